@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Content addressing: the one-hidden-layer score that the additive family shares."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.layers import masked_softmax
+from kvnmt.typing import Array, Bool, Float, Key, Weights, typed
+
+
+@struct.dataclass
+class Address:
+    """Parameters of Bahdanau et al. (2015), section A.1.2: A (D + C + 2) numbers."""
+
+    v_energy: Float[Array, " A"]
+    W_query: Float[Array, "D A"]
+    U_key: Float[Array, "C A"]
+    b: Float[Array, " A"]
+
+
+def init_address(
+    key: Key[Array, ""], query: int, memory: int, size: int, weights: Weights
+) -> Address:
+    """Makes an address from queries and keys of the given widths."""
+    key_v, key_W, key_U = jax.random.split(key, 3)
+    return Address(
+        v_energy=weights(key_v, (size, 1), jnp.float32)[:, 0],
+        W_query=weights(key_W, (query, size), jnp.float32),
+        U_key=weights(key_U, (memory, size), jnp.float32),
+        b=jnp.zeros(size, jnp.float32),
+    )
+
+
+@typed
+def project_keys(
+    params: Address, keys: Float[Array, "B S C"]
+) -> Float[Array, "B S A"]:
+    """``U k_j + b``: constant over the target where the keys are."""
+    return keys @ params.U_key + params.b
+
+
+@typed
+def address(
+    params: Address,
+    query: Float[Array, "B D"],
+    projected_keys: Float[Array, "B S A"],
+    mask: Bool[Array, "B S"],
+) -> Float[Array, "B S"]:
+    """``a = softmax_j(v . tanh(W q + U k_j + b))`` over the real positions."""
+    hidden = jnp.tanh((query @ params.W_query)[:, None, :] + projected_keys)
+    return masked_softmax(hidden @ params.v_energy, mask)
+
+
+@typed
+def read_values(
+    alignment: Float[Array, "B S"], values: Float[Array, "B S C"]
+) -> Float[Array, "B C"]:
+    """``c = sum_j a_j v_j``."""
+    return jnp.einsum("bs,bsc->bc", alignment, values)

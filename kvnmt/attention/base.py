@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of every way to look at the source.
+
+Three kinds of arrays, never mixed:
+
+* **Params**, trained;
+* **Source**, constant while one sentence is translated (annotations, projected
+  keys, mask): a beam search never reorders it;
+* **State**, carried from step to step, leading axis the hypothesis: the only thing
+  a beam search reorders. A mechanism that carries nothing has the state ``()``.
+
+One call of ``read`` and ``write`` is one round. A decoder that looks several times
+per target word calls them in a loop, with parameters and Source of each round and
+one State for all.
+"""
+
+from typing import NamedTuple, Protocol
+
+from flax import struct
+
+from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes, Weights
+
+
+class Options:
+    """Base of the static choices of a mechanism, so that a config can hold any."""
+
+
+@struct.dataclass
+class Attended:
+    """What one look at the source gives."""
+
+    context: Float[Array, "B _"]
+    alignment: Float[Array, "B S"] | None  # None: the mechanism has no alignment
+
+
+@struct.dataclass
+class Moment:
+    """What is known at one point of a target step; fields fill as it goes on."""
+
+    previous_state: Float[Array, "B D"]  # s_{t-1}
+    embedded: Float[Array, "B E"]  # x_t, embedding of y_{t-1}
+    query: Float[Array, "B D"]  # q_t
+    decoder_state: Float[Array, "B D"] | None = None  # s^r, once advanced
+    attended: Attended | None = None  # (c^r, a^r), once read
+
+
+class Init(Protocol):  # noqa: D101
+    def __call__(self, key: Key[Array, ""], sizes: Sizes, weights: Weights) -> PyTree:
+        """Makes the parameters of one round."""
+        ...
+
+
+class Prepare(Protocol):  # noqa: D101
+    def __call__(
+        self,
+        params: PyTree,
+        annotations: Float[Array, "B S C"],
+        mask: Bool[Array, "B S"],
+    ) -> PyTree:
+        """Computes all that depends on the sentence only: the Source."""
+        ...
+
+
+class Read(Protocol):  # noqa: D101
+    def __call__(
+        self, params: PyTree, source: PyTree, state: PyTree, moment: Moment
+    ) -> Attended:
+        """Looks at the source."""
+        ...
+
+
+class Write(Protocol):  # noqa: D101
+    def __call__(
+        self, params: PyTree, source: PyTree, state: PyTree, moment: Moment
+    ) -> PyTree:
+        """Returns the next State."""
+        ...
+
+
+class InitialState(Protocol):  # noqa: D101
+    def __call__(self, params: PyTree, source: PyTree) -> PyTree:
+        """Returns the State before the first target word."""
+        ...
+
+
+class ContextSize(Protocol):  # noqa: D101
+    def __call__(self, sizes: Sizes) -> int:
+        """Returns the width of the context that `Read` gives."""
+        ...
+
+
+class Attention(NamedTuple):
+    """One mechanism: pure functions over the three kinds of arrays."""
+
+    init: Init
+    prepare: Prepare
+    initial_state: InitialState
+    read: Read
+    write: Write
+    context_size: ContextSize
+
+
+def annotation_size(sizes: Sizes) -> int:
+    """The context is a mixture of annotations: width C."""
+    return sizes.annotation
+
+
+def no_state(params: PyTree, source: PyTree) -> tuple[()]:
+    """``initial_state`` of a mechanism that carries nothing."""
+    return ()
+
+
+def no_write(
+    params: PyTree, source: PyTree, state: PyTree, moment: Moment
+) -> PyTree:
+    """``write`` of a mechanism that changes nothing."""
+    return state

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A catalogue of mechanisms: one module each, chosen by name or by its options."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from kvnmt.errors import unknown_name
+
+
+class Mechanism(Protocol):
+    """What a module offers to be listed: its static choices and its factory.
+
+    ``Options`` is a frozen dataclass with a default for every field; ``build``
+    takes an instance of it (and what the kind of mechanism needs besides) and
+    returns the tuple of pure functions that its contract asks for.
+    """
+
+    Options: Any
+
+    @property
+    def build(self) -> Any:  # noqa: D102
+        ...
+
+
+class Catalogue(Mapping[str, Mechanism]):
+    """Mechanisms of one kind by name; the listing is the one place to add to."""
+
+    def __init__(self, kind: str, members: Mapping[str, Any]):
+        self.kind = kind
+        self._members = dict(members)
+
+    def __getitem__(self, name: str) -> Mechanism:
+        """Returns a member, or raises a `UserError` with the nearest name."""
+        if name not in self._members:
+            raise unknown_name(self.kind, name, self._members)
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """Names in the order of listing."""
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        """How many mechanisms are listed."""
+        return len(self._members)
+
+    def name_of(self, options: Any) -> str:
+        """Returns the name under which the mechanism of these options is listed."""
+        for name, member in self._members.items():
+            if type(options) is member.Options:
+                return name
+        raise TypeError(f"{options!r} are not the options of any {self.kind}")
+
+    def build(self, options: Any, *arguments: Any) -> Any:
+        """Builds the mechanism that the type of ``options`` belongs to."""
+        return self[self.name_of(options)].build(options, *arguments)

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ``kvnmt`` command: train, translate, evaluate, benchmark."""
+
+import dataclasses
+import difflib
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, NoReturn, TypeAlias
+
+import jax
+import tyro
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from kvnmt import attention, benchmark, decoder, experiment, target_context
+from kvnmt.data.text import decode_lines, read_parallel
+from kvnmt.errors import UserError
+from kvnmt.evaluation.bleu import corpus_bleu, corpus_chrf
+from kvnmt.experiment import Experiment, Run
+from kvnmt.systems import system
+from kvnmt.translation import SearchConfig, translate_lines
+
+Flat: TypeAlias = tyro.conf.arg  # an argument whose fields carry no prefix
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a system on parallel text.
+
+    Every flag has the default of the system chosen; with --resume, of the run.
+    """
+
+    run: tyro.conf.Positional[Path]  # run directory to write
+    experiment: Annotated[Experiment, Flat(name="")]
+    system: str = "rnnsearch-star"  # one of the named systems
+    attention: str | None = None  # another attention mechanism, by name
+    decoder: str | None = None  # another decoder
+    target_context: str | None = None  # another target context
+    resume: bool = False  # go on from the last checkpoint
+
+    def __call__(self) -> None:
+        """Trains."""
+        result = experiment.run(self.experiment, self.run, resume=self.resume)
+        _error_console().print(
+            f"best checkpoint: step {result.best_step}, "
+            f"BLEU {result.best.get('valid_bleu', 0):.2f} on the validation text; "
+            f"{result.tokens_per_second:,.0f} target tokens/s, "
+            f"{result.minutes:.1f} minutes"
+            f"{'; stopped early' if result.stopped_early else ''}",
+            highlight=False,
+        )
+        _error_console().print(
+            f"translate with: kvnmt translate {self.run} < source > target",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+@dataclass(frozen=True)
+class Translate:
+    """Translate standard input to standard output, one line out per line in."""
+
+    run: tyro.conf.Positional[Path]  # run directory of a trained model
+    search: SearchConfig
+
+    def __call__(self) -> None:
+        """Translates."""
+        run = experiment.load_run(self.run)
+        lines = decode_lines(sys.stdin.buffer.read(), "standard input")
+        for line in _translate(run, lines, self.search):
+            sys.stdout.buffer.write(line.encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Translate a test set and score it with sacreBLEU."""
+
+    run: tyro.conf.Positional[Path]  # run directory of a trained model
+    source: Path  # source text
+    reference: Path  # its translation by people
+    search: SearchConfig
+    tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
+    lowercase: bool = False  # ignore case
+    output: Path | None = None  # also write the translations there
+    json: bool = False  # print a JSON object instead of a table
+
+    def __call__(self) -> None:
+        """Evaluates."""
+        run = experiment.load_run(self.run)
+        text = read_parallel(self.source, self.reference, empty="keep")
+        found = _translate(run, text.source, self.search)
+        if self.output:
+            self.output.write_text("".join(f"{line}\n" for line in found))
+        tokenize = self.tokenize or run.experiment.training.bleu_tokenize
+        bleu = corpus_bleu(
+            found, text.target, tokenize=tokenize, lowercase=self.lowercase
+        )
+        chrf = corpus_chrf(found, text.target, lowercase=self.lowercase)
+        rows = {"BLEU": bleu, "chrF2": chrf}
+        if self.json:
+            plain = {name: dataclasses.asdict(score) for name, score in rows.items()}
+            print(json.dumps(plain))
+            return
+        table = Table("metric", "score", "length ratio", "signature", box=None)
+        for name, score in rows.items():
+            figures = f"{score.score:.2f}", f"{score.length_ratio:.3f}"
+            table.add_row(name, *figures, score.signature)
+        _print(table)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Measure the training speed of systems beside each other on this device."""
+
+    config: Annotated[benchmark.BenchmarkConfig, Flat(name="")] = field(
+        default_factory=benchmark.BenchmarkConfig
+    )
+    json: bool = False  # print JSON lines instead of a table
+
+    def __call__(self) -> None:
+        """Measures."""
+        for name in self.config.systems:
+            system(name)  # an unknown name is an error before any work
+        with _error_console().status("") as status:
+            rows = benchmark.measure(self.config, status.update)
+        if self.json:
+            for row in rows:
+                print(json.dumps(row._asdict()))
+            return
+        _print(benchmark_table(rows, self.config))
+
+
+def benchmark_table(
+    rows: Sequence[benchmark.Row], config: benchmark.BenchmarkConfig
+) -> Table:
+    """The figures as people read them."""
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    table = Table(
+        *("system", "parameters", "compile s", "step ms", "target tokens/s"),
+        *(f"x {rows[0].system}", "memory MiB"),
+        title=f"{device}, batch {config.batch_size} x {config.source_length} x "
+        f"{config.target_length}, vocabulary {config.vocabulary}",
+        box=None,
+    )
+    for row in rows:
+        memory = "-" if row.memory_bytes is None else f"{row.memory_bytes / 2**20:,.0f}"
+        table.add_row(
+            row.system,
+            f"{row.parameters:,}",
+            f"{row.compile_seconds:.1f}",
+            f"{1000 * row.step_seconds:.1f}",
+            f"{row.tokens_per_second:,.0f}",
+            f"{row.relative:.2f}",
+            memory,
+        )
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the command line; a user's mistake is one sentence and status 2."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        command = _parse(arguments)
+        command()
+    except UserError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        _fail("interrupted.", status=130)
+
+
+def _parse(arguments: list[str]) -> Any:
+    commands = ("train", "translate", "evaluate", "benchmark")
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
+        near = difflib.get_close_matches(arguments[0], commands, n=1)
+        hint = f"; did you mean '{near[0]}'?" if near else ""
+        raise UserError(
+            f"there is no command '{arguments[0]}'{hint} Known: {', '.join(commands)}."
+        )
+    start = _defaults(arguments)
+    search = start.search
+    missing: Any = tyro.MISSING
+    subcommand = tyro.conf.subcommand
+    kinds = (
+        Annotated[Train, subcommand("train", default=Train(missing, start))],
+        Annotated[
+            Translate, subcommand("translate", default=Translate(missing, search))
+        ],
+        Annotated[
+            Evaluate,
+            subcommand("evaluate", default=Evaluate(missing, missing, missing, search)),
+        ],
+        Annotated[Benchmark, subcommand("benchmark", default=Benchmark())],
+    )
+    union: Any = kinds[0] | kinds[1] | kinds[2] | kinds[3]
+    return tyro.cli(union, args=arguments, prog="kvnmt", description=__doc__)
+
+
+def _defaults(arguments: list[str]) -> Experiment:
+    """The config that the flags start from: the run's own, or that of a system."""
+    command = arguments[0] if arguments else ""
+    run = next((a for a in arguments[1:] if not a.startswith("-")), None)
+    resumes = command == "train" and "--resume" in arguments
+    if run and (resumes or command in ("translate", "evaluate")):
+        return experiment.load_experiment(Path(run))
+    chosen = system(_peek(arguments, "system") or "rnnsearch-star")
+    model = chosen.model()
+    axes = {
+        "attention": attention.CATALOGUE,
+        "decoder": decoder.CATALOGUE,
+        "target_context": target_context.CATALOGUE,
+    }
+    for axis, catalogue in axes.items():
+        if name := _peek(arguments, axis):
+            model = dataclasses.replace(model, **{axis: catalogue[name].Options()})
+    return Experiment(model=model, objective=chosen.objective())
+
+
+def _peek(arguments: list[str], flag: str) -> str | None:
+    """The value of a flag, before the flags that depend on it can be known."""
+    names = f"--{flag}", f"--{flag.replace('_', '-')}"
+    for argument, following in zip(arguments, [*arguments[1:], ""]):
+        if argument in names:
+            return following
+        if argument.startswith(tuple(f"{name}=" for name in names)):
+            return argument.split("=", 1)[1]
+    return None
+
+
+def _translate(run: Run, lines: list[str], search: SearchConfig) -> list[str]:
+    console = _error_console()
+    with Progress(console=console, transient=True, disable=not _is_terminal()) as bar:
+        task = bar.add_task("translating", total=len(lines))
+        return translate_lines(
+            run.vocabularies,
+            run.model,
+            run.params,
+            lines,
+            search,
+            lambda count: bar.advance(task, count),
+        )
+
+
+def _is_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
+def _error_console() -> Console:
+    return Console(stderr=True)
+
+
+def _print(table: Table) -> None:
+    console = Console()
+    if not console.is_terminal:  # a file is as wide as what is written to it
+        console = Console(width=200)
+    console.print(table)
+
+
+def _fail(sentence: str, status: int = 2) -> NoReturn:
+    print(f"kvnmt: {sentence}", file=sys.stderr)
+    raise SystemExit(status)
+
+

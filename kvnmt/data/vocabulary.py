@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vocabularies: sentences to ids and back.
+
+Id 0 ends a sentence, id 1 stands for every unknown word; both have a row in the
+embedding table, as in the papers. An id below zero is no word at all (padding).
+
+Words are what stands between ASCII spaces. Subwords are SentencePiece's byte-pair
+encoding, learnt from the training text, joint or for each side.
+"""
+
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar, Protocol, TypeAlias
+
+import sentencepiece
+
+from kvnmt.errors import UserError
+
+EOS, UNK, PAD = 0, 1, -1
+SPECIAL = ("</s>", "<unk>")
+
+
+class Vocabulary(Protocol):
+    """What every vocabulary offers."""
+
+    def __len__(self) -> int:
+        """How many rows the embedding table needs."""
+        ...
+
+    def encode(self, line: str) -> list[int]:
+        """Ids of a sentence, without EOS."""
+        ...
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The token of every id, for people and for pictures."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The sentence that ids stand for; EOS and padding are left out."""
+        ...
+
+    @property
+    def data(self) -> bytes:
+        """What is saved."""
+        ...
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words by frequency."""
+
+    suffix: ClassVar[str] = ".words"
+    words: tuple[str, ...]  # ids 2, 3, ...
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {word: i for i, word in enumerate(self.words, len(SPECIAL))}
+
+    def __len__(self) -> int:
+        """Words and the two specials."""
+        return len(self.words) + len(SPECIAL)
+
+    def encode(self, line: str) -> list[int]:
+        """Ids of the words between spaces; an unknown word is UNK."""
+        return [self._ids.get(word, UNK) for word in line.split(" ") if word]
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The word of every id that is one."""
+        names = SPECIAL + self.words
+        return [names[i] for i in ids if i >= 0]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Words joined by spaces."""
+        return " ".join(self.pieces(i for i in ids if i > EOS))
+
+    @property
+    def data(self) -> bytes:
+        """One word per line."""
+        return "".join(f"{word}\n" for word in self.words).encode()
+
+
+@dataclass(frozen=True)
+class Subwords:
+    """SentencePiece byte-pair encoding."""
+
+    suffix: ClassVar[str] = ".model"
+    data: bytes  # the serialised model
+
+    @cached_property
+    def _processor(self) -> sentencepiece.SentencePieceProcessor:
+        return sentencepiece.SentencePieceProcessor(model_proto=self.data)
+
+    def __len__(self) -> int:
+        """Pieces, the two specials included."""
+        return self._processor.get_piece_size()
+
+    def encode(self, line: str) -> list[int]:
+        """Ids of the pieces."""
+        return self._processor.encode(line)
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The piece of every id that is one."""
+        return [self._processor.id_to_piece(int(i)) for i in ids if i >= 0]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Pieces joined to words."""
+        return self._processor.decode([int(i) for i in ids if i > EOS])
+
+
+AnyVocabulary: TypeAlias = Words | Subwords
+
+
+def build_words(
+    lines: Iterable[str], *, min_count: int = 1, size: int | None = None
+) -> Words:
+    """Takes the most frequent words, in order of frequency, then of spelling.
+
+    Args:
+        lines: Training sentences.
+        min_count: A word must occur at least this often.
+        size: At most this many rows, the two specials included.
+    """
+    counts = Counter(word for line in lines for word in line.split(" ") if word)
+    for special in SPECIAL:  # in the text they are unknown words
+        counts.pop(special, None)
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    words = [word for word, count in ranked if count >= min_count]
+    limit = None if size is None else max(size - len(SPECIAL), 0)
+    if not words[:limit]:
+        raise UserError(
+            f"no word is kept (min count {min_count}, size {size}); lower the one "
+            "or raise the other."
+        )
+    return Words(tuple(words[:limit]))
+
+
+def build_subwords(lines: Sequence[str], size: int) -> Subwords:
+    """Learns a byte-pair encoding of ``size`` pieces from the lines.
+
+    Raises:
+        UserError: The text is too small or the size too large for it.
+    """
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(  # pyright: ignore
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=size,
+            character_coverage=1.0,
+            eos_id=EOS,
+            unk_id=UNK,
+            bos_id=-1,
+            pad_id=-1,
+            num_threads=1,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        reason = str(error).rsplit(") ", 1)[-1].strip().rstrip(".")
+        raise UserError(
+            f"{size} subwords cannot be learnt from this text: {reason}; "
+            "choose another --data.subwords."
+        ) from None
+    return Subwords(model.getvalue())
+
+
+def digest(vocabulary: AnyVocabulary) -> str:
+    """A short hash of the contents, to tell vocabularies apart."""
+    return hashlib.sha256(vocabulary.data).hexdigest()[:16]
+
+
+def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
+    """Writes ``folder/side.words`` or ``folder/side.model``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{side}{vocabulary.suffix}").write_bytes(vocabulary.data)
+
+
+def load(folder: Path, side: str) -> AnyVocabulary:
+    """Reads what `save` wrote.
+
+    Raises:
+        UserError: There is neither file.
+    """
+    words, model = (folder / f"{side}{kind.suffix}" for kind in (Words, Subwords))
+    if words.exists():
+        return Words(tuple(words.read_bytes().decode().split("\n")[:-1]))
+    if model.exists():
+        return Subwords(model.read_bytes())
+    raise UserError(f"'{folder}' holds no vocabulary of the {side} side.")

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a user can get wrong, said in one sentence."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake in the input; its message is one sentence for a person.
+
+    The command line prints the message alone and exits with status 2.
+    """
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """Builds the error for a name that is not in a catalogue.
+
+    Args:
+        kind: What the name should have been, for example ``"system"``.
+        name: What the user wrote.
+        known: The names that exist; the nearest one is suggested.
+    """
+    known = sorted(known)
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
+    return UserError(f"there is no {kind} '{name}'{hint} Known: {', '.join(known)}.")

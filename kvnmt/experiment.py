@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An experiment: one frozen config, one run directory that needs nothing else.
+
+A run directory holds ``config.json``, ``versions.json``, ``vocabulary/``,
+``metrics.jsonl`` and ``checkpoints/``.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cattrs
+import jax
+from rich.console import Console
+
+from kvnmt import attention, decoder, models, target_context
+from kvnmt.catalogue import Catalogue
+from kvnmt.data.corpus import (
+    DataConfig,
+    Vocabularies,
+    load_corpora,
+    load_vocabularies,
+    save_vocabularies,
+)
+from kvnmt.data.vocabulary import digest
+from kvnmt.errors import UserError
+from kvnmt.losses import Objective
+from kvnmt.models import Model, ModelConfig, Params
+from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.loop import Result, Trainer, TrainingConfig
+from kvnmt.training.optimizer import OptimizerConfig
+from kvnmt.training.warm_start import warm_start
+from kvnmt.translation import SearchConfig
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that decides a run."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    objective: Objective = field(default_factory=Objective)
+    data: DataConfig = field(default_factory=DataConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+
+class Run(NamedTuple):
+    """A trained model, as read back from its run directory."""
+
+    experiment: Experiment
+    vocabularies: Vocabularies
+    model: Model
+    params: Params
+
+
+def run(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    resume: bool = False,
+    console: Console | None = None,
+) -> Result:
+    """Trains an experiment in a run directory.
+
+    All input is read and checked before the directory is touched.
+
+    Args:
+        experiment: What to train.
+        folder: Run directory; must not hold a run unless ``resume``.
+        resume: Go on from the last checkpoint.
+        console: Where people read; standard error by default.
+
+    Raises:
+        UserError: The data, the directory or the config cannot be used.
+    """
+    console = console or Console(stderr=True)
+    if resume:
+        trained = load_vocabularies(_existing(folder) / "vocabulary")
+    else:
+        _refuse_existing(folder)
+        trained = None
+    corpora = load_corpora(experiment.data, trained)
+    words = corpora.vocabularies
+    console.print(corpora.report, highlight=False)
+    model = models.build(experiment.model, len(words.source), len(words.target))
+    params = jax.jit(model.init)(jax.random.key(experiment.training.seed))
+    if experiment.training.warm_start and not resume:
+        params = _warm_start(experiment.training.warm_start, params, words, console)
+    trainer = Trainer(
+        model,
+        params,
+        corpora,
+        experiment.training,
+        experiment.objective,
+        experiment.optimizer,
+        folder,
+        console,
+    )
+    if not resume:
+        _create(folder, experiment, words)
+    else:
+        _write_json(folder / "config.json", to_plain(experiment))
+    return trainer.fit(resume=resume)
+
+
+def load_run(folder: Path | str) -> Run:
+    """Reads a run directory back, with the parameters of its best checkpoint.
+
+    Raises:
+        UserError: It is no run directory or holds no finished checkpoint.
+    """
+    folder = _existing(Path(folder))
+    experiment = load_experiment(folder)
+    words = load_vocabularies(folder / "vocabulary")
+    model = models.build(experiment.model, len(words.source), len(words.target))
+    like = jax.eval_shape(model.init, jax.random.key(0))
+    with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
+        params = checkpoints.restore_params(like)
+    return Run(experiment, words, model, params)
+
+
+def load_experiment(folder: Path) -> Experiment:
+    """Reads the config of a run directory."""
+    text = (_existing(folder) / "config.json").read_text()
+    try:
+        return from_plain(json.loads(text))
+    except (ValueError, KeyError, TypeError, cattrs.BaseValidationError) as error:
+        raise UserError(
+            f"'{folder}/config.json' is not a config of this version: "
+            f"{' '.join(str(error).split())}."
+        ) from None
+
+
+def to_plain(experiment: Experiment) -> dict[str, Any]:
+    """An experiment as plain data; mechanisms carry their name."""
+    return _converter().unstructure(experiment)
+
+
+def from_plain(plain: dict[str, Any]) -> Experiment:
+    """An experiment from what `to_plain` gave."""
+    return _converter().structure(plain, Experiment)
+
+
+def _converter() -> cattrs.Converter:
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    converter.register_unstructure_hook(Path, str)
+    converter.register_structure_hook(Path, lambda value, _: Path(value))
+    for base, catalogue in (
+        (attention.Options, attention.CATALOGUE),
+        (decoder.Options, decoder.CATALOGUE),
+        (target_context.Options, target_context.CATALOGUE),
+    ):
+        _register(converter, base, catalogue)
+    return converter
+
+
+def _register(converter: cattrs.Converter, base: type, catalogue: Catalogue) -> None:
+    """Lets options of any member stand for the base, tagged by the member's name."""
+
+    def unstructure(options: Any) -> dict[str, Any]:
+        return {"name": catalogue.name_of(options), **dataclasses.asdict(options)}
+
+    def structure(plain: dict[str, Any], _: Any) -> Any:
+        fields = dict(plain)
+        member = catalogue[fields.pop("name")]
+        return converter.structure(fields, member.Options)
+
+    converter.register_unstructure_hook(base, unstructure)
+    converter.register_structure_hook_func(lambda kind: kind is base, structure)
+
+
+def _existing(folder: Path) -> Path:
+    if not (folder / "config.json").is_file():
+        raise UserError(
+            f"'{folder}' is no run directory: it holds no config.json; give the "
+            "folder that training wrote."
+        )
+    return folder
+
+
+def _refuse_existing(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(
+            f"'{folder}' exists already and is not empty; pass --resume to go on "
+            "with the run in it, or choose another folder."
+        )
+
+
+def _create(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    save_vocabularies(words, folder / "vocabulary")
+    packages = ("kvnmt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+    device = jax.devices()[0]
+    versions = {name: version(name) for name in packages}
+    versions["device"] = f"{jax.device_count()} x {device.device_kind}"
+    _write_json(folder / "versions.json", versions)
+    _write_json(folder / "config.json", to_plain(experiment))
+
+
+def _write_json(path: Path, plain: dict[str, Any]) -> None:
+    path.write_text(json.dumps(plain, indent=2) + "\n")
+
+
+def _warm_start(
+    folder: Path, params: Params, words: Vocabularies, console: Console
+) -> Params:
+    trained = load_run(folder)
+    for side, ours, theirs in zip(Vocabularies._fields, words, trained.vocabularies):
+        if digest(ours) != digest(theirs):
+            raise UserError(
+                f"the {side} vocabulary of '{folder}' ({len(theirs)} entries, "
+                f"{digest(theirs)}) is not that of this run ({len(ours)} entries, "
+                f"{digest(ours)}); train both on the same text with the same choices."
+            )
+    started = warm_start(params, trained.params)
+    console.print(
+        f"{len(started.copied)} arrays start as in '{folder}', "
+        f"{len(started.fresh)} start fresh:",
+        highlight=False,
+    )
+    for name in started.fresh:
+        console.print(f"  fresh  {name}", highlight=False)
+    return started.params

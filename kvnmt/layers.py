@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers as pairs of functions: ``init_*`` makes the arrays, the other applies them.
+
+A token id below zero stands for no word: it embeds to the zero vector. Padding
+and the place before the first target word are both no word, so neither has a row
+in an embedding table and neither is ever predicted.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.typing import Array, Bool, Float, Int, Key, Weights, typed
+
+
+@struct.dataclass
+class Linear:
+    """An affine map of one or several inputs, a matrix each and one bias."""
+
+    W: tuple[Float[Array, "_ O"], ...]
+    b: Float[Array, " O"]
+
+
+@struct.dataclass
+class GRU:
+    """A gated recurrent unit; gates packed in the order reset, update, candidate."""
+
+    W: tuple[Float[Array, "_ 3*D"], ...]  # one matrix per input
+    U: Float[Array, "D 3*D"]
+    b: Float[Array, " 3*D"]
+
+
+def gaussian(deviation: float = 0.01) -> Weights:
+    """The papers' initialiser: N(0, deviation²)."""
+    return jax.nn.initializers.normal(deviation)
+
+
+def init_linear(
+    key: Key[Array, ""], inputs: Sequence[int], output: int, weights: Weights
+) -> Linear:
+    """Makes the matrices for inputs of the given widths; the bias starts at zero."""
+    keys = jax.random.split(key, len(inputs))
+    W = tuple(weights(k, (n, output), jnp.float32) for k, n in zip(keys, inputs))
+    return Linear(W=W, b=jnp.zeros(output, jnp.float32))
+
+
+def linear(params: Linear, *inputs: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Returns the sum of ``x @ W`` over the inputs, plus the bias."""
+    total = params.b
+    for x, W in zip(inputs, params.W, strict=True):
+        total = total + x @ W
+    return total
+
+
+@typed
+def embed(
+    table: Float[Array, "V E"], tokens: Int[Array, "*N"]
+) -> Float[Array, "*N E"]:
+    """Looks token ids up; an id below zero gives the zero vector."""
+    rows = table[jnp.maximum(tokens, 0)]
+    return jnp.where((tokens >= 0)[..., None], rows, 0)
+
+
+def dropout(
+    key: Key[Array, ""] | None, rate: float, x: Float[Array, "*N"]
+) -> Float[Array, "*N"]:
+    """Drops entries with probability ``rate`` and scales the rest; no key, no change."""
+    if key is None or rate == 0.0:
+        return x
+    kept = jax.random.bernoulli(key, 1.0 - rate, x.shape)
+    return jnp.where(kept, x / (1.0 - rate), 0)
+
+
+@typed
+def masked_softmax(
+    energies: Float[Array, "*N S"], mask: Bool[Array, "*N S"]
+) -> Float[Array, "*N S"]:
+    """Softmax over the last axis where the mask is true; exactly 0 elsewhere.
+
+    A row without a single true entry gives zeros, with zero gradient, never NaN.
+    """
+    energies = jnp.where(mask, energies, jnp.finfo(energies.dtype).min)
+    peak = jax.lax.stop_gradient(jnp.max(energies, axis=-1, keepdims=True))
+    weights = jnp.where(mask, jnp.exp(energies - peak), 0)
+    total = jnp.sum(weights, axis=-1, keepdims=True)
+    return weights / jnp.where(total > 0, total, 1)
+
+
+@typed
+def masked_mean(
+    vectors: Float[Array, "B S C"], mask: Bool[Array, "B S"]
+) -> Float[Array, "B C"]:
+    """Mean over the real positions; the zero vector for a row without any."""
+    count = jnp.sum(mask, axis=1, keepdims=True).astype(vectors.dtype)
+    total = jnp.sum(jnp.where(mask[..., None], vectors, 0), axis=1)
+    return total / jnp.maximum(count, 1)
+
+
+def init_gru(
+    key: Key[Array, ""], inputs: Sequence[int], size: int, weights: Weights
+) -> GRU:
+    """Makes a GRU of 3 (n m + n² + n) parameters; each recurrent block orthogonal."""
+    key_W, *keys_U = jax.random.split(key, 4)
+    square = jax.nn.initializers.orthogonal()
+    blocks = [square(k, (size, size), jnp.float32) for k in keys_U]
+    outer = init_linear(key_W, inputs, 3 * size, weights)
+    return GRU(W=outer.W, U=jnp.concatenate(blocks, axis=1), b=outer.b)
+
+
+def gru_inputs(params: GRU, *inputs: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The part of a GRU that needs no state, ``W x + b``: hoist it out of a scan."""
+    return linear(Linear(W=params.W, b=params.b), *inputs)
+
+
+@typed
+def gru(
+    params: GRU, state: Float[Array, "*N D"], inputs: Float[Array, "*N 3*D"]
+) -> Float[Array, "*N D"]:
+    """One step of the GRU, reset applied after the recurrent product.
+
+    ::
+
+        r = sig(W_r x + U_r h + b_r)
+        u = sig(W_u x + U_u h + b_u)
+        n = tanh(W_n x + r * (U_n h) + b_n)
+        h' = u * h + (1 - u) * n
+
+    Args:
+        params: The unit.
+        state: Previous state h.
+        inputs: What `gru_inputs` made of x.
+    """
+    size = state.shape[-1]
+    recurrent = state @ params.U  # [*N, 3D]
+    gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent[..., : 2 * size])
+    reset, update = gates[..., :size], gates[..., size:]
+    candidate = jnp.tanh(
+        inputs[..., 2 * size :] + reset * recurrent[..., 2 * size :]
+    )
+    return update * state + (1 - update) * candidate

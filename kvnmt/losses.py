@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What training minimises: sums over the batch, with the count to divide by.
+
+Every term is a sum in nats (or in the unit of its weight) over real target tokens;
+the trainer divides the weighted total by the number of target tokens, once. The
+auxiliary terms thus keep the scale of the papers, whose losses sum over time.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.models import Prediction
+from kvnmt.typing import Array, Bool, Float, Int, typed
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Weights of the terms; the defaults are plain likelihood."""
+
+    label_smoothing: float = 0.0
+    atteos: float = 0.0  # lambda of Meng et al. (2018), equation 18; theirs is 1
+
+
+@struct.dataclass
+class Loss:
+    """Sums over a batch."""
+
+    total: Float[Array, ""]  # what is minimised, before division by tokens
+    nats: Float[Array, ""]  # negative log-likelihood
+    atteos: Float[Array, ""]
+    tokens: Int[Array, ""]  # real target tokens, EOS included
+
+
+@typed
+def negative_log_likelihood(
+    logits: Float[Array, "B T V"], target: Int[Array, "B T"]
+) -> Float[Array, "B T"]:
+    """``-log p(y_t)`` in nats; 0 at padding."""
+    chosen = jnp.take_along_axis(logits, jnp.maximum(target, 0)[..., None], axis=-1)
+    nats = jax.nn.logsumexp(logits, axis=-1) - chosen[..., 0]
+    return jnp.where(target >= 0, nats, 0)
+
+
+@typed
+def atteos(
+    alignment: Float[Array, "B T S"],
+    source_mask: Bool[Array, "B S"],
+    target_mask: Bool[Array, "B T"],
+) -> Float[Array, " B"]:
+    """The EOS-attention objective of Meng et al. (2018), equation 17, per sentence.
+
+    Attention to the source's end of sentence (index n) is discouraged for every word
+    and encouraged for the target's end of sentence (index m)::
+
+        sum_{t<m} a_{t,n} + (1 - a_{m,n})
+
+    It lies between 0 and m. A row without any token gives 0.
+    """
+    last = jnp.maximum(jnp.sum(source_mask, axis=1) - 1, 0)  # n
+    on_end = jnp.take_along_axis(alignment, last[:, None, None], axis=2)[..., 0]
+    ends = target_mask & (jnp.cumsum(target_mask, axis=1) == _count(target_mask))
+    terms = jnp.where(ends, 1 - on_end, on_end)  # [B, T]
+    return jnp.sum(jnp.where(target_mask, terms, 0), axis=1)
+
+
+def loss(
+    objective: Objective,
+    prediction: Prediction,
+    source: Int[Array, "B S"],
+    target: Int[Array, "B T"],
+) -> Loss:
+    """Returns the sums of a batch under an objective.
+
+    Label smoothing takes ``label_smoothing`` of the mass of the true word and spreads
+    it evenly over the vocabulary. ATTEOS is laid on the alignment that feeds the
+    prediction: that of the last round (equation 18 names none).
+
+    Raises:
+        ValueError: ATTEOS is asked of a system without an alignment.
+    """
+    mask = target >= 0
+    nats = negative_log_likelihood(prediction.logits, target)
+    total = jnp.sum(nats)
+    if objective.label_smoothing:
+        log_p_sum = jnp.mean(prediction.logits, axis=-1) - jax.nn.logsumexp(
+            prediction.logits, axis=-1
+        )
+        even = -jnp.sum(jnp.where(mask, log_p_sum, 0))
+        rate = objective.label_smoothing
+        total = (1 - rate) * total + rate * even
+    attention = jnp.zeros((), nats.dtype)
+    if objective.atteos:
+        if not prediction.features.alignments:
+            raise ValueError("ATTEOS needs a system with an alignment")
+        reading = prediction.features.alignments[-1]
+        attention = jnp.sum(atteos(reading, source >= 0, mask))
+        total = total + objective.atteos * attention
+    return Loss(total, jnp.sum(nats), attention, jnp.sum(mask))
+
+
+def _count(mask: Bool[Array, "B T"]) -> Int[Array, "B 1"]:
+    return jnp.sum(mask, axis=1, keepdims=True)

@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The training loop: steps, validation, checkpoints, early stop."""
+
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from kvnmt.data import batches
+from kvnmt.data.corpus import Corpora
+from kvnmt.evaluation.bleu import corpus_bleu
+from kvnmt.losses import Objective
+from kvnmt.models import Model, Params
+from kvnmt.training import optimizer as optimizers
+from kvnmt.training import step as steps
+from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.optimizer import OptimizerConfig
+from kvnmt.translation import SearchConfig, edge, translate
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """How long, how much at a time, and when to stop."""
+
+    epochs: int = 20  # at most
+    batch_size: int = 80  # pairs, over all devices
+    shapes: int = 8  # at most so many padded lengths are compiled
+    seed: int = 1
+    validate_every: int = 0  # steps; 0: after every epoch
+    metric: Literal["bleu", "loss"] = "bleu"  # chooses the best checkpoint
+    bleu_tokenize: str = "13a"  # sacreBLEU's; none: the text is tokenised
+    patience: int = 5  # validations without a better score before an early stop
+    warm_start: Path | None = None  # run directory of a trained model to start from
+
+
+class Result(NamedTuple):
+    """What a finished training has to say."""
+
+    steps: int
+    best_step: int
+    best: dict[str, float]  # validation figures of the best checkpoint
+    tokens_per_second: float  # real target tokens, compiling and validating apart
+    minutes: float
+    stopped_early: bool
+
+
+@dataclass
+class _Speed:
+    """Time and tokens of steps whose program was already compiled."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+
+@dataclass
+class _Progress:
+    """What is saved beside a checkpoint to go on from it."""
+
+    best: float = -math.inf
+    best_step: int = 0
+    since_best: int = 0
+    figures: dict[str, float] = field(default_factory=dict)
+    tokens: int = 0
+    seconds: float = 0.0
+    elapsed: float = 0.0
+
+
+class Trainer:
+    """One training run; `fit` does the work.
+
+    Args:
+        model: The functions.
+        params: Where to start.
+        corpora: Pairs and vocabularies.
+        training: Lengths of things.
+        objective: What is minimised.
+        optimizer: How.
+        folder: Run directory, which exists.
+        console: Where people read.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        params: Params,
+        corpora: Corpora,
+        training: TrainingConfig,
+        objective: Objective,
+        optimizer: OptimizerConfig,
+        folder: Path,
+        console: Console,
+    ):
+        self.model, self.corpora, self.config = model, corpora, training
+        self.folder, self.console = folder, console
+        self.mesh = steps.data_mesh()
+        steps.check_rows(self.mesh, training.batch_size)
+        self.edges = batches.choose_edges(corpora.train.lengths, training.shapes)
+        pairs = len(corpora.train.source)
+        self.per_epoch = batches.batches_per_epoch(pairs, training.batch_size)
+        update = optimizers.build(optimizer, self.per_epoch)
+        state = steps.init_state(params, update)
+        self.state = steps.replicate(state, self.mesh)
+        key = jax.random.key(training.seed)
+        self.train_step = steps.make_train_step(model, objective, update, key)
+        self.eval_step = steps.make_eval_step(model)
+        self.progress = _Progress()
+        self.speed = _Speed()
+        self.seen: set[tuple[int, ...]] = set()  # shapes already compiled
+
+    def fit(self, *, resume: bool = False) -> Result:
+        """Trains to the end or to an early stop, and keeps the best and the last."""
+        start = time.monotonic()
+        with Checkpoints(self.folder / "checkpoints") as checkpoints:
+            if resume:
+                self._restore(checkpoints)
+            before = self.progress.elapsed
+            every = self.config.validate_every or self.per_epoch
+            total = self.config.epochs * self.per_epoch
+            step = int(self.state.step)
+            stream = batches.from_step(
+                self.corpora.train,
+                self.config.seed,
+                self.config.batch_size,
+                self.edges,
+                step,
+            )
+            while step < total and not self._stale():
+                until = min(total, (step // every + 1) * every)
+                train_loss = self._train(stream, step, until)
+                step = until
+                figures = {"train_loss": train_loss, **self._validate()}
+                self.progress.elapsed = before + time.monotonic() - start
+                self._record(step, figures)
+                checkpoints.save(self.state, self._score(figures), vars(self.progress))
+        return Result(
+            steps=step,
+            best_step=self.progress.best_step,
+            best=self.progress.figures,
+            tokens_per_second=self.speed.rate,
+            minutes=self.progress.elapsed / 60,
+            stopped_early=step < total,
+        )
+
+    def _stale(self) -> bool:
+        return self.progress.since_best >= self.config.patience
+
+    def _restore(self, checkpoints: Checkpoints) -> None:
+        self.state, progress = checkpoints.restore(self.state)
+        self.progress = _Progress(**progress)
+        self.speed = _Speed(self.progress.tokens, self.progress.seconds)
+        path = self.folder / "metrics.jsonl"
+        step = int(self.state.step)
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        kept = [record for record in records if record["step"] <= step]
+        path.write_text("".join(json.dumps(record) + "\n" for record in kept))
+        self.console.print(f"resuming after step {step}")
+
+    def _train(self, stream: Any, step: int, until: int) -> float:
+        """Runs steps up to ``until``; returns the mean loss in nats per token."""
+        nats, tokens, waiting = 0.0, 0, []
+        epoch = step // self.per_epoch + 1
+        with _bar(self.console) as bar:
+            task = bar.add_task(f"epoch {epoch}", total=until - step, note="")
+            clock, words = time.monotonic(), 0
+            for done in range(step, until):
+                batch = next(stream)
+                new_shape = batch.source.shape not in self.seen
+                arrays = steps.put_batch(batch, self.mesh)
+                self.state, metrics = self.train_step(self.state, *arrays)
+                waiting.append(metrics.loss)
+                words += int(np.sum(batch.target >= 0))
+                if new_shape or done + 1 == until or len(waiting) >= 20:
+                    # The step just sent off may still run: read the ones before it.
+                    hold = 0 if new_shape or done + 1 == until else 1
+                    ready, waiting = _take(waiting, hold)
+                    for sums in jax.device_get(ready):
+                        nats += float(sums.nats)
+                        tokens += int(sums.tokens)
+                    now = time.monotonic()
+                    if not new_shape:
+                        self.speed.tokens += words
+                        self.speed.seconds += now - clock
+                    clock, words = now, 0
+                    self.seen.add(batch.source.shape)
+                    bar.update(task, note=self._note(nats, tokens))
+                bar.advance(task)
+        return nats / max(tokens, 1)
+
+    def _note(self, nats: float, tokens: int) -> str:
+        loss = nats / max(tokens, 1)
+        return f"loss {loss:.3f}  {self.speed.rate:,.0f} target tokens/s"
+
+    def _validate(self) -> dict[str, float]:
+        loss = self._validation_loss()
+        valid, words = self.corpora.valid, self.corpora.vocabularies
+        found = translate(
+            self.model,
+            self.state.params,
+            [ids[:-1].tolist() for ids in valid.source],
+            SearchConfig(beam=1),
+        )
+        lines = [words.target.decode(t.ids) for t in found]
+        bleu = corpus_bleu(
+            lines, self.corpora.references, tokenize=self.config.bleu_tokenize
+        )
+        return {"valid_loss": loss, "valid_bleu": bleu.score}
+
+    def _validation_loss(self) -> float:
+        valid = self.corpora.valid
+        order = np.argsort(valid.lengths, kind="stable")
+        rows = self.config.batch_size
+        nats = tokens = 0.0
+        for start in range(0, len(order), rows):
+            lines = order[start : start + rows]
+            longest = edge(int(valid.lengths[lines].max()))
+            batch = batches.make_batch(valid, lines, rows, [longest])
+            arrays = steps.put_batch(batch, self.mesh)
+            sums = jax.device_get(self.eval_step(self.state.params, *arrays))
+            nats, tokens = nats + float(sums.nats), tokens + int(sums.tokens)
+        return nats / max(tokens, 1)
+
+    def _score(self, figures: dict[str, float]) -> float:
+        if self.config.metric == "bleu":
+            return figures["valid_bleu"]
+        return -figures["valid_loss"]
+
+    def _record(self, step: int, figures: dict[str, float]) -> None:
+        """Writes the figures down, for machines and for people."""
+        progress, score = self.progress, self._score(figures)
+        better = score > progress.best
+        if better:
+            progress.best, progress.best_step = score, step
+            progress.figures = figures
+        progress.since_best = 0 if better else progress.since_best + 1
+        progress.tokens, progress.seconds = self.speed.tokens, self.speed.seconds
+        record = {"step": step, "epoch": step / self.per_epoch, **figures}
+        record["tokens_per_second"] = self.speed.rate
+        with (self.folder / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(record) + "\n")
+        self.console.print(
+            f"epoch {step / self.per_epoch:5.4g}  step {step:6d}  "
+            f"train loss {figures['train_loss']:.3f}  "
+            f"valid loss {figures['valid_loss']:.3f}  "
+            f"BLEU {figures['valid_bleu']:5.2f}  "
+            f"{self.speed.rate:,.0f} target tokens/s{'  best' if better else ''}",
+            highlight=False,
+        )
+
+
+def _take(waiting: list[Any], hold: int) -> tuple[list[Any], list[Any]]:
+    cut = len(waiting) - hold
+    return waiting[:cut], waiting[cut:]
+
+
+def _bar(console: Console) -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+
+

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The train step: jitted, donating its state, sharded over the data axis of a mesh.
+
+Parameters and optimiser state are replicated, batches are split by rows; the loss is
+a sum over all real tokens divided once by their number, so the result does not
+depend on how many devices share the work.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from kvnmt.data.batches import Batch
+from kvnmt.errors import UserError
+from kvnmt.losses import Loss, Objective, loss
+from kvnmt.models import Model, Params
+from kvnmt.typing import Array, Float, Int, Key, PyTree
+
+
+@struct.dataclass
+class TrainState:
+    """All that a step changes."""
+
+    step: Int[Array, ""]  # updates made
+    params: Params
+    optimizer: PyTree
+
+
+@struct.dataclass
+class Metrics:
+    """Sums of one step, left on the device until somebody asks."""
+
+    loss: Loss
+    gradient_norm: Float[Array, ""]  # before clipping
+
+
+def data_mesh() -> Mesh:
+    """A mesh of all devices with one axis, ``data``."""
+    return jax.make_mesh((jax.device_count(),), ("data",), (AxisType.Auto,))
+
+
+def check_rows(mesh: Mesh, batch_size: int) -> None:
+    """Refuses a batch size that the devices cannot share.
+
+    Raises:
+        UserError: The batch size is no multiple of the number of devices.
+    """
+    if batch_size % mesh.size:
+        raise UserError(
+            f"a batch of {batch_size} sentences cannot be split evenly over "
+            f"{mesh.size} devices; choose a multiple of {mesh.size}."
+        )
+
+
+def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
+    """Puts a copy of every array on every device."""
+    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+
+
+def put_batch(batch: Batch, mesh: Mesh) -> tuple[Array, Array]:
+    """Sends a batch to the devices, each its rows."""
+    rows = NamedSharding(mesh, PartitionSpec("data"))
+    return jax.device_put((batch.source, batch.target), rows)
+
+
+def init_state(
+    params: Params, optimizer: optax.GradientTransformation
+) -> TrainState:
+    """The state before the first step."""
+    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+
+
+def make_train_step(
+    model: Model,
+    objective: Objective,
+    optimizer: optax.GradientTransformation,
+    key: Key[Array, ""],
+) -> jax.stages.Wrapped:
+    """Returns the jitted step ``(state, source, target) -> (state, metrics)``.
+
+    The state given to it is consumed.
+
+    Dropout masks are drawn with ``fold_in(key, step)``: a restart draws the same.
+    """
+
+    def step(
+        state: TrainState, source: Array, target: Array
+    ) -> tuple[TrainState, Metrics]:
+        def objective_of(params: Params) -> tuple[Array, Loss]:
+            masks = jax.random.fold_in(key, state.step)
+            prediction = model.forward(params, source, target, masks)
+            sums = loss(objective, prediction, source, target)
+            return sums.total / jnp.maximum(sums.tokens, 1), sums
+
+        gradients, sums = jax.grad(objective_of, has_aux=True)(state.params)
+        updates, inner = optimizer.update(gradients, state.optimizer, state.params)
+        params = optax.apply_updates(state.params, updates)
+        norm = optax.global_norm(gradients)
+        return TrainState(state.step + 1, params, inner), Metrics(sums, norm)
+
+    return jax.jit(step, donate_argnums=0)
+
+
+def make_eval_step(model: Model) -> jax.stages.Wrapped:
+    """Returns the jitted ``(params, source, target) -> Loss``: plain likelihood."""
+
+    def step(params: Params, source: Array, target: Array) -> Loss:
+        prediction = model.forward(params, source, target)
+        return loss(Objective(), prediction, source, target)
+
+    return jax.jit(step)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting a model from a trained one that it extends.
+
+Parameters are matched by their path. Where the new model has more members of a
+sequence (rounds, say) than the trained one, the further members start as the last
+that exists: a baseline's attention and second GRU thus fill every round of
+KVMemAtt, as its paper trains it. What has no counterpart starts fresh.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+
+from kvnmt.errors import UserError
+from kvnmt.models import Params
+
+
+class WarmStart(NamedTuple):
+    """The parameters to start from, and where they come from."""
+
+    params: Params
+    copied: list[str]  # paths
+    fresh: list[str]
+
+
+def warm_start(fresh: Params, trained: Params) -> WarmStart:
+    """Copies into ``fresh`` whatever ``trained`` has under the same path.
+
+    Raises:
+        UserError: A parameter has another shape in the trained model.
+    """
+    paths, structure = jax.tree.flatten_with_path(fresh)
+    leaves, copied, new = [], [], []
+    for path, leaf in paths:
+        name = path_name(path)
+        found = _find(trained, path)
+        if found is None:
+            new.append(name)
+        elif found.shape != leaf.shape:
+            raise UserError(
+                f"'{name}' has shape {found.shape} in the trained model but "
+                f"{leaf.shape} in the new one; give both the same sizes."
+            )
+        else:
+            copied.append(name)
+        leaves.append(leaf if found is None else found)
+    return WarmStart(jax.tree.unflatten(structure, leaves), copied, new)
+
+
+def path_name(path: tuple[Any, ...]) -> str:
+    """A path as people read it, ``decoder/rounds/0/attention/address/W_query``."""
+    return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _find(tree: Any, path: tuple[Any, ...]) -> Any | None:
+    for key in path:
+        if isinstance(key, jax.tree_util.SequenceKey):
+            tree = _member(tree, key.idx)
+        else:
+            tree = getattr(tree, key.name, None)
+        if tree is None:
+            return None
+    return tree
+
+
+def _member(members: tuple[Any, ...], index: int) -> Any | None:
+    if index < len(members):
+        return members[index]
+    # A further round repeats the last; a further input of a layer is another thing.
+    if not members or isinstance(members[-1], jax.Array):
+        return None
+    return members[-1]

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hard links, the Pharaoh format, and alignment error rate."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvnmt.errors import UserError
+from kvnmt.evaluation.alignment import (
+    Gold,
+    Links,
+    alignment_error_rate,
+    check_links,
+    format_pharaoh,
+    hard_links,
+    parse_pharaoh,
+    read_pharaoh,
+    word_links,
+)
+
+GOLD_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "align"
+
+links = st.frozensets(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=12)
+
+
+def test_one_link_per_target_word_and_none_to_or_from_eos():
+    alignment = np.array(
+        [
+            # s0  s1  EOS pad
+            [0.1, 0.7, 0.2, 0.0],  # t0 -> s1
+            [0.2, 0.2, 0.6, 0.0],  # t1 -> EOS: dropped
+            [0.5, 0.3, 0.2, 0.0],  # t2 -> s0
+            [0.9, 0.1, 0.0, 0.0],  # EOS: gives no link
+            [0.0, 1.0, 0.0, 0.0],  # padding
+        ]
+    )
+    assert hard_links(alignment, 2, 3) == {(1, 0), (0, 2)}
+
+
+def test_padding_is_never_chosen():
+    alignment = np.array([[0.4, 0.1, 0.0, 9.0], [0.0, 0.0, 1.0, 9.0]])
+    assert hard_links(alignment, 2, 1) == {(0, 0)}
+    assert hard_links(np.array([[0.0, 9.0], [1.0, 9.0]]), 0, 1) == set()
+
+
+@pytest.mark.parametrize("lengths", [(3, 1), (2, 2)])
+def test_alignment_without_room_for_eos(lengths):
+    with pytest.raises(ValueError, match="no room"):
+        hard_links(np.ones((2, 3)), *lengths)
+
+
+def test_alignment_that_is_not_finite():
+    with pytest.raises(ValueError, match="not finite"):
+        hard_links(np.array([[0.5, np.nan], [0.5, 0.5]]), 1, 1)
+
+
+def test_words_are_linked_if_any_piece_is():
+    # Source pieces 0 1 | 2, target pieces 0 | 1 2.
+    pieces = frozenset({(0, 0), (1, 0), (2, 2)})
+    assert word_links(pieces, [0, 0, 1], [0, 1, 1]) == {(0, 0), (1, 1)}
+
+
+def test_alignment_error_rate_by_hand():
+    # Sentence 1: S = {00, 11}, P = S + {21}, A = {00, 21, 31}:
+    #   |A| = 3, |S| = 2, |A ∩ S| = 1, |A ∩ P| = 2.
+    # Sentence 2: S = P = {00}, A = {00}: 1, 1, 1, 1.
+    # Corpus: |A| = 4, |S| = 3, |A ∩ S| = 2, |A ∩ P| = 3,
+    #   so AER = 1 - (2 + 3) / (4 + 3) = 2/7, precision = 3/4, recall = 2/3.
+    # (The mean of the sentences' AERs would be (2/5 + 0) / 2 = 1/5.)
+    gold = [parse_pharaoh("0-0 1-1 2?1"), parse_pharaoh("0-0")]
+    hypotheses = [frozenset({(0, 0), (2, 1), (3, 1)}), frozenset({(0, 0)})]
+    score = alignment_error_rate(hypotheses, gold)
+    assert score.aer == pytest.approx(2 / 7)
+    assert score.precision == pytest.approx(3 / 4)
+    assert score.recall == pytest.approx(2 / 3)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.tuples(links, links, links), min_size=1, max_size=4))
+def test_alignment_error_rate_laws(sentences):
+    hypotheses = [a for a, _, _ in sentences]
+    gold = [Gold(sure, sure | possible) for _, sure, possible in sentences]
+    score = alignment_error_rate(hypotheses, gold)
+    assert 0 <= score.aer <= 1
+    assert alignment_error_rate([g.sure for g in gold], gold).aer == 0
+    # Where nothing is merely possible, AER is one minus the F-measure.
+    score = alignment_error_rate(hypotheses, [Gold(g.sure, g.sure) for g in gold])
+    if score.precision + score.recall > 0:
+        harmonic = score.precision * score.recall / (score.precision + score.recall)
+        assert score.aer == pytest.approx(1 - 2 * harmonic)
+
+
+def test_hypothesis_without_links():
+    score = alignment_error_rate([frozenset()], [parse_pharaoh("0-0")])
+    assert (score.aer, score.precision, score.recall) == (1, 1, 0)
+
+
+def test_counts_must_agree():
+    with pytest.raises(UserError, match="1 sentences but gold alignments for 2"):
+        alignment_error_rate([frozenset()], [parse_pharaoh("")] * 2)
+
+
+def test_sure_links_are_possible():
+    assert parse_pharaoh(" 0-1 2?3\r") == Gold(
+        frozenset({(0, 1)}), frozenset({(0, 1), (2, 3)})
+    )
+    with pytest.raises(ValueError, match="possible"):
+        Gold(frozenset({(0, 0)}), frozenset())
+
+
+@settings(deadline=None, max_examples=50)
+@given(links)
+def test_format_and_parse_are_inverse(drawn):
+    text = format_pharaoh(drawn)
+    assert parse_pharaoh(text) == Gold(drawn, drawn)
+    assert parse_pharaoh(text.replace("-", "?")) == Gold(frozenset(), drawn)
+
+
+def test_format_is_sorted_by_number():
+    assert format_pharaoh([(10, 0), (2, 1), (2, 0)]) == "2-0 2-1 10-0"
+
+
+@pytest.mark.parametrize("token", ["1", "1-", "-1-2", "1-2-3", "a-b", "1:2", "١-٢"])
+def test_malformed_token(tmp_path, token):
+    path = tmp_path / "gold.align"
+    path.write_text(f"0-0\n\n0-1 {token}\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"gold\.align:3: .* is not a link"):
+        read_pharaoh(path)
+
+
+def test_read_splits_on_line_feeds_only(tmp_path):
+    path = tmp_path / "gold.align"
+    path.write_bytes("0-0\u20281-1\x0b2-2\r\n\n3?3".encode())
+    assert [len(gold.possible) for gold in read_pharaoh(path)] == [3, 0, 1]
+
+
+def test_unreadable_files(tmp_path):
+    path = tmp_path / "gold.align"
+    with pytest.raises(UserError, match="cannot read .*gold.align: No such file"):
+        read_pharaoh(path)
+    path.write_bytes(b"0-0\n\xff\n")
+    with pytest.raises(UserError, match="gold.align:2: not UTF-8"):
+        read_pharaoh(path)
+    path.write_bytes(b"")
+    assert read_pharaoh(path) == []
+
+
+def test_links_outside_their_sentence():
+    gold = [parse_pharaoh("0-0"), parse_pharaoh("1?2 0-1")]
+    check_links(gold, [1, 2], [1, 3], "gold.align")
+    with pytest.raises(UserError, match="gold.align:2: link 1-2 .* 1 source and 3"):
+        check_links(gold, [1, 1], [1, 3], "gold.align")
+    with pytest.raises(UserError, match="gold.align:2: link 1-2 .* 2 source and 2"):
+        check_links(gold, [1, 2], [1, 2], "gold.align")
+    with pytest.raises(UserError, match="2 lines for 1 source and 2 target"):
+        check_links(gold, [1], [1, 3], "gold.align")
+
+
+@pytest.mark.skipif(not GOLD_FOLDER.is_dir(), reason="gold alignments not at hand")
+@pytest.mark.parametrize(
+    ("name", "percent"),
+    [  # AER, precision, recall of the diagonal
+        ("hansards-enfr", (53.7, 48.4, 42.7)),
+        ("naacl03-roen", (71.1, 30.4, 27.5)),
+        ("kftt-jaen", (89.5, 11.0, 10.0)),
+        ("tsinghua-zhen", (81.7, 16.4, 20.9)),
+        ("bicici-deen", (63.9, 33.4, 39.2)),
+        ("czenali-encs", (74.1, 23.9, 28.3)),
+    ],
+)
+def test_gold_files(name, percent):
+    """The data's own description gives the scores of a diagonal alignment."""
+    path = GOLD_FOLDER / name / "dev.align"
+    gold = read_pharaoh(path)
+    source, target = (
+        [len(line.split(b" ")) for line in text.read_bytes().splitlines()]
+        for text in (
+            path.with_suffix(f".{name[-4:-2]}"),
+            path.with_suffix(f".{name[-2:]}"),
+        )
+    )
+    check_links(gold, source, target, path)
+    assert alignment_error_rate([sentence.sure for sentence in gold], gold).aer == 0
+    score = alignment_error_rate(list(map(_diagonal, source, target)), gold)
+    rounded = [round(100 * x, 1) for x in (score.aer, score.precision, score.recall)]
+    assert rounded == list(percent)
+
+
+def _diagonal(source_length: int, target_length: int) -> Links:
+    alignment = np.zeros((target_length + 1, source_length + 1))
+    for j in range(target_length):
+        alignment[j, int((j + 0.5) * source_length / target_length)] = 1
+    return hard_links(alignment, source_length, target_length)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BLEU and chrF: known scores, signatures, and mistakes told plainly."""
+
+import sys
+
+import pytest
+
+from kvnmt.errors import UserError
+from kvnmt.evaluation.bleu import corpus_bleu, corpus_chrf
+
+SENTENCES = ["the cat sat on the mat .", "there is a second sentence here ."]
+
+
+@pytest.mark.parametrize("metric", [corpus_bleu, corpus_chrf])
+def test_identical_texts_score_100(metric):
+    result = metric(SENTENCES, SENTENCES)
+    assert result.score == pytest.approx(100)
+    assert result.length_ratio == 1
+    assert "nrefs:1" in result.signature
+
+
+def test_bleu_by_hand():
+    # Matches 5/5, 4/4, 3/3, 2/2; five tokens for six: brevity penalty exp(1 - 6/5).
+    result = corpus_bleu(["a b c d e"], ["a b c d e f"], tokenize="none")
+    assert result.score == pytest.approx(81.8730753)
+    assert result.length_ratio == pytest.approx(5 / 6)
+
+
+def test_signature_names_the_choices():
+    assert "tok:13a" in corpus_bleu(SENTENCES, SENTENCES).signature
+    choices = corpus_bleu(SENTENCES, SENTENCES, tokenize="none", lowercase=True)
+    assert "tok:none" in choices.signature
+    assert "case:lc" in choices.signature
+
+
+@pytest.mark.parametrize("metric", [corpus_bleu, corpus_chrf])
+def test_lowercase_ignores_case(metric):
+    shouted = [sentence.upper() for sentence in SENTENCES]
+    assert metric(shouted, SENTENCES).score < 50
+    assert metric(shouted, SENTENCES, lowercase=True).score == pytest.approx(100)
+
+
+def test_chrf_length_ratio_counts_characters_without_blanks():
+    assert corpus_chrf(["ab  c "], ["abc def"]).length_ratio == 0.5
+    assert corpus_chrf(["abc"], [" "]).length_ratio == 0
+
+
+def test_tokenized_text_is_scored_in_silence(capfd, caplog):
+    corpus_bleu(SENTENCES * 60, SENTENCES * 60)
+    assert capfd.readouterr() == ("", "")
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("metric", [corpus_bleu, corpus_chrf])
+def test_counts_must_agree(metric):
+    with pytest.raises(UserError, match="2 hypotheses but 1 references"):
+        metric(SENTENCES, SENTENCES[:1])
+    with pytest.raises(UserError, match="no sentence"):
+        metric([], [])
+
+
+def test_unknown_tokenizer_suggests_the_nearest():
+    with pytest.raises(UserError, match="did you mean '13a'"):
+        corpus_bleu(SENTENCES, SENTENCES, tokenize="v13a")
+
+
+def test_tokenizer_that_is_not_installed(monkeypatch):
+    module = "sacrebleu.tokenizers.tokenizer_ja_mecab"
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    with pytest.raises(UserError, match="'ja-mecab' cannot be used here") as caught:
+        corpus_bleu(SENTENCES, SENTENCES, tokenize="ja-mecab")
+    assert "\n" not in str(caught.value)
