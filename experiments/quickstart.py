@@ -154,9 +154,10 @@ def _show_translations(
 ) -> None:
     """Prints three test sentences, those where the systems differ first."""
     source, references = _lines(pairs)
-    differ = sorted(range(len(pairs)), key=lambda i: outputs[SYSTEMS[0]][i] == outputs[
-        SYSTEMS[1]
-    ][i])
+    differ = sorted(
+        range(len(pairs)),
+        key=lambda i: outputs[SYSTEMS[0]][i] == outputs[SYSTEMS[1]][i],
+    )
     width = max(len(name) for name in (*SYSTEMS, "reference"))
     for i in differ[:3]:
         console.print(f"\n  {'source':{width}}  {source[i]}", highlight=False)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TypeAlias
+from typing import Annotated, Any, NoReturn
 
 import jax
 import tyro
@@ -24,7 +24,7 @@ from kvnmt.experiment import Experiment, Run
 from kvnmt.systems import system
 from kvnmt.translation import SearchConfig, translate_lines
 
-Flat: TypeAlias = tyro.conf.arg  # an argument whose fields carry no prefix
+FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Train:
     """
 
     run: tyro.conf.Positional[Path]  # run directory to write
-    experiment: Annotated[Experiment, Flat(name="")]
+    experiment: Annotated[Experiment, FLAT]
     system: str = "rnnsearch-star"  # one of the named systems
     attention: str | None = None  # another attention mechanism, by name
     decoder: str | None = None  # another decoder
@@ -117,7 +117,7 @@ class Evaluate:
 class Benchmark:
     """Measure the training speed of systems beside each other on this device."""
 
-    config: Annotated[benchmark.BenchmarkConfig, Flat(name="")] = field(
+    config: Annotated[benchmark.BenchmarkConfig, FLAT] = field(
         default_factory=benchmark.BenchmarkConfig
     )
     json: bool = False  # print JSON lines instead of a table
@@ -263,5 +263,3 @@ def _print(table: Table) -> None:
 def _fail(sentence: str, status: int = 2) -> NoReturn:
     print(f"kvnmt: {sentence}", file=sys.stderr)
     raise SystemExit(status)
-
-

@@ -55,9 +55,7 @@ def linear(params: Linear, *inputs: Float[Array, "..."]) -> Float[Array, "..."]:
 
 
 @typed
-def embed(
-    table: Float[Array, "V E"], tokens: Int[Array, "*N"]
-) -> Float[Array, "*N E"]:
+def embed(table: Float[Array, "V E"], tokens: Int[Array, "*N"]) -> Float[Array, "*N E"]:
     """Looks token ids up; an id below zero gives the zero vector."""
     rows = table[jnp.maximum(tokens, 0)]
     return jnp.where((tokens >= 0)[..., None], rows, 0)
@@ -66,7 +64,7 @@ def embed(
 def dropout(
     key: Key[Array, ""] | None, rate: float, x: Float[Array, "*N"]
 ) -> Float[Array, "*N"]:
-    """Drops entries with probability ``rate`` and scales the rest; no key, no change."""
+    """Drops entries with probability ``rate``, scaling the rest; no key, no change."""
     if key is None or rate == 0.0:
         return x
     kept = jax.random.bernoulli(key, 1.0 - rate, x.shape)
@@ -136,7 +134,5 @@ def gru(
     recurrent = state @ params.U  # [*N, 3D]
     gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent[..., : 2 * size])
     reset, update = gates[..., :size], gates[..., size:]
-    candidate = jnp.tanh(
-        inputs[..., 2 * size :] + reset * recurrent[..., 2 * size :]
-    )
+    candidate = jnp.tanh(inputs[..., 2 * size :] + reset * recurrent[..., 2 * size :])
     return update * state + (1 - update) * candidate

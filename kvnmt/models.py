@@ -12,7 +12,7 @@ is no word: its embedding is the zero vector.
 """
 
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -117,7 +117,7 @@ class _Parts(NamedTuple):
     target_context: target_contexts.TargetContext
 
 
-@lru_cache(maxsize=None)
+@cache
 def build(config: ModelConfig, source_words: int, target_words: int) -> Model:
     """Assembles a model; the same arguments give the same functions.
 
@@ -187,9 +187,7 @@ def _encode(
     return parts.decoder.prepare(params.decoder, annotations, mask)
 
 
-def _initial_state(
-    parts: _Parts, params: Params, source: PyTree, length: int
-) -> State:
+def _initial_state(parts: _Parts, params: Params, source: PyTree, length: int) -> State:
     state = parts.decoder.initial_state(params.decoder, source)
     rows = jax.tree.leaves(state)[0]
     memory = parts.target_context.initial_state(params.target_context, rows, length)

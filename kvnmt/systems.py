@@ -28,9 +28,7 @@ class System:
 
     def model(self, base: ModelConfig = ModelConfig()) -> ModelConfig:
         """The system at the sizes of ``base``."""
-        return dataclasses.replace(
-            base, attention=self.attention, decoder=self.decoder
-        )
+        return dataclasses.replace(base, attention=self.attention, decoder=self.decoder)
 
     def objective(self, base: Objective = Objective()) -> Objective:
         """The system's objective, otherwise that of ``base``."""

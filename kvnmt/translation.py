@@ -7,7 +7,7 @@ the order they came, so that a corpus compiles at most one program per shape.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -63,7 +63,7 @@ def translate(
     results = [Translation([], 0.0, 0.0)] * len(sentences)
     run = compiled_search(model, config)
     for places, block in _batches(sentences, config.batch_size):
-        found = jax.device_get(run(params, block))
+        found = jax.device_get(run(params, jnp.asarray(block)))
         for row, place in enumerate(places):
             ids = found.tokens[row, 0]
             results[place] = Translation(
@@ -133,7 +133,7 @@ def align_lines(
     )
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled_search(
     model: Model, config: SearchConfig
 ) -> Callable[[Params, Int[Array, "B S"]], Hypotheses]:
@@ -141,7 +141,7 @@ def compiled_search(
     return jax.jit(partial(_search, model, config))
 
 
-@lru_cache(maxsize=None)
+@cache
 def compiled_alignment(
     model: Model,
 ) -> Callable[..., tuple[Float[Array, "B T S"], ...]]:
@@ -169,15 +169,11 @@ def _search(
     limits = (config.length_ratio * words).astype(jnp.int32) + config.length_extra
     constants = model.encode(params, source)
     state = model.initial_state(params, constants, bound)
-    state = jax.tree.map(
-        lambda x: jnp.repeat(x[:, None], config.beam, axis=1), state
-    )
+    state = jax.tree.map(lambda x: jnp.repeat(x[:, None], config.beam, axis=1), state)
 
     def step(state: PyTree, tokens: Int[Array, "B K"]) -> tuple[PyTree, Array]:
         # Mapped over the beam, with one copy of the constants for all hypotheses.
-        each = jax.vmap(
-            partial(model.step, params, constants), in_axes=1, out_axes=1
-        )
+        each = jax.vmap(partial(model.step, params, constants), in_axes=1, out_axes=1)
         state, prediction = each(state, tokens)
         return state, jax.nn.log_softmax(prediction.logits)
 

@@ -33,9 +33,7 @@ def init_address(
 
 
 @typed
-def project_keys(
-    params: Address, keys: Float[Array, "B S C"]
-) -> Float[Array, "B S A"]:
+def project_keys(params: Address, keys: Float[Array, "B S C"]) -> Float[Array, "B S A"]:
     """``U k_j + b``: constant over the target where the keys are."""
     return keys @ params.U_key + params.b
 

@@ -110,8 +110,6 @@ def no_state(params: PyTree, source: PyTree) -> tuple[()]:
     return ()
 
 
-def no_write(
-    params: PyTree, source: PyTree, state: PyTree, moment: Moment
-) -> PyTree:
+def no_write(params: PyTree, source: PyTree, state: PyTree, moment: Moment) -> PyTree:
     """``write`` of a mechanism that changes nothing."""
     return state

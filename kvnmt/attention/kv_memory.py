@@ -111,8 +111,8 @@ def init(
     return Params(
         address=init_address(key_read, *widths, weights),
         write_address=write,
-        forget=forget.replace(b=bias),
-        add=add.replace(b=bias),
+        forget=Linear(forget.W, bias),
+        add=Linear(add.W, bias),
     )
 
 

@@ -69,9 +69,7 @@ class Step(Protocol):  # noqa: D101
 
 
 class Attend(Protocol):  # noqa: D101
-    def __call__(
-        self, params: PyTree, source: PyTree, features: Features
-    ) -> Features:
+    def __call__(self, params: PyTree, source: PyTree, features: Features) -> Features:
         """Completes features with leading axes ``B T`` after the scan."""
         ...
 

@@ -27,7 +27,7 @@ same attention parameters and the same GRU2; the default, every parameter per ro
 is what the superscripts and the parameter counts of the paper say.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import jax
@@ -139,9 +139,7 @@ def initial_state(attention: Attention, params: Params, source: Source) -> State
     """``s_0`` from the mean annotation; the attention's State from the first round."""
     return State(
         state=jnp.tanh(linear(params.initial, source.summary)),
-        attention=attention.initial_state(
-            params.rounds[0].attention, source.rounds[0]
-        ),
+        attention=attention.initial_state(params.rounds[0].attention, source.rounds[0]),
     )
 
 
@@ -160,21 +158,18 @@ def step(
 ) -> tuple[State, base.Features]:
     """One target word: query, then R times read, advance, write."""
     query = gru(params.query, state.state, inputs.query)  # (6)
-    before = Moment(
-        previous_state=state.state, embedded=inputs.embedded, query=query
-    )
-    new, context, memory, alignments = query, None, state.attention, []
+    before = Moment(previous_state=state.state, embedded=inputs.embedded, query=query)
+    memory, alignments = state.attention, []
     for r in range(options.rounds):
         own = 0 if options.share_rounds else r
         theta, constants = params.rounds[own], source.rounds[own]
         attended = attention.read(theta.attention, constants, memory, before)  # (7, 8)
         new = gru(theta.advance, query, gru_inputs(theta.advance, attended.context))
-        after = before.replace(decoder_state=new, attended=attended)
+        after = replace(before, decoder_state=new, attended=attended)
         memory = attention.write(theta.attention, constants, memory, after)
-        context = attended.context
         if attended.alignment is not None:
             alignments.append(attended.alignment)
-    features = base.Features(new, context, tuple(alignments))
+    features = base.Features(new, attended.context, tuple(alignments))
     return State(new, memory), features
 
 

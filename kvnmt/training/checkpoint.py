@@ -79,7 +79,7 @@ class Checkpoints:
             UserError: Nothing was saved.
         """
         step = self._step(self.last_step())
-        found = self._manager.restore(
+        found: Any = self._manager.restore(
             step,
             args=ocp.args.Composite(
                 params=ocp.args.StandardRestore(_abstract(like.params)),
@@ -101,7 +101,9 @@ class Checkpoints:
         """
         step = self._step(self.best_step())
         restore = ocp.args.StandardRestore(_abstract(like))
-        found = self._manager.restore(step, args=ocp.args.Composite(params=restore))
+        found: Any = self._manager.restore(
+            step, args=ocp.args.Composite(params=restore)
+        )
         return found.params
 
     def _step(self, step: int | None) -> int:

@@ -4,7 +4,6 @@
 import json
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -281,5 +280,3 @@ def _bar(console: Console) -> Progress:
         transient=True,
         disable=not console.is_terminal,
     )
-
-

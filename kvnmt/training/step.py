@@ -24,7 +24,7 @@ class TrainState:
     """All that a step changes."""
 
     step: Int[Array, ""]  # updates made
-    params: Params
+    params: PyTree  # models.Params
     optimizer: PyTree
 
 
@@ -65,9 +65,7 @@ def put_batch(batch: Batch, mesh: Mesh) -> tuple[Array, Array]:
     return jax.device_put((batch.source, batch.target), rows)
 
 
-def init_state(
-    params: Params, optimizer: optax.GradientTransformation
-) -> TrainState:
+def init_state(params: PyTree, optimizer: optax.GradientTransformation) -> TrainState:
     """The state before the first step."""
     return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
 
