@@ -24,6 +24,7 @@ from kvnmt import experiment
 from kvnmt.data import synthetic
 from kvnmt.data.corpus import DataConfig
 from kvnmt.data.synthetic import Pair
+from kvnmt.errors import run_program
 from kvnmt.evaluation.alignment import Gold, alignment_error_rate, hard_links
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.evaluation.plots import attention_heatmap
@@ -192,4 +193,4 @@ def _show_next(
 
 
 if __name__ == "__main__":
-    main(tyro.cli(Quickstart, description=__doc__))
+    run_program("quickstart", lambda: main(tyro.cli(Quickstart, description=__doc__)))

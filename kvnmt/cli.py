@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import jax
 import tyro
@@ -18,7 +18,7 @@ from rich.table import Table
 
 from kvnmt import attention, benchmark, decoder, experiment, target_context
 from kvnmt.data.text import decode_lines, read_parallel
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, run_program
 from kvnmt.evaluation.bleu import corpus_bleu, corpus_chrf
 from kvnmt.experiment import Experiment, Run
 from kvnmt.systems import system
@@ -163,14 +163,8 @@ def benchmark_table(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the command line; a user's mistake is one sentence and status 2."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
-    try:
-        command = _parse(arguments)
-        command()
-    except UserError as error:
-        _fail(str(error))
-    except KeyboardInterrupt:
-        _fail("interrupted.", status=130)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    run_program("kvnmt", lambda: _parse(given)())
 
 
 def _parse(arguments: list[str]) -> Any:
@@ -258,8 +252,3 @@ def _print(table: Table) -> None:
     if not console.is_terminal:  # a file is as wide as what is written to it
         console = Console(width=200)
     console.print(table)
-
-
-def _fail(sentence: str, status: int = 2) -> NoReturn:
-    print(f"kvnmt: {sentence}", file=sys.stderr)
-    raise SystemExit(status)

@@ -2,7 +2,8 @@
 """What a user can get wrong, said in one sentence."""
 
 import difflib
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
 
 
 class UserError(Exception):
@@ -24,3 +25,15 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
     return UserError(f"there is no {kind} '{name}'{hint} Known: {', '.join(known)}.")
+
+
+def run_program(name: str, work: Callable[[], object]) -> None:
+    """Does the work of a program; a user's mistake is one sentence and status 2."""
+    try:
+        work()
+    except UserError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted.", file=sys.stderr)
+        raise SystemExit(130) from None

@@ -85,7 +85,7 @@ def run(
         trained = None
     corpora = load_corpora(experiment.data, trained)
     words = corpora.vocabularies
-    console.print(corpora.report, highlight=False)
+    console.print(corpora.report, highlight=False, soft_wrap=True)
     model = models.build(experiment.model, len(words.source), len(words.target))
     params = jax.jit(model.init)(jax.random.key(experiment.training.seed))
     if experiment.training.warm_start and not resume:
@@ -221,7 +221,8 @@ def _warm_start(
         f"{len(started.copied)} arrays start as in '{folder}', "
         f"{len(started.fresh)} start fresh:",
         highlight=False,
+        soft_wrap=True,
     )
     for name in started.fresh:
-        console.print(f"  fresh  {name}", highlight=False)
+        console.print(f"  fresh  {name}", highlight=False, soft_wrap=True)
     return started.params

@@ -51,6 +51,8 @@ class Result(NamedTuple):
 
     steps: int
     best_step: int
+    epochs: float
+    best_epoch: float
     best: dict[str, float]  # validation figures of the best checkpoint
     tokens_per_second: float  # real target tokens, compiling and validating apart
     minutes: float
@@ -152,6 +154,8 @@ class Trainer:
         return Result(
             steps=step,
             best_step=self.progress.best_step,
+            epochs=step / self.per_epoch,
+            best_epoch=self.progress.best_step / self.per_epoch,
             best=self.progress.figures,
             tokens_per_second=self.speed.rate,
             minutes=self.progress.elapsed / 60,
@@ -261,6 +265,7 @@ class Trainer:
             f"BLEU {figures['valid_bleu']:5.2f}  "
             f"{self.speed.rate:,.0f} target tokens/s{'  best' if better else ''}",
             highlight=False,
+            soft_wrap=True,
         )
 
 
