@@ -161,13 +161,25 @@ def benchmark_table(
     return table
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs the command line; a user's mistake is one sentence and status 2."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    run_program("kvnmt", lambda: _parse(given)())
+def main(
+    arguments: Sequence[str] | None = None,
+    *,
+    command: str | None = None,
+    base: Experiment = Experiment(),
+) -> None:
+    """Runs the command line; a user's mistake is one sentence and status 2.
+
+    Args:
+        arguments: What was typed; by default that of the process.
+        command: Put before the arguments, for a program that is one command.
+        base: Sizes and settings that the flags of training start from.
+    """
+    given = [command] if command else []
+    given += sys.argv[1:] if arguments is None else arguments
+    run_program("kvnmt", lambda: _parse(given, base)())
 
 
-def _parse(arguments: list[str]) -> Any:
+def _parse(arguments: list[str], base: Experiment) -> Any:
     commands = ("train", "translate", "evaluate", "benchmark")
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         near = difflib.get_close_matches(arguments[0], commands, n=1)
@@ -175,7 +187,7 @@ def _parse(arguments: list[str]) -> Any:
         raise UserError(
             f"there is no command '{arguments[0]}'{hint} Known: {', '.join(commands)}."
         )
-    start = _defaults(arguments)
+    start = _defaults(arguments, base)
     search = start.search
     missing: Any = tyro.MISSING
     subcommand = tyro.conf.subcommand
@@ -194,7 +206,7 @@ def _parse(arguments: list[str]) -> Any:
     return tyro.cli(union, args=arguments, prog="kvnmt", description=__doc__)
 
 
-def _defaults(arguments: list[str]) -> Experiment:
+def _defaults(arguments: list[str], base: Experiment) -> Experiment:
     """The config that the flags start from: the run's own, or that of a system."""
     command = arguments[0] if arguments else ""
     run = next((a for a in arguments[1:] if not a.startswith("-")), None)
@@ -202,7 +214,7 @@ def _defaults(arguments: list[str]) -> Experiment:
     if run and (resumes or command in ("translate", "evaluate")):
         return experiment.load_experiment(Path(run))
     chosen = system(_peek(arguments, "system") or "rnnsearch-star")
-    model = chosen.model()
+    model = chosen.model(base.model)
     axes = {
         "attention": attention.CATALOGUE,
         "decoder": decoder.CATALOGUE,
@@ -211,7 +223,8 @@ def _defaults(arguments: list[str]) -> Experiment:
     for axis, catalogue in axes.items():
         if name := _peek(arguments, axis):
             model = dataclasses.replace(model, **{axis: catalogue[name].Options()})
-    return Experiment(model=model, objective=chosen.objective())
+    objective = chosen.objective(base.objective)
+    return dataclasses.replace(base, model=model, objective=objective)
 
 
 def _peek(arguments: list[str], flag: str) -> str | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Key-value memory-augmented attention: KVMemAtt and MemAtt.
 
-F. Meng, Z. Tu, Y. Cheng, H. Wu, J. Zhai, Y. Yang, D. Wang, Q. Liu (2018),
+F. Meng, Z. Tu, Y. Cheng, H. Wu, J. Zhai, Y. Yang, D. Wang (2018),
 "Neural Machine Translation with Key-Value Memory-Augmented Attention", section 3,
 equations 6 to 16; with ``values = rewritten`` the interactive attention of
 F. Meng, Z. Lu, H. Li, Q. Liu (2016), there called MemAtt.
