@@ -18,6 +18,7 @@ import optax
 
 from kvnmt import models
 from kvnmt.data.batches import Batch, pad, with_end
+from kvnmt.errors import Range, UserError, check_ranges
 from kvnmt.models import ModelConfig
 from kvnmt.systems import system
 from kvnmt.training import step as steps
@@ -47,6 +48,21 @@ class BenchmarkConfig:
     vocabulary: int = 10000  # words on each side
     repeats: int = 10  # timed steps of each system
     seed: int = 1
+
+
+RANGES: dict[str, Range] = {
+    "model.embedding": (1, None),
+    "model.encoder": (1, None),
+    "model.state": (1, None),
+    "model.alignment": (1, None),
+    "batch_size": (1, None),
+    "source_length": (2, None),
+    "target_length": (2, None),
+    "fill": (0.5, 1),
+    "vocabulary": (3, None),
+    "repeats": (1, None),
+    "seed": (0, None),
+}
 
 
 class Row(NamedTuple):
@@ -79,6 +95,11 @@ def measure(
         config: What to measure.
         advance: Told of every piece of work before it starts.
     """
+    check_ranges(config, RANGES)
+    if not config.systems:
+        raise UserError("no system is named; give --systems at least one.")
+    for name in config.systems:
+        system(name)  # an unknown name is an error before any work
     mesh = steps.data_mesh()
     steps.check_rows(mesh, config.batch_size)
     batch = random_batch(config)

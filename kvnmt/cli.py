@@ -18,13 +18,20 @@ from rich.table import Table
 
 from kvnmt import attention, benchmark, decoder, experiment, target_context
 from kvnmt.data.text import decode_lines, read_parallel
-from kvnmt.errors import UserError, run_program
-from kvnmt.evaluation.bleu import corpus_bleu, corpus_chrf
+from kvnmt.errors import UserError, check_ranges, run_program
+from kvnmt.evaluation.bleu import check_tokenizer, corpus_bleu, corpus_chrf
 from kvnmt.experiment import Experiment, Run
 from kvnmt.systems import system
+from kvnmt.translation import RANGES as SEARCH_RANGES
 from kvnmt.translation import SearchConfig, translate_lines
 
+AXES = {
+    "attention": attention.CATALOGUE,
+    "decoder": decoder.CATALOGUE,
+    "target_context": target_context.CATALOGUE,
+}
 FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
+SEARCH = {f"search.{name}": bounds for name, bounds in SEARCH_RANGES.items()}
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,7 @@ class Translate:
 
     def __call__(self) -> None:
         """Translates."""
+        check_ranges(self, SEARCH)
         run = experiment.load_run(self.run)
         lines = decode_lines(sys.stdin.buffer.read(), "standard input")
         for line in _translate(run, lines, self.search):
@@ -91,11 +99,16 @@ class Evaluate:
 
     def __call__(self) -> None:
         """Evaluates."""
+        check_ranges(self, SEARCH)
+        if self.tokenize:
+            check_tokenizer(self.tokenize)
         run = experiment.load_run(self.run)
         text = read_parallel(self.source, self.reference, empty="keep")
+        if self.output:
+            _write(self.output, [])  # fails now rather than after the work
         found = _translate(run, text.source, self.search)
         if self.output:
-            self.output.write_text("".join(f"{line}\n" for line in found))
+            _write(self.output, found)
         tokenize = self.tokenize or run.experiment.training.bleu_tokenize
         bleu = corpus_bleu(
             found, text.target, tokenize=tokenize, lowercase=self.lowercase
@@ -124,8 +137,6 @@ class Benchmark:
 
     def __call__(self) -> None:
         """Measures."""
-        for name in self.config.systems:
-            system(name)  # an unknown name is an error before any work
         with _error_console().status("") as status:
             rows = benchmark.measure(self.config, status.update)
         if self.json:
@@ -209,18 +220,17 @@ def _parse(arguments: list[str], base: Experiment) -> Any:
 def _defaults(arguments: list[str], base: Experiment) -> Experiment:
     """The config that the flags start from: the run's own, or that of a system."""
     command = arguments[0] if arguments else ""
-    run = next((a for a in arguments[1:] if not a.startswith("-")), None)
     resumes = command == "train" and "--resume" in arguments
-    if run and (resumes or command in ("translate", "evaluate")):
-        return experiment.load_experiment(Path(run))
+    if resumes or command in ("translate", "evaluate"):
+        # The run directory is the argument that looks like one: flags may precede it.
+        runs = (a for a in arguments[1:] if (Path(a) / "config.json").is_file())
+        if run := next(runs, None):
+            base = experiment.load_experiment(Path(run))
+            if not any(_peek(arguments, name) for name in ("system", *AXES)):
+                return base
     chosen = system(_peek(arguments, "system") or "rnnsearch-star")
     model = chosen.model(base.model)
-    axes = {
-        "attention": attention.CATALOGUE,
-        "decoder": decoder.CATALOGUE,
-        "target_context": target_context.CATALOGUE,
-    }
-    for axis, catalogue in axes.items():
+    for axis, catalogue in AXES.items():
         if name := _peek(arguments, axis):
             model = dataclasses.replace(model, **{axis: catalogue[name].Options()})
     objective = chosen.objective(base.objective)
@@ -250,6 +260,13 @@ def _translate(run: Run, lines: list[str], search: SearchConfig) -> list[str]:
             search,
             lambda count: bar.advance(task, count),
         )
+
+
+def _write(path: Path, lines: Sequence[str]) -> None:
+    try:
+        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
 
 
 def _is_terminal() -> bool:

@@ -9,6 +9,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,13 +27,15 @@ from kvnmt.data.corpus import (
     save_vocabularies,
 )
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError
+from kvnmt.errors import Range, UserError, check_ranges
+from kvnmt.evaluation.bleu import check_tokenizer
 from kvnmt.losses import Objective
 from kvnmt.models import Model, ModelConfig, Params
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.loop import Result, Trainer, TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.warm_start import warm_start
+from kvnmt.translation import RANGES as SEARCH_RANGES
 from kvnmt.translation import SearchConfig
 
 
@@ -46,6 +49,46 @@ class Experiment:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
+
+
+RANGES: dict[str, Range] = {
+    "model.embedding": (1, None),
+    "model.encoder": (1, None),
+    "model.state": (1, None),
+    "model.alignment": (1, None),
+    "model.decoder.rounds": (1, None),
+    "model.dropout.embedding": (0, 0.99),
+    "model.dropout.annotations": (0, 0.99),
+    "model.dropout.output": (0, 0.99),
+    "objective.label_smoothing": (0, 0.99),
+    "objective.atteos": (0, None),
+    "data.min_count": (1, None),
+    "data.vocabulary_size": (3, None),
+    "data.subwords": (3, None),
+    "data.max_length": (1, None),
+    "optimizer.learning_rate": (0, None),
+    "optimizer.decay": (0, None),
+    "optimizer.clip": (0, None),
+    "training.epochs": (1, None),
+    "training.batch_size": (1, None),
+    "training.shapes": (1, None),
+    "training.seed": (0, None),
+    "training.validate_every": (0, None),
+    "training.patience": (1, None),
+    **{f"search.{name}": bounds for name, bounds in SEARCH_RANGES.items()},
+}
+
+# What a run keeps when it is resumed: its arrays and its place in the batch stream
+# mean something only under these.
+KEPT = (
+    "model",
+    "optimizer.name",
+    "data.vocabulary",
+    "data.max_length",
+    "data.empty",
+    "training.batch_size",
+    "training.seed",
+)
 
 
 class Run(NamedTuple):
@@ -78,17 +121,20 @@ def run(
         UserError: The data, the directory or the config cannot be used.
     """
     console = console or Console(stderr=True)
+    check_ranges(experiment, RANGES)
+    check_tokenizer(experiment.training.bleu_tokenize)
+    trained = None
     if resume:
-        trained = load_vocabularies(_existing(folder) / "vocabulary")
+        _check_kept(load_experiment(folder), experiment, folder)
+        trained = load_vocabularies(folder / "vocabulary")
     else:
         _refuse_existing(folder)
-        trained = None
     corpora = load_corpora(experiment.data, trained)
     words = corpora.vocabularies
     console.print(corpora.report, highlight=False, soft_wrap=True)
     model = models.build(experiment.model, len(words.source), len(words.target))
     params = jax.jit(model.init)(jax.random.key(experiment.training.seed))
-    if experiment.training.warm_start and not resume:
+    if experiment.training.warm_start and not (resume and _was_saved(folder)):
         params = _warm_start(experiment.training.warm_start, params, words, console)
     trainer = Trainer(
         model,
@@ -100,10 +146,7 @@ def run(
         folder,
         console,
     )
-    if not resume:
-        _create(folder, experiment, words)
-    else:
-        _write_json(folder / "config.json", to_plain(experiment))
+    _create(folder, experiment, words)
     return trainer.fit(resume=resume)
 
 
@@ -128,11 +171,11 @@ def load_experiment(folder: Path) -> Experiment:
     text = (_existing(folder) / "config.json").read_text()
     try:
         return from_plain(json.loads(text))
-    except (ValueError, KeyError, TypeError, cattrs.BaseValidationError) as error:
-        raise UserError(
-            f"'{folder}/config.json' is not a config of this version: "
-            f"{' '.join(str(error).split())}."
-        ) from None
+    except cattrs.BaseValidationError as error:
+        reason = "; ".join(cattrs.transform_error(error))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+    raise UserError(f"'{folder}/config.json' is no config of this version: {reason}.")
 
 
 def to_plain(experiment: Experiment) -> dict[str, Any]:
@@ -190,8 +233,28 @@ def _refuse_existing(folder: Path) -> None:
         )
 
 
+def _check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
+    for path in KEPT:
+        before, now = (attrgetter(path)(one) for one in (saved, asked))
+        if before != now:
+            raise UserError(
+                f"the run in '{folder}' has {path} {before} and cannot go on with "
+                f"{now}; leave it as it is, or train in another folder."
+            )
+
+
+def _was_saved(folder: Path) -> bool:
+    if not (folder / "checkpoints").is_dir():
+        return False
+    with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
+        return checkpoints.last_step() is not None
+
+
 def _create(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"'{folder}' cannot be made: {error.strerror}.") from None
     save_vocabularies(words, folder / "vocabulary")
     packages = ("kvnmt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
     device = jax.devices()[0]
@@ -202,7 +265,9 @@ def _create(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
 
 
 def _write_json(path: Path, plain: dict[str, Any]) -> None:
-    path.write_text(json.dumps(plain, indent=2) + "\n")
+    whole = path.with_suffix(".new")  # never half a file under the name itself
+    whole.write_text(json.dumps(plain, indent=2) + "\n")
+    whole.replace(path)
 
 
 def _warm_start(

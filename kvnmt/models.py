@@ -64,7 +64,7 @@ class ModelConfig:
             encoder=self.encoder,
             annotation=encoders.annotation_size(self.merge, self.encoder),
             state=self.state,
-            alignment=self.alignment or self.state,
+            alignment=self.state if self.alignment is None else self.alignment,
         )
 
 

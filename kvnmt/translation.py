@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.corpus import Vocabularies
 from kvnmt.data.vocabulary import EOS, PAD
+from kvnmt.errors import Range
 from kvnmt.models import Model, Params
 from kvnmt.search import Hypotheses, beam_search, greedy_search
 from kvnmt.typing import Array, Float, Int, PyTree
@@ -34,6 +35,15 @@ class SearchConfig:
     length_ratio: float = 1.5  # at most this many target words per source word ...
     length_extra: int = 10  # ... and this many more, EOS included
     batch_size: int = 64  # sentences
+
+
+RANGES: dict[str, Range] = {
+    "beam": (1, None),
+    "alpha": (0, None),
+    "length_ratio": (0, None),
+    "length_extra": (1, None),
+    "batch_size": (1, None),
+}
 
 
 class Translation(NamedTuple):

@@ -10,6 +10,7 @@ encoding, learnt from the training text, joint or for each side.
 
 import hashlib
 import io
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -161,10 +162,12 @@ def build_subwords(lines: Sequence[str], size: int) -> Subwords:
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
-        reason = str(error).rsplit(") ", 1)[-1].strip().rstrip(".")
+        most = re.search(r"value <= (\d+)", str(error))
+        remedy = "every character needs a piece, so choose more"
+        if most:
+            remedy = f"at most {most[1]} can be"
         raise UserError(
-            f"{size} subwords cannot be learnt from this text: {reason}; "
-            "choose another --data.subwords."
+            f"--data.subwords {size} cannot be learnt from this text; {remedy}."
         ) from None
     return Subwords(model.getvalue())
 

@@ -14,6 +14,16 @@ from sacrebleu.metrics.chrf import CHRF
 from kvnmt.errors import UserError, unknown_name
 
 
+def check_tokenizer(name: str) -> None:
+    """Refuses a tokenizer that sacrebleu does not have.
+
+    Raises:
+        UserError: There is none of that name; the nearest is suggested.
+    """
+    if name not in BLEU.TOKENIZERS:
+        raise unknown_name("BLEU tokenizer", name, BLEU.TOKENIZERS)
+
+
 @dataclass(frozen=True)
 class Score:
     """A corpus score against one reference per sentence.
@@ -48,8 +58,7 @@ def corpus_bleu(
         lowercase: Whether case is ignored.
     """
     _check_counts(hypotheses, references)
-    if tokenize not in BLEU.TOKENIZERS:
-        raise unknown_name("BLEU tokenizer", tokenize, BLEU.TOKENIZERS)
+    check_tokenizer(tokenize)
     try:
         # `force` only silences the advice given about text that looks tokenized.
         metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)

@@ -56,7 +56,7 @@ class Checkpoints:
                 rest=ocp.args.StandardSave(_rest(state)),
                 progress=ocp.args.JsonSave(progress),
             ),
-            metrics={"score": score},
+            metrics={"score": score, "step": int(state.step)},
             force=True,
         )
 
@@ -112,8 +112,8 @@ class Checkpoints:
         return step
 
 
-def _score(metrics: PyTree) -> float:
-    return metrics["score"]
+def _score(metrics: PyTree) -> Any:
+    return metrics["score"], -metrics["step"]  # of equal scores the earlier is better
 
 
 def _rest(state: TrainState) -> dict[str, PyTree]:

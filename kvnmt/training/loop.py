@@ -4,7 +4,7 @@
 import json
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -130,7 +130,7 @@ class Trainer:
         """Trains to the end or to an early stop, and keeps the best and the last."""
         start = time.monotonic()
         with Checkpoints(self.folder / "checkpoints") as checkpoints:
-            if resume:
+            if resume and checkpoints.last_step() is not None:
                 self._restore(checkpoints)
             before = self.progress.elapsed
             every = self.config.validate_every or self.per_epoch
@@ -150,7 +150,8 @@ class Trainer:
                 figures = {"train_loss": train_loss, **self._validate()}
                 self.progress.elapsed = before + time.monotonic() - start
                 self._record(step, figures)
-                checkpoints.save(self.state, self._score(figures), vars(self.progress))
+                progress = asdict(self.progress)
+                checkpoints.save(self.state, self._score(figures), progress)
         return Result(
             steps=step,
             best_step=self.progress.best_step,
@@ -169,11 +170,8 @@ class Trainer:
         self.state, progress = checkpoints.restore(self.state)
         self.progress = _Progress(**progress)
         self.speed = _Speed(self.progress.tokens, self.progress.seconds)
-        path = self.folder / "metrics.jsonl"
         step = int(self.state.step)
-        records = [json.loads(line) for line in path.read_text().splitlines()]
-        kept = [record for record in records if record["step"] <= step]
-        path.write_text("".join(json.dumps(record) + "\n" for record in kept))
+        _cut_metrics(self.folder / "metrics.jsonl", step)
         self.console.print(f"resuming after step {step}")
 
     def _train(self, stream: Any, step: int, until: int) -> float:
@@ -267,6 +265,19 @@ class Trainer:
             highlight=False,
             soft_wrap=True,
         )
+
+
+def _cut_metrics(path: Path, step: int) -> None:
+    """Drops the records after a step, and a last line that was cut by a kill."""
+    kept = []
+    for line in path.read_text().split("\n") if path.exists() else []:
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if record["step"] <= step:
+            kept.append(line + "\n")
+    path.write_text("".join(kept))
 
 
 def _take(waiting: list[Any], hold: int) -> tuple[list[Any], list[Any]]:

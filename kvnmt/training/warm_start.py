@@ -10,6 +10,7 @@ KVMemAtt, as its paper trains it. What has no counterpart starts fresh.
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from kvnmt.errors import UserError
 from kvnmt.models import Params
@@ -43,7 +44,8 @@ def warm_start(fresh: Params, trained: Params) -> WarmStart:
             )
         else:
             copied.append(name)
-        leaves.append(leaf if found is None else found)
+        # A copy, since a step consumes its parameters and takes no array twice.
+        leaves.append(leaf if found is None else jnp.array(found, copy=True))
     return WarmStart(jax.tree.unflatten(structure, leaves), copied, new)
 
 

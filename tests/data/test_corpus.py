@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From files to ids: which pairs are kept, which vocabularies they get."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from kvnmt.data import synthetic
+from kvnmt.data.corpus import (
+    DataConfig,
+    Vocabularies,
+    build_vocabularies,
+    encode,
+    load_corpora,
+    load_vocabularies,
+    save_vocabularies,
+)
+from kvnmt.data.text import Parallel
+from kvnmt.data.vocabulary import Words, digest
+from kvnmt.errors import UserError
+
+
+def write(folder: Path, train: list[str], valid: list[str], **changes) -> DataConfig:
+    """Files of lines ``source|target``, and the config that names them."""
+    paths = {}
+    for part, lines in (("", train), ("valid_", valid)):
+        for side, column in (("source", 0), ("target", 1)):
+            paths[part + side] = path = folder / f"{part}{side}.txt"
+            sides = (line.split("|")[column] for line in lines)
+            path.write_text("".join(f"{side}\n" for side in sides), newline="\n")
+    return DataConfig(**paths, **({"min_count": 1} | changes))
+
+
+def plain(side) -> list[list[int]]:
+    return [ids.tolist() for ids in side]
+
+
+@pytest.fixture(scope="module")
+def text() -> Parallel:
+    pairs = synthetic.make_corpus(3, train=120, valid=1, test=1).train
+    return Parallel(*([" ".join(p[i]) for p in map(_sides, pairs)] for i in (0, 1)))
+
+
+def _sides(pair: synthetic.Pair):
+    return pair.source, pair.target
+
+
+def test_pairs_become_ids_with_an_end(tmp_path):
+    found = load_corpora(write(tmp_path, ["a b a|X", "a|X Y"], ["b c|Y Z"]))
+    assert found.vocabularies == Vocabularies(Words(("a", "b")), Words(("X", "Y")))
+    assert plain(found.train.source) == [[2, 3, 2, 0], [2, 0]]
+    assert plain(found.train.target) == [[2, 0], [2, 3, 0]]
+    assert plain(found.valid.source) == [[3, 1, 0]]
+    assert plain(found.valid.target) == [[3, 1, 0]]
+
+
+def test_references_are_the_text_itself(tmp_path):
+    found = load_corpora(write(tmp_path, ["a|X"], ["a|X  never seen "]))
+    assert found.references == ["X  never seen "]
+
+
+def test_long_pairs_are_left_out_of_training_alone(tmp_path):
+    lines = ["a a|X", "a a a|X", "a|X X X", "a|X X"]
+    found = load_corpora(write(tmp_path, lines, ["a a a a|X"], max_length=2))
+    assert plain(found.train.source) == [[2, 2, 0], [2, 0]]
+    assert plain(found.train.target) == [[2, 0], [2, 2, 0]]
+    assert plain(found.valid.source) == [[2, 2, 2, 2, 0]]
+    assert "2 training pairs (2 too long, 0 empty)" in found.report
+
+
+def test_nothing_short_enough_is_told(tmp_path):
+    with pytest.raises(UserError, match="more than 1 tokens.*--data.max-length"):
+        load_corpora(write(tmp_path, ["a a|X"], ["a|X"], max_length=1))
+
+
+def test_empty_lines_stop_or_are_skipped(tmp_path):
+    lines = ["a|X", "|Y", "b|Z"]
+    with pytest.raises(UserError, match="source.txt, line 2 is empty"):
+        load_corpora(write(tmp_path, lines, ["a|X"]))
+    found = load_corpora(write(tmp_path, lines, ["a|X"], empty="skip"))
+    assert found.vocabularies.target.encode("Y") == [1]
+    assert plain(found.train.source) == [[2, 0], [3, 0]]
+    assert "2 training pairs (0 too long, 1 empty)" in found.report
+
+
+@pytest.mark.parametrize("side", ["source", "target", "valid_source", "valid_target"])
+def test_a_file_that_is_not_given_is_told_by_its_flag(tmp_path, side):
+    config = write(tmp_path, ["a|X"], ["a|X"])
+    with pytest.raises(UserError, match=f"--data.{side.replace('_', '-')} "):
+        load_corpora(dataclasses.replace(config, **{side: None}))
+
+
+def test_words_are_cut_on_each_side_alone(tmp_path):
+    lines = ["a a b|X Y Y", "a c|Z Y"]
+    found = load_corpora(write(tmp_path, lines, ["a|X"], min_count=2))
+    assert found.vocabularies == Vocabularies(Words(("a",)), Words(("Y",)))
+    found = load_corpora(write(tmp_path, lines, ["a|X"], vocabulary_size=4))
+    assert found.vocabularies == Vocabularies(Words(("a", "b")), Words(("Y", "X")))
+
+
+def test_given_vocabularies_are_used_as_they_are(tmp_path):
+    words = Vocabularies(Words(("b", "a")), Words(("X",)))
+    found = load_corpora(write(tmp_path, ["a b c|X Y"], ["a|X"]), words)
+    assert found.vocabularies is words
+    assert plain(found.train.source) == [[3, 2, 1, 0]]
+    assert plain(found.train.target) == [[2, 1, 0]]
+
+
+def test_separate_subwords_are_learnt_on_their_side(text):
+    words = build_vocabularies(DataConfig(vocabulary="bpe", subwords=80), text)
+    assert len(words.source) == len(words.target) == 80
+    assert digest(words.source) != digest(words.target)
+    mean = {
+        (name, side): sum(len(vocabulary.encode(line)) for line in lines) / len(lines)
+        for name, vocabulary in words._asdict().items()
+        for side, lines in (("source", text.source), ("target", text.target))
+    }
+    assert mean["source", "source"] < mean["target", "source"]
+    assert mean["target", "target"] < mean["source", "target"]
+
+
+def test_joint_subwords_are_one_vocabulary(text):
+    config = DataConfig(vocabulary="bpe", subwords=80, joint=True)
+    words = build_vocabularies(config, text)
+    assert words.source is words.target
+    name = next(w for line in text.source for w in line.split() if w[0].isupper())
+    assert words.source.encode(name) == words.target.encode(name)
+    both = text.source + text.target
+    assert [words.source.decode(words.source.encode(line)) for line in both] == both
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        DataConfig(),
+        DataConfig(vocabulary="bpe", subwords=80),
+        DataConfig(vocabulary="bpe", subwords=80, joint=True),
+    ],
+)
+def test_vocabularies_survive_the_disk(tmp_path, text, config):
+    words = build_vocabularies(config, text)
+    save_vocabularies(words, tmp_path)
+    found = load_vocabularies(tmp_path)
+    assert found == words
+    for ours, theirs in zip(encode(words, text), encode(found, text)):
+        assert plain(ours) == plain(theirs)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines end at the line feed and nowhere else; bad files are named with the line."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvnmt.data.text import decode_lines, read_lines, read_parallel
+from kvnmt.errors import UserError
+
+# What `str.splitlines` takes for line ends, the line feed apart.
+BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+NO_LINE_FEED = st.characters(exclude_characters="\n", exclude_categories=["Cs"])
+
+
+def write(folder: Path, name: str, data: bytes) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def pair(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
+    return write(folder, "a.src", source), write(folder, "a.trg", target)
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\n", ["a"]),
+        (b"a\nb", ["a", "b"]),
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\r\nb\r", ["a", "b"]),
+        (b"a\rb\n", ["a\rb"]),
+        (b"a\r\r\n", ["a\r"]),
+        (b"\n\na\n\n", ["", "", "a", ""]),
+        (b" a\t\n", [" a\t"]),
+    ],
+)
+def test_lines_end_at_the_line_feed(tmp_path, data, lines):
+    assert read_lines(write(tmp_path, "text", data)) == lines
+
+
+@pytest.mark.parametrize("character", BREAKS)
+def test_other_line_breaks_neither_split_nor_join(tmp_path, character):
+    text = f"a{character}b\n{character}c\n"
+    path = write(tmp_path, "text", text.encode())
+    assert read_lines(path) == [f"a{character}b", f"{character}c"]
+
+
+@given(st.lists(st.text(NO_LINE_FEED)), st.booleans(), st.booleans())
+def test_what_is_written_is_read(lines, windows, last_is_open):
+    end = "\r\n" if windows else "\n"
+    lines = [line.rstrip("\r") for line in lines]  # a return is part of the line end
+    text = "".join(line + end for line in lines)
+    if last_is_open and lines and lines[-1]:
+        text = text.removesuffix(end)
+    assert decode_lines(text.encode(), "text") == lines
+
+
+@pytest.mark.parametrize(
+    ("line", "byte", "value"),
+    [
+        (b"ok \xff", 4, "0xff"),
+        (b"\x80", 1, "0x80"),
+        (b"caf\xe9 au lait", 4, "0xe9"),  # Latin-1
+        (b"\xc3", 1, "0xc3"),  # cut in the middle of a character
+        (b"\xed\xa0\x80", 1, "0xed"),  # half of a surrogate pair
+    ],
+)
+def test_a_byte_that_is_not_utf8_is_named(tmp_path, line, byte, value):
+    path = write(tmp_path, "bad", b"good\r\n" + line + b"\ngood\n")
+    with pytest.raises(UserError) as error:
+        read_lines(path)
+    for part in (str(path), "line 2", f"byte {byte} ", value, "UTF-8"):
+        assert part in str(error.value)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(UserError, match="no file .*nowhere"):
+        read_lines(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=f"'{tmp_path}' cannot be read"):
+        read_lines(tmp_path)
+
+
+def test_parallel_text_keeps_its_pairs(tmp_path):
+    source, target = pair(tmp_path, b"a b\r\nc\n", "d\u2028\ne f".encode())
+    assert read_parallel(source, target) == (["a b", "c"], ["d\u2028", "e f"], 0)
+
+
+def test_different_line_counts_are_told(tmp_path):
+    source, target = pair(tmp_path, b"a\nb\n", b"a\nb\nc\n")
+    with pytest.raises(UserError) as error:
+        read_parallel(source, target)
+    for part in (f"'{source}' has 2", f"'{target}' has 3"):
+        assert part in str(error.value)
+
+
+@pytest.mark.parametrize("empty", ["stop", "skip", "keep"])
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_empty_side_is_told(tmp_path, side, empty):
+    texts = [b"a\nb\n", b"a\nb\n"]
+    texts[side] = b""
+    paths = pair(tmp_path, *texts)
+    with pytest.raises(UserError, match=f"'{paths[side]}' is empty"):
+        read_parallel(*paths, empty=empty)
+
+
+@pytest.mark.parametrize("blank", [b"", b"  ", b"\t", b"\r"])
+@pytest.mark.parametrize("side", [0, 1])
+def test_an_empty_line_is_told(tmp_path, side, blank):
+    texts = [b"a\nb\nc\n", b"a\nb\nc\n"]
+    texts[side] = b"a\n" + blank + b"\nc\n"
+    paths = pair(tmp_path, *texts)
+    with pytest.raises(UserError, match="line 2 is empty") as error:
+        read_parallel(*paths)
+    assert str(paths[side]) in str(error.value)
+    assert str(paths[1 - side]) not in str(error.value)
+
+
+def test_pairs_with_an_empty_side_are_skipped_and_counted(tmp_path):
+    paths = pair(tmp_path, b"a\n\nc\nd\n \n", b"A\nB\n\nD\n\n")
+    assert read_parallel(*paths, empty="skip") == (["a", "d"], ["A", "D"], 3)
+
+
+def test_empty_lines_are_kept_where_they_belong(tmp_path):
+    paths = pair(tmp_path, b"a\n\n", b"\nB\n")
+    assert read_parallel(*paths, empty="keep") == (["a", ""], ["", "B"], 0)
+
+
+def test_nothing_but_empty_lines_is_told(tmp_path):
+    source, target = pair(tmp_path, b"a\n\n", b"\nB\n")
+    with pytest.raises(UserError, match="no line of .* has both sides"):
+        read_parallel(source, target, empty="skip")

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Vocabularies: who gets a row, and that ids stand for what was written."""
+
+import random
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvnmt.data import synthetic, vocabulary
+from kvnmt.data.vocabulary import (
+    EOS,
+    PAD,
+    UNK,
+    Words,
+    build_subwords,
+    build_words,
+    digest,
+    load,
+    save,
+)
+from kvnmt.errors import UserError
+
+ODD = ("a\u2028b", "\x85", "\x0c", "c\rd", "\ufeffe", "\u00a0", "é", "e\u0301", "🙂")
+WORD = st.text(
+    st.characters(exclude_characters=" \n", exclude_categories=["Cs"]), min_size=1
+).filter(lambda word: word not in vocabulary.SPECIAL)
+
+
+@pytest.fixture(scope="module")
+def text() -> list[str]:
+    pairs = synthetic.make_corpus(3, train=120, valid=1, test=1).train
+    return [" ".join(side) for pair in pairs for side in (pair.source, pair.target)]
+
+
+@pytest.fixture(scope="module")
+def subwords(text):
+    return build_subwords(text, 80)
+
+
+def test_words_come_by_frequency_then_by_spelling():
+    words = build_words(["b a b", "d c b a", "c"])
+    assert words.words == ("b", "a", "c", "d")
+    assert words.encode("a d b") == [3, 5, 2]
+    assert len(words) == 6
+
+
+def test_rare_words_are_cut():
+    lines = ["a a a b b c"]
+    assert build_words(lines, min_count=2).words == ("a", "b")
+    assert build_words(lines, min_count=3).words == ("a",)
+
+
+@pytest.mark.parametrize(("size", "words"), [(3, "a"), (4, "ab"), (5, "abc")])
+def test_the_size_counts_the_two_specials(size, words):
+    kept = build_words(["a a a b b c"], size=size)
+    assert "".join(kept.words) == words
+    assert len(kept) == size
+
+
+@pytest.mark.parametrize("choices", [{"min_count": 9}, {"size": 2}, {"size": 0}])
+def test_a_vocabulary_without_words_is_refused(choices):
+    with pytest.raises(UserError, match="no word is kept"):
+        build_words(["a b"], **choices)
+
+
+def test_the_order_of_lines_does_not_matter(text):
+    other = random.Random(1).sample(text, len(text))
+    assert build_words(other) == build_words(text)
+
+
+def test_unknown_words_share_one_id():
+    words = build_words(["a b"])
+    assert words.encode("a x b y") == [2, UNK, 3, UNK]
+    assert words.decode([2, UNK, 3]) == "a <unk> b"
+
+
+@pytest.mark.parametrize("special", vocabulary.SPECIAL)
+def test_specials_in_the_text_are_unknown_words(special, text):
+    words = build_words([f"{special} a {special}", special])
+    assert words.words == ("a",)
+    assert words.encode(f"a {special}") == [2, UNK]
+    pieces = build_subwords([*text, special], 80).encode(f"{special} {special}")
+    assert EOS not in pieces
+
+
+def test_words_stand_between_spaces_alone():
+    words = build_words([f" {' '.join(ODD)}  x\ty  "])
+    assert set(words.words) == {*ODD, "x\ty"}
+    assert words.encode("  ") == words.encode("") == []
+
+
+@given(st.lists(WORD, min_size=1))
+def test_words_come_back(line):
+    words = build_words([" ".join(line)])
+    ids = words.encode(" ".join(line))
+    assert words.decode(ids) == " ".join(line)
+    assert words.pieces(ids) == line
+    assert min(ids) > UNK
+
+
+def test_decoding_leaves_the_end_and_padding_out():
+    words = build_words(["a b"])
+    assert words.decode([2, 3, EOS, PAD, PAD]) == "a b"
+    assert words.pieces([2, EOS, PAD]) == ["a", "</s>"]
+
+
+def test_subwords_come_back(text, subwords):
+    for line in text:
+        ids = subwords.encode(line)
+        assert subwords.decode([*ids, EOS, PAD]) == line
+        assert "".join(subwords.pieces(ids)) == "▁" + line.replace(" ", "▁")
+
+
+def test_subwords_hold_the_specials_at_their_places(subwords):
+    assert subwords.pieces([EOS, UNK, PAD]) == ["</s>", "<unk>"]
+    assert len(subwords) == 80
+    assert UNK in subwords.encode("日")
+    assert subwords.encode("") == subwords.encode("  ") == []
+
+
+@given(st.text(st.sampled_from("adegnoth "), max_size=30))
+def test_subwords_spell_words_never_seen(subwords, line):
+    line = " ".join(line.split())
+    assert subwords.decode(subwords.encode(line)) == line
+
+
+def test_subwords_are_learnt_the_same_twice(text, subwords):
+    assert build_subwords(text, 80) == subwords
+
+
+@pytest.mark.parametrize("size", [5000, 3, 0])
+def test_a_number_of_subwords_that_cannot_be_is_told_in_words(text, size):
+    with pytest.raises(UserError) as error:
+        build_subwords(text, size)
+    sentence = str(error.value)
+    assert f"--data.subwords {size} " in sentence
+    assert not re.search(r"[\[\]]|==|<=|> \(|model_proto|spec_|::|\.\.", sentence)
+
+
+def test_the_most_subwords_that_are_told_can_be_learnt(text):
+    lines = text[:10]
+    with pytest.raises(UserError, match="at most") as error:
+        build_subwords(lines, 5000)
+    (most,) = re.findall(r"at most (\d+)", str(error.value))
+    assert len(build_subwords(lines, int(most))) == int(most)
+
+
+def test_no_text_gives_no_subwords():
+    with pytest.raises(UserError, match="subwords"):
+        build_subwords(["", " "], 10)
+
+
+def test_words_survive_the_disk(tmp_path):
+    words = build_words([" ".join(ODD) + " x"])
+    save(words, tmp_path / "vocabulary", "source")
+    found = load(tmp_path / "vocabulary", "source")
+    assert found == words
+    assert found.encode(" ".join(ODD)) == words.encode(" ".join(ODD))
+    assert digest(found) == digest(words)
+
+
+def test_subwords_survive_the_disk(tmp_path, text, subwords):
+    save(subwords, tmp_path, "target")
+    found = load(tmp_path, "target")
+    assert found == subwords
+    assert found.encode(text[0]) == subwords.encode(text[0])
+    assert digest(found) == digest(subwords)
+
+
+def test_sides_are_kept_apart(tmp_path):
+    save(Words(("a",)), tmp_path, "source")
+    save(Words(("b",)), tmp_path, "target")
+    assert load(tmp_path, "source") == Words(("a",))
+    assert load(tmp_path, "target") == Words(("b",))
+
+
+def test_a_missing_vocabulary_is_told(tmp_path):
+    save(Words(("a",)), tmp_path, "source")
+    with pytest.raises(UserError, match=f"'{tmp_path}'.*target"):
+        load(tmp_path, "target")
+
+
+def test_the_digest_tells_vocabularies_apart(subwords):
+    some = [Words(("a", "b")), Words(("b", "a")), Words(("ab",)), Words(("a",))]
+    digests = {digest(words) for words in (*some, subwords)}
+    assert len(digests) == len(some) + 1
+    assert digest(Words(("a", "b"))) == digest(some[0])

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+
+from kvnmt import attention, decoder, target_context
+from kvnmt.catalogue import Catalogue
+from kvnmt.errors import UserError
+
+CATALOGUES = {
+    "attention": (attention.CATALOGUE, attention.Options),
+    "decoder": (decoder.CATALOGUE, decoder.Options),
+    "target context": (target_context.CATALOGUE, target_context.Options),
+}
+
+
+@pytest.mark.parametrize("kind", CATALOGUES)
+def test_every_member_has_complete_options_of_its_own(kind):
+    catalogue, base = CATALOGUES[kind]
+    assert catalogue.kind == kind and len(catalogue) == len(list(catalogue)) > 0
+    for name, member in catalogue.items():
+        options = member.Options()  # every field has a default
+        assert dataclasses.is_dataclass(options) and isinstance(options, base)
+        assert hash(options) == hash(member.Options())  # a config is a cache key
+        assert catalogue.name_of(options) == name
+        assert member.__doc__ and callable(member.build)
+
+
+def member(label: str) -> SimpleNamespace:
+    def build(options: object, *arguments: object) -> tuple[object, ...]:
+        return label, options, *arguments
+
+    return SimpleNamespace(Options=type(label, (), {}), build=build)
+
+
+def test_lookup_by_name_and_by_options():
+    first, second = member("first"), member("second")
+    catalogue = Catalogue("colour", {"red": first, "green": second})
+    assert list(catalogue) == ["red", "green"] and len(catalogue) == 2
+    assert catalogue["green"] is second
+    options = second.Options()
+    assert catalogue.name_of(options) == "green"
+    assert catalogue.build(options, 1, 2) == ("second", options, 1, 2)
+
+
+def test_what_is_not_listed():
+    catalogue = Catalogue("colour", {"red": member("first"), "green": member("second")})
+    with pytest.raises(UserError, match="no colour 'grren'; did you mean 'green'"):
+        catalogue["grren"]
+    with pytest.raises(UserError, match="Known: green, red"):
+        catalogue["xyz"]
+    with pytest.raises(TypeError, match="colour"):
+        catalogue.name_of(member("third").Options())

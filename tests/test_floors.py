@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file imports from lower floors only; this reads every import and keeps it so."""
+
+import ast
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FLOORS = [  # the parts of one floor do not know each other either
+    {"__init__"},  # the version
+    {"typing", "errors"},
+    {"catalogue", "layers"},
+    {"attention", "target_context", "encoder"},
+    {"decoder"},
+    {"models", "search", "data"},
+    {"losses", "translation", "evaluation"},
+    {"systems", "training"},
+    {"experiment", "benchmark"},
+    {"cli"},
+    {"experiments"},
+]
+ONLY = {  # parts that know less than their floor allows
+    "data": {"data", "errors"},
+    "search": {"search", "typing"},
+}
+NO_JAX = {"data"}
+SHARED = {  # what members of a catalogue may import of their folder
+    "attention": {"base", "address"},
+    "decoder": {"base"},
+    "target_context": {"base"},
+}
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+    for top in ("kvnmt", "experiments")
+    for path in sorted((ROOT / top).rglob("*.py"))
+}
+
+
+def part(module: str) -> str:
+    """The part of the program that a module belongs to."""
+    names = module.split(".")
+    return names[0] if names[0] == "experiments" else names[1]
+
+
+def floor(module: str) -> int:
+    return {name: i for i, parts in enumerate(FLOORS) for name in parts}[part(module)]
+
+
+def imports(module: str) -> set[str]:
+    """Modules that a file imports: ours as in FILES, others by their top name."""
+    found = set()
+    for node in ast.walk(ast.parse(FILES[module].read_text())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} has a relative import"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            outer = name.rpartition(".")[0]
+            ours = (name, f"{name}.__init__", outer, f"{outer}.__init__")
+            found.add(next((m for m in ours if m in FILES), name.split(".")[0]))
+    return found
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_imports_point_down(module):
+    own, folder = part(module), module.rpartition(".")[0]
+    for other in imports(module):
+        if other not in FILES:
+            assert own not in NO_JAX or other not in {"jax", "flax", "optax"}, other
+            continue
+        assert part(other) in ONLY.get(own, {part(other)}), other
+        if part(other) != own:
+            assert floor(other) < floor(module), f"{module} imports {other}"
+        elif own in SHARED and not module.endswith("__init__"):
+            assert other.removeprefix(f"{folder}.") in SHARED[own], other
+
+
+def test_no_cycles():
+    graph = {m: imports(m) & FILES.keys() for m in FILES if not m.endswith("__init__")}
+    assert list(TopologicalSorter(graph).static_order())

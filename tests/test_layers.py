@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvnmt import layers
+from tests.references import blocks, parameters
+
+NORMAL = np.random.default_rng(5).normal
+
+
+def test_masked_softmax_is_softmax_over_the_real_entries():
+    energies = jnp.asarray([[1.0, -2.0, 500.0, 3.0], [-900.0, -901.0, 0.0, 0.0]])
+    mask = jnp.asarray([[True, True, False, True], [True, True, False, False]])
+    got = np.asarray(layers.masked_softmax(energies, mask))
+    np.testing.assert_allclose(got[0, [0, 1, 3]], blocks.softmax([1, -2, 3]), rtol=1e-6)
+    np.testing.assert_allclose(got[1, :2], blocks.softmax([1, 0]), rtol=1e-6)
+    assert (got[0, 2], got[1, 2], got[1, 3]) == (0, 0, 0)
+
+
+def test_masked_softmax_of_an_empty_row():
+    energies = jnp.asarray([[1.0, 2.0], [1.0, 2.0]])
+    mask = jnp.asarray([[False, False], [True, True]])
+
+    def weighted(energies: jax.Array) -> jax.Array:
+        return jnp.sum(layers.masked_softmax(energies, mask) * jnp.arange(2.0)[None])
+
+    got, slope = layers.masked_softmax(energies, mask), jax.grad(weighted)(energies)
+    np.testing.assert_array_equal(got[0], [0, 0])
+    np.testing.assert_array_equal(slope[0], [0, 0])
+    assert np.all(np.asarray(slope[1]) != 0)
+
+
+@pytest.mark.parametrize("real", [(2,), (0, 3), (0, 1, 2, 3)], ids=str)
+def test_masked_softmax_gradient(real, x64):
+    mask = jnp.asarray([[j in real for j in range(4)]])
+    energies, weights = NORMAL(0, 2, (1, 4)), NORMAL(0, 1, (1, 4))
+
+    def value(energies) -> jax.Array:
+        return jnp.sum(layers.masked_softmax(jnp.asarray(energies), mask) * weights)
+
+    slope, h = np.asarray(jax.grad(value)(energies)), 1e-6
+    for j in range(4):
+        nudge = h * np.eye(4)[j : j + 1]
+        rise = float(value(energies + nudge) - value(energies - nudge))
+        np.testing.assert_allclose(slope[0, j], rise / (2 * h), atol=1e-8)
+    assert np.any(slope != 0) == (len(real) > 1)
+
+
+def test_masked_mean():
+    vectors = NORMAL(0, 1, (3, 4, 2)).astype(np.float32)
+    mask = np.array([[1, 1, 1, 1], [1, 0, 1, 0], [0, 0, 0, 0]], dtype=bool)
+    got = layers.masked_mean(jnp.asarray(vectors), jnp.asarray(mask))
+    want = [vectors[0].mean(0), (vectors[1, 0] + vectors[1, 2]) / 2, [0, 0]]
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_no_word_embeds_to_zero_and_trains_nothing():
+    table = jnp.asarray(NORMAL(0, 1, (4, 3)), jnp.float32)
+    tokens = jnp.asarray([[2, -1], [-1, 0]])
+    got = layers.embed(table, tokens)
+    np.testing.assert_array_equal(got[0, 0], table[2])
+    np.testing.assert_array_equal(got[1, 1], table[0])
+    np.testing.assert_array_equal(got[0, 1], np.zeros(3))
+    np.testing.assert_array_equal(got[1, 0], np.zeros(3))
+    slope = jax.grad(lambda t: jnp.sum(layers.embed(t, tokens)))(table)
+    np.testing.assert_array_equal(slope.sum(axis=1), [3, 0, 3, 0])
+
+
+def test_dropout_without_key_or_rate_changes_nothing(key):
+    x = jnp.arange(6.0)
+    assert layers.dropout(None, 0.5, x) is x
+    assert layers.dropout(key, 0.0, x) is x
+
+
+def test_dropout_keeps_the_mean(key):
+    x = jnp.full((100, 100), 2.0)
+    got = np.asarray(layers.dropout(key, 0.25, x))
+    np.testing.assert_allclose(np.unique(got), [0, 2 / 0.75], rtol=1e-6)
+    assert abs((got == 0).mean() - 0.25) < 0.02
+    assert abs(got.mean() - 2) < 0.05
+    again = layers.dropout(key, 0.25, x)
+    np.testing.assert_array_equal(got, again)
+    other = layers.dropout(jax.random.fold_in(key, 1), 0.25, x)
+    assert not np.array_equal(got, other)
+
+
+def test_linear_sums_its_inputs_and_counts_them(key):
+    params = layers.init_linear(key, [2, 3], 4, layers.gaussian(1.0))
+    params = params.replace(b=jnp.arange(4.0))
+    x, y = NORMAL(0, 1, (5, 2)), NORMAL(0, 1, (5, 3))
+    got = layers.linear(params, jnp.asarray(x), jnp.asarray(y))
+    want = x @ np.asarray(params.W[0]) + y @ np.asarray(params.W[1]) + np.arange(4)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError):
+        layers.linear(params, jnp.asarray(x))
+
+
+def test_gru_is_the_papers(key, x64):
+    params = layers.init_gru(key, [3, 2], 5, layers.gaussian(1.0))
+    params = jax.tree.map(lambda x: jnp.asarray(NORMAL(0, 1, x.shape)), params)
+    x, y, h = NORMAL(0, 1, (4, 3)), NORMAL(0, 1, (4, 2)), NORMAL(0, 1, (4, 5))
+    inputs = layers.gru_inputs(params, jnp.asarray(x), jnp.asarray(y))
+    got = layers.gru(params, jnp.asarray(h), inputs)
+    theta = parameters.gru(params)
+    want = [blocks.gru(theta, h[i], np.append(x[i], y[i])) for i in range(4)]
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+
+
+def test_gru_starts_with_orthogonal_blocks_and_no_bias(key):
+    params = layers.init_gru(key, [3], 4, layers.gaussian())
+    for gate in range(3):
+        block = np.asarray(params.U[:, 4 * gate : 4 * gate + 4])
+        np.testing.assert_allclose(block @ block.T, np.eye(4), atol=1e-5)
+    assert not np.any(np.asarray(params.b))
+    sizes = [leaf.size for leaf in jax.tree.leaves(params)]
+    assert sum(sizes) == 3 * (4 * 3 + 4 * 4 + 4)
+
+
+def test_gaussian_has_the_deviation_of_the_papers(key):
+    weights = np.asarray(layers.gaussian()(key, (200, 200), jnp.float32))
+    assert abs(weights.std() - 0.01) < 5e-4 and abs(weights.mean()) < 5e-4

@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Corpora are translated in order, and how they are batched does not show."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvnmt import models, translation
+from kvnmt.data.batches import pad, with_end
+from kvnmt.data.corpus import Vocabularies
+from kvnmt.data.vocabulary import EOS, Words
+from kvnmt.models import Model, ModelConfig, Params
+from kvnmt.search import length_penalty
+from kvnmt.systems import system
+from kvnmt.translation import (
+    EDGES,
+    SearchConfig,
+    Translation,
+    align,
+    align_lines,
+    compiled_alignment,
+    compiled_search,
+    edge,
+    translate,
+    translate_lines,
+)
+
+SIZES = ModelConfig(embedding=6, encoder=5, state=7)
+WORDS = 12
+GREEDY = SearchConfig(beam=1, batch_size=4)
+BEAM = SearchConfig(beam=3, batch_size=4)
+
+
+def build(name: str) -> tuple[Model, Params]:
+    """A model whose random parameters make it talk, and of different things."""
+    model = models.build(system(name).model(SIZES), WORDS, WORDS)
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    normal = np.random.default_rng(11).normal
+    params = jax.tree.map(
+        lambda leaf: jnp.asarray(normal(0, 0.8, leaf.shape), jnp.float32), shapes
+    )
+    return model, params
+
+
+@pytest.fixture(scope="module", params=["rnnsearch-star", "kvmematt-r2"])
+def talker(request) -> tuple[Model, Params]:
+    return build(request.param)
+
+
+@pytest.fixture(scope="module")
+def sentences() -> list[list[int]]:
+    random = np.random.default_rng(4)
+    sizes = [3, 7, 1, 5, 2, 7, 4, 6, 1, 3]
+    return [random.integers(1, WORDS, n).tolist() for n in sizes]
+
+
+def check_same(ours: list[Translation], theirs: list[Translation]) -> None:
+    assert [one.ids for one in ours] == [one.ids for one in theirs]
+    for figure in ("log_prob", "score"):
+        some, others = (
+            [getattr(one, figure) for one in all_] for all_ in (ours, theirs)
+        )
+        np.testing.assert_allclose(some, others, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("config", [GREEDY, BEAM])
+def test_translations_come_in_the_order_of_the_sentences(talker, sentences, config):
+    found = translate(*talker, sentences, config)
+    assert len({tuple(one.ids) for one in found}) > 5  # they can be told apart
+    check_same(translate(*talker, sentences[::-1], config)[::-1], found)
+
+
+@pytest.mark.parametrize("config", [GREEDY, BEAM])
+def test_a_sentence_alone_is_translated_as_in_a_batch(talker, sentences, config):
+    found = translate(*talker, sentences, config)
+    alone = [translate(*talker, [ids], config)[0] for ids in sentences]
+    check_same(alone, found)
+
+
+@pytest.mark.parametrize("config", [GREEDY, BEAM])
+def test_wider_padding_changes_nothing(talker, sentences, config):
+    model, params = talker
+    run = compiled_search(model, config)
+    sources = [with_end(ids) for ids in sentences[:4]]
+    some, more = (run(params, pad(sources, 4, width)) for width in (8, 13))
+    width = some.tokens.shape[2]
+    np.testing.assert_array_equal(some.tokens, more.tokens[..., :width])
+    np.testing.assert_allclose(some.log_probs, more.log_probs, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(some.scores, more.scores, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("config", [GREEDY, BEAM])
+def test_the_score_is_that_of_forced_decoding(talker, sentences, config):
+    model, params = talker
+    found = translate(model, params, sentences, config)
+    targets = pad([with_end(one.ids) for one in found], len(found), 24)
+    sources = pad([with_end(ids) for ids in sentences], len(found), 8)
+    logits = jax.jit(model.forward)(params, sources, targets).logits
+    gains = jnp.take_along_axis(
+        jax.nn.log_softmax(logits), jnp.maximum(targets, 0)[..., None], axis=-1
+    )
+    sums = jnp.sum(jnp.where(targets >= 0, gains[..., 0], 0), axis=1)
+    ours = [one.log_prob for one in found]
+    np.testing.assert_allclose(ours, sums, rtol=1e-5, atol=1e-5)
+    scores = sums
+    if config.beam > 1:
+        lengths = np.array([len(one.ids) + 1 for one in found])
+        scores = sums / length_penalty(lengths, config.alpha)
+    np.testing.assert_allclose([one.score for one in found], scores, 1e-5, 1e-5)
+
+
+def test_a_beam_finds_what_greedy_misses(talker, sentences):
+    """No law for a single sentence, where a beam can lose the greedy words."""
+    config = SearchConfig(beam=3, alpha=0.0, batch_size=4)
+    found, plain = (translate(*talker, sentences, c) for c in (config, GREEDY))
+    gains = [ours.log_prob - theirs.log_prob for ours, theirs in zip(found, plain)]
+    assert np.sum(gains) > 0.1
+    assert np.mean(np.array(gains) > -1e-5) > 0.8
+
+
+@pytest.mark.parametrize("config", [GREEDY, BEAM])
+def test_empty_sentences_stay_empty(talker, sentences, config):
+    gaps = [[], *sentences[:3], [], *sentences[3:], []]
+    found = translate(*talker, gaps, config)
+    empty = Translation([], 0.0, 0.0)
+    assert (found[0], found[4], found[-1]) == (empty, empty, empty)
+    full = [one for ids, one in zip(gaps, found) if ids]
+    check_same(full, translate(*talker, sentences, config))
+
+
+def test_nothing_is_translated_without_compiling(talker):
+    config = SearchConfig(beam=2, alpha=0.123)
+    assert translate(*talker, [], config) == []
+    assert translate(*talker, [[], []], config) == [Translation([], 0.0, 0.0)] * 2
+    assert compiled_search(talker[0], config)._cache_size() == 0
+
+
+def test_a_program_is_compiled_per_shape(talker):
+    config = SearchConfig(beam=1, batch_size=2, length_ratio=0.1, length_extra=2)
+    random = np.random.default_rng(0)
+    corpus = [random.integers(1, WORDS, n).tolist() for n in range(1, 15)]
+    run = compiled_search(talker[0], config)
+    translate(*talker, corpus, config)
+    assert run._cache_size() == 3  # up to 8, 12 and 16 tokens
+    translate(*talker, random.permutation(np.array(corpus, object)).tolist(), config)
+    translate(*talker, corpus * 2, config)
+    assert run._cache_size() == 3
+
+
+def test_the_padded_lengths_are_few():
+    edges = [edge(n) for n in range(1, 401)]
+    assert edges == sorted(edges)
+    assert all(padded >= n for n, padded in enumerate(edges, 1))
+    assert sorted(set(edges)) == [*EDGES, 200, 300, 400]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_sentences_end_at_their_limit(talker, sentences, beam):
+    model, params = talker
+    b = params.output.b.at[EOS].set(-1000.0)  # it never wants to end
+    silent = params.replace(output=params.output.replace(b=b))
+    config = SearchConfig(beam=beam, length_ratio=1.5, length_extra=3, batch_size=4)
+    found = translate(model, silent, sentences, config)
+    limits = [int(1.5 * len(ids)) + 3 - 1 for ids in sentences]  # one for EOS
+    assert [len(one.ids) for one in found] == limits
+
+
+def test_every_sentence_is_told_once(talker, sentences):
+    told: list[int] = []
+    translate(*talker, [*sentences, []], GREEDY, told.append)
+    assert sum(told) == len(sentences)
+    assert max(told) == GREEDY.batch_size
+
+
+def test_alignments_have_the_shape_of_their_pair(talker, sentences):
+    model, params = talker
+    targets = [ids[::-1] * 2 for ids in sentences[1:]] + [[3]]
+    found = align(model, params, sentences, targets, batch_size=4)
+    rounds = model.config.decoder.rounds
+    for source, target, matrices in zip(sentences, targets, found):
+        assert len(matrices) == rounds
+        for matrix in matrices:
+            assert matrix.shape == (len(target) + 1, len(source) + 1)
+            np.testing.assert_allclose(np.sum(matrix, axis=1), 1, rtol=1e-5)
+            assert np.all(matrix >= 0)
+
+
+def test_alignments_are_those_of_the_pair_alone(talker, sentences):
+    model, params = talker
+    targets = [ids[::-1] for ids in sentences]
+    found = align(model, params, sentences, targets, batch_size=4)
+    forward = jax.jit(model.forward)
+    for place in (0, 3):
+        source = pad([with_end(sentences[place])], 1, len(sentences[place]) + 1)
+        target = pad([with_end(targets[place])], 1, len(targets[place]) + 1)
+        alone = forward(params, source, target).features.alignments
+        for ours, theirs in zip(found[place], alone, strict=True):
+            np.testing.assert_allclose(ours, theirs[0], rtol=1e-4, atol=1e-5)
+    if len(found[0]) > 1:
+        assert not np.allclose(found[0][0], found[0][1], atol=1e-3)
+
+
+def test_empty_sides_have_an_alignment_of_their_ends(talker):
+    found = align(*talker, [[], [2, 3], []], [[4], [], []])
+    shapes = [[matrix.shape for matrix in rounds] for rounds in found]
+    rounds = talker[0].config.decoder.rounds
+    assert shapes == [[(2, 1)] * rounds, [(1, 3)] * rounds, [(1, 1)] * rounds]
+
+
+def test_one_alignment_program_serves_a_corpus(talker, sentences):
+    align(*talker, sentences, sentences, batch_size=4)
+    run = compiled_alignment(talker[0])
+    before = run._cache_size()
+    align(*talker, sentences[::-1], sentences, batch_size=4)
+    assert run._cache_size() == before
+
+
+def test_lines_become_lines(talker):
+    names = tuple("abcdefghij")
+    words = Vocabularies(Words(names), Words(tuple(name.upper() for name in names)))
+    lines = ["a b", "", "zebra c", "   ", "a\u2028b d"]
+    found = translate_lines(words, *talker, lines, BEAM)
+    assert found[1] == found[3] == ""
+    ids = [words.source.encode(line) for line in lines]
+    expected = translate(*talker, ids, BEAM)
+    assert found == [words.target.decode(one.ids) for one in expected]
+    assert set("".join(found).replace("<unk>", "")) <= {*"ABCDEFGHIJ "}
+    matrices = align_lines(words, *talker, ["a b"], ["A B C"])
+    assert matrices[0][-1].shape == (4, 3)
+
+
+def test_the_same_search_is_compiled_once(talker):
+    model, _ = talker
+    assert compiled_search(model, SearchConfig()) is compiled_search(
+        model, SearchConfig()
+    )
+    assert translation.SearchConfig().beam == 10
