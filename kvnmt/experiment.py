@@ -68,6 +68,8 @@ RANGES: dict[str, Range] = {
     "data.max_length": (1, None),
     "optimizer.learning_rate": (0, None),
     "optimizer.decay": (0, None),
+    "optimizer.decay_after": (0, None),
+    "optimizer.warmup": (0, None),
     "optimizer.clip": (0, None),
     "training.epochs": (1, None),
     "training.batch_size": (1, None),

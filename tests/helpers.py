@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A toy language, tiny experiments on it, and run directories that tests share."""
+
+import dataclasses
+import io
+import json
+import random
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+from rich.console import Console
+
+from kvnmt import experiment
+from kvnmt.data.corpus import DataConfig
+from kvnmt.experiment import Experiment
+from kvnmt.models import Dropout, ModelConfig
+from kvnmt.systems import system
+from kvnmt.training.loop import TrainingConfig
+from kvnmt.training.optimizer import OptimizerConfig
+
+# Programs are compiled once for all tests of a session that build the same model.
+_PROGRAMS = tempfile.TemporaryDirectory(prefix="kvnmt-programs-")
+jax.config.update("jax_compilation_cache_dir", _PROGRAMS.name)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
+
+WORDS = "abcdefgh"  # each is translated by its capital
+SIZES = ModelConfig(embedding=8, encoder=8, state=8, initializer="glorot")
+
+
+def toy_lines(seed: int, count: int, longest: int = 6) -> list[str]:
+    """Random sentences of one word to ``longest``."""
+    rng = random.Random(seed)
+    sizes = (rng.randint(1, longest) for _ in range(count))
+    return [" ".join(rng.choices(WORDS, k=size)) for size in sizes]
+
+
+def toy_data(folder: Path, train: int = 60, valid: int = 12, **changes) -> DataConfig:
+    """Writes a corpus of the toy language."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {}
+    for seed, part, count in ((1, "", train), (2, "valid_", valid)):
+        lines = toy_lines(seed, count)
+        for side, text in (("source", lines), ("target", map(str.upper, lines))):
+            paths[part + side] = folder / f"{part}{side}.txt"
+            paths[part + side].write_text("".join(f"{line}\n" for line in text))
+    return DataConfig(**paths, **({"min_count": 1} | changes))
+
+
+def tiny(data: DataConfig, name: str = "rnnsearch-star", **training) -> Experiment:
+    """A small experiment: 4 batches an epoch, 2 shapes, dropout on."""
+    model = dataclasses.replace(SIZES, dropout=Dropout(0.1, 0.1, 0.3))
+    choices = {"epochs": 2, "batch_size": 16, "shapes": 2, "bleu_tokenize": "none"}
+    return Experiment(
+        model=system(name).model(model),
+        objective=system(name).objective(),
+        data=data,
+        optimizer=OptimizerConfig(learning_rate=0.01),
+        training=TrainingConfig(**(choices | training)),
+    )
+
+
+def quiet() -> Console:
+    """A console that nobody reads."""
+    return Console(file=io.StringIO())
+
+
+def records(folder: Path) -> list[dict[str, Any]]:
+    """What a run wrote down at every validation."""
+    text = (folder / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def steps_kept(folder: Path) -> set[int]:
+    """The steps of which a run keeps a checkpoint."""
+    return {int(path.name) for path in (folder / "checkpoints").iterdir()}
+
+
+@cache
+def trained(base: Path, name: str = "rnnsearch-star") -> Path:
+    """A run directory under the tests' own folder, made once; leave it as it is."""
+    folder = base / f"shared-{name}"
+    data = toy_data(base / "shared-text")
+    experiment.run(tiny(data, name), folder, console=quiet())
+    return folder

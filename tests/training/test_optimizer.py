@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rates over time, and the optimisers against their papers' equations."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvnmt.training.optimizer import OptimizerConfig, build, learning_rate
+
+EPOCH = 10  # steps
+START = np.array([1.0, -2.0, 3.0])
+GRADIENTS = np.array([[0.3, -0.4, 0.0], [3.0, 4.0, 12.0], [0.1, 0.1, -0.1]])
+
+
+def rates(config: OptimizerConfig, steps: range) -> list[float]:
+    schedule = learning_rate(config, EPOCH)
+    return [float(schedule(jnp.asarray(step))) for step in steps]
+
+
+@pytest.mark.parametrize(("name", "rate"), [("adam", 0.001), ("adadelta", 1.0)])
+def test_each_optimizer_has_its_rate(name, rate):
+    found = rates(OptimizerConfig(name=name), range(0, 50, 7))
+    np.testing.assert_allclose(found, rate, rtol=1e-6)
+    found = rates(OptimizerConfig(name=name, learning_rate=0.5), range(0, 50, 7))
+    np.testing.assert_allclose(found, 0.5, rtol=1e-6)
+
+
+def test_the_rate_falls_after_every_epoch():
+    config = OptimizerConfig(learning_rate=1.0, decay=0.5)
+    expected = [0.5 ** (step // EPOCH) for step in range(50)]
+    np.testing.assert_allclose(rates(config, range(50)), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("epoch", [1, 2, 3])
+def test_the_rate_falls_first_at_the_end_of_a_given_epoch(epoch):
+    config = OptimizerConfig(learning_rate=1.0, decay=0.5, decay_after=epoch)
+    expected = [0.5 ** max(step // EPOCH - epoch + 1, 0) for step in range(50)]
+    assert expected[epoch * EPOCH - 1] == 1 and expected[epoch * EPOCH] == 0.5
+    np.testing.assert_allclose(rates(config, range(50)), expected, rtol=1e-6)
+
+
+def test_the_rate_rises_at_first():
+    config = OptimizerConfig(learning_rate=2.0, warmup=4, decay=0.5)
+    expected = [0, 0.5, 1, 1.5, 2, 2, 2, 2, 2, 2, 1, 1]
+    np.testing.assert_allclose(rates(config, range(12)), expected, rtol=1e-6)
+
+
+def clipped(limit: float) -> np.ndarray:
+    norms = np.linalg.norm(GRADIENTS, axis=1, keepdims=True)
+    return GRADIENTS * np.minimum(1, limit / norms) if limit else GRADIENTS
+
+
+def adam(gradients: np.ndarray, rate: float) -> np.ndarray:
+    """Kingma and Ba (2015), algorithm 1."""
+    x, m, v = START.copy(), np.zeros(3), np.zeros(3)
+    for t, g in enumerate(gradients, 1):
+        m = 0.9 * m + 0.1 * g
+        v = 0.999 * v + 0.001 * g**2
+        x -= rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+    return x
+
+
+def adadelta(gradients: np.ndarray, rate: float) -> np.ndarray:
+    """Zeiler (2012), algorithm 1, with rho 0.95 and epsilon 1e-6."""
+    x, g2, x2 = START.copy(), np.zeros(3), np.zeros(3)
+    for g in gradients:
+        g2 = 0.95 * g2 + 0.05 * g**2
+        delta = -np.sqrt(x2 + 1e-6) / np.sqrt(g2 + 1e-6) * g
+        x2 = 0.95 * x2 + 0.05 * delta**2
+        x += rate * delta
+    return x
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.2, 5.0])
+@pytest.mark.parametrize(
+    ("reference", "config"),
+    [
+        (adam, OptimizerConfig(learning_rate=0.1)),
+        (adadelta, OptimizerConfig(name="adadelta")),
+    ],
+)
+def test_updates_are_those_of_the_papers(reference, config, clip):
+    update = build(dataclasses.replace(config, clip=clip), EPOCH)
+    params = {"x": jnp.asarray(START[:2], jnp.float32), "y": jnp.float32(START[2])}
+    state = update.init(params)
+    for g in GRADIENTS:
+        gradient = {"x": jnp.asarray(g[:2], jnp.float32), "y": jnp.float32(g[2])}
+        changes, state = update.update(gradient, state, params)
+        params = {name: params[name] + changes[name] for name in params}
+    expected = reference(clipped(clip), config.learning_rate or 1.0)
+    found = np.append(params["x"], params["y"])
+    np.testing.assert_allclose(found - START, expected - START, rtol=1e-4, atol=1e-7)
