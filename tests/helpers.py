@@ -51,13 +51,13 @@ def toy_data(folder: Path, train: int = 60, valid: int = 12, **changes) -> DataC
 
 def tiny(data: DataConfig, name: str = "rnnsearch-star", **training) -> Experiment:
     """A small experiment: 4 batches an epoch, 2 shapes, dropout on."""
-    model = dataclasses.replace(SIZES, dropout=Dropout(0.1, 0.1, 0.3))
+    model = dataclasses.replace(SIZES, dropout=Dropout(0.05, 0.05, 0.1))
     choices = {"epochs": 2, "batch_size": 16, "shapes": 2, "bleu_tokenize": "none"}
     return Experiment(
         model=system(name).model(model),
         objective=system(name).objective(),
         data=data,
-        optimizer=OptimizerConfig(learning_rate=0.01),
+        optimizer=OptimizerConfig(learning_rate=0.03),
         training=TrainingConfig(**(choices | training)),
     )
 

@@ -95,7 +95,7 @@ def make_train_step(
         gradients, sums = jax.grad(objective_of, has_aux=True)(state.params)
         updates, inner = optimizer.update(gradients, state.optimizer, state.params)
         params = optax.apply_updates(state.params, updates)
-        norm = optax.global_norm(gradients)
+        norm = optax.tree.norm(gradients)
         return TrainState(state.step + 1, params, inner), Metrics(sums, norm)
 
     return jax.jit(step, donate_argnums=0)

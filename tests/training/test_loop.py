@@ -1,0 +1,385 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs: learning, figures, checkpoints, early stop, and going on after a kill."""
+
+import dataclasses
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvnmt import experiment, models
+from kvnmt.data.batches import batches_per_epoch, with_end
+from kvnmt.data.corpus import DataConfig
+from kvnmt.evaluation.bleu import corpus_bleu
+from kvnmt.experiment import Experiment, load_run
+from kvnmt.models import Dropout
+from kvnmt.training import loop
+from kvnmt.training import step as steps
+from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.optimizer import OptimizerConfig, build
+from kvnmt.translation import SearchConfig, translate_lines
+from tests.helpers import quiet, records, steps_kept, tiny, toy_data, trained
+
+EPOCH = 4  # batches
+TIMES = ("tokens_per_second", "elapsed", "tokens", "seconds")
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    return tmp_path_factory.getbasetemp()
+
+
+@pytest.fixture(scope="module")
+def data(base) -> DataConfig:
+    """The last batch of an epoch is not full."""
+    return toy_data(base / "loop-text")
+
+
+def still(exp: Experiment) -> Experiment:
+    """The same without learning."""
+    return dataclasses.replace(exp, optimizer=OptimizerConfig(learning_rate=0.0))
+
+
+def run(exp: Experiment, folder: Path, **choices: Any) -> loop.Result:
+    return experiment.run(exp, folder, console=quiet(), **choices)
+
+
+def everything(folder: Path, exp: Experiment) -> tuple[steps.TrainState, dict]:
+    """The whole of the last checkpoint."""
+    words = load_run(folder).vocabularies
+    model = models.build(exp.model, len(words.source), len(words.target))
+    update = build(exp.optimizer, EPOCH)
+    like = steps.init_state(model.init(jax.random.key(0)), update)
+    with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
+        state, progress = checkpoints.restore(like)
+    return jax.device_get(state), progress
+
+
+def timeless(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if name not in TIMES}
+
+
+def check_same_run(exp: Experiment, some: Path, other: Path) -> None:
+    """Bit for bit: parameters, optimiser, progress, figures."""
+    (state, progress), (state2, progress2) = (
+        everything(folder, exp) for folder in (some, other)
+    )
+    jax.tree.map(np.testing.assert_array_equal, state, state2)
+    assert timeless(progress) == timeless(progress2)
+    assert steps_kept(some) == steps_kept(other)
+    assert [*map(timeless, records(some))] == [*map(timeless, records(other))]
+    best = (load_run(folder).params for folder in (some, other))
+    jax.tree.map(np.testing.assert_array_equal, *map(jax.device_get, best))
+
+
+@pytest.fixture
+def killed_after(monkeypatch):
+    """Makes the process die, as far as training can tell, after so many steps."""
+    original = steps.make_train_step
+
+    def arm(count: int) -> None:
+        def make(*arguments):
+            real, left = original(*arguments), iter(range(count))
+
+            def step(*inputs):
+                if next(left, None) is None:
+                    raise KeyboardInterrupt
+                return real(*inputs)
+
+            return step
+
+        monkeypatch.setattr(steps, "make_train_step", make)
+
+    yield arm
+    monkeypatch.undo()
+
+
+@pytest.fixture
+def compiled(monkeypatch) -> Iterator[list[str]]:
+    """The names of all programs that are compiled from here on."""
+    names: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record):
+            message = record.getMessage()
+            if message.startswith("Compiling"):
+                names.append(message.split()[1])
+
+    logger, listener = logging.getLogger("jax"), Listener()
+    logger.addHandler(listener)
+    monkeypatch.setattr(logger, "propagate", False)
+    with jax.log_compiles():
+        yield names
+    logger.removeHandler(listener)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["rnnsearch-star", "kvmematt-r2-atteos"])
+def test_copying_is_learnt(tmp_path, data, name):
+    run(tiny(data, name, epochs=60, validate_every=15 * EPOCH), tmp_path / "run")
+    found = records(tmp_path / "run")
+    for losses in ([r["train_loss"] for r in found], [r["valid_loss"] for r in found]):
+        assert losses == sorted(losses, reverse=True)
+        assert losses[-1] < 1.4  # 2.1 is what the frequencies of the words give
+
+
+def test_a_second_epoch_compiles_nothing(tmp_path, data, compiled, monkeypatch):
+    """All of it: steps, validation, translation, checkpoint."""
+    counts: list[int] = []
+    save = Checkpoints.save
+
+    def saved(self, *arguments):
+        save(self, *arguments)
+        self.wait()
+        counts.append(len(compiled))
+
+    monkeypatch.setattr(Checkpoints, "save", saved)
+    run(tiny(data, epochs=3), tmp_path / "run")
+    assert counts[0] > 0 and "step" in " ".join(compiled)
+    assert compiled[counts[0] :] == []
+    assert len(counts) == 3
+
+
+def test_a_program_is_compiled_per_shape(tmp_path, data, compiled):
+    run(tiny(data, epochs=2, shapes=3), tmp_path / "run")
+    named = [name for name in compiled if "step" in name]
+    assert len(named) == 3 + 1  # training shapes and the one of validation
+
+
+@pytest.mark.parametrize("choices", [{"validate_every": 3}, {}])
+@pytest.mark.parametrize("kill", [7, 11])
+def test_a_killed_run_goes_on_as_if_it_never_stopped(
+    tmp_path, data, killed_after, monkeypatch, choices, kill
+):
+    """With dropout, mostly in the middle of an epoch."""
+    exp = tiny(data, epochs=3, **choices)
+    run(exp, tmp_path / "whole")
+    killed_after(kill)
+    with pytest.raises(KeyboardInterrupt):
+        run(exp, tmp_path / "killed")
+    monkeypatch.undo()
+    assert len(records(tmp_path / "killed")) < len(records(tmp_path / "whole"))
+    result = run(exp, tmp_path / "killed", resume=True)
+    assert result.steps == 3 * EPOCH
+    check_same_run(exp, tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_finished_run_goes_on_with_more_epochs(tmp_path, data):
+    exp = tiny(data, epochs=3)
+    run(exp, tmp_path / "whole")
+    run(tiny(data, epochs=1), tmp_path / "parts")
+    for epochs in (2, 3):
+        run(tiny(data, epochs=epochs), tmp_path / "parts", resume=True)
+    check_same_run(exp, tmp_path / "whole", tmp_path / "parts")
+    assert load_run(tmp_path / "parts").experiment == exp
+
+
+def test_adadelta_goes_on_too(tmp_path, data):
+    adadelta = OptimizerConfig(name="adadelta", decay=0.5, warmup=2)
+    one, two = (
+        dataclasses.replace(tiny(data, epochs=n), optimizer=adadelta) for n in (1, 2)
+    )
+    run(two, tmp_path / "whole")
+    run(one, tmp_path / "parts")
+    run(two, tmp_path / "parts", resume=True)
+    check_same_run(two, tmp_path / "whole", tmp_path / "parts")
+
+
+def test_a_run_killed_before_its_first_checkpoint_starts_again(
+    tmp_path, data, killed_after, monkeypatch
+):
+    exp = tiny(data)
+    run(exp, tmp_path / "whole")
+    killed_after(2)
+    with pytest.raises(KeyboardInterrupt):
+        run(exp, tmp_path / "killed")
+    monkeypatch.undo()
+    # The record of a validation whose checkpoint was never finished.
+    (tmp_path / "killed" / "metrics.jsonl").write_text('{"step": 4, "epoch": 1.0}\n')
+    run(exp, tmp_path / "killed", resume=True)
+    check_same_run(exp, tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_warm_started_run_killed_early_starts_warm_again(
+    tmp_path, base, killed_after, monkeypatch
+):
+    baseline = trained(base)
+    exp = tiny(load_run(baseline).experiment.data, warm_start=baseline)
+    run(exp, tmp_path / "whole")
+    killed_after(2)
+    with pytest.raises(KeyboardInterrupt):
+        run(exp, tmp_path / "killed")
+    monkeypatch.undo()
+    run(exp, tmp_path / "killed", resume=True)
+    check_same_run(exp, tmp_path / "whole", tmp_path / "killed")
+
+
+def test_records_behind_the_checkpoint_are_dropped(tmp_path, data):
+    exp = tiny(data, epochs=3)
+    run(exp, tmp_path / "whole")
+    run(tiny(data, epochs=1), tmp_path / "parts")
+    with (tmp_path / "parts" / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 8, "valid_loss": 1.5}\n{"step": 12, "val')
+    run(exp, tmp_path / "parts", resume=True)
+    check_same_run(exp, tmp_path / "whole", tmp_path / "parts")
+
+
+def test_lost_records_do_not_stop_a_run(tmp_path, data):
+    run(tiny(data, epochs=1), tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").unlink()
+    run(tiny(data), tmp_path / "run", resume=True)
+    assert [record["step"] for record in records(tmp_path / "run")] == [8]
+
+
+def test_losses_are_nats_per_real_token(tmp_path):
+    """Without learning and dropout, training and validation see the same model."""
+    data = toy_data(tmp_path / "text", train=21)
+    data = dataclasses.replace(data, valid_source=data.source, valid_target=data.target)
+    exp = still(tiny(data, epochs=1))
+    exp = dataclasses.replace(
+        exp, model=dataclasses.replace(exp.model, dropout=Dropout(output=0.0))
+    )
+    run(exp, tmp_path / "run")
+    (record,) = records(tmp_path / "run")
+    np.testing.assert_allclose(record["train_loss"], record["valid_loss"], rtol=1e-5)
+    found, nats, tokens = load_run(tmp_path / "run"), 0.0, 0
+    forward = jax.jit(found.model.forward)
+    for line in data.source.read_text().split("\n")[:-1]:
+        source = with_end(found.vocabularies.source.encode(line))
+        target = with_end(found.vocabularies.target.encode(line.upper()))
+        logits = forward(found.params, jnp.array([source]), jnp.array([target])).logits
+        gains = jax.nn.log_softmax(logits)[0]
+        nats -= sum(float(row[word]) for row, word in zip(gains, target))
+        tokens += len(target)
+    np.testing.assert_allclose(record["valid_loss"], nats / tokens, rtol=1e-5)
+
+
+def test_validation_bleu_is_that_of_greedy_translations(base):
+    found = load_run(trained(base))
+    data = found.experiment.data
+    lines, references = (
+        path.read_text().split("\n")[:-1]
+        for path in (data.valid_source, data.valid_target)
+    )
+    ours = translate_lines(
+        found.vocabularies, found.model, found.params, lines, SearchConfig(beam=1)
+    )
+    score = corpus_bleu(ours, references, tokenize="none").score
+    best = max(record["valid_bleu"] for record in records(trained(base)))
+    np.testing.assert_allclose(score, best, rtol=1e-6)
+
+
+def test_records_say_where_and_what(base):
+    found = records(trained(base))
+    assert [record["step"] for record in found] == [EPOCH, 2 * EPOCH]
+    assert [record["epoch"] for record in found] == [1, 2]
+    names = {"train_loss", "valid_loss", "valid_bleu", "tokens_per_second"}
+    assert all(names <= record.keys() for record in found)
+    assert found[-1]["tokens_per_second"] > 0
+
+
+def test_a_run_that_does_not_improve_stops(tmp_path, data):
+    exp = still(tiny(data, epochs=9, patience=2, metric="loss"))
+    result = run(exp, tmp_path / "run")
+    assert result.stopped_early
+    assert (result.best_step, result.steps) == (EPOCH, 3 * EPOCH)
+    assert steps_kept(tmp_path / "run") == {EPOCH, 3 * EPOCH}
+    again = run(exp, tmp_path / "run", resume=True)
+    assert again.stopped_early and again.steps == 3 * EPOCH
+    more = dataclasses.replace(
+        exp, training=dataclasses.replace(exp.training, patience=3)
+    )
+    assert run(more, tmp_path / "run", resume=True).steps == 4 * EPOCH
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept"),
+    [
+        ([1, 3, 2, 0], [{1}, {2}, {2, 3}, {2, 4}]),
+        ([1, 2, 3], [{1}, {2}, {3}]),
+        ([3, 2, 1], [{1}, {1, 2}, {1, 3}]),
+        ([0, 0, 0, 0], [{1}, {1, 2}, {1, 3}, {1, 4}]),
+        ([1, 2, 2, 1], [{1}, {2}, {2, 3}, {2, 4}]),
+    ],
+)
+def test_the_best_and_the_last_checkpoint_are_kept(
+    tmp_path, data, monkeypatch, scores, kept
+):
+    """Of equal scores the first is the best; what was best can be read back."""
+    folder, seen, states = tmp_path / "run", [], []
+    given, save = iter(scores), Checkpoints.save
+    monkeypatch.setattr(loop.Trainer, "_score", lambda *_: current[0])
+    current = [0.0]
+
+    def saved(self, state, score, progress):
+        states.append(jax.device_get(state.params))
+        save(self, state, score, progress)
+        self.wait()
+        seen.append({step // EPOCH for step in steps_kept(folder)})
+
+    validate = loop.Trainer._validate
+
+    def validated(self):
+        current[0] = float(next(given))
+        return validate(self)
+
+    monkeypatch.setattr(Checkpoints, "save", saved)
+    monkeypatch.setattr(loop.Trainer, "_validate", validated)
+    result = run(tiny(data, epochs=len(scores), patience=9), folder)
+    assert seen == kept
+    best = int(np.argmax(scores))
+    assert result.best_step == (best + 1) * EPOCH
+    found = jax.device_get(load_run(folder).params)
+    jax.tree.map(np.testing.assert_array_equal, found, states[best])
+
+
+@pytest.mark.parametrize(("metric", "field"), [("bleu", 1), ("loss", -1)])
+def test_the_metric_chooses_the_best(tmp_path, data, monkeypatch, metric, field):
+    figures = iter([(2.0, 10.0), (1.0, 5.0)])
+
+    def validated(self):
+        loss, bleu = next(figures)
+        return {"valid_loss": loss, "valid_bleu": bleu}
+
+    monkeypatch.setattr(loop.Trainer, "_validate", validated)
+    result = run(tiny(data, epochs=2, metric=metric), tmp_path / "run")
+    assert result.best_step == (EPOCH if metric == "bleu" else 2 * EPOCH)
+
+
+def test_progress_is_that_of_its_checkpoint(tmp_path, data, monkeypatch):
+    """What is saved in the background does not change with what goes on."""
+    save = Checkpoints.save
+    monkeypatch.setattr(
+        Checkpoints,
+        "save",
+        lambda self, state, score, progress: save(
+            self, state, score, SlowlyWritten(progress)
+        ),
+    )
+    exp = still(tiny(data, epochs=3, metric="loss"))
+    run(exp, tmp_path / "run")
+    for step in steps_kept(tmp_path / "run"):
+        path = tmp_path / "run" / "checkpoints" / str(step) / "progress" / "metadata"
+        progress = json.loads(path.read_text())
+        assert progress["since_best"] == step // EPOCH - 1
+
+
+class SlowlyWritten(dict):
+    """Progress as it is when it is written, not when it was given."""
+
+    def __init__(self, live: dict):
+        super().__init__(live)
+        self.live = live
+
+    def items(self):
+        return self.live.items()
+
+
+def test_batches_are_counted_as_they_are_planned(data):
+    assert batches_per_epoch(60, 16) == EPOCH
