@@ -57,7 +57,7 @@ def atteos(
 
         sum_{t<m} a_{t,n} + (1 - a_{m,n})
 
-    It lies between 0 and m. A row without any token gives 0.
+    It lies between 0 and m. A row without target words gives 0.
     """
     last = jnp.maximum(jnp.sum(source_mask, axis=1) - 1, 0)  # n
     on_end = jnp.take_along_axis(alignment, last[:, None, None], axis=2)[..., 0]

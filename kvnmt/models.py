@@ -179,6 +179,7 @@ def _encode(
     key: Key[Array, ""] | None = None,
 ) -> PyTree:
     key_embedding, key_annotations = _split(key, 2)
+    source = jnp.asarray(source)
     mask = source >= 0
     embedded = embed(params.source_embedding, source)  # [B, S, E]
     embedded = dropout(key_embedding, config.dropout.embedding, embedded)
@@ -189,8 +190,8 @@ def _encode(
 
 def _initial_state(parts: _Parts, params: Params, source: PyTree, length: int) -> State:
     state = parts.decoder.initial_state(params.decoder, source)
-    rows = jax.tree.leaves(state)[0]
-    memory = parts.target_context.initial_state(params.target_context, rows, length)
+    first = jax.tree.leaves(state)[0]  # s_0
+    memory = parts.target_context.initial_state(params.target_context, first, length)
     return State(state, memory)
 
 
@@ -201,7 +202,7 @@ def _step(
     state: State,
     tokens: Int[Array, " B"],
 ) -> tuple[State, Prediction]:
-    embedded = embed(params.target_embedding, tokens)  # [B, E]
+    embedded = embed(params.target_embedding, jnp.asarray(tokens))  # [B, E]
     inputs = parts.decoder.inputs(params.decoder, embedded)
     new, features = parts.decoder.step(params.decoder, source, state.decoder, inputs)
     alone = jax.tree.map(lambda x: x[:, None], features)  # a time axis of one step
@@ -224,7 +225,9 @@ def _forward(
 ) -> Prediction:
     key_source, key_embedding, key_output = _split(key, 3)
     constants = _encode(config, parts, params, source, key_source)
-    previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
+    previous = jnp.pad(
+        jnp.asarray(target)[:, :-1], ((0, 0), (1, 0)), constant_values=-1
+    )
     embedded = embed(params.target_embedding, previous)  # [B, T, E]
     embedded = dropout(key_embedding, config.dropout.embedding, embedded)
     inputs = parts.decoder.inputs(params.decoder, embedded)

@@ -176,7 +176,8 @@ def _search(
 ) -> Hypotheses:
     bound = int(config.length_ratio * source.shape[1]) + config.length_extra
     words = jnp.sum(source >= 0, axis=1) - 1
-    limits = (config.length_ratio * words).astype(jnp.int32) + config.length_extra
+    limits = jnp.floor(config.length_ratio * words.astype(jnp.float32))
+    limits = limits.astype(jnp.int32) + config.length_extra
     constants = model.encode(params, source)
     state = model.initial_state(params, constants, bound)
     state = jax.tree.map(lambda x: jnp.repeat(x[:, None], config.beam, axis=1), state)

@@ -151,7 +151,9 @@ def write(
 ) -> State:
     """Forgets and adds at the keys that the new state addresses (14 to 16)."""
     assert moment.decoder_state is not None
-    theta = params.write_address or params.address
+    theta = params.write_address
+    if theta is None:
+        theta = params.address
     projected = project_keys(theta, state.keys)  # [B, S, A]
     weights = address(theta, moment.decoder_state, projected, source.mask)
     squash = jax.nn.sigmoid if options.add == "sigmoid" else jnp.tanh

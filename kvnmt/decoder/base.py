@@ -50,7 +50,7 @@ class Prepare(Protocol):  # noqa: D101
 
 class InitialState(Protocol):  # noqa: D101
     def __call__(self, params: PyTree, source: PyTree) -> PyTree:
-        """Returns the State before the first word."""
+        """Returns the State before the first word; its first leaf is s_0 [B, D]."""
         ...
 
 

@@ -90,7 +90,8 @@ def make_train_step(
             masks = jax.random.fold_in(key, state.step)
             prediction = model.forward(params, source, target, masks)
             sums = loss(objective, prediction, source, target)
-            return sums.total / jnp.maximum(sums.tokens, 1), sums
+            count = jnp.maximum(sums.tokens, 1).astype(sums.total.dtype)
+            return sums.total / count, sums
 
         gradients, sums = jax.grad(objective_of, has_aux=True)(state.params)
         updates, inner = optimizer.update(gradients, state.optimizer, state.params)
