@@ -5,6 +5,7 @@ import dataclasses
 import json
 
 import pytest
+
 from experiments import multi30k
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError

@@ -5,8 +5,9 @@ import io
 import json
 
 import pytest
-from experiments import quickstart
 from rich.console import Console
+
+from experiments import quickstart
 
 
 @pytest.mark.slow

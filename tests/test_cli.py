@@ -1,0 +1,409 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command: what people type, mistakes above all."""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from kvnmt import cli, experiment
+from kvnmt.attention import additive, kv_memory
+from kvnmt.data.text import read_lines
+from kvnmt.decoder import conditional
+from kvnmt.evaluation.bleu import corpus_bleu
+from kvnmt.experiment import load_experiment, load_run
+from kvnmt.training.loop import Result
+from kvnmt.translation import SearchConfig, translate_lines
+from tests.helpers import records, tiny, toy_data, toy_lines, trained
+
+SIZES = ["--model.embedding", "8", "--model.encoder", "8", "--model.state", "8"]
+
+
+class Said(NamedTuple):
+    """What a command left behind."""
+
+    status: int
+    out: bytes
+    err: str
+
+
+@pytest.fixture
+def kvnmt(capfdbinary, monkeypatch) -> Callable[..., Said]:
+    """Runs the command in this process."""
+
+    def call(*arguments: object, given: bytes = b"") -> Said:
+        stdin = io.TextIOWrapper(io.BytesIO(given))
+        monkeypatch.setattr(sys, "stdin", stdin)
+        status = 0
+        try:
+            cli.main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            status = end.code
+        out, err = capfdbinary.readouterr()
+        return Said(status, out, err.decode())
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    return trained(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Path:
+    """A folder with a test set of seven lines, one of them empty."""
+    folder = tmp_path_factory.mktemp("text")
+    lines = [*toy_lines(9, 3), "", *toy_lines(10, 3)]
+    (folder / "test.src").write_text("".join(f"{line}\n" for line in lines))
+    (folder / "test.ref").write_text("".join(f"{line.upper()}\n" for line in lines))
+    (folder / "short.ref").write_text("A\n")
+    (folder / "empty").write_text("")
+    (folder / "latin").write_bytes(b"a\ncaf\xe9\nb\n")
+    (folder / "hole").write_text("a\n\nb\n")
+    return folder
+
+
+def flags(folder: Path) -> list[object]:
+    """Training flags that stand for `helpers.tiny` on the text of a folder."""
+    data = toy_data(folder)
+    given = {
+        "data.source": data.source,
+        "data.target": data.target,
+        "data.valid-source": data.valid_source,
+        "data.valid-target": data.valid_target,
+        "data.min-count": 1,
+        "model.initializer": "glorot",
+        "model.dropout.embedding": 0.05,
+        "model.dropout.annotations": 0.05,
+        "model.dropout.output": 0.1,
+        "optimizer.learning-rate": 0.03,
+        "training.batch-size": 16,
+        "training.shapes": 2,
+        "training.bleu-tokenize": "none",
+    }
+    named = [(f"--{name}", value) for name, value in given.items()]
+    return [*SIZES, *(one for pair in named for one in pair)]
+
+
+def check_sentence(said: Said, *parts: str) -> None:
+    """One sentence for a person, and a status for a program."""
+    assert said.status == 2, said.err
+    assert said.out == b""
+    *before, sentence = said.err.splitlines()
+    assert sentence.startswith("kvnmt: ")
+    assert sentence.endswith(".")
+    assert "Traceback" not in said.err
+    assert all("training pairs" in line for line in before)
+    for part in parts:
+        assert part in sentence
+
+
+@pytest.fixture
+def captured(monkeypatch) -> list[experiment.Experiment]:
+    """Experiments that would have been run."""
+    found = []
+
+    def pretend(exp, folder, *, resume):
+        found.append(exp)
+        return Result(**(dict.fromkeys(Result._fields, 1) | {"best": {}}))
+
+    monkeypatch.setattr(experiment, "run", pretend)
+    return found
+
+
+# What stands for a folder of the test is written in capitals.
+BAD_TRAINING = [
+    (["--data.source", "NOWHERE"], "no file"),
+    (["--data.source", "TEXT"], "cannot be read"),
+    (["--data.source", "TEXT/latin"], "latin, line 2: byte 4 (0xe9)"),
+    (["--data.target", "TEXT/short.ref"], "has 1"),
+    (["--data.valid-source", "TEXT/empty"], "empty' is empty"),
+    (["--data.valid-source", "TEXT/hole"], "lines"),
+    (["--data.vocabulary", "bpe"], "--data.subwords 8000"),
+    (["--training.batch-size", "0"], "--training.batch-size"),
+    (["--training.batch-size", "9"], "multiple of 8"),
+    (["--training.epochs", "-1"], "--training.epochs"),
+    (["--training.warm-start", "TEXT"], "is no run directory"),
+    (["--training.bleu-tokenize", "nono"], "did you mean 'none'?"),
+    (["--model.decoder.rounds", "0"], "--model.decoder.rounds"),
+    (["--system", "rnnserch-star"], "did you mean 'rnnsearch-star'?"),
+    (["--system=kvmemat-r2"], "did you mean 'kvmematt-r2'?"),
+    (["--attention", "aditive"], "did you mean 'additive'?"),
+    (["--attention=kv-memory"], "did you mean 'kv_memory'?"),
+    (["--decoder", "conditionl"], "did you mean 'conditional'?"),
+    (["--target-context", "previous"], "did you mean 'previous_word'?"),
+    (["--target_context=previous"], "did you mean 'previous_word'?"),
+    (["--search.beam", "0"], "--search.beam"),
+    (["--resume"], "is no run directory"),
+]
+
+
+def filled(arguments: list[object], **places: Path) -> list[str]:
+    words = [str(argument) for argument in arguments]
+    for name, place in places.items():
+        words = [word.replace(name, str(place)) for word in words]
+    return words
+
+
+@pytest.mark.parametrize(("arguments", "part"), BAD_TRAINING)
+def test_training_mistakes_leave_nothing_behind(kvnmt, tmp_path, text, arguments, part):
+    given = [*flags(tmp_path / "data"), *arguments]
+    before = set(tmp_path.rglob("*"))
+    places = {"TEXT": text, "NOWHERE": tmp_path / "nowhere"}
+    check_sentence(kvnmt("train", tmp_path / "new", *filled(given, **places)), part)
+    assert set(tmp_path.rglob("*")) == before
+
+
+def test_text_that_is_not_given_is_asked_for(kvnmt, tmp_path):
+    check_sentence(kvnmt("train", tmp_path / "new"), "--data.source")
+    assert not (tmp_path / "new").exists()
+
+
+BAD_USE = [
+    (["translate", "NOWHERE"], "is no run directory"),
+    (["translate", "TEXT"], "is no run directory"),
+    (["translate", "RUN", "--search.beam", "0"], "--search.beam"),
+    (["translate", "RUN", "--search.alpha", "-1"], "--search.alpha"),
+    (["translate", "RUN", "--search.batch-size", "0"], "--search.batch-size"),
+    (["evaluate", "TEXT", *["--source", "X", "--reference", "X"]], "no run directory"),
+    (["evaluate", "RUN", *["--source", "X", "--reference", "X"]], "no file"),
+    (
+        ["evaluate", "RUN", "--source", "TEXT/test.src"]
+        + ["--reference", "TEXT/short.ref"],
+        "has 7 lines",
+    ),
+    (
+        ["evaluate", "RUN", "--source", "TEXT/empty", "--reference", "TEXT/empty"],
+        "empty' is empty",
+    ),
+    (
+        ["evaluate", "RUN", "--source", "TEXT/latin", "--reference", "TEXT/hole"],
+        "latin, line 2",
+    ),
+    (
+        ["evaluate", "RUN", "--source", "TEXT/hole", "--reference", "TEXT/hole"]
+        + ["--tokenize", "13b"],
+        "did you mean '13a'?",
+    ),
+    (
+        ["evaluate", "RUN", "--source", "TEXT/hole", "--reference", "TEXT/hole"]
+        + ["--output", "NOWHERE/below"],
+        "below' cannot be written",
+    ),
+    (["benchmark", "--systems", "rnnsearch-sta"], "did you mean 'rnnsearch-star'?"),
+    (["benchmark", "--batch-size", "9"], "8 devices"),
+    (["benchmark", "--repeats", "0"], "--repeats"),
+    (["benchmark", "--vocabulary", "1"], "--vocabulary"),
+    (["benchmark", "--fill", "1.5"], "--fill"),
+    (["benchmark", "--model.state", "0"], "--model.state"),
+    (["trian", "RUN"], "did you mean 'train'?"),
+    (["evalute"], "did you mean 'evaluate'?"),
+    (["xyz"], "no command 'xyz'. Known: train, translate, evaluate, benchmark."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "part"), BAD_USE)
+def test_mistakes_are_told_in_a_sentence(kvnmt, tmp_path, run, text, arguments, part):
+    places = {"RUN": run, "TEXT": text, "NOWHERE": tmp_path / "nowhere"}
+    check_sentence(kvnmt(*filled(arguments, **places)), part)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        ([], "train"),
+        (["train"], "run directory to write"),
+        (["evaluate", "RUN"], "--source"),
+        (["train", "NEW", "--training.epcohs", "3"], "--training.epochs"),
+        (["train", "NEW", "--training.epochs", "three"], "--training.epochs"),
+        (["train", "NEW", "--optimizer.name", "sgd"], "adadelta"),
+        (["train", "NEW", "--model.attention.values", "fixed"], "Unrecognized"),
+        (["translate", "RUN", "--beam", "3"], "--search.beam"),
+        (["benchmark", "--repaets", "3"], "--repeats"),
+    ],
+)
+def test_flags_that_do_not_exist_are_told_with_the_nearest(
+    kvnmt, tmp_path, run, arguments, part
+):
+    said = kvnmt(*filled(arguments, RUN=run, NEW=tmp_path / "new"))
+    assert (said.status, said.out) == (2, b"")
+    assert part in said.err
+    assert "Traceback" not in said.err
+    assert not (tmp_path / "new").exists()
+
+
+def test_help_names_every_command(kvnmt):
+    said = kvnmt("--help")
+    assert said.status == 0
+    for name in (b"train", b"translate", b"evaluate", b"benchmark"):
+        assert name in said.out
+
+
+def test_an_existing_folder_is_refused(kvnmt, tmp_path, run):
+    said = kvnmt("train", run, *flags(tmp_path / "data"))
+    check_sentence(said, f"'{run}' exists already", "--resume")
+
+
+def test_a_system_sets_the_defaults_of_its_flags(kvnmt, captured):
+    assert kvnmt("train", "new", "--system", "kvmematt-r2-atteos").status == 0
+    kvnmt("train", "new", "--system=mematt", "--objective.atteos", "0.5")
+    kvnmt("train", "--model.state", "8", "new", "--attention", "kv_memory")
+    two, rewritten, mixed = captured
+    assert two.model.attention == kv_memory.Options()
+    assert two.model.decoder == conditional.Options(rounds=2)
+    assert two.objective.atteos == 1.0
+    assert rewritten.model.attention == kv_memory.Options(values="rewritten")
+    assert rewritten.objective.atteos == 0.5
+    assert mixed.model.attention == kv_memory.Options()
+    assert mixed.model.decoder == conditional.Options()
+    assert mixed.model.state == 8
+
+
+def test_a_system_can_be_changed_flag_by_flag(kvnmt, captured):
+    changes = "--model.attention.values rewritten --model.decoder.share-rounds"
+    kvnmt("train", "new", "--system", "kvmematt-r3", *changes.split())
+    kvnmt("train", "new", "--system", "kvmematt-r2", "--attention", "additive")
+    shared, plain = (exp.model for exp in captured)
+    assert shared.attention == kv_memory.Options(values="rewritten")
+    assert shared.decoder == conditional.Options(rounds=3, share_rounds=True)
+    assert plain.attention == additive.Options()
+    assert plain.decoder == conditional.Options(rounds=2)
+
+
+def test_training_can_be_taken_up_again(kvnmt, tmp_path, run):
+    """Then every flag has the value of the run."""
+    folder, given = tmp_path / "new", flags(tmp_path / "data")
+    said = kvnmt("train", folder, "--training.epochs", "1", *given)
+    assert said.status == 0 and said.out == b""
+    assert "best checkpoint: step 4" in said.err
+    assert f"kvnmt translate {folder} < source > target" in said.err
+    assert load_experiment(folder) == tiny(toy_data(tmp_path / "data"), epochs=1)
+    again = kvnmt("train", "--training.epochs", "2", folder, "--resume")
+    assert again.status == 0
+    assert "resuming after step 4" in again.err
+    assert [record["step"] for record in records(folder)] == [4, 8]
+    assert load_experiment(folder) == tiny(toy_data(tmp_path / "data"), epochs=2)
+
+
+@pytest.mark.parametrize(
+    "change", [["--system", "mematt"], ["--attention=kv_memory"], ["--model.state=9"]]
+)
+def test_a_run_cannot_become_another_system(kvnmt, tmp_path, run, change):
+    folder = shutil.copytree(run, tmp_path / "run")
+    check_sentence(kvnmt("train", folder, "--resume", *change), "model", str(folder))
+    assert load_experiment(folder) == load_experiment(run)
+
+
+def test_interrupting_is_no_crash(kvnmt, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiment, "run", interrupted)
+    said = kvnmt("train", "new")
+    assert said.status == 130
+    assert said.err == "kvnmt: interrupted.\n"
+
+
+def expected(run: Path, lines: list[str], config: SearchConfig) -> list[str]:
+    found = load_run(run)
+    return translate_lines(found.vocabularies, found.model, found.params, lines, config)
+
+
+ODD = "a b\r\n\n   \nc\x0cd e\n\u2028\n\t\nunseen \u0085 b\r\nlast a".encode()
+
+
+def test_a_line_comes_out_for_every_line_that_goes_in(kvnmt, run):
+    said = kvnmt("translate", run, given=ODD)
+    assert (said.status, said.err) == (0, "")
+    lines = ["a b", "", "   ", "c\x0cd e", "\u2028", "\t", "unseen \x85 b", "last a"]
+    assert said.out.endswith(b"\n")
+    ours = said.out.decode().removesuffix("\n").split("\n")
+    assert ours == expected(run, lines, SearchConfig())
+    assert ours[1] == ours[2] == ""
+
+
+@pytest.mark.parametrize("given", [b"\n", b"\n\n\n", b"a", b"a\n\n"])
+def test_no_line_is_lost_or_added(kvnmt, run, given):
+    said = kvnmt("translate", run, given=given)
+    assert said.out.count(b"\n") == len(given.removesuffix(b"\n").split(b"\n"))
+
+
+def test_nothing_in_gives_nothing_out(kvnmt, run):
+    assert kvnmt("translate", run) == Said(0, b"", "")
+
+
+def test_input_that_is_not_utf8_is_told_with_its_line(kvnmt, run):
+    said = kvnmt("translate", run, given=b"a\nb\n\xff\n")
+    check_sentence(said, "standard input, line 3", "0xff")
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_search_flags_may_stand_on_either_side(kvnmt, run, text, first):
+    lines = read_lines(text / "test.src")
+    given = (text / "test.src").read_bytes()
+    options = ["--search.beam", "1", "--search.length-extra", "2"]
+    arguments = [*options, run] if first else [run, *options]
+    said = kvnmt("translate", *arguments, given=given)
+    config = SearchConfig(beam=1, length_extra=2)
+    assert said.out.decode().split("\n")[:-1] == expected(run, lines, config)
+
+
+def test_evaluation_prints_scores_with_their_signature(kvnmt, run, text, tmp_path):
+    sides = ["--source", text / "test.src", "--reference", text / "test.ref"]
+    said = kvnmt("evaluate", *sides, run, "--output", tmp_path / "out")
+    assert (said.status, said.err) == (0, "")
+    ours = expected(run, read_lines(text / "test.src"), SearchConfig())
+    assert read_lines(tmp_path / "out") == ours
+    score = corpus_bleu(ours, read_lines(text / "test.ref"), tokenize="none")
+    for part in ("BLEU", f"{score.score:.2f}", score.signature, "chrF2", "tok:none"):
+        assert part in said.out.decode()
+
+
+def test_evaluation_prints_json(kvnmt, run, text, tmp_path):
+    """Against its own output a model is perfect, but for the case."""
+    given = (text / "test.src").read_bytes()
+    own = kvnmt("translate", run, "--search.beam=1", given=given).out
+    (tmp_path / "own").write_bytes(own.lower())
+    sides = ["--source", text / "test.src", "--reference", tmp_path / "own"]
+    common = ["--search.beam=1", "--json", "--tokenize", "13a"]
+    said = kvnmt("evaluate", run, *sides, *common, "--lowercase")
+    found = json.loads(said.out)
+    assert "tok:13a" in found["BLEU"]["signature"]
+    assert "case:lc" in found["BLEU"]["signature"]
+    assert found["chrF2"]["score"] == pytest.approx(100)
+    assert found["BLEU"]["length_ratio"] == pytest.approx(1)
+    cased = json.loads(kvnmt("evaluate", run, *sides, *common).out)
+    assert cased["chrF2"]["score"] < 50
+
+
+def command(*arguments: object, **choices) -> subprocess.CompletedProcess[bytes]:
+    """Runs the installed command in its own process."""
+    code = "import sys; from kvnmt.cli import main; main()"
+    words = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(words, capture_output=True, timeout=300, **choices)
+
+
+def test_the_command_works_in_its_own_process(run):
+    """Where standard output is bytes, whatever the locale is."""
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"}
+    given = "a\u2028b é\n\nb c".encode()
+    found = command("translate", run, input=given, env=environment)
+    assert found.returncode == 0, found.stderr
+    ours = found.stdout.decode().split("\n")
+    assert len(ours) == 4 and ours[1] == ours[3] == ""
+
+
+def test_a_mistake_in_its_own_process_is_one_line(tmp_path):
+    found = command("translate", tmp_path)
+    assert (found.returncode, found.stdout) == (2, b"")
+    assert found.stderr.decode().count("\n") == 1
+    assert found.stderr.startswith(b"kvnmt: ")

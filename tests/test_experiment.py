@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configs survive JSON; run directories are whole, movable, and never clobbered."""
+
+import dataclasses
+import json
+import shutil
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from kvnmt import attention, decoder, experiment, target_context
+from kvnmt.data.corpus import DataConfig
+from kvnmt.errors import UserError
+from kvnmt.experiment import (
+    Experiment,
+    from_plain,
+    load_experiment,
+    load_run,
+    to_plain,
+)
+from kvnmt.models import ModelConfig
+from kvnmt.systems import SYSTEMS, system
+from kvnmt.translation import SearchConfig, translate_lines
+from tests.helpers import quiet, steps_kept, tiny, toy_data, trained
+
+AXES = {
+    "attention": attention.CATALOGUE,
+    "decoder": decoder.CATALOGUE,
+    "target_context": target_context.CATALOGUE,
+}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory) -> Path:
+    return trained(tmp_path_factory.getbasetemp())
+
+
+def through_json(exp: Experiment) -> Experiment:
+    return from_plain(json.loads(json.dumps(to_plain(exp))))
+
+
+def other_value(kind: Any, value: Any) -> Any:
+    """Another value that a field of this type may have."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return next(choice for choice in arguments if choice != value)
+    if origin in (types.UnionType, typing.Union):
+        kind = next(one for one in arguments if one is not type(None))
+        return other_value(kind, value) if value is None else None
+    changes = {
+        bool: lambda: not value,
+        int: lambda: (value or 0) + 3,
+        float: lambda: (value or 0.0) + 0.3,
+        str: lambda: value + "é",
+        Path: lambda: Path("some where") / "ü",
+    }
+    return changes[kind]()
+
+
+def variants(config: Any) -> Iterator[tuple[str, Any]]:
+    """Every config that differs from this one in a single field."""
+    hints = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            for name, changed in variants(value):
+                path = f"{field.name}.{name}"
+                yield path, dataclasses.replace(config, **{field.name: changed})
+        else:
+            changed = other_value(hints[field.name], value)
+            yield field.name, dataclasses.replace(config, **{field.name: changed})
+
+
+def every_start() -> Iterator[tuple[str, Experiment]]:
+    for name, chosen in SYSTEMS.items():
+        yield name, Experiment(model=chosen.model(), objective=chosen.objective())
+    for axis, catalogue in AXES.items():
+        for name, member in catalogue.items():
+            model = ModelConfig(**{axis: member.Options()})
+            yield f"{axis}-{name}", Experiment(model=model)
+
+
+STARTS = dict(every_start())
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_every_option_of_every_system_survives_json(name):
+    start, seen = STARTS[name], set()
+    assert through_json(start) == start
+    for path, changed in variants(start):
+        assert changed != start, path
+        assert through_json(changed) == changed, path
+        seen.add(path)
+    assert {"model.dropout.output", "training.warm_start", "data.source"} <= seen
+
+
+def test_mechanisms_carry_their_name():
+    plain = to_plain(STARTS["kvmematt-r3"])["model"]
+    assert plain["attention"]["name"] == "kv_memory"
+    assert plain["decoder"] == {
+        "name": "conditional",
+        "rounds": 3,
+        "share_rounds": False,
+    }
+
+
+def change(plain: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for parent in parents:
+        plain = plain[parent]
+    plain[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "part"),
+    [
+        ("nothing", 1, "nothing"),
+        ("model.embeding", 1, "embeding"),
+        ("model.attention.valeus", "fixed", "valeus"),
+        ("model.attention.name", "kv_memry", "kv_memory"),
+        ("model.decoder.rounds", "two", "rounds"),
+        ("model.merge", "product", "merge"),
+        ("training.epochs", [], "epochs"),
+        ("search", 3, "search"),
+    ],
+)
+def test_a_config_that_is_none_is_told(tmp_path, path, value, part):
+    plain = to_plain(STARTS["kvmematt-r2"])
+    change(plain, path, value)
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    with pytest.raises(UserError) as error:
+        load_experiment(tmp_path)
+    assert f"{tmp_path}/config.json" in str(error.value)
+    assert part in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"model": null}'])
+def test_a_config_that_is_no_json_object_is_told(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(UserError, match="config.json"):
+        load_experiment(tmp_path)
+
+
+def test_a_folder_without_config_is_told(tmp_path):
+    for folder in (tmp_path, tmp_path / "nowhere"):
+        with pytest.raises(UserError, match=f"'{folder}' is no run directory"):
+            load_run(folder)
+
+
+def contents(folder: Path) -> dict[Path, bytes | None]:
+    return {p: p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
+
+
+@pytest.mark.parametrize("inside", ["notes.txt", "config.json"])
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path, inside):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    (folder / inside).write_text("{}")
+    before = contents(tmp_path)
+    exp = tiny(DataConfig(source=Path("never read")))
+    with pytest.raises(UserError, match=f"'{folder}' exists already .*--resume"):
+        experiment.run(exp, folder, console=quiet())
+    assert contents(tmp_path) == before
+
+
+def test_a_file_in_the_place_of_the_folder_is_left_alone(tmp_path):
+    exp = tiny(toy_data(tmp_path / "text"))
+    before = contents(tmp_path)
+    source = exp.data.source
+    for folder in (source, source / "below"):
+        with pytest.raises(UserError, match=str(source)):
+            experiment.run(exp, folder, console=quiet())
+    assert contents(tmp_path) == before
+
+
+BAD = [
+    ("data.source", Path("nowhere"), "nowhere"),
+    ("data.valid_target", Path("nowhere"), "nowhere"),
+    ("data.min_count", 1000, "no word is kept"),
+    ("data.max_length", 0, "--data.max-length"),
+    ("training.batch_size", 12, "8 devices"),
+    ("training.batch_size", 0, "--training.batch-size"),
+    ("training.epochs", 0, "--training.epochs"),
+    ("training.shapes", 0, "--training.shapes"),
+    ("training.patience", 0, "--training.patience"),
+    ("training.validate_every", -1, "--training.validate-every"),
+    ("training.seed", -1, "--training.seed"),
+    ("training.bleu_tokenize", "13b", "13a"),
+    ("training.warm_start", Path("nowhere"), "nowhere"),
+    ("model.embedding", 0, "--model.embedding"),
+    ("model.alignment", 0, "--model.alignment"),
+    ("model.decoder.rounds", 0, "--model.decoder.rounds"),
+    ("model.dropout.output", 1.0, "--model.dropout.output"),
+    ("objective.label_smoothing", 1.0, "--objective.label-smoothing"),
+    ("optimizer.learning_rate", float("nan"), "--optimizer.learning-rate"),
+    ("optimizer.warmup", -1, "--optimizer.warmup"),
+    ("search.beam", 0, "--search.beam"),
+    ("search.alpha", -1.0, "--search.alpha"),
+    ("search.length_extra", 0, "--search.length-extra"),
+]
+
+
+def replaced(config: Any, path: str, value: Any) -> Any:
+    name, _, rest = path.partition(".")
+    if rest:
+        value = replaced(getattr(config, name), rest, value)
+    return dataclasses.replace(config, **{name: value})
+
+
+@pytest.mark.parametrize(("path", "value", "part"), BAD)
+def test_what_cannot_be_trained_leaves_no_folder(tmp_path, path, value, part):
+    exp = replaced(tiny(toy_data(tmp_path / "text")), path, value)
+    with pytest.raises(UserError) as error:
+        experiment.run(exp, tmp_path / "deep" / "run", console=quiet())
+    assert part in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "deep").exists()
+
+
+def test_an_empty_folder_may_be_used(tmp_path, shared):
+    """And what is in a run directory is all there."""
+    names = {path.name for path in shared.iterdir()}
+    assert names == {
+        *("config.json", "versions.json", "metrics.jsonl"),
+        *("vocabulary", "checkpoints"),
+    }
+    versions = json.loads((shared / "versions.json").read_text())
+    assert versions["jax"] == jax.__version__
+    assert versions["device"].startswith("8 x ")
+    folder = tmp_path / "run"
+    folder.mkdir()
+    exp = load_experiment(shared)
+    experiment.run(replaced(exp, "training.epochs", 1), folder, console=quiet())
+    assert names == {path.name for path in folder.iterdir()}
+
+
+def test_a_run_directory_needs_nothing_else(tmp_path):
+    """Its text is deleted, it is moved, and it still translates the same."""
+    data = toy_data(tmp_path / "text")
+    experiment.run(tiny(data), tmp_path / "run", console=quiet())
+    same = load_run(tmp_path / "run")
+    shutil.rmtree(tmp_path / "text")
+    (tmp_path / "else where").mkdir()
+    moved = (tmp_path / "run").rename(tmp_path / "else where" / "moved")
+    found = load_run(moved)
+    jax.tree.map(np.testing.assert_array_equal, found.params, same.params)
+    assert found.vocabularies == same.vocabularies
+    lines = ["a b c", "h", "", "zebra a"]
+    search = SearchConfig(beam=3)
+    ours, theirs = (
+        translate_lines(one.vocabularies, one.model, one.params, lines, search)
+        for one in (found, same)
+    )
+    assert ours == theirs
+    assert len(ours) == 4 and ours[2] == ""
+
+
+def test_a_run_without_a_finished_checkpoint_is_told(tmp_path, shared):
+    folder = shutil.copytree(shared, tmp_path / "run")
+    shutil.rmtree(folder / "checkpoints")
+    with pytest.raises(UserError, match="no finished checkpoint"):
+        load_run(folder)
+    (folder / "checkpoints").mkdir()
+    with pytest.raises(UserError, match="no finished checkpoint"):
+        load_run(folder)
+
+
+def test_an_unfinished_checkpoint_is_not_seen(tmp_path, shared):
+    """A kill in the middle of writing leaves a folder under a temporary name."""
+    folder = shutil.copytree(shared, tmp_path / "run")
+    last = max(steps_kept(folder))
+    half = folder / "checkpoints" / f"99.orbax-checkpoint-tmp-{last}"
+    shutil.copytree(folder / "checkpoints" / str(last) / "params", half / "params")
+    found = load_run(folder)
+    jax.tree.map(np.testing.assert_array_equal, found.params, load_run(shared).params)
+
+
+KEPT = [
+    ("model.embedding", 16),
+    ("model.dropout.output", 0.0),
+    ("model.attention", attention.CATALOGUE["kv_memory"].Options()),
+    ("optimizer.name", "adadelta"),
+    ("data.max_length", 3),
+    ("training.batch_size", 8),
+    ("training.seed", 2),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), KEPT)
+def test_a_run_cannot_go_on_as_another(tmp_path, shared, path, value):
+    """And is unharmed by the attempt."""
+    folder = shutil.copytree(shared, tmp_path / "run")
+    before = contents(folder)
+    exp = replaced(load_experiment(folder), "training.epochs", 9)
+    with pytest.raises(UserError) as error:
+        experiment.run(replaced(exp, path, value), folder, resume=True, console=quiet())
+    assert str(folder) in str(error.value)
+    assert path.split(".")[0] in str(error.value)
+    assert contents(folder) == before
+
+
+def test_going_on_without_the_text_harms_nothing(tmp_path, shared):
+    folder = shutil.copytree(shared, tmp_path / "run")
+    before = contents(folder)
+    exp = replaced(load_experiment(folder), "data.source", tmp_path / "nowhere")
+    with pytest.raises(UserError, match="no file .*nowhere"):
+        experiment.run(exp, folder, resume=True, console=quiet())
+    assert contents(folder) == before
+
+
+def test_systems_leave_sizes_alone():
+    sizes = ModelConfig(embedding=7, state=9)
+    for name in SYSTEMS:
+        model = system(name).model(sizes)
+        assert (model.embedding, model.state) == (7, 9)

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trained baseline fills what it has a counterpart of, in every round."""
+
+import dataclasses
+import functools
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from kvnmt import experiment, models
+from kvnmt.data import vocabulary
+from kvnmt.decoder import conditional
+from kvnmt.errors import UserError
+from kvnmt.experiment import load_run
+from kvnmt.models import ModelConfig, Params
+from kvnmt.systems import system
+from kvnmt.training.loop import Trainer
+from kvnmt.training.warm_start import WarmStart, path_name, warm_start
+from tests.helpers import SIZES, quiet, steps_kept, tiny, toy_data, trained
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory) -> Path:
+    return tmp_path_factory.getbasetemp()
+
+
+@functools.cache
+def params(config: ModelConfig, seed: int) -> Params:
+    """Random parameters, biases too: no two arrays are equal by chance."""
+    model = models.build(config, 10, 11)
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    normal = np.random.default_rng(seed).normal
+    return jax.tree.map(
+        lambda x: jax.numpy.asarray(normal(size=x.shape), x.dtype), shapes
+    )
+
+
+def named(tree: Params) -> dict[str, np.ndarray]:
+    leaves, _ = jax.tree.flatten_with_path(tree)
+    return {path_name(path): np.asarray(leaf) for path, leaf in leaves}
+
+
+def check_names(found: WarmStart) -> None:
+    """Every array is either copied or fresh, and says so."""
+    assert sorted(found.copied + found.fresh) == sorted(named(found.params))
+
+
+BASELINE = system("rnnsearch-star").model(SIZES)
+NEW = ("write_address", "forget", "add")  # what KVMemAtt has and the baseline lacks
+
+
+@pytest.mark.parametrize(
+    ("name", "rounds"),
+    [("mematt", 1), ("kvmematt-r1", 1), ("kvmematt-r2", 2), ("kvmematt-r3", 3)],
+)
+def test_a_baseline_fills_every_round(name, rounds):
+    trained, fresh = params(BASELINE, 1), params(system(name).model(SIZES), 2)
+    found = warm_start(fresh, trained)
+    check_names(found)
+    assert len(found.params.decoder.rounds) == rounds
+    old, new, started = named(trained), named(fresh), named(found.params)
+    for path, leaf in started.items():
+        parts = path.split("/")
+        if set(parts) & set(NEW):
+            np.testing.assert_array_equal(leaf, new[path])
+            assert path in found.fresh
+        else:
+            if "rounds" in parts:
+                parts[parts.index("rounds") + 1] = "0"
+            np.testing.assert_array_equal(leaf, old["/".join(parts)])
+            assert path in found.copied
+    of_a_round = [path for path in found.copied if "rounds" in path]
+    assert len(of_a_round) == rounds * len([p for p in old if "rounds" in p])
+    assert {path.split("/")[4] for path in found.fresh} == set(NEW)
+
+
+def test_shared_rounds_start_as_the_one_round():
+    config = system("kvmematt-r2").model(SIZES)
+    shared = conditional.Options(rounds=2, share_rounds=True)
+    fresh = params(dataclasses.replace(config, decoder=shared), 2)
+    trained = params(BASELINE, 1)
+    (only,) = warm_start(fresh, trained).params.decoder.rounds
+    jax.tree.map(
+        np.testing.assert_array_equal, only.advance, trained.decoder.rounds[0].advance
+    )
+
+
+def test_a_further_round_starts_as_the_last_one():
+    two, three = (system(f"kvmematt-r{n}").model(SIZES) for n in (2, 3))
+    trained = params(two, 1)
+    found = warm_start(params(three, 2), trained)
+    check_names(found)
+    assert found.fresh == []
+    first, second = trained.decoder.rounds
+    for ours, theirs in zip(found.params.decoder.rounds, (first, second, second)):
+        jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_the_same_system_is_taken_whole():
+    config = system("kvmematt-r2").model(SIZES)
+    found = warm_start(params(config, 2), params(config, 1))
+    jax.tree.map(np.testing.assert_array_equal, found.params, params(config, 1))
+
+
+def test_nothing_is_shared_with_the_trained_model():
+    """A training step consumes its arrays, each of which it takes once."""
+    trained = params(BASELINE, 3)
+    found = warm_start(params(system("kvmematt-r2").model(SIZES), 2), trained)
+    copied = [
+        leaf
+        for path, leaf in jax.tree.flatten_with_path(found.params)[0]
+        if path_name(path) in found.copied
+    ]
+    assert len({leaf.unsafe_buffer_pointer() for leaf in copied}) == len(copied)
+    for leaf in copied:
+        leaf.delete()
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves(trained))
+
+
+def test_other_sizes_are_refused_with_both_shapes():
+    wide = dataclasses.replace(BASELINE, state=9, alignment=8)
+    with pytest.raises(UserError) as error:
+        warm_start(params(wide, 2), params(BASELINE, 1))
+    for part in ("decoder/initial/", "(16, 8)", "(16, 9)"):
+        assert part in str(error.value)
+
+
+def test_a_run_starts_from_the_best_parameters_of_another(tmp_path, base, monkeypatch):
+    baseline = trained(base)
+    old = load_run(baseline)
+    started = {}
+
+    def fit(self, *, resume):
+        started["params"] = self.state.params
+
+    monkeypatch.setattr(Trainer, "fit", fit)
+    exp = tiny(old.experiment.data, "kvmematt-r2-atteos", warm_start=baseline)
+    experiment.run(exp, tmp_path / "run", console=quiet())
+    found = named(started["params"])
+    for path, leaf in named(old.params).items():
+        np.testing.assert_array_equal(found[path], leaf)
+        if "rounds/0" in path:
+            again = found[path.replace("rounds/0", "rounds/1")]
+            np.testing.assert_array_equal(again, leaf)
+
+
+def test_two_rounds_train_from_a_baseline(tmp_path, base):
+    baseline = trained(base)
+    exp = tiny(
+        *(load_run(baseline).experiment.data, "kvmematt-r2-atteos"),
+        **{"warm_start": baseline, "epochs": 1},
+    )
+    console = quiet()
+    assert experiment.run(exp, tmp_path / "run", console=console).steps == 4
+    assert steps_kept(tmp_path / "run") == {4}
+    text = console.file.getvalue()
+    assert "fresh  decoder/rounds/1/attention/write_address/W_query" in text
+    assert "arrays start as in" in text
+
+
+def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base):
+    baseline = trained(base)
+    data = toy_data(tmp_path / "text", vocabulary_size=8)
+    exp = tiny(data, "kvmematt-r2-atteos", warm_start=baseline)
+    with pytest.raises(UserError) as error:
+        experiment.run(exp, tmp_path / "run", console=quiet())
+    ours = vocabulary.build_words(data.source.read_text().split("\n"), size=8)
+    theirs = load_run(baseline).vocabularies.source
+    assert len(ours) != len(theirs)
+    for part in ("source", *map(vocabulary.digest, (ours, theirs)), str(baseline)):
+        assert part in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_of_other_sizes_is_refused(tmp_path, base):
+    baseline = trained(base)
+    exp = tiny(load_run(baseline).experiment.data, warm_start=baseline)
+    wide = dataclasses.replace(exp.model, embedding=9)
+    with pytest.raises(UserError, match=r"embedding' has shape \(10, 8\).*\(10, 9\)"):
+        experiment.run(
+            dataclasses.replace(exp, model=wide), tmp_path / "run", console=quiet()
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path, base):
+    exp = tiny(load_run(trained(base)).experiment.data, warm_start=tmp_path / "no")
+    with pytest.raises(UserError, match="no' is no run directory"):
+        experiment.run(exp, tmp_path / "run", console=quiet())
+    assert not (tmp_path / "run").exists()
