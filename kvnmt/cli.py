@@ -2,7 +2,6 @@
 """The ``kvnmt`` command: train, translate, evaluate, benchmark."""
 
 import dataclasses
-import difflib
 import json
 import sys
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from rich.table import Table
 
 from kvnmt import attention, benchmark, decoder, experiment, target_context
 from kvnmt.data.text import decode_lines, read_parallel
-from kvnmt.errors import UserError, check_ranges, run_program
+from kvnmt.errors import UserError, check_ranges, run_program, unknown_name
 from kvnmt.evaluation.bleu import check_tokenizer, corpus_bleu, corpus_chrf
 from kvnmt.experiment import Experiment, Run
 from kvnmt.systems import system
@@ -193,11 +192,7 @@ def main(
 def _parse(arguments: list[str], base: Experiment) -> Any:
     commands = ("train", "translate", "evaluate", "benchmark")
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
-        near = difflib.get_close_matches(arguments[0], commands, n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        raise UserError(
-            f"there is no command '{arguments[0]}'{hint} Known: {', '.join(commands)}."
-        )
+        raise unknown_name("command", arguments[0], commands)
     start = _defaults(arguments, base)
     search = start.search
     missing: Any = tyro.MISSING

@@ -130,7 +130,7 @@ class Trainer:
         """Trains to the end or to an early stop, and keeps the best and the last."""
         start = time.monotonic()
         with Checkpoints(self.folder / "checkpoints") as checkpoints:
-            if resume and checkpoints.last_step() is not None:
+            if resume:
                 self._restore(checkpoints)
             before = self.progress.elapsed
             every = self.config.validate_every or self.per_epoch
@@ -167,9 +167,10 @@ class Trainer:
         return self.progress.since_best >= self.config.patience
 
     def _restore(self, checkpoints: Checkpoints) -> None:
-        self.state, progress = checkpoints.restore(self.state)
-        self.progress = _Progress(**progress)
-        self.speed = _Speed(self.progress.tokens, self.progress.seconds)
+        if checkpoints.last_step() is not None:
+            self.state, progress = checkpoints.restore(self.state)
+            self.progress = _Progress(**progress)
+            self.speed = _Speed(self.progress.tokens, self.progress.seconds)
         step = int(self.state.step)
         _cut_metrics(self.folder / "metrics.jsonl", step)
         self.console.print(f"resuming after step {step}")
