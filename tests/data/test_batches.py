@@ -87,6 +87,15 @@ def test_batches_of_a_window_hold_sentences_of_like_length():
         assert high <= low
 
 
+def test_batches_have_other_members_every_epoch():
+    lengths = np.ones(80, np.int64)
+    first, second = (
+        {frozenset(lines.tolist()) for lines in plan_epoch(1, epoch, lengths, 8)}
+        for epoch in (0, 1)
+    )
+    assert not first & second
+
+
 def test_batches_come_in_no_order_of_length():
     lengths = np.arange(1, 161)
     first = [int(lines[0]) for lines in plan_epoch(1, 0, lengths, 8)]
@@ -151,6 +160,13 @@ def test_a_batch_holds_its_pairs_and_padding():
         [4, 0, -1, -1, -1],
         [-1, -1, -1, -1, -1],
     ]
+
+
+@pytest.mark.parametrize(("source", "target"), [(3, 1), (1, 3), (3, 3)])
+def test_the_longer_side_decides_the_shape(source, target):
+    pairs = Encoded([with_end([5] * source)], [with_end([5] * target)])
+    batch = make_batch(pairs, np.array([0]), 1, (2, 4, 9))
+    assert batch.source.shape == batch.target.shape == (1, 4)
 
 
 def test_lengths_are_those_of_the_longer_side():
