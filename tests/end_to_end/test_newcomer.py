@@ -14,7 +14,8 @@ from kvnmt.data import synthetic
 KVNMT = Path(sysconfig.get_path("scripts")) / "kvnmt"
 TRAINING = """--system kvmematt-r2-atteos --data.min-count 1 --model.embedding 32
     --model.encoder 32 --model.state 32 --model.merge sum --model.initializer glorot
-    --model.dropout.output 0.1 --optimizer.learning-rate 0.01 --training.metric loss --training.epochs 8
+    --model.dropout.output 0.1 --optimizer.learning-rate 0.01
+    --training.metric loss --training.epochs 8
     --training.batch-size 16 --training.shapes 1 --training.bleu-tokenize none
     --search.beam 4"""
 
