@@ -32,6 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvnmt import experiment
+from kvnmt.cli import print_table
 from kvnmt.data.corpus import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
@@ -116,7 +117,7 @@ def main(options: Multi30k) -> None:
         if not (folder / "result.json").exists():
             console.rule(folder.name)
             _train(options, name, start, console)
-    console.print(_table(options))
+    print_table(_table(options))
 
 
 def _decay(epochs: int) -> float:

@@ -122,7 +122,7 @@ class Evaluate:
         for name, score in rows.items():
             figures = f"{score.score:.2f}", f"{score.length_ratio:.3f}"
             table.add_row(name, *figures, score.signature)
-        _print(table)
+        print_table(table)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class Benchmark:
             for row in rows:
                 print(json.dumps(row._asdict()))
             return
-        _print(benchmark_table(rows, self.config))
+        print_table(benchmark_table(rows, self.config))
 
 
 def benchmark_table(
@@ -169,6 +169,12 @@ def benchmark_table(
             memory,
         )
     return table
+
+
+def print_table(table: Table) -> None:
+    """Prints a table on standard output; a file is as wide as what is put there."""
+    console = Console()
+    (console if console.is_terminal else Console(width=160)).print(table)
 
 
 def main(
@@ -217,9 +223,7 @@ def _defaults(arguments: list[str], base: Experiment) -> Experiment:
     command = arguments[0] if arguments else ""
     resumes = command == "train" and "--resume" in arguments
     if resumes or command in ("translate", "evaluate"):
-        # The run directory is the argument that looks like one: flags may precede it.
-        runs = (a for a in arguments[1:] if (Path(a) / "config.json").is_file())
-        if run := next(runs, None):
+        if run := _peek_run(arguments):
             base = experiment.load_experiment(Path(run))
             if not any(_peek(arguments, name) for name in ("system", *AXES)):
                 return base
@@ -230,6 +234,17 @@ def _defaults(arguments: list[str], base: Experiment) -> Experiment:
             model = dataclasses.replace(model, **{axis: catalogue[name].Options()})
     objective = chosen.objective(base.objective)
     return dataclasses.replace(base, model=model, objective=objective)
+
+
+def _peek_run(arguments: list[str]) -> str | None:
+    """The run directory: what looks like one and is not the value of a flag."""
+    for before, argument in zip(arguments, arguments[1:]):
+        is_value = before.startswith("--") and "=" not in before
+        if is_value and before not in ("--resume", "--json", "--lowercase"):
+            continue
+        if (Path(argument) / "config.json").is_file():
+            return argument
+    return None
 
 
 def _peek(arguments: list[str], flag: str) -> str | None:
@@ -270,10 +285,3 @@ def _is_terminal() -> bool:
 
 def _error_console() -> Console:
     return Console(stderr=True)
-
-
-def _print(table: Table) -> None:
-    console = Console()
-    if not console.is_terminal:  # a file is as wide as what is written to it
-        console = Console(width=200)
-    console.print(table)
