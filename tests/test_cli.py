@@ -206,7 +206,7 @@ BAD_USE = [
     (["benchmark", "--model.state", "0"], "--model.state"),
     (["trian", "RUN"], "did you mean 'train'?"),
     (["evalute"], "did you mean 'evaluate'?"),
-    (["xyz"], "no command 'xyz'. Known: train, translate, evaluate, benchmark."),
+    (["xyz"], "no command 'xyz'. Known: benchmark, evaluate, train, translate."),
 ]
 
 
