@@ -8,13 +8,14 @@ trusted where absolute times cannot. Tokens are real target tokens, EOS included
 
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import jax
 import numpy as np
 import optax
+from rich.table import Table
 
 from kvnmt import models
 from kvnmt.data.batches import Batch, pad, with_end
@@ -123,6 +124,30 @@ def measure(
         )
         for one, seconds in zip(compiled, times)
     ]
+
+
+def table(rows: Sequence[Row], config: BenchmarkConfig) -> Table:
+    """The figures as people read them."""
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    result = Table(
+        *("system", "parameters", "compile s", "step ms", "target tokens/s"),
+        *(f"x {rows[0].system}", "memory MiB"),
+        title=f"{device}, batch {config.batch_size} x {config.source_length} x "
+        f"{config.target_length}, vocabulary {config.vocabulary}",
+        box=None,
+    )
+    for row in rows:
+        memory = "-" if row.memory_bytes is None else f"{row.memory_bytes / 2**20:,.0f}"
+        result.add_row(
+            row.system,
+            f"{row.parameters:,}",
+            f"{row.compile_seconds:.1f}",
+            f"{1000 * row.step_seconds:.1f}",
+            f"{row.tokens_per_second:,.0f}",
+            f"{row.relative:.2f}",
+            memory,
+        )
+    return result
 
 
 def random_batch(config: BenchmarkConfig) -> Batch:

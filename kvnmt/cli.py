@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``kvnmt`` command: train, translate, evaluate, benchmark."""
+"""The ``kvnmt`` command: train, translate, evaluate, benchmark, systems."""
 
 import dataclasses
 import json
@@ -9,13 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
 import tyro
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from kvnmt import attention, benchmark, decoder, experiment, target_context
+from kvnmt import attention, benchmark, decoder, experiment, overview, target_context
 from kvnmt.data.text import decode_lines, read_parallel
 from kvnmt.errors import UserError, check_ranges, run_program, unknown_name
 from kvnmt.evaluation.bleu import check_tokenizer, corpus_bleu, corpus_chrf
@@ -142,33 +141,27 @@ class Benchmark:
             for row in rows:
                 print(json.dumps(row._asdict()))
             return
-        print_table(benchmark_table(rows, self.config))
+        print_table(benchmark.table(rows, self.config))
 
 
-def benchmark_table(
-    rows: Sequence[benchmark.Row], config: benchmark.BenchmarkConfig
-) -> Table:
-    """The figures as people read them."""
-    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    table = Table(
-        *("system", "parameters", "compile s", "step ms", "target tokens/s"),
-        *(f"x {rows[0].system}", "memory MiB"),
-        title=f"{device}, batch {config.batch_size} x {config.source_length} x "
-        f"{config.target_length}, vocabulary {config.vocabulary}",
-        box=None,
+@dataclass(frozen=True)
+class Systems:
+    """List the named systems: what they are made of and what they cost."""
+
+    config: Annotated[overview.OverviewConfig, FLAT] = field(
+        default_factory=overview.OverviewConfig
     )
-    for row in rows:
-        memory = "-" if row.memory_bytes is None else f"{row.memory_bytes / 2**20:,.0f}"
-        table.add_row(
-            row.system,
-            f"{row.parameters:,}",
-            f"{row.compile_seconds:.1f}",
-            f"{1000 * row.step_seconds:.1f}",
-            f"{row.tokens_per_second:,.0f}",
-            f"{row.relative:.2f}",
-            memory,
-        )
-    return table
+    json: bool = False  # print JSON lines instead of a table
+
+    def __call__(self) -> None:
+        """Lists."""
+        rows = overview.overview(self.config)
+        if self.json:
+            for row in rows:
+                costs = row.costs and row.costs._asdict()
+                print(json.dumps(row._asdict() | {"costs": costs}))
+            return
+        print_table(overview.table(rows, self.config))
 
 
 def print_table(table: Table) -> None:
@@ -196,7 +189,7 @@ def main(
 
 
 def _parse(arguments: list[str], base: Experiment) -> Any:
-    commands = ("train", "translate", "evaluate", "benchmark")
+    commands = ("train", "translate", "evaluate", "benchmark", "systems")
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise unknown_name("command", arguments[0], commands)
     start = _defaults(arguments, base)
@@ -213,8 +206,9 @@ def _parse(arguments: list[str], base: Experiment) -> Any:
             subcommand("evaluate", default=Evaluate(missing, missing, missing, search)),
         ],
         Annotated[Benchmark, subcommand("benchmark", default=Benchmark())],
+        Annotated[Systems, subcommand("systems", default=Systems())],
     )
-    union: Any = kinds[0] | kinds[1] | kinds[2] | kinds[3]
+    union: Any = kinds[0] | kinds[1] | kinds[2] | kinds[3] | kinds[4]
     return tyro.cli(union, args=arguments, prog="kvnmt", description=__doc__)
 
 

@@ -56,12 +56,26 @@ RANGES: dict[str, Range] = {
     "model.encoder": (1, None),
     "model.state": (1, None),
     "model.alignment": (1, None),
+    "model.layers": (1, None),
+    "model.readout_size": (1, None),
+    "model.low_rank": (1, None),
+    "model.attention.max_fertility": (0, None),
+    "model.attention.size": (1, None),
+    "model.attention.window": (0, None),
+    "model.attention.weight": (0, 1),
     "model.decoder.rounds": (1, None),
+    "model.decoder.layers": (1, None),
+    "model.decoder.slots": (1, None),
+    "model.decoder.noise": (0, None),
+    "model.target_context.window": (1, None),
+    "model.target_context.parts": (1, None),
     "model.dropout.embedding": (0, 0.99),
     "model.dropout.annotations": (0, 0.99),
+    "model.dropout.state": (0, 0.99),
     "model.dropout.output": (0, 0.99),
     "objective.label_smoothing": (0, 0.99),
     "objective.atteos": (0, None),
+    "objective.subtractive": (0, None),
     "data.min_count": (1, None),
     "data.vocabulary_size": (3, None),
     "data.subwords": (3, None),
@@ -290,6 +304,7 @@ def _warm_start(
         highlight=False,
         soft_wrap=True,
     )
-    for name in started.fresh:
-        console.print(f"  fresh  {name}", highlight=False, soft_wrap=True)
+    for what, names in (("copied", started.copied), ("fresh", started.fresh)):
+        for name in names:
+            console.print(f"  {what}  {name}", highlight=False, soft_wrap=True)
     return started.params

@@ -7,12 +7,16 @@ in an embedding table and neither is ever predicted.
 """
 
 from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.typing import Array, Bool, Float, Int, Key, Weights, typed
+from kvnmt.initializers import Weights
+from kvnmt.typing import Array, Bool, Float, Int, Key, typed
+
+Reset: TypeAlias = Literal["after", "before"]  # where r meets U_n h
 
 
 @struct.dataclass
@@ -32,9 +36,13 @@ class GRU:
     b: Float[Array, " 3*D"]
 
 
-def gaussian(deviation: float = 0.01) -> Weights:
-    """The papers' initialiser: N(0, deviation²)."""
-    return jax.nn.initializers.normal(deviation)
+@struct.dataclass
+class LSTM:
+    """A long short-term memory; gates packed: input, forget, output, candidate."""
+
+    W: tuple[Float[Array, "_ 4*D"], ...]  # one matrix per input
+    U: Float[Array, "D 4*D"]
+    b: Float[Array, " 4*D"]
 
 
 def init_linear(
@@ -42,7 +50,7 @@ def init_linear(
 ) -> Linear:
     """Makes the matrices for inputs of the given widths; the bias starts at zero."""
     keys = jax.random.split(key, len(inputs))
-    W = tuple(weights(k, (n, output), jnp.float32) for k, n in zip(keys, inputs))
+    W = tuple(weights.matrix(k, (n, output), jnp.float32) for k, n in zip(keys, inputs))
     return Linear(W=W, b=jnp.zeros(output, jnp.float32))
 
 
@@ -96,43 +104,101 @@ def masked_mean(
     return total / jnp.maximum(count, 1)
 
 
+@typed
+def last_annotation(
+    vectors: Float[Array, "B S C"], mask: Bool[Array, "B S"]
+) -> Float[Array, "B C"]:
+    """The vector at the last real position; zero for a row without any."""
+    last = jnp.maximum(jnp.sum(mask, axis=1) - 1, 0)
+    found = jnp.take_along_axis(vectors, last[:, None, None], axis=1)[:, 0]
+    return jnp.where(jnp.any(mask, axis=1, keepdims=True), found, 0)
+
+
 def init_gru(
     key: Key[Array, ""], inputs: Sequence[int], size: int, weights: Weights
 ) -> GRU:
-    """Makes a GRU of 3 (n m + n² + n) parameters; each recurrent block orthogonal."""
-    key_W, *keys_U = jax.random.split(key, 4)
-    square = jax.nn.initializers.orthogonal()
-    blocks = [square(k, (size, size), jnp.float32) for k in keys_U]
-    outer = init_linear(key_W, inputs, 3 * size, weights)
-    return GRU(W=outer.W, U=jnp.concatenate(blocks, axis=1), b=outer.b)
+    """Makes a GRU of 3 (n m + n² + n) parameters."""
+    return GRU(**_recurrent(key, inputs, size, 3, weights))
 
 
-def gru_inputs(params: GRU, *inputs: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The part of a GRU that needs no state, ``W x + b``: hoist it out of a scan."""
+def init_lstm(
+    key: Key[Array, ""], inputs: Sequence[int], size: int, weights: Weights
+) -> LSTM:
+    """Makes an LSTM of 4 (n m + n² + n) parameters, without peepholes."""
+    return LSTM(**_recurrent(key, inputs, size, 4, weights))
+
+
+def recurrent_inputs(
+    params: GRU | LSTM, *inputs: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """The part that needs no state, ``W x + b``: hoist it out of a scan."""
     return linear(Linear(W=params.W, b=params.b), *inputs)
 
 
 @typed
 def gru(
-    params: GRU, state: Float[Array, "*N D"], inputs: Float[Array, "*N 3*D"]
+    params: GRU,
+    state: Float[Array, "*N D"],
+    inputs: Float[Array, "*N 3*D"],
+    reset: Reset = "after",
 ) -> Float[Array, "*N D"]:
-    """One step of the GRU, reset applied after the recurrent product.
+    """One step of the GRU.
 
     ::
 
         r = sig(W_r x + U_r h + b_r)
         u = sig(W_u x + U_u h + b_u)
-        n = tanh(W_n x + r * (U_n h) + b_n)
+        n = tanh(W_n x + r * (U_n h) + b_n)       reset after (dl4mt)
+        n = tanh(W_n x + U_n (r * h) + b_n)       reset before (Bahdanau et al. 2015)
         h' = u * h + (1 - u) * n
 
     Args:
         params: The unit.
         state: Previous state h.
-        inputs: What `gru_inputs` made of x.
+        inputs: What `recurrent_inputs` made of x.
+        reset: Where r meets the recurrent product.
     """
     size = state.shape[-1]
-    recurrent = state @ params.U  # [*N, 3D]
-    gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent[..., : 2 * size])
-    reset, update = gates[..., :size], gates[..., size:]
-    candidate = jnp.tanh(inputs[..., 2 * size :] + reset * recurrent[..., 2 * size :])
-    return update * state + (1 - update) * candidate
+    if reset == "after":
+        recurrent = state @ params.U  # [*N, 3D]
+        gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent[..., : 2 * size])
+        r, u = gates[..., :size], gates[..., size:]
+        candidate = r * recurrent[..., 2 * size :]
+    else:
+        recurrent = state @ params.U[:, : 2 * size]
+        gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent)
+        r, u = gates[..., :size], gates[..., size:]
+        candidate = (r * state) @ params.U[:, 2 * size :]
+    candidate = jnp.tanh(inputs[..., 2 * size :] + candidate)
+    return u * state + (1 - u) * candidate
+
+
+@typed
+def lstm(
+    params: LSTM,
+    state: Float[Array, "*N D"],
+    cell: Float[Array, "*N D"],
+    inputs: Float[Array, "*N 4*D"],
+) -> tuple[Float[Array, "*N D"], Float[Array, "*N D"]]:
+    """One step of the LSTM; returns the next state h and cell c.
+
+    ::
+
+        i, f, o = sig(W x + U h + b)      g = tanh(W_g x + U_g h + b_g)
+        c' = f * c + i * g                h' = o * tanh(c')
+    """
+    size = state.shape[-1]
+    total = inputs + state @ params.U  # [*N, 4D]
+    gates = jax.nn.sigmoid(total[..., : 3 * size])
+    i, f, o = (gates[..., n * size : (n + 1) * size] for n in range(3))
+    cell = f * cell + i * jnp.tanh(total[..., 3 * size :])
+    return o * jnp.tanh(cell), cell
+
+
+def _recurrent(
+    key: Array, inputs: Sequence[int], size: int, gates: int, weights: Weights
+) -> dict[str, Any]:
+    key_W, *keys_U = jax.random.split(key, gates + 1)
+    blocks = [weights.recurrent(k, (size, size), jnp.float32) for k in keys_U]
+    outer = init_linear(key_W, inputs, gates * size, weights)
+    return {"W": outer.W, "U": jnp.concatenate(blocks, axis=1), "b": outer.b}

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from kvnmt.errors import UserError
 from kvnmt.models import Prediction
 from kvnmt.typing import Array, Bool, Float, Int, typed
 
@@ -22,6 +23,7 @@ class Objective:
 
     label_smoothing: float = 0.0
     atteos: float = 0.0  # lambda of Meng et al. (2018), equation 18; theirs is 1
+    subtractive: float = 0.0  # of each auxiliary predictor; Zheng et al. (2018): 1
 
 
 @struct.dataclass
@@ -31,6 +33,7 @@ class Loss:
     total: Float[Array, ""]  # what is minimised, before division by tokens
     nats: Float[Array, ""]  # negative log-likelihood
     atteos: Float[Array, ""]
+    subtractive: Float[Array, ""]  # nats of all auxiliary predictors
     tokens: Int[Array, ""]  # real target tokens, EOS included
 
 
@@ -76,10 +79,12 @@ def loss(
 
     Label smoothing takes ``label_smoothing`` of the mass of the true word and spreads
     it evenly over the vocabulary. ATTEOS is laid on the alignment that feeds the
-    prediction: that of the last round (equation 18 names none).
+    prediction: that of the last round (equation 18 names none). A subtractive loss is
+    the negative log-likelihood of each auxiliary predictor (PAST and FUTURE layers).
 
     Raises:
-        ValueError: ATTEOS is asked of a system without an alignment.
+        UserError: ATTEOS is asked of a system without an alignment, or a subtractive
+            loss of one without auxiliary predictors.
     """
     mask = target >= 0
     nats = negative_log_likelihood(prediction.logits, target)
@@ -94,11 +99,24 @@ def loss(
     attention = jnp.zeros((), nats.dtype)
     if objective.atteos:
         if not prediction.features.alignments:
-            raise ValueError("ATTEOS needs a system with an alignment")
+            raise UserError(
+                "the objective has ATTEOS, which needs a system with an alignment; set "
+                "objective.atteos to 0 or choose another attention."
+            )
         reading = prediction.features.alignments[-1]
         attention = jnp.sum(atteos(reading, source >= 0, mask))
         total = total + objective.atteos * attention
-    return Loss(total, jnp.sum(nats), attention, jnp.sum(mask))
+    auxiliary = jnp.zeros((), nats.dtype)
+    if objective.subtractive:
+        if not prediction.auxiliary:
+            raise UserError(
+                "the objective has a subtractive loss, which needs the past_future "
+                "decoder with its predictors; set objective.subtractive to 0."
+            )
+        for logits in prediction.auxiliary:
+            auxiliary += jnp.sum(negative_log_likelihood(logits, target))
+        total = total + objective.subtractive * auxiliary
+    return Loss(total, jnp.sum(nats), attention, auxiliary, jnp.sum(mask))
 
 
 def _count(mask: Bool[Array, "B T"]) -> Int[Array, "B 1"]:

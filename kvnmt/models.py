@@ -5,15 +5,18 @@
 
     annotations = encode(source)
     for t = 1..T: features_t = decoder step on the embedded y_{t-1}     (scan)
-    o_t = tanh(W_s s_t + W_y x_t + W_c c_t + b);   logits_t = W_v o_t + b_v
+    o_t = readout of s_t, x_t, c_t (or what stands in their place)
+    logits_t = W_v o_t + b_v
 
-The last line runs after the scan, over all steps at once. The word before the first
-is no word: its embedding is the zero vector.
+The last two lines run after the scan, over all steps at once. The word before the
+first is no word: its embedding is the zero vector.
+
+A language model is a model whose encoder is ``none``: it ignores its source.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +25,14 @@ from flax import struct
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
 from kvnmt import encoder as encoders
+from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.attention import additive
 from kvnmt.decoder import conditional
-from kvnmt.layers import Linear, dropout, embed, gaussian, init_linear, linear
+from kvnmt.initializers import Scheme, weights
+from kvnmt.layers import Linear, dropout, embed, init_linear, linear
 from kvnmt.target_context import previous_word
-from kvnmt.typing import Array, Float, Int, Key, PyTree, Sizes, Weights
+from kvnmt.typing import Array, Float, Int, Key, PyTree, Sizes
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,7 @@ class Dropout:
     embedding: float = 0.0  # of source and previous target words
     annotations: float = 0.0
     output: float = 0.5  # of o_t, before the output layer
+    state: float = 0.0  # of s_t where attention and readout take it, after the scan
 
 
 @dataclass(frozen=True)
@@ -53,8 +59,19 @@ class ModelConfig:
     state: int = 256  # D
     alignment: int | None = None  # A; none given: as wide as the state
     merge: encoders.Merge = "concat"
-    initializer: Literal["gaussian", "glorot"] = "gaussian"  # gaussian: the papers'
+    cell: encoders.CellName = "gru"  # of the encoder
+    layers: int = 1  # of the encoder, in each direction
+    readout: readouts.Readout = "tanh"
+    readout_size: int | None = None  # l; none given: as wide as the embedding
+    low_rank: int | None = None  # a linear layer of this width behind the readout
+    initializer: Scheme = "gaussian"
+    average_auxiliary: bool = False  # auxiliary predictors vote, but in training
     dropout: Dropout = field(default_factory=Dropout)
+
+    @property
+    def reads_source(self) -> bool:
+        """Whether there is a source: false of a language model."""
+        return self.merge != "none"
 
     @property
     def sizes(self) -> Sizes:
@@ -72,13 +89,14 @@ class ModelConfig:
 class Params:
     """All that is trained."""
 
-    source_embedding: Float[Array, "V E"]
+    source_embedding: Float[Array, "V E"] | None  # None: no source is read
     target_embedding: Float[Array, "V E"]
     encoder: encoders.Params
     decoder: PyTree
     target_context: PyTree
-    readout: Linear  # W_s, W_y, W_c, b
+    readout: readouts.Params  # W_s, W_y, W_c, b
     output: Linear  # W_v, b_v
+    auxiliary: tuple[Linear, ...]  # an output layer for each auxiliary predictor
 
 
 @struct.dataclass
@@ -95,6 +113,7 @@ class Prediction:
 
     logits: Float[Array, "*N V"]
     features: decoders.Features
+    auxiliary: tuple[Float[Array, "*N V"], ...]  # of the auxiliary predictors
 
 
 class Model(NamedTuple):
@@ -113,6 +132,7 @@ class Model(NamedTuple):
 
 
 class _Parts(NamedTuple):
+    attention: attentions.Attention
     decoder: decoders.Decoder
     target_context: target_contexts.TargetContext
 
@@ -128,6 +148,7 @@ def build(config: ModelConfig, source_words: int, target_words: int) -> Model:
     """
     attend = attentions.CATALOGUE.build(config.attention)
     parts = _Parts(
+        attend,
         decoders.CATALOGUE.build(config.decoder, attend),
         target_contexts.CATALOGUE.build(config.target_context),
     )
@@ -136,7 +157,7 @@ def build(config: ModelConfig, source_words: int, target_words: int) -> Model:
         init=partial(_init, config, parts, source_words, target_words),
         encode=partial(_encode, config, parts),
         initial_state=partial(_initial_state, parts),
-        step=partial(_step, parts),
+        step=partial(_step, config, parts),
         forward=partial(_forward, config, parts),
     )
 
@@ -146,28 +167,33 @@ def count_parameters(params: PyTree) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def _weights(config: ModelConfig) -> Weights:
-    if config.initializer == "gaussian":
-        return gaussian()
-    return jax.nn.initializers.glorot_uniform()
-
-
 def _init(
     config: ModelConfig, parts: _Parts, source_words: int, target_words: int, key: Array
 ) -> Params:
-    sizes, weights = config.sizes, _weights(config)
+    sizes, scheme = config.sizes, weights(config.initializer)
     keys = jax.random.split(key, 7)
     E = sizes.embedding
-    table = gaussian(0.1) if config.initializer == "glorot" else weights
-    inputs = parts.target_context.widths(sizes) + parts.decoder.feature_sizes(sizes)
+    given = parts.target_context.widths(sizes) | parts.decoder.feature_sizes(sizes)
+    read = (config.readout, given, config.readout_size or E)
+    width = readouts.output_size(*read, config.low_rank)
+    source = None
+    if config.merge != "none":
+        source = scheme.table(keys[0], (source_words, E), jnp.float32)
+    encoder = (config.merge, scheme, config.cell, config.layers)
     return Params(
-        source_embedding=table(keys[0], (source_words, E), jnp.float32),
-        target_embedding=table(keys[1], (target_words, E), jnp.float32),
-        encoder=encoders.init(keys[2], sizes, config.merge, weights),
-        decoder=parts.decoder.init(keys[3], sizes, weights),
-        target_context=parts.target_context.init(keys[4], sizes, weights),
-        readout=init_linear(keys[5], inputs, E, weights),
-        output=init_linear(keys[6], [E], target_words, weights),
+        source_embedding=source,
+        target_embedding=scheme.table(keys[1], (target_words, E), jnp.float32),
+        encoder=encoders.init(keys[2], sizes, *encoder),
+        decoder=parts.decoder.init(keys[3], sizes, scheme),
+        target_context=parts.target_context.init(keys[4], sizes, scheme),
+        readout=readouts.init(
+            keys[5], *read, config.low_rank, parts.attention.unread(sizes), scheme
+        ),
+        output=init_linear(keys[6], [width], target_words, scheme),
+        auxiliary=tuple(
+            init_linear(jax.random.fold_in(keys[6], n), [own], target_words, scheme)
+            for n, own in enumerate(parts.decoder.auxiliary_sizes(sizes))
+        ),
     )
 
 
@@ -180,22 +206,36 @@ def _encode(
 ) -> PyTree:
     key_embedding, key_annotations = _split(key, 2)
     source = jnp.asarray(source)
-    mask = source >= 0
-    embedded = embed(params.source_embedding, source)  # [B, S, E]
+    if params.source_embedding is None:
+        embedded = jnp.zeros((*source.shape, 0), params.target_embedding.dtype)
+    else:
+        embedded = embed(params.source_embedding, source)  # [B, S, E]
     embedded = dropout(key_embedding, config.dropout.embedding, embedded)
-    annotations = encoders.encode(params.encoder, config.merge, embedded, mask)
-    annotations = dropout(key_annotations, config.dropout.annotations, annotations)
-    return parts.decoder.prepare(params.decoder, annotations, mask)
+    encoded = encoders.encode(
+        params.encoder, config.merge, embedded, source >= 0, config.cell
+    )
+    annotations = dropout(
+        key_annotations, config.dropout.annotations, encoded.annotations
+    )
+    return parts.decoder.prepare(
+        params.decoder, replace(encoded, annotations=annotations)
+    )
 
 
 def _initial_state(parts: _Parts, params: Params, source: PyTree, length: int) -> State:
-    state = parts.decoder.initial_state(params.decoder, source)
+    state = parts.decoder.initial_state(params.decoder, source, length)
     first = jax.tree.leaves(state)[0]  # s_0
-    memory = parts.target_context.initial_state(params.target_context, first, length)
+    embedded = jnp.zeros(
+        (first.shape[0], params.target_embedding.shape[1]), first.dtype
+    )
+    memory = parts.target_context.initial_state(
+        params.target_context, first, embedded, length
+    )
     return State(state, memory)
 
 
 def _step(
+    config: ModelConfig,
     parts: _Parts,
     params: Params,
     source: PyTree,
@@ -211,8 +251,7 @@ def _step(
     memory, context = parts.target_context.step(
         params.target_context, state.target_context, features.state, embedded
     )
-    logits = linear(params.output, _readout(params, context, features))
-    return State(new, memory), Prediction(logits, features)
+    return State(new, memory), _predict(config, params, context, features, None)
 
 
 def _forward(
@@ -223,7 +262,7 @@ def _forward(
     target: Int[Array, "B T"],
     key: Key[Array, ""] | None = None,
 ) -> Prediction:
-    key_source, key_embedding, key_output = _split(key, 3)
+    key_source, key_embedding, key_output, key_start, key_state = _split(key, 5)
     constants = _encode(config, parts, params, source, key_source)
     previous = jnp.pad(
         jnp.asarray(target)[:, :-1], ((0, 0), (1, 0)), constant_values=-1
@@ -231,25 +270,39 @@ def _forward(
     embedded = embed(params.target_embedding, previous)  # [B, T, E]
     embedded = dropout(key_embedding, config.dropout.embedding, embedded)
     inputs = parts.decoder.inputs(params.decoder, embedded)
+    length = embedded.shape[1]
     _, features = jax.lax.scan(
         partial(parts.decoder.step, params.decoder, constants),
-        parts.decoder.initial_state(params.decoder, constants),
+        parts.decoder.initial_state(params.decoder, constants, length, key_start),
         _swap_time(inputs),
     )
-    features = parts.decoder.attend(params.decoder, constants, _swap_time(features))
+    features = _swap_time(features)
+    dropped = dropout(key_state, config.dropout.state, features.state)
+    features = features.replace(state=dropped)
+    features = parts.decoder.attend(params.decoder, constants, features)
     context = parts.target_context.over_time(
         params.target_context, features.state, embedded
     )
-    readout = _readout(params, context, features)
-    readout = dropout(key_output, config.dropout.output, readout)
-    return Prediction(linear(params.output, readout), features)
+    return _predict(config, params, context, features, key_output)
 
 
-def _readout(
-    params: Params, context: tuple[Array, ...], features: decoders.Features
-) -> Float[Array, "*N E"]:
-    inputs = (*context, features.context, *features.extras)
-    return jnp.tanh(linear(params.readout, *inputs))
+def _predict(
+    config: ModelConfig,
+    params: Params,
+    context: dict[str, Array],
+    features: decoders.Features,
+    key: Key[Array, ""] | None,
+) -> Prediction:
+    inputs = context | {"context": features.context} | dict(features.extras)
+    read = readouts.apply(config.readout, params.readout, inputs)
+    read = dropout(key, config.dropout.output, read)
+    logits = linear(params.output, read)
+    heads = zip(params.auxiliary, features.auxiliary, strict=True)
+    others = tuple(linear(head, own) for head, own in heads)
+    if config.average_auxiliary and others and key is None:
+        votes = jnp.stack([jax.nn.log_softmax(x) for x in (logits, *others)])
+        logits = jax.nn.logsumexp(votes, axis=0) - jnp.log(len(votes))
+    return Prediction(logits, features, others)
 
 
 def _swap_time(tree: PyTree) -> PyTree:

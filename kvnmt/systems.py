@@ -6,15 +6,42 @@ at the same sizes. Any other combination is a matter of configuration.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from kvnmt import attention as attentions
-from kvnmt import decoder as decoders
-from kvnmt.attention import additive, kv_memory
-from kvnmt.decoder import conditional
+from kvnmt.attention import (
+    coverage,
+    distortion,
+    dot,
+    key_value,
+    kv_memory,
+    modifying_iw,
+    none,
+)
+from kvnmt.decoder import (
+    conditional,
+    mem_dec,
+    memory_rnn,
+    past_future,
+    single,
+    stacked_lstm,
+)
 from kvnmt.errors import unknown_name
 from kvnmt.losses import Objective
 from kvnmt.models import ModelConfig
+from kvnmt.target_context import (
+    key_value_predict,
+    mean,
+    n_gram,
+    self_attentive,
+    self_attentive_rnn,
+    state_only,
+)
+
+# What a system that does not say otherwise is made of: RNNsearch*.
+MECHANISMS = ("attention", "decoder", "target_context", "cell", "layers", "readout")
+DEFAULT = ModelConfig()
 
 
 @dataclass(frozen=True)
@@ -22,37 +49,169 @@ class System:
     """One row of a paper's table."""
 
     paper: str
-    attention: attentions.Options = field(default_factory=additive.Options)
-    decoder: decoders.Options = field(default_factory=conditional.Options)
+    choices: Mapping[str, Any] = field(default_factory=dict)  # fields of ModelConfig
     atteos: float = 0.0
+    subtractive: float = 0.0
 
-    def model(self, base: ModelConfig = ModelConfig()) -> ModelConfig:
-        """The system at the sizes of ``base``."""
-        return dataclasses.replace(base, attention=self.attention, decoder=self.decoder)
+    def model(self, base: ModelConfig = DEFAULT) -> ModelConfig:
+        """The system at the sizes of ``base``.
+
+        Mechanisms that the system does not name are RNNsearch*'s; sizes, dropout,
+        initialisers and, unless the system has its own, the encoder's merge are those
+        of ``base``.
+        """
+        default = {name: getattr(DEFAULT, name) for name in MECHANISMS}
+        chosen = default | dict(self.choices)
+        if self.is_language_model:  # o_t is as wide as the state, the papers' count
+            chosen["readout_size"] = base.state
+        return dataclasses.replace(base, **chosen)
 
     def objective(self, base: Objective = Objective()) -> Objective:
         """The system's objective, otherwise that of ``base``."""
-        return dataclasses.replace(base, atteos=self.atteos)
+        return dataclasses.replace(
+            base, atteos=self.atteos, subtractive=self.subtractive
+        )
+
+    @property
+    def is_language_model(self) -> bool:
+        """Whether the system reads no source."""
+        return self.choices.get("merge") == "none"
+
+
+BAHDANAU = "Bahdanau et al. 2015"
+MINO = "Mino et al. 2017"
+TU = "Tu et al. 2016, section 3"
+MENG = "Meng et al. 2018"
+ZHANG = "Zhang et al. 2017"
+ZHENG = "Zheng et al. 2018"
+MICULICICH = "Miculicich et al. 2018"
+
+
+def _single(**changes: Any) -> dict[str, Any]:
+    chosen = {"decoder": single.Options(**changes), "cell": "gru_before"}
+    return chosen | {"readout": "maxout"}
+
+
+def _lstm(attention: Any, merge: str = "project", **changes: Any) -> dict[str, Any]:
+    return {
+        "attention": attention,
+        "decoder": stacked_lstm.Options(**changes),
+        "target_context": state_only.Options(),
+        "merge": merge,
+        "cell": "lstm",
+        "layers": 2,
+    }
+
+
+def _coverage(**options: Any) -> System:
+    return System(TU, {"attention": coverage.Options(**options)})
+
+
+def _distortion(context: Any) -> System:
+    return System(ZHANG, {"attention": distortion.Options(context=context)})
 
 
 def _kvmematt(rounds: int, atteos: float = 0.0) -> System:
-    paper = "Meng et al. 2018, section 3"
-    return System(
-        paper, kv_memory.Options(), conditional.Options(rounds=rounds), atteos
-    )
+    decoder = conditional.Options(rounds=rounds)
+    choices = {"attention": kv_memory.Options(), "decoder": decoder}
+    return System(f"{MENG}, section 3", choices, atteos)
 
+
+def _past_future(subtractive: float = 0.0, **options: Any) -> System:
+    decoder = past_future.Options(subtractive=subtractive > 0, **options)
+    return System(ZHENG, {"decoder": decoder}, subtractive=subtractive)
+
+
+def _residual(section: str, context: Any) -> System:
+    return System(f"{MICULICICH}, section {section}", {"target_context": context})
+
+
+def _language_model(context: Any, readout: str) -> System:
+    choices = {
+        "attention": none.Options(projection=False),
+        "decoder": stacked_lstm.Options(layers=1, initial="zero"),
+        "target_context": context,
+        "merge": "none",
+        "readout": readout,
+    }
+    return System(f"{MICULICICH}, table 6", choices)
+
+
+def _window(form: Any) -> key_value_predict.Options:
+    return key_value_predict.Options(form=form, window=15, word=False)
+
+
+TANH_QUERY = single.Options(
+    initial="mean", query="tanh", reset="after", readout_state="current"
+)
 
 SYSTEMS: dict[str, System] = {
-    "rnnsearch-star": System("Meng et al. 2018, section 2"),
-    "rnnsearch-star-atteos": System("Meng et al. 2018, section 2 with 3.3", atteos=1.0),
-    "mematt": System(
-        "Meng et al. 2016; 2018, section 2", kv_memory.Options(values="rewritten")
+    "rnnencdec": System(
+        f"{BAHDANAU}, after Cho et al. 2014",
+        _single(initial="read") | {"attention": none.Options(), "merge": "forward"},
     ),
+    "rnnsearch": System(BAHDANAU, _single()),
+    "rnnsearch-star": System(f"{MENG}, section 2"),
+    "rnnsearch-star-tanh": System(
+        "Wang et al. 2016, section 2.1", {"decoder": TANH_QUERY}
+    ),
+    "rnnsearch-star-atteos": System(f"{MENG}, section 2 with 3.3", atteos=1.0),
+    "attn": System(f"{MINO}, section 2", _lstm(dot.Options())),
+    "attn-general": System("Luong et al. 2015", _lstm(dot.Options(score="general"))),
+    "attn-concat": System("Luong et al. 2015", _lstm(dot.Options(score="concat"))),
+    "attn-input-feeding": System(
+        "Luong et al. 2015",
+        _lstm(dot.Options(score="general"), input_feeding=True) | {"readout": "none"},
+    ),
+    "key-value": System(f"{MINO}, section 3", _lstm(key_value.Options(), "halves")),
+    "modifying-iw": System(f"{MINO}, section 3.3", _lstm(modifying_iw.Options())),
+    "coverage-linguistic": _coverage(kind="linguistic"),
+    "coverage-fertility": _coverage(kind="linguistic", fertility=True),
+    "coverage-subtractive": _coverage(kind="linguistic", subtractive=True),
+    "coverage-neural": _coverage(),
+    "coverage-neural-10": _coverage(size=10),
+    "coverage-neural-ungated": _coverage(gated=False),
+    "interactive": System(
+        "Meng et al. 2016",
+        {"attention": kv_memory.Options(values="rewritten", share_addresses=True)},
+    ),
+    "mematt": System(
+        f"Meng et al. 2016; {MENG}, section 2",
+        {"attention": kv_memory.Options(values="rewritten")},
+    ),
+    "memdec": System("Wang et al. 2016, section 3", {"decoder": mem_dec.Options()}),
     "kvmematt-r1": _kvmematt(1),
     "kvmematt-r1-atteos": _kvmematt(1, 1.0),
     "kvmematt-r2": _kvmematt(2),
     "kvmematt-r2-atteos": _kvmematt(2, 1.0),
     "kvmematt-r3": _kvmematt(3),
+    "distortion-s": _distortion("source"),
+    "distortion-t": _distortion("target"),
+    "distortion-h": _distortion("hidden"),
+    "past": _past_future(future=False),
+    "future": _past_future(past=False),
+    "past-future": _past_future(),
+    "past-future-losses": _past_future(1.0),
+    "mean-residual": _residual("3.1", mean.Options()),
+    "self-attentive-residual": _residual("3.2", self_attentive.Options()),
+    "self-attentive-residual-scope": _residual(
+        "3.2", self_attentive.Options(scope=True)
+    ),
+    "memory-rnn": System(
+        f"{MICULICICH}, section 3.3", {"decoder": memory_rnn.Options()}
+    ),
+    "self-attentive-rnn": _residual("3.3", self_attentive_rnn.Options()),
+    "key-value-predict": System(
+        "Daniluk et al. 2017", {"target_context": key_value_predict.Options()}
+    ),
+    "n-gram": System("Daniluk et al. 2017", {"target_context": n_gram.Options()}),
+    "lm-lstm": _language_model(state_only.Options(), "none"),
+    "lm-attention": _language_model(_window("plain"), "none"),
+    "lm-key-value": _language_model(_window("kv"), "none"),
+    "lm-key-value-predict": _language_model(_window("kvp"), "none"),
+    "lm-4-gram": _language_model(n_gram.Options(word=False), "none"),
+    "lm-mean-residual": _language_model(mean.Options(), "tanh"),
+    "lm-self-attentive-residual": _language_model(self_attentive.Options(), "tanh"),
 }
 
 

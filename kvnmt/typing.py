@@ -19,11 +19,9 @@ Matrices are stored input first, so that ``x @ W`` applies them: the paper's
 ``W x`` with ``W`` transposed.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import beartype
-import jax
 from jaxtyping import Array, Bool, Float, Int, Key, jaxtyped
 
 __all__ = [
@@ -34,12 +32,10 @@ __all__ = [
     "Key",
     "PyTree",
     "Sizes",
-    "Weights",
     "typed",
 ]
 
 PyTree: TypeAlias = Any
-Weights: TypeAlias = Callable[..., jax.Array]  # (key, shape, dtype) -> array
 
 
 class Sizes(NamedTuple):

@@ -129,7 +129,7 @@ def test_speed_is_the_median_of_alternating_steps(monkeypatch):
     "changes",
     [
         {"systems": ()},
-        {"systems": ("rnnsearch",)},
+        {"systems": ("rnnsearch-stra",)},
         {"batch_size": 12},
         {"repeats": 0},
         {"target_length": 0},

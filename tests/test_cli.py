@@ -206,7 +206,10 @@ BAD_USE = [
     (["benchmark", "--model.state", "0"], "--model.state"),
     (["trian", "RUN"], "did you mean 'train'?"),
     (["evalute"], "did you mean 'evaluate'?"),
-    (["xyz"], "no command 'xyz'. Known: benchmark, evaluate, train, translate."),
+    (
+        ["xyz"],
+        "no command 'xyz'. Known: benchmark, evaluate, systems, train, translate.",
+    ),
 ]
 
 

@@ -9,53 +9,99 @@ import numpy as np
 import pytest
 
 from kvnmt import encoder
-from kvnmt.encoder import Merge
-from kvnmt.layers import gaussian
+from kvnmt.encoder import CELLS, Encoded, Merge
+from kvnmt.errors import UserError
+from kvnmt.initializers import gaussian
 from kvnmt.typing import Sizes
 
 MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=bool)
+MERGES = [merge for merge in get_args(Merge) if merge != "none"]
+# Every merge, every cell and a second layer, in the fewest programs.
+KINDS = [(merge, "gru", 1) for merge in MERGES] + [
+    *(("concat", cell, 1) for cell in CELLS if cell != "gru"),
+    ("stack", "lstm", 2),
+]
+H = 4
+
+
+def sizes(merge: Merge) -> Sizes:
+    C = encoder.annotation_size(merge, H)
+    return Sizes(embedding=2, encoder=H, annotation=C, state=5, alignment=6)
 
 
 @cache
-def encoder_of(merge: Merge) -> Callable[..., jax.Array]:
-    C = encoder.annotation_size(merge, 3)
-    sizes = Sizes(embedding=2, encoder=3, annotation=C, state=5, alignment=6)
-    params = encoder.init(jax.random.key(0), sizes, merge, gaussian(1.0))
-    return jax.jit(lambda x: encoder.encode(params, merge, x, jnp.asarray(MASK)))
+def encoder_of(kind: tuple) -> Callable[..., Encoded]:
+    merge, cell, layers = kind
+    key = jax.random.key(0)
+    params = encoder.init(key, sizes(merge), merge, gaussian(1.0), cell, layers)
+    params = jax.tree.map(lambda x: x + 0.1, params)  # biases too
+    return jax.jit(lambda x: encoder.encode(params, merge, x, jnp.asarray(MASK), cell))
 
 
-def encode(merge: Merge, embedded: np.ndarray) -> np.ndarray:
-    return np.asarray(encoder_of(merge)(embedded.astype(np.float32)))
+def encode(kind: tuple, embedded: np.ndarray) -> np.ndarray:
+    return np.asarray(encoder_of(kind)(embedded.astype(np.float32)).annotations)
 
 
 def words() -> np.ndarray:
     return np.random.default_rng(1).normal(0, 1, (3, 4, 2))
 
 
-@pytest.mark.parametrize("merge", get_args(Merge))
-def test_padding_gives_zero_and_is_never_read(merge):
-    want = encode(merge, words())
-    assert want.shape == (3, 4, encoder.annotation_size(merge, 3))
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_padding_gives_zero_and_is_never_read(kind):
+    want = encode(kind, words())
+    assert want.shape == (3, 4, encoder.annotation_size(kind[0], H))
     assert (want[~MASK] == 0).all() and (want[MASK] != 0).all()
     other = np.where(MASK[..., None], words(), 1e3)
-    np.testing.assert_array_equal(encode(merge, other), want)
+    np.testing.assert_array_equal(encode(kind, other), want)
 
 
-@pytest.mark.parametrize("merge", get_args(Merge))
-def test_every_annotation_knows_the_whole_sentence(merge):
-    want = encode(merge, words())
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_every_annotation_knows_the_whole_sentence(kind):
+    """But for the merge ``forward``, which knows what came before."""
+    want = encode(kind, words())
     for place in range(4):
         other = words()
         other[0, place] += 1
-        moved = np.any(encode(merge, other) != want, axis=-1)
-        np.testing.assert_array_equal(moved[0], [True] * 4)
+        moved = np.any(encode(kind, other) != want, axis=-1)
+        before = kind[0] == "forward"
+        expected = [j >= place or not before for j in range(4)]
+        np.testing.assert_array_equal(moved[0], expected)
         assert not moved[1:].any()
 
 
-def test_concat_holds_the_forward_states_first():
-    want = encode("concat", words())
+@pytest.mark.parametrize("cell", CELLS)
+def test_concat_holds_the_forward_states_first(cell):
+    want = encode(("concat", cell, 1), words())
     other = words()
     other[0, 3] += 1  # the last word
-    got = encode("concat", other)
-    np.testing.assert_array_equal(got[0, :3, :3], want[0, :3, :3])  # not read yet
-    assert (got[0, :, 3:] != want[0, :, 3:]).all()
+    got = encode(("concat", cell, 1), other)
+    np.testing.assert_array_equal(got[0, :3, :H], want[0, :3, :H])  # not read yet
+    assert (got[0, :, H:] != want[0, :, H:]).all()
+    first = encoder_of(("concat", cell, 1))(words().astype(np.float32)).backward_first
+    np.testing.assert_array_equal(first, want[:, 0, H:])
+
+
+def test_halves_keep_keys_and_values_apart():
+    """A key is made of the first halves of both directions, a value of the second."""
+    key = jax.random.key(0)
+    params = encoder.init(key, sizes("halves"), "halves", gaussian(1.0))
+    keys, values = params.project
+    shut = params.replace(
+        project=(keys.replace(W=tuple(0 * W for W in keys.W)), values)
+    )
+    x, mask = jnp.asarray(words(), jnp.float32), jnp.asarray(MASK)
+    want = np.asarray(encoder.encode(params, "halves", x, mask).annotations)
+    got = np.asarray(encoder.encode(shut, "halves", x, mask).annotations)
+    assert not np.any(got[..., : H // 2]) and np.any(want[..., : H // 2])
+    np.testing.assert_allclose(got[..., H // 2 :], want[..., H // 2 :], rtol=1e-6)
+    assert [W.shape for W in keys.W] == [(H // 2, H // 2)] * 2
+    with pytest.raises(UserError, match="even encoder size, not 3"):
+        encoder.init(key, sizes("halves")._replace(encoder=3), "halves", gaussian())
+
+
+def test_no_encoder_has_no_parameters_and_annotations_of_no_width():
+    params = encoder.init(jax.random.key(0), sizes("none"), "none", gaussian())
+    assert jax.tree.leaves(params) == []
+    x = jnp.zeros((3, 4, 0))
+    got = encoder.encode(params, "none", x, jnp.asarray(MASK))
+    assert got.annotations.shape == (3, 4, 0) and got.mask.shape == (3, 4)

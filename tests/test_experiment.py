@@ -107,6 +107,7 @@ def test_mechanisms_carry_their_name():
         "name": "conditional",
         "rounds": 3,
         "share_rounds": False,
+        "initial": "mean",
     }
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from kvnmt import layers
+from kvnmt.initializers import gaussian
 from tests.references import blocks, parameters
 
 NORMAL = np.random.default_rng(5).normal
@@ -56,6 +57,13 @@ def test_masked_mean():
     np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
+def test_last_annotation():
+    vectors = NORMAL(0, 1, (3, 4, 2)).astype(np.float32)
+    mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=bool)
+    got = layers.last_annotation(jnp.asarray(vectors), jnp.asarray(mask))
+    np.testing.assert_array_equal(got, [vectors[0, 3], vectors[1, 1], [0, 0]])
+
+
 def test_no_word_embeds_to_zero_and_trains_nothing():
     table = jnp.asarray(NORMAL(0, 1, (4, 3)), jnp.float32)
     tokens = jnp.asarray([[2, -1], [-1, 0]])
@@ -87,7 +95,7 @@ def test_dropout_keeps_the_mean(key):
 
 
 def test_linear_sums_its_inputs_and_counts_them(key):
-    params = layers.init_linear(key, [2, 3], 4, layers.gaussian(1.0))
+    params = layers.init_linear(key, [2, 3], 4, gaussian(1.0))
     params = params.replace(b=jnp.arange(4.0))
     x, y = NORMAL(0, 1, (5, 2)), NORMAL(0, 1, (5, 3))
     got = layers.linear(params, jnp.asarray(x), jnp.asarray(y))
@@ -97,27 +105,40 @@ def test_linear_sums_its_inputs_and_counts_them(key):
         layers.linear(params, jnp.asarray(x))
 
 
-def test_gru_is_the_papers(key, x64):
-    params = layers.init_gru(key, [3, 2], 5, layers.gaussian(1.0))
+@pytest.mark.parametrize("reset", ["after", "before"])
+def test_gru_is_the_papers(reset, key, x64):
+    params = layers.init_gru(key, [3, 2], 5, gaussian(1.0))
     params = jax.tree.map(lambda x: jnp.asarray(NORMAL(0, 1, x.shape)), params)
     x, y, h = NORMAL(0, 1, (4, 3)), NORMAL(0, 1, (4, 2)), NORMAL(0, 1, (4, 5))
-    inputs = layers.gru_inputs(params, jnp.asarray(x), jnp.asarray(y))
-    got = layers.gru(params, jnp.asarray(h), inputs)
+    inputs = layers.recurrent_inputs(params, jnp.asarray(x), jnp.asarray(y))
+    got = layers.gru(params, jnp.asarray(h), inputs, reset)
     theta = parameters.gru(params)
-    want = [blocks.gru(theta, h[i], np.append(x[i], y[i])) for i in range(4)]
+    want = [blocks.gru(theta, h[i], np.append(x[i], y[i]), reset) for i in range(4)]
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
-def test_gru_starts_with_orthogonal_blocks_and_no_bias(key):
-    params = layers.init_gru(key, [3], 4, layers.gaussian())
-    for gate in range(3):
-        block = np.asarray(params.U[:, 4 * gate : 4 * gate + 4])
+def test_lstm_is_the_papers(key, x64):
+    params = layers.init_lstm(key, [3, 2], 5, gaussian(1.0))
+    params = jax.tree.map(lambda x: jnp.asarray(NORMAL(0, 1, x.shape)), params)
+    x, y = NORMAL(0, 1, (4, 3)), NORMAL(0, 1, (4, 2))
+    h, c = NORMAL(0, 1, (4, 5)), NORMAL(0, 1, (4, 5))
+    inputs = layers.recurrent_inputs(params, jnp.asarray(x), jnp.asarray(y))
+    got = layers.lstm(params, jnp.asarray(h), jnp.asarray(c), inputs)
+    theta = parameters.cell(params)
+    want = [blocks.lstm(theta, h[i], c[i], np.append(x[i], y[i])) for i in range(4)]
+    np.testing.assert_allclose(got[0], [w[0] for w in want], rtol=1e-12)
+    np.testing.assert_allclose(got[1], [w[1] for w in want], rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "init, gates", [(layers.init_gru, 3), (layers.init_lstm, 4)], ids=["GRU", "LSTM"]
+)
+def test_recurrence_starts_with_orthogonal_blocks_and_no_bias(init, gates, key):
+    params = init(key, [3], 4, gaussian())
+    blocks = np.split(np.asarray(params.U), gates, axis=1)
+    for block in blocks:
         np.testing.assert_allclose(block @ block.T, np.eye(4), atol=1e-5)
+    assert not np.allclose(blocks[0], blocks[1])
     assert not np.any(np.asarray(params.b))
     sizes = [leaf.size for leaf in jax.tree.leaves(params)]
-    assert sum(sizes) == 3 * (4 * 3 + 4 * 4 + 4)
-
-
-def test_gaussian_has_the_deviation_of_the_papers(key):
-    weights = np.asarray(layers.gaussian()(key, (200, 200), jnp.float32))
-    assert abs(weights.std() - 0.01) < 5e-4 and abs(weights.mean()) < 5e-4
+    assert sum(sizes) == gates * (4 * 3 + 4 * 4 + 4)

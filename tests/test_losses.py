@@ -6,6 +6,7 @@ import pytest
 
 from kvnmt import losses
 from kvnmt.decoder import Features
+from kvnmt.errors import UserError
 from kvnmt.losses import Objective
 from kvnmt.models import Prediction
 from tests.references import sentence
@@ -16,9 +17,10 @@ TARGET = jnp.asarray([[2, 3, 0], [4, 0, -1], [-1, -1, -1]])
 LOGITS = jnp.asarray(np.random.default_rng(2).normal(0, 2, (3, 3, 6)))
 
 
-def prediction(*alignments: jax.Array) -> Prediction:
+def prediction(*alignments: jax.Array, others: int = 0) -> Prediction:
     zero = jnp.zeros((3, 3, 2))
-    return Prediction(LOGITS, Features(zero, zero, alignments))
+    auxiliary = tuple(LOGITS * (n + 2) for n in range(others))
+    return Prediction(LOGITS, Features(zero, zero, alignments), auxiliary)
 
 
 def attending(places: list[list[int]]) -> jax.Array:
@@ -75,9 +77,23 @@ def test_atteos_is_laid_on_the_last_round():
 
 
 def test_atteos_without_an_alignment():
-    with pytest.raises(ValueError, match="alignment"):
+    with pytest.raises(UserError, match="alignment"):
         losses.loss(Objective(atteos=1.0), prediction(), SOURCE, TARGET)
     losses.loss(Objective(), prediction(), SOURCE, TARGET)
+
+
+def test_subtractive_losses_weigh_every_predictor_alike():
+    want = sum(
+        np.sum(losses.negative_log_likelihood(LOGITS * n, TARGET)) for n in (2, 3)
+    )
+    given = prediction(others=2)
+    got = losses.loss(Objective(subtractive=0.5), given, SOURCE, TARGET)
+    np.testing.assert_allclose(got.subtractive, want, rtol=1e-6)
+    np.testing.assert_allclose(got.total, float(got.nats) + 0.5 * want, rtol=1e-6)
+    off = losses.loss(Objective(), given, SOURCE, TARGET)
+    assert float(off.subtractive) == 0 and float(off.total) == float(off.nats)
+    with pytest.raises(UserError, match="past_future"):
+        losses.loss(Objective(subtractive=1.0), prediction(), SOURCE, TARGET)
 
 
 def test_plain_loss_counts_real_words():

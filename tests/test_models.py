@@ -16,7 +16,7 @@ from kvnmt.systems import SYSTEMS, system
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 
-NO_DROPOUT = Dropout(0.0, 0.0, 0.0)
+NO_DROPOUT = Dropout(0.0, 0.0, 0.0, 0.0)
 
 
 def logits(rates: Dropout, key: jax.Array | None) -> np.ndarray:
@@ -32,11 +32,11 @@ def test_the_same_config_gives_the_same_functions():
 
 def test_dropout_needs_a_key_and_a_rate(key):
     plain = logits(NO_DROPOUT, None)
-    np.testing.assert_array_equal(logits(Dropout(0.5, 0.5, 0.5), None), plain)
+    np.testing.assert_array_equal(logits(Dropout(0.5, 0.5, 0.5, 0.5), None), plain)
     np.testing.assert_allclose(logits(NO_DROPOUT, key), plain, atol=1e-6)
 
 
-@pytest.mark.parametrize("place", ["embedding", "annotations", "output"])
+@pytest.mark.parametrize("place", ["embedding", "annotations", "state", "output"])
 def test_dropout_in_each_place(place, key):
     rates = dataclasses.replace(NO_DROPOUT, **{place: 0.5})
     dropped = logits(rates, key)
@@ -45,33 +45,72 @@ def test_dropout_in_each_place(place, key):
     assert not np.allclose(logits(rates, jax.random.fold_in(key, 1)), dropped)
 
 
-def test_output_dropout_leaves_the_recurrence_alone(key):
-    config = dataclasses.replace(cases.BASE, dropout=Dropout(0.0, 0.0, 0.5))
+@pytest.mark.parametrize("place", ["state", "output"])
+def test_dropout_after_the_scan_leaves_the_recurrence_alone(place, key):
+    rates = dataclasses.replace(NO_DROPOUT, **{place: 0.5})
+    config = dataclasses.replace(cases.BASE, dropout=rates)
     forward, params = cases.forward(config), cases.params(config)
     plain = forward(params, SOURCE, TARGET, None).features
     dropped = forward(params, SOURCE, TARGET, key).features
-    for left, right in zip(jax.tree.leaves(plain), jax.tree.leaves(dropped)):
-        np.testing.assert_allclose(left, right, atol=1e-6)
+    np.testing.assert_allclose(dropped.context, plain.context, atol=1e-6)
+    np.testing.assert_allclose(dropped.alignments[0], plain.alignments[0], atol=1e-6)
+    scaled = np.asarray(dropped.state / plain.state)
+    if place == "output":
+        np.testing.assert_allclose(scaled, np.ones_like(scaled), rtol=1e-4)
+    else:
+        np.testing.assert_allclose(np.unique(scaled.round(4)), [0, 2])
 
 
-@pytest.mark.parametrize(
-    "initializer, deviation, table",
-    [("gaussian", 0.01, 0.01), ("glorot", (2 / 80) ** 0.5, 0.1)],
-)
-def test_initialisers(initializer, deviation, table, key):
-    config = models.ModelConfig(
-        embedding=40, encoder=40, state=40, initializer=initializer
-    )
+def test_attention_after_the_scan_sees_the_dropped_state(key):
+    """Mino et al. (2017) drop out the top of each stack."""
+    rates = dataclasses.replace(NO_DROPOUT, state=0.5)
+    config = dataclasses.replace(cases.NAMED["attn"], dropout=rates)
+    forward, params = cases.forward(config), cases.params(config)
+    plain = forward(params, SOURCE, TARGET, None).features.alignments[0]
+    dropped = forward(params, SOURCE, TARGET, key).features.alignments[0]
+    assert not np.allclose(dropped, plain)
 
-    @jax.jit
-    def some(key: jax.Array) -> tuple[jax.Array, ...]:
-        params = models.build(config, 50, 50).init(key)
-        return params.readout.W[0], params.source_embedding, params.readout.b
 
-    matrix, embedding, bias = (np.asarray(x) for x in some(key))
-    assert abs(matrix.std() / deviation - 1) < 0.1
-    assert abs(embedding.std() / table - 1) < 0.1
-    assert not np.any(bias)
+def test_auxiliary_predictors_vote_but_in_training(key):
+    single = dataclasses.replace(cases.NAMED["past-future-losses"], dropout=NO_DROPOUT)
+    together = dataclasses.replace(single, average_auxiliary=True)
+    params = cases.params(single)
+    alone = cases.forward(single)(params, SOURCE, TARGET)
+    voted = cases.forward(together)(params, SOURCE, TARGET)
+    votes = [jax.nn.softmax(x) for x in (alone.logits, *alone.auxiliary)]
+    got = np.exp(np.asarray(voted.logits))
+    np.testing.assert_allclose(got, sum(votes) / 3, rtol=1e-4, atol=1e-6)
+    training = cases.forward(together)(params, SOURCE, TARGET, key)
+    np.testing.assert_allclose(training.logits, alone.logits, rtol=1e-4, atol=1e-5)
+
+
+def test_training_draws_the_noise_of_a_memory(key):
+    config = dataclasses.replace(cases.NAMED["memdec"], dropout=NO_DROPOUT)
+    forward, params = cases.forward(config), cases.params(config)
+    plain = forward(params, SOURCE, TARGET).logits
+    assert not np.allclose(forward(params, SOURCE, TARGET, key).logits, plain)
+
+
+@pytest.mark.parametrize("scheme, deviation", [("wide", 0.05), ("gaussian", 0.01)])
+def test_every_part_takes_the_initialiser(scheme, deviation, key):
+    """No matrix is left to another scheme, whatever mechanisms are chosen."""
+    for name in ("coverage-neural", "past-future-losses", "attn", "memory-rnn"):
+        config = dataclasses.replace(cases.NAMED[name], initializer=scheme)
+        params = cases.build(config).init(key)
+        for path, leaf in jax.tree.leaves_with_path(params):
+            where = f"{name} {jax.tree_util.keystr(path)}"
+            leaf = np.asarray(leaf)
+            recurrent = where.endswith(".U") and scheme != "wide"
+            if recurrent or not np.any(leaf):
+                assert recurrent or leaf.ndim == 1, where
+                continue
+            assert np.abs(leaf).max() < 6 * deviation, where
+
+
+def test_modifying_initial_weights_starts_unread(key):
+    params = cases.build(cases.NAMED["modifying-iw"]).init(key)
+    context = np.asarray(params.readout.W["context"])
+    assert not np.any(context[:2]) and np.all(context[2:] != 0)
 
 
 def test_parameters_are_single_precision_and_counted():

@@ -1,7 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the source is looked at: the catalogue, one file per mechanism."""
 
-from kvnmt.attention import additive, kv_memory
+from kvnmt.attention import (
+    additive,
+    coverage,
+    distortion,
+    dot,
+    key_value,
+    kv_memory,
+    modifying_iw,
+    none,
+)
 from kvnmt.attention.base import Attended, Attention, Moment, Options
 from kvnmt.catalogue import Catalogue
 
@@ -10,7 +19,13 @@ __all__ = ["CATALOGUE", "Attended", "Attention", "Moment", "Options"]
 CATALOGUE = Catalogue(
     "attention",
     {
+        "none": none,  # Cho et al. 2014: one fixed context
         "additive": additive,  # Bahdanau et al. 2015
+        "dot": dot,  # Luong et al. 2015
+        "key_value": key_value,  # Mino et al. 2017
+        "modifying_iw": modifying_iw,  # Mino et al. 2017
+        "coverage": coverage,  # Tu et al. 2016
+        "distortion": distortion,  # Zhang et al. 2017
         "kv_memory": kv_memory,  # Meng et al. 2018; 2016 with rewritten values
     },
 )

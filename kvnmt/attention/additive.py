@@ -29,7 +29,8 @@ from kvnmt.attention.address import (
     project_keys,
     read_values,
 )
-from kvnmt.typing import Array, Bool, Float, Key, Sizes, Weights
+from kvnmt.initializers import Weights
+from kvnmt.typing import Array, Bool, Float, Key, Sizes
 
 
 @dataclass(frozen=True)
@@ -85,5 +86,4 @@ def build(options: Options) -> base.Attention:
         initial_state=base.no_state,
         read=read,
         write=base.no_write,
-        context_size=base.annotation_size,
     )

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Content addressing: the one-hidden-layer score that the additive family shares."""
+"""Content addressing: the scores that several mechanisms share."""
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
+from kvnmt.initializers import Weights
 from kvnmt.layers import masked_softmax
-from kvnmt.typing import Array, Bool, Float, Key, Weights, typed
+from kvnmt.typing import Array, Bool, Float, Key, typed
 
 
 @struct.dataclass
@@ -25,9 +26,9 @@ def init_address(
     """Makes an address from queries and keys of the given widths."""
     key_v, key_W, key_U = jax.random.split(key, 3)
     return Address(
-        v_energy=weights(key_v, (size, 1), jnp.float32)[:, 0],
-        W_query=weights(key_W, (query, size), jnp.float32),
-        U_key=weights(key_U, (memory, size), jnp.float32),
+        v_energy=weights.energy(key_v, (size, 1), jnp.float32)[:, 0],
+        W_query=weights.address(key_W, (query, size), jnp.float32),
+        U_key=weights.address(key_U, (memory, size), jnp.float32),
         b=jnp.zeros(size, jnp.float32),
     )
 
@@ -48,6 +49,14 @@ def address(
     """``a = softmax_j(v . tanh(W q + U k_j + b))`` over the real positions."""
     hidden = jnp.tanh((query @ params.W_query)[:, None, :] + projected_keys)
     return masked_softmax(hidden @ params.v_energy, mask)
+
+
+@typed
+def dot(
+    query: Float[Array, "B D"], keys: Float[Array, "B S D"], mask: Bool[Array, "B S"]
+) -> Float[Array, "B S"]:
+    """``softmax_j(q . k_j)`` over the real positions."""
+    return masked_softmax(jnp.einsum("bd,bsd->bs", query, keys), mask)
 
 
 @typed

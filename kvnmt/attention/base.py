@@ -11,14 +11,16 @@ Three kinds of arrays, never mixed:
 
 One call of ``read`` and ``write`` is one round. A decoder that looks several times
 per target word calls them in a loop, with parameters and Source of each round and
-one State for all.
+one State for all. A decoder may run ``read`` after the scan, for all steps at once,
+where ``write`` is `no_write` and its own recurrence does not need the context.
 """
 
 from typing import NamedTuple, Protocol
 
 from flax import struct
 
-from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes, Weights
+from kvnmt.initializers import Weights
+from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes
 
 
 class Options:
@@ -83,10 +85,20 @@ class InitialState(Protocol):  # noqa: D101
         ...
 
 
-class ContextSize(Protocol):  # noqa: D101
+class Width(Protocol):  # noqa: D101
     def __call__(self, sizes: Sizes) -> int:
-        """Returns the width of the context that `Read` gives."""
+        """Returns a width."""
         ...
+
+
+def annotation_size(sizes: Sizes) -> int:
+    """The context is a mixture of annotations: width C."""
+    return sizes.annotation
+
+
+def all_read(sizes: Sizes) -> int:
+    """No column of the context is unread at the start."""
+    return 0
 
 
 class Attention(NamedTuple):
@@ -97,12 +109,8 @@ class Attention(NamedTuple):
     initial_state: InitialState
     read: Read
     write: Write
-    context_size: ContextSize
-
-
-def annotation_size(sizes: Sizes) -> int:
-    """The context is a mixture of annotations: width C."""
-    return sizes.annotation
+    context_size: Width = annotation_size  # of the context that `read` gives
+    unread: Width = all_read  # its leading columns with zero weight in the readout
 
 
 def no_state(params: PyTree, source: PyTree) -> tuple[()]:

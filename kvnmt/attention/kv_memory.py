@@ -57,8 +57,9 @@ from kvnmt.attention.address import (
     project_keys,
     read_values,
 )
+from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear
-from kvnmt.typing import Array, Bool, Float, Key, Sizes, Weights, typed
+from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
 
 
 @dataclass(frozen=True)
@@ -182,5 +183,4 @@ def build(options: Options) -> base.Attention:
         initial_state=initial_state,
         read=partial(read, options),
         write=partial(write, options),
-        context_size=base.annotation_size,
     )

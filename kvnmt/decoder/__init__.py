@@ -2,7 +2,14 @@
 """How the decoder state moves: the catalogue, one file per decoder."""
 
 from kvnmt.catalogue import Catalogue
-from kvnmt.decoder import conditional
+from kvnmt.decoder import (
+    conditional,
+    mem_dec,
+    memory_rnn,
+    past_future,
+    single,
+    stacked_lstm,
+)
 from kvnmt.decoder.base import Decoder, Features, Options
 
 __all__ = ["CATALOGUE", "Decoder", "Features", "Options"]
@@ -11,5 +18,10 @@ CATALOGUE = Catalogue(
     "decoder",
     {
         "conditional": conditional,  # RNNsearch*; with rounds, KVMemAtt
+        "single": single,  # Bahdanau et al. 2015
+        "stacked_lstm": stacked_lstm,  # Luong et al. 2015, Mino et al. 2017
+        "mem_dec": mem_dec,  # Wang et al. 2016
+        "past_future": past_future,  # Zheng et al. 2018
+        "memory_rnn": memory_rnn,  # Miculicich et al. 2018
     },
 )

@@ -7,11 +7,14 @@ recurrence is kept out of it: ``inputs`` projects the embedded previous words be
 the scan, ``attend`` does after the scan whatever no later step depends on.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 from flax import struct
 
-from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes, Weights
+from kvnmt.encoder import Encoded
+from kvnmt.initializers import Weights
+from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 
 
 class Options:
@@ -28,7 +31,9 @@ class Features:
     state: Float[Array, "*N D"]  # what the readout takes for s_t
     context: Float[Array, "*N _"]  # c_t of the last round
     alignments: tuple[Float[Array, "*N S"], ...]  # one per round; () if none exists
-    extras: tuple[Float[Array, "*N _"], ...] = ()  # further inputs of the readout
+    extras: Mapping[str, Float[Array, "*N _"]] = struct.field(default_factory=dict)
+    # further inputs of the readout, by name
+    auxiliary: tuple[Float[Array, "*N _"], ...] = ()  # each predicts y_t on its own
 
 
 class Init(Protocol):  # noqa: D101
@@ -38,19 +43,24 @@ class Init(Protocol):  # noqa: D101
 
 
 class Prepare(Protocol):  # noqa: D101
-    def __call__(
-        self,
-        params: PyTree,
-        annotations: Float[Array, "B S C"],
-        mask: Bool[Array, "B S"],
-    ) -> PyTree:
+    def __call__(self, params: PyTree, encoded: Encoded) -> PyTree:
         """Computes the Source: all that is constant while a sentence is decoded."""
         ...
 
 
 class InitialState(Protocol):  # noqa: D101
-    def __call__(self, params: PyTree, source: PyTree) -> PyTree:
-        """Returns the State before the first word; its first leaf is s_0 [B, D]."""
+    def __call__(
+        self,
+        params: PyTree,
+        source: PyTree,
+        length: int,
+        key: Key[Array, ""] | None = None,
+    ) -> PyTree:
+        """Returns the State before the first of at most ``length`` words.
+
+        Its first leaf is s_0 [B, D]. A key is given in training: a decoder whose
+        start is random draws from it, and without one starts the same every time.
+        """
         ...
 
 
@@ -75,9 +85,25 @@ class Attend(Protocol):  # noqa: D101
 
 
 class FeatureSizes(Protocol):  # noqa: D101
-    def __call__(self, sizes: Sizes) -> tuple[int, ...]:
-        """Returns the widths of the context and of the extras."""
+    def __call__(self, sizes: Sizes) -> dict[str, int]:
+        """Returns the widths of the context, ``context``, and of the extras."""
         ...
+
+
+class AuxiliarySizes(Protocol):  # noqa: D101
+    def __call__(self, sizes: Sizes) -> tuple[int, ...]:
+        """Returns the widths of the auxiliary predictors."""
+        ...
+
+
+def attended_inside(params: PyTree, source: PyTree, features: Features) -> Features:
+    """``attend`` of a decoder whose steps already looked at the source."""
+    return features
+
+
+def predicts_once(sizes: Sizes) -> tuple[int, ...]:
+    """``auxiliary_sizes`` of a decoder without auxiliary predictors."""
+    return ()
 
 
 class Decoder(NamedTuple):
@@ -88,10 +114,6 @@ class Decoder(NamedTuple):
     initial_state: InitialState
     inputs: Inputs
     step: Step
-    attend: Attend
     feature_sizes: FeatureSizes
-
-
-def attended_inside(params: PyTree, source: PyTree, features: Features) -> Features:
-    """``attend`` of a decoder whose steps already looked at the source."""
-    return features
+    attend: Attend = attended_inside
+    auxiliary_sizes: AuxiliarySizes = predicts_once

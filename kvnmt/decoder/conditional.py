@@ -7,7 +7,7 @@ dl4mt as the conditional GRU; with several rounds, the decoder of KVMemAtt
 
 =============  ==============================================================
 parameters     initial state, GRU1 (query), per round: attention and GRU2
-source         the attention's, one per round; mean annotation
+source         s_0; the attention's, one per round
 state, carried decoder state [B, D], the attention's State
 result         state, context and every round's alignment
 =============  ==============================================================
@@ -21,65 +21,43 @@ result         state, context and every round's alignment
         s^r      = GRU2^r(q_t, c^r)          always from q_t        (9)
         write(s^r)                                                  (14 to 16)
     s_t, c_t, a_t = s^R, c^R, a^R
-
-Any attention can be run in several rounds. ``share_rounds`` gives all rounds the
-same attention parameters and the same GRU2; the default, every parameter per round,
-is what the superscripts and the parameter counts of the paper say.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
 from kvnmt.decoder import base
-from kvnmt.layers import (
-    GRU,
-    Linear,
-    gru,
-    gru_inputs,
-    init_gru,
-    init_linear,
-    linear,
-    masked_mean,
+from kvnmt.decoder.rounds import (
+    Round,
+    RoundOptions,
+    Source,
+    init_rounds,
+    look,
+    prepare_rounds,
 )
-from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes, Weights
+from kvnmt.decoder.start import init_start
+from kvnmt.encoder import Encoded
+from kvnmt.initializers import Weights
+from kvnmt.layers import GRU, Linear, gru, init_gru, recurrent_inputs
+from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 
 
 @dataclass(frozen=True)
-class Options(base.Options):
+class Options(RoundOptions):
     """Static choices of the conditional decoder."""
-
-    rounds: int = 1  # R
-    share_rounds: bool = False
-
-
-@struct.dataclass
-class Round:
-    """Parameters of one round."""
-
-    attention: PyTree
-    advance: GRU  # GRU2
 
 
 @struct.dataclass
 class Params:
     """The decoder; ``rounds`` has one member if they are shared."""
 
-    initial: Linear  # W_init, b
+    initial: Linear | None  # W_init, b
     query: GRU  # GRU1
     rounds: tuple[Round, ...]
-
-
-@struct.dataclass
-class Source:
-    """Constants of a sentence."""
-
-    summary: Float[Array, "B C"]
-    rounds: tuple[PyTree, ...]
 
 
 @struct.dataclass
@@ -107,45 +85,38 @@ def init(
 ) -> Params:
     """Makes the parameters of the decoder and of its attention."""
     key_initial, key_query, key_rounds = jax.random.split(key, 3)
-    context = attention.context_size(sizes)
-
-    def init_round(key: Key[Array, ""]) -> Round:
-        key_attention, key_advance = jax.random.split(key)
-        return Round(
-            attention=attention.init(key_attention, sizes, weights),
-            advance=init_gru(key_advance, [context], sizes.state, weights),
-        )
-
-    count = 1 if options.share_rounds else options.rounds
     return Params(
-        initial=init_linear(key_initial, [sizes.annotation], sizes.state, weights),
+        initial=init_start(key_initial, options.initial, attention, sizes, weights),
         query=init_gru(key_query, [sizes.embedding], sizes.state, weights),
-        rounds=tuple(init_round(k) for k in jax.random.split(key_rounds, count)),
+        rounds=init_rounds(options, attention, key_rounds, sizes, weights),
     )
 
 
 def prepare(
+    options: Options, attention: Attention, params: Params, encoded: Encoded
+) -> Source:
+    """Prepares the attention of every round, and s_0."""
+    embedding = params.query.W[0].shape[0]
+    return prepare_rounds(
+        options, attention, params.initial, params.rounds, embedding, encoded
+    )
+
+
+def initial_state(
     attention: Attention,
     params: Params,
-    annotations: Float[Array, "B S C"],
-    mask: Bool[Array, "B S"],
-) -> Source:
-    """Prepares the attention of every round."""
-    rounds = (attention.prepare(r.attention, annotations, mask) for r in params.rounds)
-    return Source(masked_mean(annotations, mask), tuple(rounds))
-
-
-def initial_state(attention: Attention, params: Params, source: Source) -> State:
-    """``s_0`` from the mean annotation; the attention's State from the first round."""
-    return State(
-        state=jnp.tanh(linear(params.initial, source.summary)),
-        attention=attention.initial_state(params.rounds[0].attention, source.rounds[0]),
-    )
+    source: Source,
+    length: int,
+    key: Key[Array, ""] | None = None,
+) -> State:
+    """``s_0``, and the attention's State from the first round."""
+    memory = attention.initial_state(params.rounds[0].attention, source.rounds[0])
+    return State(source.start, memory)
 
 
 def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
     """Projects the embedded previous words for GRU1."""
-    return Inputs(embedded, gru_inputs(params.query, embedded))
+    return Inputs(embedded, recurrent_inputs(params.query, embedded))
 
 
 def step(
@@ -158,31 +129,27 @@ def step(
 ) -> tuple[State, base.Features]:
     """One target word: query, then R times read, advance, write."""
     query = gru(params.query, state.state, inputs.query)  # (6)
-    before = Moment(previous_state=state.state, embedded=inputs.embedded, query=query)
-    memory, alignments = state.attention, []
-    for r in range(options.rounds):
-        own = 0 if options.share_rounds else r
-        theta, constants = params.rounds[own], source.rounds[own]
-        attended = attention.read(theta.attention, constants, memory, before)  # (7, 8)
-        new = gru(theta.advance, query, gru_inputs(theta.advance, attended.context))
-        after = replace(before, decoder_state=new, attended=attended)
-        memory = attention.write(theta.attention, constants, memory, after)
-        if attended.alignment is not None:
-            alignments.append(attended.alignment)
-    features = base.Features(new, attended.context, tuple(alignments))
-    return State(new, memory), features
+
+    def advance(cell: GRU, own: int, context: Array) -> Array:
+        return gru(cell, query, recurrent_inputs(cell, context))  # (9)
+
+    looked = look(
+        *(options, attention, params.rounds, source.rounds, state.attention),
+        Moment(state.state, inputs.embedded, query),
+        advance,
+    )
+    context = looked.attended.context
+    features = base.Features(looked.state, context, looked.alignments)
+    return State(looked.state, looked.memory), features
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:
     """The conditional decoder around any attention, under the contract."""
-    if options.rounds < 1:
-        raise ValueError(f"a decoder needs at least one round, not {options.rounds}")
     return base.Decoder(
         init=partial(init, options, attention),
-        prepare=partial(prepare, attention),
+        prepare=partial(prepare, options, attention),
         initial_state=partial(initial_state, attention),
         inputs=inputs,
         step=partial(step, options, attention),
-        attend=base.attended_inside,
-        feature_sizes=lambda sizes: (attention.context_size(sizes),),
+        feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
     )

@@ -9,7 +9,8 @@ training ``over_time`` sees all steps at once after the scan, while search calls
 
 from typing import NamedTuple, Protocol
 
-from kvnmt.typing import Array, Float, Key, PyTree, Sizes, Weights
+from kvnmt.initializers import Weights
+from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 
 
 class Options:
@@ -23,8 +24,12 @@ class Init(Protocol):  # noqa: D101
 
 
 class Widths(Protocol):  # noqa: D101
-    def __call__(self, sizes: Sizes) -> tuple[int, ...]:
-        """Returns the widths of the readout inputs."""
+    def __call__(self, sizes: Sizes) -> dict[str, int]:
+        """Returns the widths of the readout inputs by name.
+
+        ``state`` and ``word`` are the seats of s_t and x_t: what sits there is read
+        by the same matrix, so that a baseline's fits.
+        """
         ...
 
 
@@ -34,20 +39,25 @@ class OverTime(Protocol):  # noqa: D101
         params: PyTree,
         states: Float[Array, "B T D"],
         embedded: Float[Array, "B T E"],
-    ) -> tuple[Float[Array, "B T _"], ...]:
+    ) -> dict[str, Float[Array, "B T _"]]:
         """Computes the readout inputs of every step; step t sees steps 1..t."""
         ...
 
 
 class InitialState(Protocol):  # noqa: D101
     def __call__(
-        self, params: PyTree, state: Float[Array, "B D"], length: int
+        self,
+        params: PyTree,
+        state: Float[Array, "B D"],
+        embedded: Float[Array, "B E"],
+        length: int,
     ) -> PyTree:
         """Returns the State before the first of at most ``length`` steps.
 
         Args:
             params: The parameters.
-            state: Any decoder state; tells rows and dtype.
+            state: Any decoder state, for its shape and dtype.
+            embedded: Any embedded word, for its shape and dtype.
             length: Static bound on the number of steps, for histories.
         """
         ...
@@ -60,7 +70,7 @@ class Step(Protocol):  # noqa: D101
         memory: PyTree,
         state: Float[Array, "B D"],
         embedded: Float[Array, "B E"],
-    ) -> tuple[PyTree, tuple[Float[Array, "B _"], ...]]:
+    ) -> tuple[PyTree, dict[str, Float[Array, "B _"]]]:
         """Computes the readout inputs of one step and the next State."""
         ...
 

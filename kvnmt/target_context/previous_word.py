@@ -7,8 +7,9 @@ that extends it). No parameters, nothing carried.
 
 from dataclasses import dataclass
 
+from kvnmt.initializers import Weights
 from kvnmt.target_context import base
-from kvnmt.typing import Array, Float, Key, Sizes, Weights
+from kvnmt.typing import Array, Float, Key, Sizes
 
 
 @dataclass(frozen=True)
@@ -21,20 +22,23 @@ def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> tuple[()]:
     return ()
 
 
-def widths(sizes: Sizes) -> tuple[int, ...]:
+def widths(sizes: Sizes) -> dict[str, int]:
     """Widths of s_t and x_t."""
-    return sizes.state, sizes.embedding
+    return {"state": sizes.state, "word": sizes.embedding}
 
 
 def over_time(
     params: tuple[()], states: Float[Array, "B T D"], embedded: Float[Array, "B T E"]
-) -> tuple[Float[Array, "B T _"], ...]:
+) -> dict[str, Float[Array, "B T _"]]:
     """Passes states and embedded previous words on."""
-    return states, embedded
+    return {"state": states, "word": embedded}
 
 
 def initial_state(
-    params: tuple[()], state: Float[Array, "B D"], length: int
+    params: tuple[()],
+    state: Float[Array, "B D"],
+    embedded: Float[Array, "B E"],
+    length: int,
 ) -> tuple[()]:
     """Carries nothing."""
     return ()
@@ -45,9 +49,9 @@ def step(
     memory: tuple[()],
     state: Float[Array, "B D"],
     embedded: Float[Array, "B E"],
-) -> tuple[tuple[()], tuple[Float[Array, "B _"], ...]]:
+) -> tuple[tuple[()], dict[str, Float[Array, "B _"]]]:
     """Passes the state and the embedded previous word on."""
-    return (), (state, embedded)
+    return (), {"state": state, "word": embedded}
 
 
 def build(options: Options) -> base.TargetContext:

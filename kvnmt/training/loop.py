@@ -21,14 +21,13 @@ from rich.progress import (
 
 from kvnmt.data import batches
 from kvnmt.data.corpus import Corpora
-from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.losses import Objective
 from kvnmt.models import Model, Params
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.optimizer import OptimizerConfig
-from kvnmt.translation import SearchConfig, edge, translate
+from kvnmt.training.validation import validation_bleu, validation_loss
 
 
 @dataclass(frozen=True)
@@ -211,38 +210,23 @@ class Trainer:
         return f"loss {loss:.3f}  {self.speed.rate:,.0f} target tokens/s"
 
     def _validate(self) -> dict[str, float]:
-        loss = self._validation_loss()
-        valid, words = self.corpora.valid, self.corpora.vocabularies
-        found = translate(
-            self.model,
-            self.state.params,
-            [ids[:-1].tolist() for ids in valid.source],
-            SearchConfig(beam=1),
-        )
-        lines = [words.target.decode(t.ids) for t in found]
-        bleu = corpus_bleu(
-            lines, self.corpora.references, tokenize=self.config.bleu_tokenize
-        )
-        return {"valid_loss": loss, "valid_bleu": bleu.score}
+        figures = {"valid_loss": self._validation_loss()}
+        if self.model.config.reads_source:
+            figures["valid_bleu"] = validation_bleu(
+                self.model, self.state.params, self.corpora, self.config.bleu_tokenize
+            )
+        return figures
 
     def _validation_loss(self) -> float:
-        valid = self.corpora.valid
-        order = np.argsort(valid.lengths, kind="stable")
-        rows = self.config.batch_size
-        nats = tokens = 0.0
-        for start in range(0, len(order), rows):
-            lines = order[start : start + rows]
-            longest = edge(int(valid.lengths[lines].max()))
-            batch = batches.make_batch(valid, lines, rows, [longest])
-            arrays = steps.put_batch(batch, self.mesh)
-            sums = jax.device_get(self.eval_step(self.state.params, *arrays))
-            nats, tokens = nats + float(sums.nats), tokens + int(sums.tokens)
-        return nats / max(tokens, 1)
+        return validation_loss(
+            *(self.eval_step, self.state.params, self.corpora.valid),
+            *(self.config.batch_size, self.mesh),
+        )
 
     def _score(self, figures: dict[str, float]) -> float:
-        if self.config.metric == "bleu":
+        if self.config.metric == "bleu" and "valid_bleu" in figures:
             return figures["valid_bleu"]
-        return -figures["valid_loss"]
+        return -figures["valid_loss"]  # a language model has no other
 
     def _record(self, step: int, figures: dict[str, float]) -> None:
         """Writes the figures down, for machines and for people."""
@@ -261,11 +245,16 @@ class Trainer:
             f"epoch {step / self.per_epoch:5.4g}  step {step:6d}  "
             f"train loss {figures['train_loss']:.3f}  "
             f"valid loss {figures['valid_loss']:.3f}  "
-            f"BLEU {figures['valid_bleu']:5.2f}  "
+            f"{self._quality(figures)}  "
             f"{self.speed.rate:,.0f} target tokens/s{'  best' if better else ''}",
             highlight=False,
             soft_wrap=True,
         )
+
+    def _quality(self, figures: dict[str, float]) -> str:
+        if "valid_bleu" in figures:
+            return f"BLEU {figures['valid_bleu']:5.2f}"
+        return f"perplexity {math.exp(min(figures['valid_loss'], 700)):.1f}"
 
 
 def _cut_metrics(path: Path, step: int) -> None:

@@ -4,7 +4,8 @@
 Parameters are matched by their path. Where the new model has more members of a
 sequence (rounds, say) than the trained one, the further members start as the last
 that exists: a baseline's attention and second GRU thus fill every round of
-KVMemAtt, as its paper trains it. What has no counterpart starts fresh.
+KVMemAtt, as its paper trains it. The output layer of the trained model also starts
+the auxiliary predictors (Zheng et al. 2018). What has no counterpart starts fresh.
 """
 
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ import jax.numpy as jnp
 
 from kvnmt.errors import UserError
 from kvnmt.models import Params
+
+AUXILIARY = jax.tree_util.GetAttrKey("auxiliary")
 
 
 class WarmStart(NamedTuple):
@@ -35,6 +38,8 @@ def warm_start(fresh: Params, trained: Params) -> WarmStart:
     for path, leaf in paths:
         name = path_name(path)
         found = _find(trained, path)
+        if found is None and path[0] == AUXILIARY:
+            found = _find(trained.output, path[2:])
         if found is None:
             new.append(name)
         elif found.shape != leaf.shape:
@@ -58,6 +63,8 @@ def _find(tree: Any, path: tuple[Any, ...]) -> Any | None:
     for key in path:
         if isinstance(key, jax.tree_util.SequenceKey):
             tree = _member(tree, key.idx)
+        elif isinstance(key, jax.tree_util.DictKey):
+            tree = tree.get(key.key) if isinstance(tree, dict) else None
         else:
             tree = getattr(tree, key.name, None)
         if tree is None:

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.attention import Attended, Moment, additive
-from kvnmt.layers import gaussian
+from kvnmt.initializers import gaussian
 from kvnmt.typing import Sizes
 
 SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.attention import address
-from kvnmt.layers import gaussian
+from kvnmt.initializers import gaussian
 from tests.references import blocks, parameters
 
 

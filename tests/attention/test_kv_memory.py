@@ -6,7 +6,7 @@ import pytest
 
 from kvnmt.attention import Moment, kv_memory
 from kvnmt.attention.kv_memory import Options
-from kvnmt.layers import gaussian
+from kvnmt.initializers import gaussian
 from kvnmt.typing import Sizes
 from tests.references import attention as references
 from tests.references import parameters

@@ -11,9 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt import attention as attentions
+from kvnmt import decoder as decoders
 from kvnmt import models
-from kvnmt.attention import additive, kv_memory
-from kvnmt.decoder import conditional
+from kvnmt import target_context as target_contexts
+from kvnmt.catalogue import Catalogue
 from kvnmt.models import Model, ModelConfig, Params
 from kvnmt.systems import SYSTEMS
 
@@ -29,29 +30,225 @@ TARGET = np.array(
     [[2, 5, 0, -1], [7, 3, 4, 0], [6, 0, -1, -1], [-1] * 4], dtype=np.int32
 )
 
-
-def _two_rounds(
-    attention: attentions.Options, *, share_rounds: bool = False, **changes: Any
-) -> ModelConfig:
-    decoder = conditional.Options(rounds=2, share_rounds=share_rounds)
-    return dataclasses.replace(BASE, attention=attention, decoder=decoder, **changes)
-
-
-NAMED = {name: system.model(BASE) for name, system in SYSTEMS.items()}
-DEFAULTS = {  # every attention that is listed, as it comes
-    f"{name}-default": dataclasses.replace(BASE, attention=member.Options())
-    for name, member in attentions.CATALOGUE.items()
+CATALOGUES: dict[str, Catalogue] = {
+    "attention": attentions.CATALOGUE,
+    "decoder": decoders.CATALOGUE,
+    "target_context": target_contexts.CATALOGUE,
 }
-VARIANTS = {
-    "sum": _two_rounds(kv_memory.Options(), merge="sum"),
-    "stack": _two_rounds(kv_memory.Options(), merge="stack"),
-    "project": _two_rounds(kv_memory.Options(), merge="project"),
-    "additive-r2": _two_rounds(additive.Options()),
-    "rewritten-r2": _two_rounds(kv_memory.Options(values="rewritten")),
-    "share-addresses": _two_rounds(kv_memory.Options(share_addresses=True)),
-    "share-rounds": _two_rounds(kv_memory.Options(), share_rounds=True),
-    "tanh": _two_rounds(kv_memory.Options(add="tanh")),
+Choice = str | tuple[str, dict[str, Any]]  # the name of a file, and its options
+
+
+def chosen(config: ModelConfig) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Each of the three choices by the field that holds it, as name and options."""
+    choices = {}
+    for field, catalogue in CATALOGUES.items():
+        options = getattr(config, field)
+        choices[field] = catalogue.name_of(options), dataclasses.asdict(options)
+    return choices
+
+
+def fitting(config: ModelConfig) -> dict[str, Any]:
+    """What the mechanisms of a config ask of its sizes."""
+    (attention, looks), _, (target_context, reads) = chosen(config).values()
+    if attention == "modifying_iw" or looks.get("score") == "dot":
+        return {"state": config.sizes.annotation}  # a product of query and annotation
+    if target_context == "key_value_predict":
+        return {"state": 5 * {"plain": 1, "kv": 2, "kvp": 3}[reads["form"]]}
+    if target_context == "n_gram":
+        return {"state": 5 * reads["parts"]}
+    return {"merge": "halves"} if attention == "key_value" else {}
+
+
+def case(**changes: Any) -> ModelConfig:
+    """A config that differs from `BASE` in what is named, of sizes that fit."""
+    for field in CATALOGUES.keys() & changes.keys():
+        given: Choice = changes[field]
+        name, options = (given, {}) if isinstance(given, str) else given
+        changes[field] = CATALOGUES[field][name].Options(**options)
+    config = dataclasses.replace(BASE, **changes)
+    return dataclasses.replace(config, **fitting(config))
+
+
+def rounds(count: int, **more: Any) -> Choice:
+    """The conditional decoder with several rounds."""
+    return "conditional", {"rounds": count} | more
+
+
+def coverage(**options: Any) -> Choice:
+    return "coverage", options
+
+
+def distortion(**options: Any) -> Choice:
+    return "distortion", options
+
+
+def memory(**options: Any) -> Choice:
+    return "kv_memory", options
+
+
+def lstm(**options: Any) -> Choice:
+    return "stacked_lstm", options
+
+
+def past_future(**options: Any) -> Choice:
+    return "past_future", options
+
+
+NAMED = {
+    name: system.model(dataclasses.replace(BASE, **fitting(system.model(BASE))))
+    for name, system in SYSTEMS.items()
 }
+DEFAULTS = {  # every member of a catalogue as it comes
+    f"{name}-default": case(**{field: name})
+    for field, catalogue in CATALOGUES.items()
+    for name in catalogue
+}
+ATTENTIONS = {
+    "fixed-sum": case(attention=("none", {"projection": False}), merge="sum"),
+    "concat-fed": case(
+        attention=("dot", {"score": "concat"}),
+        decoder=lstm(input_feeding=True, layers=3, initial="read"),
+    ),
+    "halves-projection-r2": case(
+        attention=("key_value", {"query": "projection"}),
+        decoder=rounds(2, initial="read"),
+    ),
+    "fertility-previous": case(
+        attention=coverage(kind="linguistic", fertility=True, max_fertility=3.0),
+        decoder=lstm(score_state="previous", initial="backward"),
+    ),
+    "subtractive-r2": case(
+        attention=coverage(kind="linguistic", fertility=True, subtractive=True),
+        decoder=rounds(2),
+    ),
+    "ungated-r2": case(attention=coverage(gated=False, size=2), decoder=rounds(2)),
+    "coverage-before-single-r2": case(
+        attention=coverage(size=2, reset="before"),
+        decoder=("single", {"rounds": 2, "share_rounds": True}),
+    ),
+    "distortion-source-r2": case(
+        attention=distortion(context="source", window=1, renormalise="distortion"),
+        decoder=rounds(2),
+    ),
+    "distortion-target": case(
+        attention=distortion(
+            context="target", window=6, weight=0.3, renormalise="final"
+        ),
+        decoder=rounds(1, initial="read"),
+    ),
+    "additive-r2": case(decoder=rounds(2)),
+    "rewritten-r2": case(attention=memory(values="rewritten"), decoder=rounds(2)),
+    "share-addresses": case(attention=memory(share_addresses=True), decoder=rounds(2)),
+    "share-rounds": case(attention=memory(), decoder=rounds(2, share_rounds=True)),
+    "tanh": case(attention=memory(add="tanh"), decoder=rounds(2)),
+}
+DECODERS = {
+    "start-backward": case(decoder=rounds(1, initial="backward"), cell="lstm"),
+    "start-last": case(decoder=rounds(1, initial="last"), cell="gru_before"),
+    "start-zero": case(decoder=rounds(1, initial="zero"), merge="forward"),
+    "single-memory-r2": case(
+        attention="kv_memory",
+        decoder=("single", {"rounds": 2, "query": "tanh", "reset": "after"}),
+        target_context="key_value_predict",
+    ),
+    "lstm-coverage-fed": case(
+        attention="coverage",
+        decoder=lstm(input_feeding=True, score_state="previous", initial="mean"),
+    ),
+    "lstm-memory": case(
+        attention="kv_memory",
+        decoder=lstm(layers=1, initial="zero"),
+        target_context=("self_attentive", {"scope": True}),
+    ),
+    "memdec-linear": case(
+        attention="coverage",
+        decoder=(
+            "mem_dec",
+            {
+                "initial": "last",
+                "score": "linear",
+                "weights": "recomputed",
+                "slots": 3,
+                "noise": 0.5,
+            },
+        ),
+        merge="sum",
+    ),
+    "memdec-distortion-r2": case(
+        attention="distortion",
+        decoder=(
+            "mem_dec",
+            {"rounds": 2, "seat": "state_and_read", "weights": "reused"},
+        ),
+        target_context="state_only",
+    ),
+    "past-memory-r2": case(
+        attention="kv_memory",
+        decoder=past_future(rounds=2, initial="read", future=False),
+    ),
+    "future-outside": case(
+        decoder=past_future(past=False, cell="outside", initial="backward")
+    ),
+    "past-future-gru": case(
+        decoder=past_future(cell="gru", subtractive=False),
+        target_context="self_attentive_rnn",
+    ),
+    "past-future-average": case(
+        attention="coverage", decoder="past_future", average_auxiliary=True
+    ),
+    "memory-rnn-r2": case(
+        attention="coverage",
+        decoder=("memory_rnn", {"rounds": 2, "share_rounds": True, "initial": "last"}),
+        target_context="self_attentive_rnn",
+    ),
+}
+TARGET_CONTEXTS = {
+    "plain": case(target_context=("key_value_predict", {"form": "plain", "window": 1})),
+    "kv": case(
+        decoder="mem_dec",
+        target_context=(
+            "key_value_predict",
+            {"form": "kv", "window": 2, "word": False},
+        ),
+    ),
+    "two-gram": case(
+        decoder="memory_rnn",
+        target_context=("n_gram", {"parts": 2, "word": False}),
+    ),
+    "memory-self-attentive-r2": case(
+        attention="kv_memory", decoder=rounds(2), target_context="self_attentive"
+    ),
+}
+OUTSIDE = {  # encoder and readout
+    "sum": case(attention="kv_memory", decoder=rounds(2), merge="sum"),
+    "stack": case(attention="kv_memory", decoder=rounds(2), merge="stack"),
+    "project": case(attention="kv_memory", decoder=rounds(2), merge="project"),
+    "deep": case(layers=2, decoder="single", readout="maxout", readout_size=7),
+    "deep-stack": case(
+        layers=2,
+        merge="stack",
+        cell="gru_before",
+        decoder=rounds(1, initial="backward"),
+        low_rank=2,
+    ),
+    "deep-halves": case(attention="key_value", layers=2, cell="lstm", decoder=lstm()),
+    "language-model": case(
+        merge="none",
+        attention=("none", {"projection": False}),
+        decoder=("single", {"initial": "zero"}),
+        target_context="mean",
+    ),
+    "maxout-low-rank": case(
+        readout="maxout",
+        low_rank=2,
+        decoder=past_future(future=False),
+        average_auxiliary=True,
+    ),
+    "no-readout-low-rank": case(
+        readout="none", target_context="key_value_predict", low_rank=2
+    ),
+}
+VARIANTS = ATTENTIONS | DECODERS | TARGET_CONTEXTS | OUTSIDE
 CONFIGS = NAMED | DEFAULTS | VARIANTS
 DISTINCT = list({config: name for name, config in reversed(CONFIGS.items())}.values())
 

@@ -2,53 +2,99 @@
 """kvnmt's padded batch equals the reference's single sentences, in float64."""
 
 import dataclasses
+from functools import cache
+from typing import Literal, get_args, get_origin
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import attention as attentions
-from kvnmt import decoder as decoders
 from kvnmt import losses
-from kvnmt import target_context as target_contexts
+from kvnmt.decoder.mem_dec import fixed_noise
 from kvnmt.losses import Objective
 from kvnmt.models import ModelConfig
 from kvnmt.systems import SYSTEMS
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
-from tests.references import attention as reference_attention
 from tests.references import sentence
+from tests.references.attention import ATTENTIONS
+from tests.references.decoder import DECODERS, Sizes
 from tests.references.parameters import plain
+from tests.references.target_context import TARGET_CONTEXTS
 
 close = {"rtol": 1e-10, "atol": 1e-10}
+STARTS = {"write_bias"}  # initial values, which random parameters overwrite
 
 
 def test_every_mechanism_has_a_reference():
-    assert set(attentions.CATALOGUE) == set(reference_attention.ATTENTIONS)
-    assert set(decoders.CATALOGUE) == set(sentence.DECODERS)
-    assert set(target_contexts.CATALOGUE) == set(sentence.TARGET_CONTEXTS)
+    assert set(cases.CATALOGUES["attention"]) == set(ATTENTIONS)
+    assert set(cases.CATALOGUES["decoder"]) == set(DECODERS)
+    assert set(cases.CATALOGUES["target_context"]) == set(TARGET_CONTEXTS)
+
+
+def test_every_option_is_met():
+    """All named values of the choices, both of the switches, two of the numbers."""
+    met: dict[tuple[str, str], set[str]] = {}
+    for config in cases.CONFIGS.values():
+        for field, (_, options) in cases.chosen(config).items():
+            for option, value in options.items():
+                met.setdefault((field, option), set()).add(str(value))
+        for option in ("merge", "cell", "readout"):
+            met.setdefault(("", option), set()).add(getattr(config, option))
+    asked = [("", option) for option in dataclasses.fields(ModelConfig)]
+    for field, catalogue in cases.CATALOGUES.items():
+        for member in catalogue.values():
+            asked += [(field, option) for option in dataclasses.fields(member.Options)]
+    for field, option in asked:
+        if (field, option.name) in met and option.name not in STARTS:
+            words = get_args(option.type) if get_origin(option.type) is Literal else ()
+            values = met[field, option.name]
+            assert len(values) > 1 and values >= set(words), (option.name, values)
 
 
 def setting(config: ModelConfig) -> sentence.Setting:
     """The config in the reference's plain words."""
-    named = [
-        (catalogue.name_of(options), dataclasses.asdict(options))
-        for catalogue, options in (
-            (attentions.CATALOGUE, config.attention),
-            (decoders.CATALOGUE, config.decoder),
-            (target_contexts.CATALOGUE, config.target_context),
-        )
-    ]
-    return sentence.Setting(config.merge, named[0], named[1], named[2][0])
+    attention, (decoder, moves), target_context = cases.chosen(config).values()
+    if decoder == "mem_dec":
+        draws = fixed_noise(moves["slots"], config.state)
+        moves["draws"] = list(np.asarray(draws, np.float64))
+    return sentence.Setting(
+        merge=config.merge,
+        cell=config.cell,
+        annotation=config.sizes.annotation,
+        sizes=Sizes(config.embedding, config.state),
+        attention=attention,
+        decoder=(decoder, moves),
+        target_context=target_context,
+        readout=config.readout,
+        average_auxiliary=config.average_auxiliary,
+    )
 
 
-def reference(config: ModelConfig, params) -> list[sentence.Result]:
+@cache
+def reference(config: ModelConfig) -> list[sentence.Result]:
     """Every row of the batch, run alone."""
-    W, what = plain(params), setting(config)
+    what = setting(config)
+    W = plain(cases.params(config, "float64"), what)
     return [
         sentence.translate(W, what, list(x[x >= 0]), list(y[y >= 0]))
         for x, y in zip(SOURCE, TARGET)
     ]
+
+
+def assert_predicts(logits: jax.Array, expected: list[list], nlls: list[float]) -> None:
+    """Logits [B, T, V] give the log-probabilities and losses of every row."""
+    nats = np.asarray(losses.negative_log_likelihood(logits, jnp.asarray(TARGET)))
+    logits = np.asarray(logits)
+    assert logits.dtype == np.float64 and np.isfinite(logits).all()
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    for row, (want, nll) in enumerate(zip(expected, nlls, strict=True)):
+        T = len(want)
+        if T:
+            np.testing.assert_allclose(log_probs[row, :T], want, **close)
+        np.testing.assert_allclose(nats[row].sum(), nll, **close)
+        assert (nats[row, T:] == 0).all()
 
 
 @pytest.mark.parametrize("name", cases.DISTINCT)
@@ -56,23 +102,27 @@ def test_padded_batch_equals_single_sentences(name, x64):
     config = cases.CONFIGS[name]
     params = cases.params(config, "float64")
     prediction = cases.forward(config)(params, SOURCE, TARGET)
-    logits = np.asarray(prediction.logits)
-    assert logits.dtype == np.float64 and np.isfinite(logits).all()
-    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    results = reference(config)
+    assert_predicts(
+        prediction.logits,
+        [result.log_probs for result in results],
+        [result.nll for result in results],
+    )
     rounds = [np.asarray(a) for a in prediction.features.alignments]
-    nats = losses.negative_log_likelihood(prediction.logits, jnp.asarray(TARGET))
-    nats = np.asarray(nats)
-    for row, expected in enumerate(reference(config, params)):
+    for row, expected in enumerate(results):
         T, S = len(expected.log_probs), int((SOURCE[row] >= 0).sum())
-        if T:
-            np.testing.assert_allclose(log_probs[row, :T], expected.log_probs, **close)
         assert len(rounds) == len(expected.alignments)
+        assert len(prediction.auxiliary) == len(expected.auxiliary)
         for got, want in zip(rounds, expected.alignments):
             want = np.reshape(want, (T, S))
             np.testing.assert_allclose(got[row, :T, :S], want, **close)
             assert (got[row, :, S:] == 0).all()
-        np.testing.assert_allclose(nats[row].sum(), expected.nll, **close)
-        assert (nats[row, T:] == 0).all()
+    for place, logits in enumerate(prediction.auxiliary):
+        assert_predicts(
+            logits,
+            [result.auxiliary[place] for result in results],
+            [result.auxiliary_nll[place] for result in results],
+        )
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -80,17 +130,27 @@ def test_loss_of_every_system(name, x64):
     config = cases.CONFIGS[name]
     params = cases.params(config, "float64")
     prediction = cases.forward(config)(params, SOURCE, TARGET)
-    expected = reference(config, params)
+    expected = reference(config)
     nll = sum(result.nll for result in expected)
-    atteos = [result.atteos for result in expected]
     source, target = jnp.asarray(SOURCE), jnp.asarray(TARGET)
-    reading = prediction.features.alignments[-1]
-    got = losses.atteos(reading, source >= 0, target >= 0)
-    np.testing.assert_allclose(got, atteos, **close)
-    objective = SYSTEMS[name].objective(Objective())
-    loss = losses.loss(objective, prediction, source, target)
-    weight = 1.0 if name.endswith("atteos") else 0.0
-    np.testing.assert_allclose(loss.nats, nll, **close)
-    np.testing.assert_allclose(loss.atteos, weight * sum(atteos), **close)
-    np.testing.assert_allclose(loss.total, nll + weight * sum(atteos), **close)
-    assert int(loss.tokens) == 9
+    atteos = subtractive = 0.0
+    if expected[0].atteos is not None:
+        want = [result.atteos for result in expected]
+        reading = prediction.features.alignments[-1]
+        got = losses.atteos(reading, source >= 0, target >= 0)
+        np.testing.assert_allclose(got, want, **close)
+        atteos = sum(want)
+    if prediction.auxiliary:
+        subtractive = sum(sum(result.auxiliary_nll) for result in expected)
+    own = float(name.endswith("atteos")), float(name.endswith("losses"))
+    other = 0.7 * (atteos != 0), 0.3 * (subtractive != 0)
+    for objective, weights in (
+        (SYSTEMS[name].objective(Objective()), own),
+        (Objective(atteos=other[0], subtractive=other[1]), other),
+    ):
+        terms = atteos * (weights[0] > 0), subtractive * (weights[1] > 0)
+        loss = losses.loss(objective, prediction, source, target)
+        np.testing.assert_allclose(loss.nats, nll, **close)
+        np.testing.assert_allclose((loss.atteos, loss.subtractive), terms, **close)
+        np.testing.assert_allclose(loss.total, nll + np.dot(weights, terms), **close)
+        assert int(loss.tokens) == 9

@@ -6,11 +6,10 @@ import pytest
 
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
+from tests.laws.test_model import MEMBERS, NAMES
 
-NAMES = [n for n in cases.DISTINCT if n in cases.NAMED] + ["project"]
 
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", MEMBERS)
 def test_wider_padding_changes_nothing(name, x64):
     forward = cases.forward(cases.CONFIGS[name])
     params = cases.params(cases.CONFIGS[name], "float64")
@@ -20,7 +19,8 @@ def test_wider_padding_changes_nothing(name, x64):
     got = forward(params, wider_source, wider_target)
     S, T = SOURCE.shape[1], TARGET.shape[1]
     np.testing.assert_allclose(got.logits[:, :T], want.logits, atol=1e-12)
-    for wide, narrow in zip(got.features.alignments, want.features.alignments):
+    alignments = want.features.alignments
+    for wide, narrow in zip(got.features.alignments, alignments, strict=True):
         np.testing.assert_allclose(wide[:, :T, :S], narrow, atol=1e-12)
         assert (wide[:, :, S:] == 0).all()
 

@@ -8,25 +8,47 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from tests.references.blocks import Theta, Vector, address, sigmoid, weighted_sum
+from tests.references.blocks import (
+    Theta,
+    Vector,
+    address,
+    affine,
+    gru,
+    sigmoid,
+    softmax,
+    weighted_sum,
+)
 
-Memory = dict[str, list[Vector]]
+Memory = dict[str, Any]
 Options = dict[str, Any]
+Own = dict[str, Theta]  # the matrices of one round
+Alignment = list[float] | None  # None: the mechanism has none
+
+
+class Moment(NamedTuple):
+    """What is known of a target step; the last three once they exist."""
+
+    before: Vector  # s_{t-1}, or what replaces it
+    x: Vector
+    q: Vector
+    s: Vector = np.zeros(0)
+    c: Vector = np.zeros(0)
+    a: Alignment = None
 
 
 class Start(Protocol):
-    def __call__(self, Hs: list[Vector], options: Options) -> Memory: ...
+    def __call__(self, options: Options, Hs: list[Vector], C: int) -> Memory: ...
 
 
 class Read(Protocol):
     def __call__(
-        self, theta: dict[str, Theta], options: Options, memory: Memory, q: Vector
-    ) -> tuple[Vector, list[float]]: ...
+        self, theta: Own, options: Options, memory: Memory, now: Moment
+    ) -> tuple[Vector, Alignment]: ...
 
 
 class Write(Protocol):
     def __call__(
-        self, theta: dict[str, Theta], options: Options, memory: Memory, s: Vector
+        self, theta: Own, options: Options, memory: Memory, now: Moment
     ) -> Memory: ...
 
 
@@ -36,49 +58,176 @@ class Reference(NamedTuple):
     write: Write
 
 
-# RNNsearch*: the annotations are addressed and read, never rewritten.
+def annotations(options: Options, Hs: list[Vector], C: int) -> Memory:
+    return {"Hs": Hs, "C": C}
 
 
-def additive_start(Hs: list[Vector], options: Options) -> Memory:
-    return {"Hs": Hs}
+def nothing(theta: Own, options: Options, memory: Memory, now: Moment) -> Memory:
+    return memory
 
 
-def additive_read(theta, options, memory, q):
-    a = address(theta["theta_r"], q, memory["Hs"])
-    C = theta["theta_r"]["U"].shape[1]
+# RNNencdec: the last annotation, whatever the query.
+
+
+def none_read(theta, options, memory, now):
+    h = memory["Hs"][-1] if memory["Hs"] else np.zeros(memory["C"])
+    return (np.tanh(affine(theta["V"], h)) if options["projection"] else h), None
+
+
+# RNNsearch and RNNsearch*: the annotations are addressed and read, never rewritten.
+
+
+def additive_read(theta, options, memory, now):
+    a = address(theta["theta_r"], now.q, memory["Hs"])
+    return weighted_sum(a, memory["Hs"], memory["C"]), a
+
+
+# Products of query and annotation, plain, with a matrix between, or additive.
+
+
+def dot_read(theta, options, memory, now):
+    energies = []
+    for h in memory["Hs"]:
+        if options["score"] == "dot":
+            energies.append(float(now.q @ h))
+        elif options["score"] == "general":
+            energies.append(float(now.q @ (theta["general"]["W"] @ h)))
+        else:
+            own = theta["theta_r"]
+            hidden = np.tanh(own["W"] @ now.q + own["U"] @ h + own["b"])
+            energies.append(float(own["v"] @ hidden))
+    a = softmax(energies)
+    return weighted_sum(a, memory["Hs"], memory["C"]), a
+
+
+# Keys are the first half of every annotation, values the second.
+
+
+def key_value_read(theta, options, memory, now):
+    half = memory["C"] // 2
+    query = now.q[:half]
+    if options["query"] == "projection":
+        query = affine(theta["Q"], now.q)
+    a = softmax([float(query @ h[:half]) for h in memory["Hs"]])
+    return weighted_sum(a, [h[half:] for h in memory["Hs"]], half), a
+
+
+# The score sees the upper half of the annotations, the context all of them.
+
+
+def modifying_iw_read(theta, options, memory, now):
+    C = memory["C"]
+    u = np.array([1.0] * (C // 2) + [0.0] * (C - C // 2))
+    a = softmax([float(now.q @ (h * u)) for h in memory["Hs"]])
     return weighted_sum(a, memory["Hs"], C), a
 
 
-def additive_write(theta, options, memory, s):
-    return memory
+# Coverage: what every source word has received so far is part of its energy.
+
+
+def coverage_start(options, Hs, C):
+    size = options["size"] if options["kind"] == "neural" else 1
+    full = options["kind"] == "linguistic" and options["subtractive"]
+    return {"Hs": Hs, "C": C, "cov": [np.full(size, float(full)) for _ in Hs]}
+
+
+def coverage_read(theta, options, memory, now):
+    own, energies = theta["theta_r"], []
+    for h, cov in zip(memory["Hs"], memory["cov"], strict=True):
+        inside = own["W"] @ now.q + own["U"] @ h + theta["cover"]["G"] @ cov + own["b"]
+        energies.append(float(own["v"] @ np.tanh(inside)))
+    a = softmax(energies)
+    return weighted_sum(a, memory["Hs"], memory["C"]), a
+
+
+def coverage_write(theta, options, memory, now):
+    update = _linguistic if options["kind"] == "linguistic" else _neural
+    rows = zip(memory["Hs"], memory["cov"], now.a, strict=True)
+    cov = [update(theta, options, h, cov, a, now.before) for h, cov, a in rows]
+    return memory | {"cov": cov}
+
+
+def _linguistic(theta, options, h, cov, a, before):
+    phi = 1.0
+    if options["fertility"]:
+        own = theta["fertility"]
+        phi = options["max_fertility"] * sigmoid(own["U"] @ h + own["b"])
+    return cov - a / phi if options["subtractive"] else cov + a / phi
+
+
+def _neural(theta, options, h, cov, a, before):
+    if options["gated"]:
+        z = np.concatenate([[a], h, before])
+        return gru(theta["GRU_cov"], cov, z, options["reset"])
+    own = theta["cov"]
+    fresh = own["W_a"] @ np.array([a]) + own["W_h"] @ h + own["W_s"] @ before
+    return np.tanh(own["W_c"] @ cov + fresh)
+
+
+# Distortion: last step's alignment, shifted, is mixed into this step's.
+
+
+def distortion_start(options, Hs, C):
+    return {"Hs": Hs, "C": C, "afin": None, "c": np.zeros(C)}
+
+
+def distortion_read(theta, options, memory, now):
+    a, last = address(theta["theta_r"], now.q, memory["Hs"]), memory["afin"]
+    if last is not None:
+        L, weight = options["window"], options["weight"]
+        z = {"source": memory["c"], "target": now.x, "hidden": now.q}
+        P = softmax(list(affine(theta["shift"], z[options["context"]])))
+        dis = [0.0] * len(a)
+        for k in range(-L, L + 1):
+            for j in range(len(a)):
+                if 0 <= j - k < len(a):
+                    dis[j] += P[k + L] * last[j - k]
+        if options["renormalise"] == "distortion":
+            dis = _unit(dis)
+        a = [weight * d_j + (1.0 - weight) * a_j for d_j, a_j in zip(dis, a)]
+        if options["renormalise"] == "final":
+            a = _unit(a)
+    return weighted_sum(a, memory["Hs"], memory["C"]), a
+
+
+def distortion_write(theta, options, memory, now):
+    return memory | {"afin": now.a, "c": now.c}
+
+
+def _unit(weights: list[float]) -> list[float]:
+    total = sum(weights)
+    return [w / total if total > 0 else 0.0 for w in weights]
 
 
 # KVMemAtt: values Vm fixed, keys Km rewritten. MemAtt: one memory Hs for both.
 
 
-def memory_start(Hs: list[Vector], options: Options) -> Memory:
+def memory_start(options, Hs, C):
     if options["values"] == "fixed":
-        return {"Km": Hs, "Vm": Hs}
-    return {"Hs": Hs}
+        return {"Km": Hs, "Vm": Hs, "C": C}
+    return {"Hs": Hs, "C": C}
 
 
-def memory_read(theta, options, memory, q):
-    C = theta["theta_r"]["U"].shape[1]
+def memory_read(theta, options, memory, now):
     if options["values"] == "fixed":
-        a = address(theta["theta_r"], q, memory["Km"])
-        return weighted_sum(a, memory["Vm"], C), a
-    a = address(theta["theta_r"], q, memory["Hs"])
-    return weighted_sum(a, memory["Hs"], C), a
+        a = address(theta["theta_r"], now.q, memory["Km"])
+        return weighted_sum(a, memory["Vm"], memory["C"]), a
+    a = address(theta["theta_r"], now.q, memory["Hs"])
+    return weighted_sum(a, memory["Hs"], memory["C"]), a
 
 
-def memory_write(theta, options, memory, s):
+def memory_write(theta: Own, options: Options, memory: Memory, s: Vector) -> Memory:
     if options["values"] == "fixed":
-        return {"Km": _write(theta, options, memory["Km"], s), "Vm": memory["Vm"]}
-    return {"Hs": _write(theta, options, memory["Hs"], s)}
+        return memory | {"Km": _rewritten(theta, options, memory["Km"], s)}
+    return memory | {"Hs": _rewritten(theta, options, memory["Hs"], s)}
 
 
-def _write(
-    theta: dict[str, Theta], options: Options, cells: list[Vector], s: Vector
+def memory_update(theta, options, memory, now):
+    return memory_write(theta, options, memory, now.s)
+
+
+def _rewritten(
+    theta: Own, options: Options, cells: list[Vector], s: Vector
 ) -> list[Vector]:
     own = theta["theta_r"] if options["share_addresses"] else theta["theta_w"]
     w = address(own, s, cells)
@@ -93,6 +242,12 @@ def _write(
 
 
 ATTENTIONS = {
-    "additive": Reference(additive_start, additive_read, additive_write),
-    "kv_memory": Reference(memory_start, memory_read, memory_write),
+    "none": Reference(annotations, none_read, nothing),
+    "additive": Reference(annotations, additive_read, nothing),
+    "dot": Reference(annotations, dot_read, nothing),
+    "key_value": Reference(annotations, key_value_read, nothing),
+    "modifying_iw": Reference(annotations, modifying_iw_read, nothing),
+    "coverage": Reference(coverage_start, coverage_read, coverage_write),
+    "distortion": Reference(distortion_start, distortion_read, distortion_write),
+    "kv_memory": Reference(memory_start, memory_read, memory_update),
 }

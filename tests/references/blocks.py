@@ -14,12 +14,29 @@ def sigmoid(x: Vector) -> Vector:
     return 1.0 / (1.0 + np.exp(-x))
 
 
-def gru(theta: Theta, h: Vector, x: Vector) -> Vector:
-    """Three gates, three biases, reset after the recurrent product."""
+def affine(theta: Theta, *xs: Vector) -> Vector:
+    return theta["W"] @ np.concatenate(xs) + theta["b"]
+
+
+def gru(theta: Theta, h: Vector, x: Vector, reset: str = "after") -> Vector:
+    """Three gates, three biases, reset after or before the recurrent product."""
     r = sigmoid(theta["W_r"] @ x + theta["U_r"] @ h + theta["b_r"])
     u = sigmoid(theta["W_u"] @ x + theta["U_u"] @ h + theta["b_u"])
-    n = np.tanh(theta["W_n"] @ x + r * (theta["U_n"] @ h) + theta["b_n"])
+    if reset == "after":
+        n = np.tanh(theta["W_n"] @ x + r * (theta["U_n"] @ h) + theta["b_n"])
+    else:
+        n = np.tanh(theta["W_n"] @ x + theta["U_n"] @ (r * h) + theta["b_n"])
     return u * h + (1.0 - u) * n
+
+
+def lstm(theta: Theta, h: Vector, c: Vector, x: Vector) -> tuple[Vector, Vector]:
+    """Four gates, four biases, no peepholes."""
+    gates = {
+        gate: theta[f"W_{gate}"] @ x + theta[f"U_{gate}"] @ h + theta[f"b_{gate}"]
+        for gate in "ifog"
+    }
+    c = sigmoid(gates["f"]) * c + sigmoid(gates["i"]) * np.tanh(gates["g"])
+    return sigmoid(gates["o"]) * np.tanh(c), c
 
 
 def softmax(energies: list[float]) -> list[float]:

@@ -5,92 +5,103 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tests.references.attention import ATTENTIONS
-from tests.references.blocks import Vector, gru, log_softmax
-
-TARGET_CONTEXTS = {"previous_word": lambda s, x: [s, x]}
+from tests.references.blocks import Vector, affine, log_softmax
+from tests.references.decoder import DECODERS, Choice, Sizes, Step
+from tests.references.encoder import encode
+from tests.references.target_context import TARGET_CONTEXTS
 
 
 class Setting(NamedTuple):
     """A system in plain words; options as dicts."""
 
     merge: str
-    attention: tuple[str, dict[str, Any]]
-    decoder: tuple[str, dict[str, Any]]
-    target_context: str
+    cell: str
+    annotation: int  # C
+    sizes: Sizes
+    attention: Choice
+    decoder: Choice
+    target_context: Choice
+    readout: str
+    average_auxiliary: bool
 
 
 class Result(NamedTuple):
     log_probs: list[Vector]  # one per target word
     alignments: list[list[list[float]]]  # round, target word, source word
     nll: float
-    atteos: float
-
-
-def encode(W: dict[str, Any], merge: str, words: list[int]) -> list[Vector]:
-    """Annotations of one sentence."""
-    x = [W["E_x"][word] for word in words]
-    hf = _run(W["forward"], x)
-    below = hf if merge == "stack" else x
-    hb = _run(W["backward"], below[::-1])[::-1]
-    if merge == "concat":
-        return [np.concatenate([f, b]) for f, b in zip(hf, hb)]
-    if merge == "sum":
-        return [f + b for f, b in zip(hf, hb)]
-    if merge == "project":
-        project = W["project"]
-        return [
-            project["W"] @ np.concatenate([f, b]) + project["b"] for f, b in zip(hf, hb)
-        ]
-    return hb  # stack
-
-
-def conditional(
-    W: dict[str, Any], setting: Setting, Hs: list[Vector], xs: list[Vector]
-) -> list[tuple[Vector, Vector, list[list[float]]]]:
-    """State, context and every round's alignment at every target word."""
-    name, options = setting.attention
-    start, read, write = ATTENTIONS[name]
-    rounds, shared = setting.decoder[1]["rounds"], setting.decoder[1]["share_rounds"]
-    C = W["init"]["W"].shape[1]
-    hbar = np.mean(Hs, axis=0) if Hs else np.zeros(C)
-    s = np.tanh(W["init"]["W"] @ hbar + W["init"]["b"])
-    memory = start(Hs, options)
-    steps = []
-    for x in xs:
-        q = gru(W["GRU1"], s, x)
-        alignments = []
-        for r in range(rounds):
-            own = W["rounds"][0 if shared else r]
-            c, a = read(own["theta"], options, memory, q)
-            s = gru(own["GRU2"], q, c)
-            memory = write(own["theta"], options, memory, s)
-            alignments.append(a)
-        steps.append((s, c, alignments))
-    return steps
-
-
-DECODERS = {"conditional": conditional}
+    atteos: float | None  # None: there is no alignment
+    auxiliary: list[list[Vector]]  # head, target word
+    auxiliary_nll: list[float]
 
 
 def translate(
     W: dict[str, Any], setting: Setting, source: list[int], target: list[int]
 ) -> Result:
     """Runs a sentence pair, both ending with EOS and without padding."""
-    Hs = encode(W, setting.merge, source)
-    before_first = np.zeros(W["E_y"].shape[1])
+    encoded = encode(W, setting.merge, setting.cell, source, setting.annotation)
+    before_first = np.zeros(setting.sizes.E)
     xs = [before_first] + [W["E_y"][word] for word in target]
     xs = xs[: len(target)]
-    steps = DECODERS[setting.decoder[0]](W, setting, Hs, xs)
-    log_probs = []
-    for x, (s, c, _) in zip(xs, steps):
-        inputs = [*TARGET_CONTEXTS[setting.target_context](s, x), c]
-        o = np.tanh(W["readout"]["W"] @ np.concatenate(inputs) + W["readout"]["b"])
-        log_probs.append(log_softmax(W["output"]["W"] @ o + W["output"]["b"]))
-    nll = -sum(log_p[word] for log_p, word in zip(log_probs, target))
-    rounds = range(setting.decoder[1]["rounds"])
-    alignments = [[step[2][r] for step in steps] for r in rounds]
-    return Result(log_probs, alignments, float(nll), atteos(alignments[-1]))
+    name, _ = setting.decoder
+    steps = DECODERS[name](
+        W["decoder"], setting.attention, setting.decoder, encoded, xs, setting.sizes
+    )
+    inputs = readout_inputs(W, setting, steps, xs)
+    log_probs = [log_softmax(logits(W, setting.readout, given)) for given in inputs]
+    auxiliary = [
+        [log_softmax(affine(head, step.deltas[place])) for step in steps]
+        for place, head in enumerate(W["auxiliary"])
+    ]
+    if setting.average_auxiliary:
+        rows = zip(log_probs, *auxiliary, strict=True)
+        log_probs = [np.log(np.mean(np.exp(row), axis=0)) for row in rows]
+    rounds = (
+        setting.decoder[1].get("rounds", 1) if setting.attention[0] != "none" else 0
+    )
+    alignments = [[step.alignments[r] for step in steps] for r in range(rounds)]
+    return Result(
+        log_probs,
+        alignments,
+        negative_log_likelihood(log_probs, target),
+        atteos(alignments[-1]) if alignments else None,
+        auxiliary,
+        [negative_log_likelihood(head, target) for head in auxiliary],
+    )
+
+
+def readout_inputs(
+    W: dict[str, Any], setting: Setting, steps: list[Step], xs: list[Vector]
+) -> list[dict[str, Vector]]:
+    """At every target word: target context, source context, extras."""
+    name, options = setting.target_context
+    states, inputs = [step.s for step in steps], []
+    for t, step in enumerate(steps, start=1):
+        target_context = TARGET_CONTEXTS[name](
+            W["target_context"], options, states[:t], xs[:t]
+        )
+        inputs.append(target_context | {"context": step.c} | step.extras)
+    return inputs
+
+
+def logits(W: dict[str, Any], readout: str, inputs: dict[str, Vector]) -> Vector:
+    if readout == "none":
+        o = next(iter(inputs.values()))
+    else:
+        o = W["readout"]["b"]
+        for name, x in inputs.items():
+            o = o + W["readout"][name] @ x
+        if readout == "tanh":
+            o = np.tanh(o)
+        else:
+            o = np.array([max(o[i], o[i + 1]) for i in range(0, len(o), 2)])
+    if W["low_rank"] is not None:
+        o = W["low_rank"] @ o
+    return affine(W["output"], o)
+
+
+def negative_log_likelihood(log_probs: list[Vector], target: list[int]) -> float:
+    rows = zip(log_probs, target, strict=True)
+    return float(-sum(log_p[word] for log_p, word in rows))
 
 
 def atteos(alignment: list[list[float]]) -> float:
@@ -100,12 +111,3 @@ def atteos(alignment: list[list[float]]) -> float:
         on_end = a[-1] if a else 0.0
         total += 1.0 - on_end if t == len(alignment) else on_end
     return total
-
-
-def _run(theta: dict[str, Vector], xs: list[Vector]) -> list[Vector]:
-    h = np.zeros(len(theta["b_r"]))
-    states = []
-    for x in xs:
-        h = gru(theta, h, x)
-        states.append(h)
-    return states

@@ -1,51 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
 """Laws of every target context: over time = step by step, and nothing from later."""
 
+from functools import cache
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt.layers import gaussian
-from kvnmt.target_context import CATALOGUE
+from kvnmt.errors import UserError
+from kvnmt.initializers import gaussian
+from kvnmt.target_context import (
+    CATALOGUE,
+    Options,
+    TargetContext,
+    key_value_predict,
+    n_gram,
+    self_attentive,
+)
 from kvnmt.typing import Sizes
 
-SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)
-B, T = 2, 4
+SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=12, alignment=6)
+B, T = 2, 5
+OPTIONS: dict[str, Options] = {
+    name: member.Options() for name, member in CATALOGUE.items()
+} | {
+    "scope": self_attentive.Options(scope=True),
+    "plain": key_value_predict.Options(form="plain", window=1),
+    "window": key_value_predict.Options(form="kv", window=2, word=False),
+    "bigram": n_gram.Options(parts=2, word=False),
+    "unigram": n_gram.Options(parts=1),
+    "longer": n_gram.Options(parts=6),  # than the target
+}
 
 
-@pytest.fixture(params=CATALOGUE, name="context")
-def _context(request):
-    return CATALOGUE.build(CATALOGUE[request.param].Options())
+@cache
+def make(name: str) -> tuple[TargetContext, Any]:
+    context = CATALOGUE.build(OPTIONS[name])
+    return context, context.init(jax.random.key(1), SIZES, gaussian(1.0))
 
 
-def inputs(key: jax.Array) -> tuple[jax.Array, jax.Array]:
-    states = jax.random.normal(key, (B, T, SIZES.state))
-    return states, jax.random.normal(key, (B, T, SIZES.embedding))
+def inputs(scale: float = 1.0) -> tuple[jax.Array, jax.Array]:
+    key_state, key_word = jax.random.split(jax.random.key(2))
+    states = scale * jax.random.normal(key_state, (B, T, SIZES.state))
+    embedded = scale * jax.random.normal(key_word, (B, T, SIZES.embedding))
+    return states, embedded.at[:, 0].set(0)  # no word precedes the first
 
 
-def test_over_time_equals_steps(context, key):
-    params = context.init(key, SIZES, gaussian(1.0))
-    states, embedded = inputs(key)
-    want = context.over_time(params, states, embedded)
-    assert tuple(x.shape for x in want) == tuple(
-        (B, T, w) for w in context.widths(SIZES)
-    )
-    memory = context.initial_state(params, states[:, 0], T)
-    for t in range(T):
-        memory, got = context.step(params, memory, states[:, t], embedded[:, t])
-        for one, all_steps in zip(got, want, strict=True):
-            np.testing.assert_allclose(one, all_steps[:, t], rtol=1e-5)
+def unroll(context: TargetContext, params: Any, length: int, xs: Any) -> Any:
+    """The results of step after step."""
+    states, embedded = (jnp.swapaxes(x, 0, 1) for x in xs)
+
+    def step(memory: Any, now: Any) -> Any:
+        return context.step(params, memory, *now)
+
+    memory = context.initial_state(params, states[0], embedded[0], length)
+    _, results = jax.lax.scan(step, memory, (states, embedded))
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), results)
 
 
-def test_nothing_from_later_steps(context, key):
-    params = context.init(key, SIZES, gaussian(1.0))
-    states, embedded = inputs(key)
+@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("length", [T, T + 3])
+def test_over_time_equals_steps(name, length):
+    context, params = make(name)
+    want = jax.jit(context.over_time)(params, *inputs())
+    shapes = {n: x.shape for n, x in want.items()}
+    assert shapes == {n: (B, T, w) for n, w in context.widths(SIZES).items()}
+    got = unroll(context, params, length, inputs())
+    for n in want:
+        np.testing.assert_allclose(got[n], want[n], rtol=1e-4, atol=1e-5)
 
-    def first_two(states: jax.Array, embedded: jax.Array) -> jax.Array:
-        seen = context.over_time(params, states, embedded)
-        return jnp.asarray(sum(jnp.sum(x[:, :2]) for x in seen))
 
-    for slope in jax.grad(first_two, argnums=(0, 1))(states, embedded):
-        assert np.any(np.asarray(slope[:, :2]) != 0)
-        assert not np.any(np.asarray(slope[:, 2:]))
+@pytest.mark.parametrize("name", OPTIONS)
+def test_nothing_from_later_steps(name):
+    context, params = make(name)
+
+    @jax.jit
+    @jax.grad
+    def slopes(xs: tuple[jax.Array, jax.Array]) -> jax.Array:
+        seen = context.over_time(params, *xs)
+        return jnp.asarray(sum(jnp.sum(x[:, :3]) for x in seen.values()))
+
+    gradients = slopes(inputs())
+    for slope in gradients:
+        assert np.isfinite(slope).all() and not np.any(np.asarray(slope[:, 3:]))
+    assert any(np.any(np.asarray(slope[:, :3]) != 0) for slope in gradients)
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_the_past_is_remembered_as_far_as_said(name):
+    """Which earlier steps the last one may depend on."""
+    context, params = make(name)
+
+    def last(xs: tuple[jax.Array, jax.Array]) -> jax.Array:
+        seen = context.over_time(params, *xs)
+        return jnp.concatenate([x[0, -1] for x in seen.values()])
+
+    reach = [
+        np.any(np.asarray(slope)[:, 0] != 0, axis=(0, 2)).tolist()
+        for slope in jax.jit(jax.jacrev(last))(inputs())
+    ]
+    now, ever = [False] * (T - 1) + [True], [True] * T
+    two = [False] * (T - 2) + [True] * 2
+    three = [False] * (T - 3) + [True] * 3
+    never = [False] * T
+    assert reach == {
+        "previous_word": [now, now],
+        "state_only": [now, never],
+        "mean": [now, ever],
+        "self_attentive": [now, ever],
+        "self_attentive_rnn": [ever, now],
+        "key_value_predict": [ever, now],
+        "n_gram": [[False] + [True] * 4, now],
+        "scope": [now, ever],
+        "plain": [two, now],
+        "window": [three, never],
+        "bigram": [two, never],
+        "unigram": [now, now],
+        "longer": [ever, now],
+    }.get(name, reach)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e3])
+def test_streaming_equals_the_full_softmax(scale, x64):
+    """Over long histories, and with energies that no exponential could bear."""
+    context, params = make("self_attentive")
+    params = jax.tree.map(lambda x: jnp.asarray(x, float), params)
+    params = params.replace(v=scale * params.v)
+    embedded = jax.random.normal(jax.random.key(3), (B, 300, 3), float)
+    embedded = jnp.concatenate([embedded, embedded[:, :1] * 3], axis=1)
+    states = jnp.zeros((*embedded.shape[:2], SIZES.state), float)
+    energies = jnp.tanh(embedded @ params.W.W[0] + params.W.b) @ params.v
+    assert scale == 1.0 or np.ptp(np.asarray(energies)) > 1e3
+    want = context.over_time(params, states, embedded)["word"]
+    got = unroll(context, params, 301, (states, embedded))["word"]
+    assert np.isfinite(want).all()
+    np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "options", [n_gram.Options(parts=5), key_value_predict.Options()], ids=str
+)
+def test_a_state_that_does_not_split(options):
+    sizes = SIZES._replace(state=13)
+    with pytest.raises(UserError, match="13"):
+        CATALOGUE.build(options).init(jax.random.key(0), sizes, gaussian())

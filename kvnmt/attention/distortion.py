@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Distortion: the last alignment, moved, takes part in the new one.
+
+J. Zhang, M. Wang, Q. Liu, J. Zhou (2017), "Incorporating Word Reordering Knowledge
+into Attention-based Neural Machine Translation".
+
+=============  ==============================================================
+parameters     v, W, U, b; W_p, b_p: (2L + 1)(width + 1) numbers
+source         annotations, mask, projected keys
+state, carried the last final alignment [B, S], the last context [B, C]
+result         context ``sum_j f_j h_j``, the final alignment f
+=============  ==============================================================
+
+::
+
+    P   = softmax(W_p z + b_p)  over moves k = -L..L
+    dis_j = sum_k P(k) f_{t-1, j-k}                     k > 0 moves to the right
+    f   = lambda dis + (1 - lambda) a                   a: additive attention
+
+The context z is the last source context c_{t-1} (``source``, S-Distortion), the
+previous word x_t (``target``, T-Distortion) or the query q_t (``hidden``,
+H-Distortion; the paper's intermediate state, which already contains y_{t-1}).
+
+Readings: nothing precedes the first word, so there f = a rather than a mixture that
+sums to 1 - lambda. Mass moved over an edge is lost, so f may sum to less than 1:
+literal by default; ``renormalise`` divides dis or f by its sum. With several rounds
+in a step, the round before plays the part of the last word.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.attention import base
+from kvnmt.attention.address import (
+    Address,
+    address,
+    init_address,
+    project_keys,
+    read_values,
+)
+from kvnmt.initializers import Weights
+from kvnmt.layers import Linear, init_linear, linear
+from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
+
+
+@dataclass(frozen=True)
+class Options(base.Options):
+    """Static choices; the defaults are H-Distortion."""
+
+    context: Literal["source", "target", "hidden"] = "hidden"
+    window: int = 3  # L
+    weight: float = 0.5  # lambda
+    renormalise: Literal["none", "distortion", "final"] = "none"
+
+
+@struct.dataclass
+class Params:
+    """One round."""
+
+    address: Address  # named as in additive, so that it can be warm-started
+    moves: Linear  # W_p, b_p
+
+
+@struct.dataclass
+class Source:
+    """Constants of a sentence."""
+
+    annotations: Float[Array, "B S C"]
+    projected_keys: Float[Array, "B S A"]
+    mask: Bool[Array, "B S"]
+
+
+@struct.dataclass
+class State:
+    """Carried from step to step."""
+
+    alignment: Float[Array, "B S"]
+    context: Float[Array, "B C"]
+
+
+def init(
+    options: Options, key: Key[Array, ""], sizes: Sizes, weights: Weights
+) -> Params:
+    """Makes the parameters of one round."""
+    key_address, key_moves = jax.random.split(key)
+    C, D = sizes.annotation, sizes.state
+    width = {"source": C, "target": sizes.embedding, "hidden": D}[options.context]
+    count = 2 * options.window + 1
+    return Params(
+        address=init_address(key_address, D, C, sizes.alignment, weights),
+        moves=init_linear(key_moves, [width], count, weights),
+    )
+
+
+def prepare(
+    params: Params, annotations: Float[Array, "B S C"], mask: Bool[Array, "B S"]
+) -> Source:
+    """Projects the annotations once for all target steps."""
+    return Source(annotations, project_keys(params.address, annotations), mask)
+
+
+def initial_state(params: Params, source: Source) -> State:
+    """Nothing was looked at yet."""
+    zeros = jnp.zeros_like(source.annotations[:, 0])
+    return State(jnp.zeros_like(source.annotations[..., 0]), zeros)
+
+
+def read(
+    options: Options,
+    params: Params,
+    source: Source,
+    state: State,
+    moment: base.Moment,
+) -> base.Attended:
+    """Mixes the addressed with the moved alignment and reads the annotations."""
+    content = address(params.address, moment.query, source.projected_keys, source.mask)
+    z = {
+        "source": state.context,
+        "target": moment.embedded,
+        "hidden": moment.query,
+    }[options.context]
+    chances = jax.nn.softmax(linear(params.moves, z), axis=-1)
+    moved = jnp.where(source.mask, move(state.alignment, chances), 0)
+    if options.renormalise == "distortion":
+        moved = _normalise(moved)
+    final = options.weight * moved + (1 - options.weight) * content
+    if options.renormalise == "final":
+        final = _normalise(final)
+    first = jnp.sum(state.alignment, axis=-1, keepdims=True) == 0
+    final = jnp.where(first, content, final)
+    return base.Attended(read_values(final, source.annotations), final)
+
+
+def write(params: Params, source: Source, state: State, moment: base.Moment) -> State:
+    """Remembers where and what was read."""
+    assert moment.attended is not None and moment.attended.alignment is not None
+    return State(moment.attended.alignment, moment.attended.context)
+
+
+@typed
+def move(
+    alignment: Float[Array, "B S"], chances: Float[Array, "B M"]
+) -> Float[Array, "B S"]:
+    """``sum_k P(k) a_{j-k}``: every move k of -L..L with its chance."""
+    S, count = alignment.shape[1], chances.shape[1]
+    L = count // 2
+    wide = jnp.pad(alignment, ((0, 0), (L, L)))
+    shifted = [wide[:, L - k : L - k + S] for k in range(-L, L + 1)]
+    return jnp.einsum("bm,mbs->bs", chances, jnp.stack(shifted))
+
+
+def _normalise(x: Float[Array, "B S"]) -> Float[Array, "B S"]:
+    total = jnp.sum(x, axis=-1, keepdims=True)
+    return x / jnp.where(total > 0, total, 1)
+
+
+def build(options: Options) -> base.Attention:
+    """Distortion under the contract."""
+    return base.Attention(
+        init=partial(init, options),
+        prepare=prepare,
+        initial_state=initial_state,
+        read=partial(read, options),
+        write=write,
+    )

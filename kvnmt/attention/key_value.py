@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Key-value attention: each annotation is half key, half value.
+
+H. Mino, M. Utiyama, E. Sumita, T. Tokunaga (2017), "Key-value Attention Mechanism for
+Neural Machine Translation", section 3.
+
+=============  ==============================================================
+parameters     none; Q, b of ``query = projection``
+source         keys and values [B, S, C/2], mask
+state, carried none
+result         context ``sum_j a_j v_j`` of width C/2, alignment a
+=============  ==============================================================
+
+::
+
+    h_j = [k_j ; v_j]        a = softmax_j(q[:C/2] . k_j)        c = sum_j a_j v_j
+
+The encoder merge ``halves`` makes such annotations as the paper does, from halves of
+the states of both directions.
+
+Reading of the paper: it does not say how a state of width K meets keys of width K/2.
+That modifying-IW starts in the same state as key-value, as it says, forces the first
+half of the query; a learnt projection is the option.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+from flax import struct
+
+from kvnmt.attention import base
+from kvnmt.attention.address import dot, read_values
+from kvnmt.errors import UserError
+from kvnmt.initializers import Weights
+from kvnmt.layers import Linear, init_linear, linear
+from kvnmt.typing import Array, Bool, Float, Key, Sizes
+
+
+@dataclass(frozen=True)
+class Options(base.Options):
+    """Static choices of key-value attention."""
+
+    query: Literal["half", "projection"] = "half"
+
+
+@struct.dataclass
+class Params:
+    """The query's projection, where there is one."""
+
+    query: Linear | None
+
+
+@struct.dataclass
+class Source:
+    """Constants of a sentence."""
+
+    keys: Float[Array, "B S K"]
+    values: Float[Array, "B S K"]
+    mask: Bool[Array, "B S"]
+
+
+def init(
+    options: Options, key: Key[Array, ""], sizes: Sizes, weights: Weights
+) -> Params:
+    """Makes the projection.
+
+    Raises:
+        UserError: Annotations of odd width, or wider than two states.
+    """
+    C, D = sizes.annotation, sizes.state
+    if C % 2:
+        raise UserError(
+            f"key-value attention needs annotations of even width, not {C}."
+        )
+    if options.query == "projection":
+        return Params(init_linear(key, [D], C // 2, weights))
+    if D < C // 2:
+        raise UserError(
+            f"a decoder state of {D} has no half for keys of {C // 2}; widen the state "
+            "or take query 'projection'."
+        )
+    return Params(None)
+
+
+def prepare(
+    params: Params, annotations: Float[Array, "B S C"], mask: Bool[Array, "B S"]
+) -> Source:
+    """Splits the annotations."""
+    half = annotations.shape[-1] // 2
+    return Source(annotations[..., :half], annotations[..., half:], mask)
+
+
+def read(
+    params: Params, source: Source, state: tuple[()], moment: base.Moment
+) -> base.Attended:
+    """Scores the keys by the query and reads the values."""
+    if params.query is None:
+        query = moment.query[:, : source.keys.shape[-1]]
+    else:
+        query = linear(params.query, moment.query)
+    alignment = dot(query, source.keys, source.mask)
+    return base.Attended(read_values(alignment, source.values), alignment)
+
+
+def build(options: Options) -> base.Attention:
+    """Key-value attention under the contract."""
+    return base.Attention(
+        init=partial(init, options),
+        prepare=prepare,
+        initial_state=base.no_state,
+        read=read,
+        write=base.no_write,
+        context_size=lambda sizes: sizes.annotation // 2,
+    )

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modifying initial weights: dot attention that starts out as key-value attention.
+
+H. Mino, M. Utiyama, E. Sumita, T. Tokunaga (2017), section 3.3.
+
+=============  ==============================================================
+parameters     none
+source         annotations h, their first halves, mask
+state, carried none
+result         context ``sum_j a_j h_j``, alignment a
+=============  ==============================================================
+
+::
+
+    a = softmax_j(d . (h_j * u)),  u = [1 .. 1, 0 .. 0]        c = sum_j a_j h_j
+
+u is fixed. The columns of the readout W_d that meet the first half of c start at
+zero and are trained like any other: the first half of an annotation starts as a key,
+the second as a value.
+
+Reading of the paper: the printed matrix shows the zero block in the first rows, then
+dots. That the first half of c be unused, as its text wants, needs it in all rows.
+"""
+
+from dataclasses import dataclass
+
+from flax import struct
+
+from kvnmt.attention import base
+from kvnmt.attention.address import dot, read_values
+from kvnmt.errors import UserError
+from kvnmt.initializers import Weights
+from kvnmt.typing import Array, Bool, Float, Key, Sizes
+
+
+@dataclass(frozen=True)
+class Options(base.Options):
+    """Modifying initial weights has no static choices."""
+
+
+@struct.dataclass
+class Source:
+    """Constants of a sentence."""
+
+    annotations: Float[Array, "B S C"]
+    mask: Bool[Array, "B S"]
+
+
+def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> tuple[()]:
+    """No parameters.
+
+    Raises:
+        UserError: Annotations of odd width, or wider than two states.
+    """
+    C, D = sizes.annotation, sizes.state
+    if C % 2 or D < C // 2:
+        raise UserError(
+            "modifying-IW needs annotations of an even width of at most twice the "
+            f"decoder state's, not {C} for a state of {D}."
+        )
+    return ()
+
+
+def prepare(
+    params: tuple[()], annotations: Float[Array, "B S C"], mask: Bool[Array, "B S"]
+) -> Source:
+    """Keeps the annotations."""
+    return Source(annotations, mask)
+
+
+def read(
+    params: tuple[()], source: Source, state: tuple[()], moment: base.Moment
+) -> base.Attended:
+    """Scores the first halves by the first half of the query, reads the whole."""
+    half = source.annotations.shape[-1] // 2  # where u is 1
+    keys = source.annotations[..., :half]
+    alignment = dot(moment.query[:, :half], keys, source.mask)
+    return base.Attended(read_values(alignment, source.annotations), alignment)
+
+
+def build(options: Options) -> base.Attention:
+    """Modifying initial weights under the contract."""
+    return base.Attention(
+        init=init,
+        prepare=prepare,
+        initial_state=base.no_state,
+        read=read,
+        write=base.no_write,
+        unread=lambda sizes: sizes.annotation // 2,
+    )

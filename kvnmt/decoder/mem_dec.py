@@ -1,0 +1,289 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MemDec, the decoder with an external memory matrix.
+
+M. Wang, Z. Lu, H. Li, Q. Liu (2016), "Memory-enhanced Decoder for Neural Machine
+Translation", section 3, equations 4 to 15.
+
+=============  ==============================================================
+parameters     initial state, query, per round: attention and GRU; memory:
+               W_a, U_a, v, w_g, W_ers, W_add, W_ini
+source         s_0, the start of the memory; the attention's, one per round
+state, carried s [B, D], memory [B, M, D], reading weights [B, M], the
+               attention's State
+result         state, context and every round's alignment
+=============  ==============================================================
+
+::
+
+    r_t   = sum_i w_t(i) M_{t-1}(i)                                       (4)
+    q_t   = tanh(W_r r_t + W_y x_t)                                       (5)
+    c_t   = read(q_t)                                                     (6)
+    s_t   = GRU(r_t, [x_t; c_t])                                          (7)
+    M_t(i) = M_{t-1}(i) (1 - w(i) erase) + w(i) add                       (8, 13)
+             erase = sig(W_ers s_t)      add = sig(W_add s_t)
+    w     = g w_{t-1} + (1 - g) softmax_i(v . tanh(W_a M(i) + U_a s))     (10 to 12)
+            g = sig(w_g . s)
+    M_0(i) = tanh(W_ini mean_j(h_j)) + noise_i                            (14, 15)
+
+Readings of the paper:
+
+* *Score.* It prints no tanh. Then U_a s is the same for every cell, cancels in the
+  softmax, and the state never addresses: ``score = linear`` is that formula.
+* *State of equation 7.* The text combines r_t, x_t and c_t only, so r_t takes the
+  seat of s_{t-1}, and every weight of a trained RNNsearch* fits;
+  ``seat = state_and_read`` is ``GRU(s_{t-1}, [x_t; c_t; r_t])``.
+* *Read and write share their weights* "for the same vector state". ``shared``: one w
+  from (s_t, M_{t-1}, w_{t-1}) writes now and reads next. ``recomputed``: the same w
+  writes, and one from (s_t, M_t, w_{t-1}) reads next. ``reused``: what has just read
+  writes, and w from (s_t, M_t, w_{t-1}) reads next. w_0 is uniform.
+* *Noise* N(0, 0.1²): the paper may mean the variance. Cells that start equal stay
+  equal for ever, so it decides whether there is more than one cell. Drawn anew for
+  each sentence in training; without a key, one constant draw for all sentences and
+  hypotheses, so that neither batching nor the beam changes a translation.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.attention import Attention, Moment
+from kvnmt.decoder import base
+from kvnmt.decoder.rounds import (
+    Round,
+    RoundOptions,
+    Source,
+    init_rounds,
+    look,
+    prepare_rounds,
+)
+from kvnmt.decoder.start import init_start
+from kvnmt.encoder import Encoded
+from kvnmt.initializers import Weights
+from kvnmt.layers import GRU, Linear, gru, masked_mean
+from kvnmt.typing import Array, Float, Key, PyTree, Sizes
+
+
+@dataclass(frozen=True)
+class Options(RoundOptions):
+    """Static choices; the defaults are our reading of the paper."""
+
+    slots: int = 8  # M
+    noise: float = 0.1  # standard deviation
+    score: Literal["tanh", "linear"] = "tanh"
+    seat: Literal["read", "state_and_read"] = "read"
+    weights: Literal["shared", "recomputed", "reused"] = "shared"
+
+
+@struct.dataclass
+class Query:
+    """The pre-state; its paper prints no bias. Named as in the single decoder."""
+
+    W_state: Float[Array, "D D"]  # W_r
+    W_word: Float[Array, "E D"]  # W_y
+
+
+@struct.dataclass
+class Memory:
+    """Addressing, writing and start of the memory, without biases."""
+
+    W_cell: Float[Array, "D D"]  # W_a
+    U_state: Float[Array, "D D"]  # U_a
+    v: Float[Array, " D"]
+    gate: Float[Array, " D"]  # w_g
+    erase: Float[Array, "D D"]  # W_ers
+    add: Float[Array, "D D"]  # W_add
+    initial: Float[Array, "C D"]  # W_ini
+
+
+@struct.dataclass
+class Params:
+    """The decoder."""
+
+    initial: Linear | None
+    query: Query
+    rounds: tuple[Round, ...]
+    memory: Memory
+
+
+@struct.dataclass
+class Constants:
+    """Constants of a sentence."""
+
+    source: Source
+    cell: Float[Array, "B D"]  # tanh(W_ini mean_j(h_j))
+
+
+@struct.dataclass
+class State:
+    """Carried from step to step."""
+
+    state: Float[Array, "B D"]
+    cells: Float[Array, "B M D"]
+    weights: Float[Array, "B M"]  # of the next read
+    attention: PyTree
+
+
+@struct.dataclass
+class Inputs:
+    """What a step takes of the previous word."""
+
+    embedded: Float[Array, "*N E"]
+    query: Float[Array, "*N D"]
+    advance: tuple[Float[Array, "*N 3*D"], ...]
+
+
+def init(
+    options: Options,
+    attention: Attention,
+    key: Key[Array, ""],
+    sizes: Sizes,
+    weights: Weights,
+) -> Params:
+    """Makes the parameters of the decoder, its memory and its attention."""
+    keys = iter(jax.random.split(key, 11))
+    C, D, E = sizes.annotation, sizes.state, sizes.embedding
+
+    def matrix(rows: int) -> Array:
+        return weights.matrix(next(keys), (rows, D), jnp.float32)
+
+    def vector() -> Array:
+        return weights.energy(next(keys), (D, 1), jnp.float32)[:, 0]
+
+    further = [D] if options.seat == "state_and_read" else []
+    return Params(
+        initial=init_start(next(keys), options.initial, attention, sizes, weights),
+        query=Query(matrix(D), matrix(E)),
+        rounds=init_rounds(
+            options, attention, next(keys), sizes, weights, [E], further
+        ),
+        memory=Memory(
+            *(matrix(D), matrix(D), vector(), vector()),
+            *(matrix(D), matrix(D), matrix(C)),
+        ),
+    )
+
+
+def prepare(
+    options: Options, attention: Attention, params: Params, encoded: Encoded
+) -> Constants:
+    """Prepares the attention of every round, s_0 and what the memory starts as."""
+    embedding = params.query.W_word.shape[0]
+    source = prepare_rounds(
+        options, attention, params.initial, params.rounds, embedding, encoded
+    )
+    mean = masked_mean(encoded.annotations, encoded.mask)
+    return Constants(source, jnp.tanh(mean @ params.memory.initial))  # (15)
+
+
+def initial_state(
+    options: Options,
+    attention: Attention,
+    params: Params,
+    source: Constants,
+    length: int,
+    key: Key[Array, ""] | None = None,
+) -> State:
+    """The memory with its noise (14), and the weights of the first read."""
+    rows, width = source.cell.shape
+    if key is None:
+        noise = fixed_noise(options.slots, width)[None]
+    else:
+        noise = jax.random.normal(key, (rows, options.slots, width), jnp.float32)
+    noise = options.noise * noise.astype(source.cell.dtype)
+    cells = source.cell[:, None, :] + noise
+    start, dtype = source.source.start, source.cell.dtype
+    uniform = jnp.full((rows, options.slots), 1 / options.slots, dtype)
+    return State(
+        state=start,
+        cells=cells,
+        weights=_address(options, params.memory, cells, start, uniform),
+        attention=attention.initial_state(
+            params.rounds[0].attention, source.source.rounds[0]
+        ),
+    )
+
+
+def fixed_noise(slots: int, width: int) -> Float[Array, "M D"]:
+    """The draw of N(0, 1) that stands in where no key is given."""
+    return jax.random.normal(jax.random.key(2016), (slots, width), jnp.float32)
+
+
+def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
+    """Projects the embedded previous words for the query and the GRU of each round."""
+    advance = (embedded @ r.advance.W[0] + r.advance.b for r in params.rounds)
+    return Inputs(embedded, embedded @ params.query.W_word, tuple(advance))
+
+
+def step(
+    options: Options,
+    attention: Attention,
+    params: Params,
+    source: Constants,
+    state: State,
+    inputs: Inputs,
+) -> tuple[State, base.Features]:
+    """One target word: read the memory, look at the source, advance, write."""
+    read = jnp.einsum("bm,bmd->bd", state.weights, state.cells)  # (4)
+    query = jnp.tanh(read @ params.query.W_state + inputs.query)  # (5)
+
+    def advance(cell: GRU, own: int, context: Array) -> Array:  # (7)
+        total = inputs.advance[own] + context @ cell.W[1]
+        if options.seat == "read":
+            return gru(cell, read, total)
+        return gru(cell, state.state, total + read @ cell.W[2])
+
+    looked = look(
+        *(options, attention, params.rounds, source.source.rounds, state.attention),
+        Moment(read if options.seat == "read" else state.state, inputs.embedded, query),
+        advance,
+    )
+    cells, weights = _write(options, params.memory, state, looked.state)
+    features = base.Features(looked.state, looked.attended.context, looked.alignments)
+    return State(looked.state, cells, weights, looked.memory), features
+
+
+def _write(
+    options: Options, params: Memory, state: State, new: Float[Array, "B D"]
+) -> tuple[Float[Array, "B M D"], Float[Array, "B M"]]:
+    """The next memory (8, 13) and the weights that read it (10 to 12)."""
+    writing = state.weights
+    if options.weights != "reused":
+        writing = _address(options, params, state.cells, new, state.weights)
+    erase = jax.nn.sigmoid(new @ params.erase)[:, None, :]
+    add = jax.nn.sigmoid(new @ params.add)[:, None, :]
+    slots = writing[..., None]  # [B, M, 1]
+    cells = state.cells * (1 - slots * erase) + slots * add
+    if options.weights == "shared":
+        return cells, writing
+    return cells, _address(options, params, cells, new, state.weights)
+
+
+def _address(
+    options: Options,
+    params: Memory,
+    cells: Float[Array, "B M D"],
+    state: Float[Array, "B D"],
+    before: Float[Array, "B M"],
+) -> Float[Array, "B M"]:
+    """Content addressing, mixed with the weights before (10 to 12)."""
+    hidden = cells @ params.W_cell + (state @ params.U_state)[:, None, :]
+    hidden = jnp.tanh(hidden) if options.score == "tanh" else hidden
+    content = jax.nn.softmax(hidden @ params.v, axis=-1)
+    keep = jax.nn.sigmoid(state @ params.gate)[:, None]
+    return keep * before + (1 - keep) * content
+
+
+def build(options: Options, attention: Attention) -> base.Decoder:
+    """MemDec around any attention, under the contract."""
+    return base.Decoder(
+        init=partial(init, options, attention),
+        prepare=partial(prepare, options, attention),
+        initial_state=partial(initial_state, options, attention),
+        inputs=inputs,
+        step=partial(step, options, attention),
+        feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
+    )

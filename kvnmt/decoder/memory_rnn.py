@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory RNN: the decoder attends to its own earlier states.
+
+L. Miculicich Werlen, N. Pappas, D. Ram, A. Popescu-Belis (2018), section 3.3,
+equation 17, after J. Cheng, L. Dong, M. Lapata (2016).
+
+=============  ==============================================================
+parameters     initial state, GRU1, v, W_1, W_2, W_3, b; per round: attention,
+               GRU2
+source         s_0; the attention's, one per round
+state, carried s and its summary [B, D], all earlier states and their
+               projections [B, T, D], their number, the attention's State
+result         state, context and every round's alignment
+=============  ==============================================================
+
+::
+
+    f_{t,i} = v . tanh(W_1 s_i + W_2 x_t + W_3 m_{t-1} + b)     i = 0..t-1
+    m_t     = sum_i softmax(f_t)_i s_i                          m_0 = 0
+    s_t     = conditional GRU(m_t, x_t)         m_t takes the seat of s_{t-1}
+
+The summary feeds the recurrence, so this attention runs inside the scan; under
+gradient it keeps T x T states.
+
+Readings of the paper: equation 17 prints h_i, a left-over of Cheng et al., who call
+the reader's own states so; we read s_i. s_0 is among them, which defines m_1 = s_0.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.attention import Attention, Moment
+from kvnmt.decoder import base
+from kvnmt.decoder.rounds import (
+    Round,
+    RoundOptions,
+    Source,
+    init_rounds,
+    look,
+    prepare_rounds,
+)
+from kvnmt.decoder.start import init_start
+from kvnmt.encoder import Encoded
+from kvnmt.initializers import Weights
+from kvnmt.layers import (
+    GRU,
+    Linear,
+    gru,
+    init_gru,
+    init_linear,
+    linear,
+    masked_softmax,
+    recurrent_inputs,
+)
+from kvnmt.typing import Array, Float, Int, Key, PyTree, Sizes
+
+
+@dataclass(frozen=True)
+class Options(RoundOptions):
+    """Memory RNN has no further static choices."""
+
+
+@struct.dataclass
+class Own:
+    """The attention to earlier states."""
+
+    v: Float[Array, " D"]
+    W: Linear  # W_1 (earlier state), W_2 (word), W_3 (summary before), b
+
+
+@struct.dataclass
+class Params:
+    """The decoder."""
+
+    initial: Linear | None
+    query: GRU  # GRU1
+    rounds: tuple[Round, ...]
+    own: Own
+
+
+@struct.dataclass
+class State:
+    """Carried from step to step."""
+
+    state: Float[Array, "B D"]
+    summary: Float[Array, "B D"]  # m_{t-1}
+    states: Float[Array, "B T D"]  # s_0, s_1, ...
+    projected: Float[Array, "B T D"]  # W_1 of them
+    count: Int[Array, " B"]  # how many there are
+    attention: PyTree
+
+
+@struct.dataclass
+class Inputs:
+    """What a step takes of the previous word."""
+
+    embedded: Float[Array, "*N E"]
+    query: Float[Array, "*N 3*D"]
+    energy: Float[Array, "*N D"]  # W_2 x + b
+
+
+def init(
+    options: Options,
+    attention: Attention,
+    key: Key[Array, ""],
+    sizes: Sizes,
+    weights: Weights,
+) -> Params:
+    """Makes the parameters of the decoder and of its attention."""
+    key_initial, key_query, key_rounds, key_v, key_own = jax.random.split(key, 5)
+    D, E = sizes.state, sizes.embedding
+    return Params(
+        initial=init_start(key_initial, options.initial, attention, sizes, weights),
+        query=init_gru(key_query, [E], D, weights),
+        rounds=init_rounds(options, attention, key_rounds, sizes, weights),
+        own=Own(
+            v=weights.energy(key_v, (D, 1), jnp.float32)[:, 0],
+            W=init_linear(key_own, [D, E, D], D, weights),
+        ),
+    )
+
+
+def prepare(
+    options: Options, attention: Attention, params: Params, encoded: Encoded
+) -> Source:
+    """Prepares the attention of every round, and s_0."""
+    embedding = params.query.W[0].shape[0]
+    return prepare_rounds(
+        options, attention, params.initial, params.rounds, embedding, encoded
+    )
+
+
+def initial_state(
+    attention: Attention,
+    params: Params,
+    source: Source,
+    length: int,
+    key: Key[Array, ""] | None = None,
+) -> State:
+    """A history that holds s_0 alone."""
+    start = source.start
+    rows, D = start.shape
+    empty = jnp.zeros((rows, length + 1, D), start.dtype)
+    return State(
+        state=start,
+        summary=jnp.zeros_like(start),
+        states=empty.at[:, 0].set(start),
+        projected=empty.at[:, 0].set(start @ params.own.W.W[0]),
+        count=jnp.ones(rows, jnp.int32),
+        attention=attention.initial_state(params.rounds[0].attention, source.rounds[0]),
+    )
+
+
+def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
+    """Projects the embedded previous words for GRU1 and for the energies."""
+    own = params.own.W
+    energy = linear(Linear((own.W[1],), own.b), embedded)
+    return Inputs(embedded, recurrent_inputs(params.query, embedded), energy)
+
+
+def step(
+    options: Options,
+    attention: Attention,
+    params: Params,
+    source: Source,
+    state: State,
+    inputs: Inputs,
+) -> tuple[State, base.Features]:
+    """One target word: sum the past up, then the conditional step from there."""
+    W_1, _, W_3 = params.own.W.W
+    given = inputs.energy + state.summary @ W_3
+    hidden = jnp.tanh(state.projected + given[:, None, :])
+    there = jnp.arange(state.states.shape[1]) < state.count[:, None]
+    weights = masked_softmax(hidden @ params.own.v, there)
+    summary = jnp.einsum("bt,btd->bd", weights, state.states)
+    query = gru(params.query, summary, inputs.query)
+
+    def advance(cell: GRU, own: int, context: Array) -> Array:
+        return gru(cell, query, recurrent_inputs(cell, context))
+
+    looked = look(
+        *(options, attention, params.rounds, source.rounds, state.attention),
+        Moment(summary, inputs.embedded, query),
+        advance,
+    )
+    new, rows = looked.state, jnp.arange(summary.shape[0])
+    following = State(
+        state=new,
+        summary=summary,
+        states=state.states.at[rows, state.count].set(new),
+        projected=state.projected.at[rows, state.count].set(new @ W_1),
+        count=state.count + 1,
+        attention=looked.memory,
+    )
+    return following, base.Features(new, looked.attended.context, looked.alignments)
+
+
+def build(options: Options, attention: Attention) -> base.Decoder:
+    """Memory RNN around any attention, under the contract."""
+    return base.Decoder(
+        init=partial(init, options, attention),
+        prepare=partial(prepare, options, attention),
+        initial_state=partial(initial_state, attention),
+        inputs=inputs,
+        step=partial(step, options, attention),
+        feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
+    )

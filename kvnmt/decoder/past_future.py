@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PAST and FUTURE layers around the conditional decoder.
+
+Z. Zheng, H. Zhou, S. Huang, L. Mou, X. Dai, J. Chen, Z. Tu (2018), "Modeling Past and
+Future for Neural Machine Translation", TACL; equations as in the authors' code.
+
+=============  ==============================================================
+parameters     initial state, GRU1, GRU3; PAST, FUTURE; per round: attention,
+               GRU2; with ``subtractive``: two small predictors
+source         s_0; the attention's, one per round
+state, carried s, PAST P and FUTURE F [B, D] each, the attention's State
+result         state, context, alignments; P_t and F_t for the readout
+=============  ==============================================================
+
+::
+
+    q'_t = GRU1(s_{t-1}, x_t)        q_t = GRU3(q'_t, [P_{t-1}; F_{t-1}])
+    c_t  = read(q_t)                 s_t = GRU2(q_t, c_t)
+    P_t  = GRU_P(P_{t-1}, c_t)       P_0 = 0
+    F_t  = one of                    F_0 = s_0
+      gru      GRU_F(F_{t-1}, c_t)
+      outside  GRU_F(F_{t-1}, tanh(W (W_a F_{t-1} - W_b c_t) + b))
+      inside   r, u as in a GRU on (F_{t-1}, c_t);
+               n = tanh(W (W_h F_{t-1} - r * (W_c c_t)) + b);  u F_{t-1} + (1-u) n
+    readout  also reads the updated P_t and F_t
+
+With ``subtractive`` the change of each layer has to predict the word by itself::
+
+    delta^P_t = tanh(W^P (W_1 P_t - W_2 P_{t-1}) + b)
+    delta^F_t = tanh(W^F (W_3 F_{t-1} - W_4 F_t) + b)          in R^E
+
+They feed no recurrence and are made after the scan. The loss is
+``Objective.subtractive``; ``ModelConfig.average_auxiliary`` lets them vote when
+decoding.
+
+Departure: the paper adds P and F to the energy and to the state's GRU; the authors'
+code reaches both through GRU3, as we do. P and F change once per word, with the
+context of the last round.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.attention import Attention, Moment
+from kvnmt.decoder import base
+from kvnmt.decoder.rounds import (
+    Round,
+    RoundOptions,
+    Source,
+    init_rounds,
+    look,
+    prepare_rounds,
+)
+from kvnmt.decoder.start import init_start
+from kvnmt.encoder import Encoded
+from kvnmt.errors import UserError
+from kvnmt.initializers import Weights
+from kvnmt.layers import (
+    GRU,
+    Linear,
+    gru,
+    init_gru,
+    init_linear,
+    linear,
+    recurrent_inputs,
+)
+from kvnmt.typing import Array, Float, Key, PyTree, Sizes
+
+
+@dataclass(frozen=True)
+class Options(RoundOptions):
+    """Static choices; the defaults are the full system of the paper."""
+
+    past: bool = True
+    future: bool = True
+    cell: Literal["inside", "outside", "gru"] = "inside"  # of FUTURE
+    subtractive: bool = True  # have the predictors of the subtractive losses
+
+
+@struct.dataclass
+class Future:
+    """The FUTURE layer; what its cell does not use is None."""
+
+    gates: GRU  # inside: its candidate's W and U are W_c and W_h
+    subtract: tuple[Float[Array, "_ D"], ...]  # W_a, W_b of the outside form
+    W: Float[Array, "D D"] | None
+    b: Float[Array, " D"] | None  # of the outside form
+
+
+@struct.dataclass
+class Delta:
+    """How the change of a layer becomes a predictor of the word."""
+
+    W_new: Float[Array, "D D"]  # W_1 or W_4
+    W_old: Float[Array, "D D"]  # W_2 or W_3
+    squash: Linear  # W^P or W^F, b
+
+
+@struct.dataclass
+class Params:
+    """The decoder; None where a layer is absent."""
+
+    initial: Linear | None
+    query: GRU  # GRU1
+    adjust: GRU  # GRU3
+    rounds: tuple[Round, ...]
+    past: GRU | None
+    future: Future | None
+    deltas: dict[str, Delta]
+
+
+@struct.dataclass
+class State:
+    """Carried from step to step."""
+
+    state: Float[Array, "B D"]
+    layers: dict[str, Float[Array, "B D"]]  # P and F, those that exist
+    attention: PyTree
+
+
+@struct.dataclass
+class Inputs:
+    """What a step takes of the previous word."""
+
+    embedded: Float[Array, "*N E"]
+    query: Float[Array, "*N 3*D"]
+
+
+def names(options: Options) -> tuple[str, ...]:
+    """The layers that exist, in the order of the paper."""
+    both = {"past": options.past, "future": options.future}
+    return tuple(name for name, there in both.items() if there)
+
+
+def init(
+    options: Options,
+    attention: Attention,
+    key: Key[Array, ""],
+    sizes: Sizes,
+    weights: Weights,
+) -> Params:
+    """Makes the parameters of the decoder and of its attention."""
+    keys = iter(jax.random.split(key, 7))
+    D, C = sizes.state, attention.context_size(sizes)
+    layers = names(options)
+    initial = init_start(next(keys), options.initial, attention, sizes, weights)
+    query = init_gru(next(keys), [sizes.embedding], D, weights)
+    adjust = init_gru(next(keys), [D] * len(layers), D, weights)
+    rounds = init_rounds(options, attention, next(keys), sizes, weights)
+    past = init_gru(next(keys), [C], D, weights) if options.past else None
+    key_future, key_deltas = next(keys), next(keys)
+    future = _init_future(options, key_future, C, D, weights)
+    deltas = {
+        name: _init_delta(jax.random.fold_in(key_deltas, n), sizes, weights)
+        for n, name in enumerate(layers)
+        if options.subtractive
+    }
+    return Params(initial, query, adjust, rounds, past, future, deltas)
+
+
+def _init_future(
+    options: Options, key: Key[Array, ""], C: int, D: int, weights: Weights
+) -> Future | None:
+    if not options.future:
+        return None
+    key_gates, key_squash, key_a, key_b = jax.random.split(key, 4)
+    read = D if options.cell == "outside" else C
+    gates = init_gru(key_gates, [read], D, weights)
+    if options.cell == "gru":
+        return Future(gates, (), None, None)
+    W = weights.matrix(key_squash, (D, D), jnp.float32)
+    if options.cell == "inside":
+        return Future(gates, (), W, None)
+    W_a = weights.matrix(key_a, (D, D), jnp.float32)
+    W_b = weights.matrix(key_b, (C, D), jnp.float32)
+    return Future(gates, (W_a, W_b), W, jnp.zeros(D, jnp.float32))
+
+
+def _init_delta(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> Delta:
+    key_new, key_old, key_squash = jax.random.split(key, 3)
+    D = sizes.state
+    return Delta(
+        W_new=weights.matrix(key_new, (D, D), jnp.float32),
+        W_old=weights.matrix(key_old, (D, D), jnp.float32),
+        squash=init_linear(key_squash, [D], sizes.embedding, weights),
+    )
+
+
+def prepare(
+    options: Options, attention: Attention, params: Params, encoded: Encoded
+) -> Source:
+    """Prepares the attention of every round, and s_0."""
+    embedding = params.query.W[0].shape[0]
+    return prepare_rounds(
+        options, attention, params.initial, params.rounds, embedding, encoded
+    )
+
+
+def initial_state(
+    options: Options,
+    attention: Attention,
+    params: Params,
+    source: Source,
+    length: int,
+    key: Key[Array, ""] | None = None,
+) -> State:
+    """``s_0``; nothing is past, everything is future."""
+    start = {"past": jnp.zeros_like(source.start), "future": source.start}
+    memory = attention.initial_state(params.rounds[0].attention, source.rounds[0])
+    return State(source.start, {n: start[n] for n in names(options)}, memory)
+
+
+def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
+    """Projects the embedded previous words for GRU1."""
+    return Inputs(embedded, recurrent_inputs(params.query, embedded))
+
+
+def step(
+    options: Options,
+    attention: Attention,
+    params: Params,
+    source: Source,
+    state: State,
+    inputs: Inputs,
+) -> tuple[State, base.Features]:
+    """One target word: adjust the query, look, advance, update PAST and FUTURE."""
+    old = state.layers
+    query = gru(params.query, state.state, inputs.query)
+    layers = [old[name] for name in names(options)]
+    query = gru(params.adjust, query, recurrent_inputs(params.adjust, *layers))
+
+    def advance(cell: GRU, own: int, context: Array) -> Array:
+        return gru(cell, query, recurrent_inputs(cell, context))
+
+    looked = look(
+        *(options, attention, params.rounds, source.rounds, state.attention),
+        Moment(state.state, inputs.embedded, query),
+        advance,
+    )
+    context = looked.attended.context
+    new = {}
+    if params.past is not None:
+        new["past"] = gru(
+            params.past, old["past"], recurrent_inputs(params.past, context)
+        )
+    if params.future is not None:
+        new["future"] = _future(options, params.future, old["future"], context)
+    before: tuple[Array, ...] = ()  # becomes delta in `attend`
+    if options.subtractive:
+        before = tuple(old[name] for name in names(options))
+    features = base.Features(
+        looked.state, context, looked.alignments, extras=new, auxiliary=before
+    )
+    return State(looked.state, new, looked.memory), features
+
+
+def _future(
+    options: Options,
+    params: Future,
+    old: Float[Array, "B D"],
+    context: Float[Array, "B C"],
+) -> Float[Array, "B D"]:
+    gates = params.gates
+    if options.cell == "gru":
+        return gru(gates, old, recurrent_inputs(gates, context))
+    assert params.W is not None
+    if options.cell == "outside":
+        assert params.b is not None
+        W_a, W_b = params.subtract
+        z = jnp.tanh((old @ W_a - context @ W_b) @ params.W + params.b)
+        return gru(gates, old, recurrent_inputs(gates, z))
+    D = old.shape[-1]
+    recurrent, read = old @ gates.U, context @ gates.W[0]
+    r, u = jnp.split(
+        jax.nn.sigmoid((recurrent + read + gates.b)[:, : 2 * D]), 2, axis=-1
+    )
+    left = recurrent[:, 2 * D :] - r * read[:, 2 * D :]
+    candidate = jnp.tanh(left @ params.W + gates.b[2 * D :])
+    return u * old + (1 - u) * candidate
+
+
+def attend(
+    options: Options, params: Params, source: Source, features: base.Features
+) -> base.Features:
+    """Turns the layers before and after each word into predictors of it."""
+    made = []
+    for name, before in zip(names(options), features.auxiliary):
+        delta = params.deltas[name]
+        change = features.extras[name] @ delta.W_new - before @ delta.W_old
+        sign = 1 if name == "past" else -1  # PAST grows by the word, FUTURE loses it
+        made.append(jnp.tanh(linear(delta.squash, sign * change)))
+    return replace(features, auxiliary=tuple(made))
+
+
+def build(options: Options, attention: Attention) -> base.Decoder:
+    """PAST and FUTURE around any attention, under the contract."""
+    layers = names(options)
+    if not layers:
+        raise UserError(
+            "the past_future decoder needs one of its layers; leave "
+            "--model.decoder.past or --model.decoder.future on."
+        )
+    heads = len(layers) if options.subtractive else 0
+    return base.Decoder(
+        init=partial(init, options, attention),
+        prepare=partial(prepare, options, attention),
+        initial_state=partial(initial_state, options, attention),
+        inputs=inputs,
+        step=partial(step, options, attention),
+        attend=partial(attend, options),
+        feature_sizes=lambda sizes: (
+            {"context": attention.context_size(sizes)}
+            | {name: sizes.state for name in layers}
+        ),
+        auxiliary_sizes=lambda sizes: (sizes.embedding,) * heads,
+    )

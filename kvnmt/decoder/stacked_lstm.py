@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stacked LSTM decoder of attention without feeding back.
+
+H. Mino, M. Utiyama, E. Sumita, T. Tokunaga (2017), section 2, after M. Luong,
+H. Pham, C. Manning (2015); with one layer, a zero start and no attention, the
+language models of L. Miculicich Werlen et al. (2018), table 6.
+
+=============  ==============================================================
+parameters     initial state, an LSTM per layer, attention, W_d if fed back
+source         h_0; the attention's
+state, carried hidden state and cell of every layer; the attention's State and
+               e_{t-1} where they are needed
+result         state of the top layer (e_t if fed back), context, alignment
+=============  ==============================================================
+
+::
+
+    d_t = LSTM(d_{t-1}, x_t)                            layer upon layer
+    c_t = read(d_t)
+    with ``input_feeding``: d_t = LSTM(d_{t-1}, [x_t; e_{t-1}]),
+                            e_t = tanh(W_d [d_t; c_t] + b)
+
+Without feeding back and with an attention that writes nothing, no step depends on
+what was read: the whole attention then runs after the scan, over all steps at once
+(such an attention sees the query alone).
+
+Readings of Mino et al.: the hidden states of all layers start at one shared affine
+map of the last annotation (the text says "affine"), cells at 0. Equation 8 scores with
+d_{j-1}, equation 5 uses d_j; with d_1 as the first state the former cannot be meant
+for j = 1, so the current state is scored; ``score_state = previous`` is the option.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.attention import Attention, Moment
+from kvnmt.attention.base import no_write
+from kvnmt.decoder import base
+from kvnmt.decoder.start import Initial, affine_start, init_start
+from kvnmt.encoder import Encoded
+from kvnmt.errors import UserError
+from kvnmt.initializers import Weights
+from kvnmt.layers import (
+    LSTM,
+    Linear,
+    init_linear,
+    init_lstm,
+    linear,
+    lstm,
+    recurrent_inputs,
+)
+from kvnmt.typing import Array, Float, Key, PyTree, Sizes
+
+
+@dataclass(frozen=True)
+class Options(base.Options):
+    """Static choices; the defaults are those of Mino et al. (2017)."""
+
+    layers: int = 2
+    initial: Initial = "last"
+    score_state: Literal["current", "previous"] = "current"
+    input_feeding: bool = False
+
+
+@struct.dataclass
+class Params:
+    """The decoder."""
+
+    initial: Linear | None
+    layers: tuple[LSTM, ...]
+    attention: PyTree
+    attentional: Linear | None  # W_d, b of a decoder that feeds e_t back
+
+
+@struct.dataclass
+class Source:
+    """Constants of a sentence."""
+
+    start: Float[Array, "B D"]
+    attention: PyTree
+
+
+@struct.dataclass
+class State:
+    """Carried from step to step; the top layer comes first."""
+
+    hidden: tuple[Float[Array, "B D"], ...]
+    cells: tuple[Float[Array, "B D"], ...]
+    fed: Float[Array, "B D"] | None  # e_{t-1}
+    attention: PyTree
+
+
+@struct.dataclass
+class Inputs:
+    """What a step takes of the previous word."""
+
+    embedded: Float[Array, "*N E"]
+    lowest: Float[Array, "*N 4*D"]  # W x + b of the lowest layer
+
+
+def init(
+    options: Options,
+    attention: Attention,
+    key: Key[Array, ""],
+    sizes: Sizes,
+    weights: Weights,
+) -> Params:
+    """Makes the parameters of the decoder and of its attention."""
+    key_initial, key_attention, key_fed, *keys = jax.random.split(
+        key, 3 + options.layers
+    )
+    D, fed = sizes.state, options.input_feeding
+    below = [[sizes.embedding, D] if fed else [sizes.embedding]]
+    below += [[D]] * (options.layers - 1)
+    layers = tuple(init_lstm(k, n, D, weights) for k, n in zip(keys, below))
+    read = [D, attention.context_size(sizes)]
+    return Params(
+        initial=init_start(key_initial, options.initial, attention, sizes, weights),
+        layers=layers,
+        attention=attention.init(key_attention, sizes, weights),
+        attentional=init_linear(key_fed, read, D, weights) if fed else None,
+    )
+
+
+def prepare(
+    options: Options, attention: Attention, params: Params, encoded: Encoded
+) -> Source:
+    """Prepares the attention and the start of all layers."""
+    constants = attention.prepare(params.attention, encoded.annotations, encoded.mask)
+    start = affine_start(
+        *(params.initial, options.initial, encoded, attention),
+        *(params.attention, constants),
+        (params.layers[0].U.shape[0], params.layers[0].W[0].shape[0]),
+    )
+    return Source(start, constants)
+
+
+def initial_state(
+    options: Options,
+    attention: Attention,
+    params: Params,
+    source: Source,
+    length: int,
+    key: Key[Array, ""] | None = None,
+) -> State:
+    """All layers at the same start, cells and e_0 at zero."""
+    zeros = jnp.zeros_like(source.start)
+    return State(
+        hidden=(source.start,) * options.layers,
+        cells=(zeros,) * options.layers,
+        fed=zeros if options.input_feeding else None,
+        attention=attention.initial_state(params.attention, source.attention),
+    )
+
+
+def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
+    """Projects the embedded previous words for the lowest layer."""
+    lowest = params.layers[0]
+    return Inputs(embedded, embedded @ lowest.W[0] + lowest.b)
+
+
+def step(
+    options: Options,
+    attention: Attention,
+    params: Params,
+    source: Source,
+    state: State,
+    inputs: Inputs,
+) -> tuple[State, base.Features]:
+    """One target word; the attention too, unless it can wait for the end."""
+    total = inputs.lowest
+    if state.fed is not None:
+        total = total + state.fed @ params.layers[0].W[1]
+    hidden, cells = [], []
+    order = zip(params.layers, state.hidden[::-1], state.cells[::-1])
+    for n, (layer, h, c) in enumerate(order):
+        h, c = lstm(layer, h, c, recurrent_inputs(layer, hidden[-1]) if n else total)
+        hidden.append(h)
+        cells.append(c)
+    top, previous = hidden[-1], state.hidden[0]
+    new = replace(state, hidden=tuple(hidden[::-1]), cells=tuple(cells[::-1]))
+    query = top if options.score_state == "current" else previous
+    if can_wait(options, attention):  # the query waits in the context's place
+        return new, base.Features(top, query, ())
+    moment = Moment(previous, inputs.embedded, query)
+    looked = attention.read(params.attention, source.attention, state.attention, moment)
+    after = replace(moment, decoder_state=top, attended=looked)
+    memory = attention.write(params.attention, source.attention, state.attention, after)
+    shown = top
+    if params.attentional is not None:
+        shown = jnp.tanh(linear(params.attentional, top, looked.context))
+    fed = None if state.fed is None else shown
+    alignments = () if looked.alignment is None else (looked.alignment,)
+    features = base.Features(shown, looked.context, alignments)
+    return replace(new, fed=fed, attention=memory), features
+
+
+def can_wait(options: Options, attention: Attention) -> bool:
+    """Whether no step depends on what an earlier one has read."""
+    return not options.input_feeding and attention.write is no_write
+
+
+def attend(
+    options: Options,
+    attention: Attention,
+    params: Params,
+    source: Source,
+    features: base.Features,
+) -> base.Features:
+    """Reads for all steps at once where that could wait."""
+    if not can_wait(options, attention):
+        return features
+
+    def read(query: Float[Array, "B D"]) -> tuple[Array, tuple[Array, ...]]:
+        moment = Moment(query, query, query)
+        looked = attention.read(params.attention, source.attention, (), moment)
+        return looked.context, () if looked.alignment is None else (looked.alignment,)
+
+    current = options.score_state == "current"
+    query = features.state if current else features.context
+    context, alignments = jax.vmap(read, in_axes=1, out_axes=1)(query)
+    return replace(features, context=context, alignments=alignments)
+
+
+def build(options: Options, attention: Attention) -> base.Decoder:
+    """The stacked LSTM around any attention, under the contract."""
+    if options.layers < 1:
+        raise UserError(f"a decoder needs at least one layer, not {options.layers}.")
+    return base.Decoder(
+        init=partial(init, options, attention),
+        prepare=partial(prepare, options, attention),
+        initial_state=partial(initial_state, options, attention),
+        inputs=inputs,
+        step=partial(step, options, attention),
+        attend=partial(attend, options, attention),
+        feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
+    )

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How weights start: the schemes of the papers and of the codes behind them.
+
+=============  ===============================================================
+``gaussian``   N(0, 0.01²), recurrent matrices orthogonal, biases 0: Wang et al.
+               2016, section 4; dl4mt but for its square matrices. The default.
+``dl4mt``      as ``gaussian``, every other square matrix orthogonal too: the code
+               of Miculicich et al. 2018.
+``groundhog``  as ``gaussian``, but W, U of an alignment N(0, 0.001²) and v = 0:
+               Bahdanau et al. 2015. The first alignments are then uniform and W, U
+               get no gradient at the very first update, as intended.
+``wide``       N(0, 0.05²) everywhere, recurrent matrices included: Mino et al. 2017.
+``glorot``     Glorot's uniform, embeddings N(0, 0.1²), recurrent matrices
+               orthogonal: no paper's; it learns faster on small corpora.
+=============  ===============================================================
+
+What a mechanism starts otherwise in its paper (zero blocks, write biases, the noise
+of a memory) is said in its own file.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias
+
+import jax
+
+Initializer: TypeAlias = Callable[..., jax.Array]  # (key, shape, dtype) -> array
+Scheme: TypeAlias = Literal["gaussian", "dl4mt", "groundhog", "wide", "glorot"]
+
+
+class Weights(NamedTuple):
+    """One initialiser for every kind of weight."""
+
+    matrix: Initializer  # feed-forward, and the inputs of recurrent layers
+    recurrent: Initializer  # each square block of a recurrent matrix
+    address: Initializer  # W and U of an alignment
+    energy: Initializer  # v of an alignment
+    table: Initializer  # embeddings
+
+
+def gaussian(deviation: float = 0.01) -> Weights:
+    """N(0, deviation²), recurrent matrices orthogonal."""
+    normal = jax.nn.initializers.normal(deviation)
+    square = jax.nn.initializers.orthogonal()
+    return Weights(normal, square, normal, normal, normal)
+
+
+def weights(scheme: Scheme) -> Weights:
+    """The initialisers of a scheme."""
+    basic = gaussian()
+    initializers = jax.nn.initializers
+    if scheme == "dl4mt":
+        return basic._replace(matrix=_square_orthogonal, address=_square_orthogonal)
+    if scheme == "groundhog":
+        flat = initializers.normal(0.001)
+        return basic._replace(address=flat, energy=initializers.zeros)
+    if scheme == "wide":
+        return Weights(*[initializers.normal(0.05)] * len(Weights._fields))
+    if scheme == "glorot":
+        uniform = initializers.glorot_uniform()
+        table = initializers.normal(0.1)
+        return Weights(uniform, basic.recurrent, uniform, uniform, table)
+    return basic
+
+
+def _square_orthogonal(
+    key: jax.Array, shape: tuple[int, int], dtype: jax.typing.DTypeLike
+) -> jax.Array:
+    if shape[0] == shape[1]:
+        return jax.nn.initializers.orthogonal()(key, shape, dtype)
+    return jax.nn.initializers.normal(0.01)(key, shape, dtype)

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every named system is made of and what it costs, found by looking at it.
+
+Nothing is run and nothing is declared: parameters and carried bytes are read off the
+shapes of the model's own functions, the work inside and outside the scan off the
+traced program of its forward pass.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from rich.table import Table
+
+from kvnmt import attention, decoder, models, target_context
+from kvnmt.errors import Range, UserError, check_ranges
+from kvnmt.models import Model, ModelConfig
+from kvnmt.systems import SYSTEMS, system
+
+
+@dataclass(frozen=True)
+class OverviewConfig:
+    """The sizes at which the systems are looked at."""
+
+    systems: tuple[str, ...] = tuple(SYSTEMS)
+    model: ModelConfig = field(
+        default_factory=lambda: ModelConfig(
+            embedding=512, encoder=512, state=512, merge="sum"
+        )
+    )
+    vocabulary: int = 30000  # words on each side
+    source_length: int = 25  # EOS included
+    target_length: int = 25
+
+
+RANGES: dict[str, Range] = {
+    "model.embedding": (1, None),
+    "model.encoder": (1, None),
+    "model.state": (1, None),
+    "model.alignment": (1, None),
+    "vocabulary": (3, None),
+    "source_length": (1, None),
+    "target_length": (1, None),
+}
+
+
+class Costs(NamedTuple):
+    """What a system costs at given sizes."""
+
+    parameters: int
+    carried_bytes: int  # per hypothesis, at the given lengths
+    inside: int  # multiplications per target word in the decoder's scan
+    outside: int  # all others per target word
+    weights_inside: tuple[str, ...]  # groups of weights that the scan multiplies by
+
+
+class Row(NamedTuple):
+    """One system."""
+
+    system: str
+    paper: str
+    attention: str
+    decoder: str
+    target_context: str
+    objective: str
+    costs: Costs | None  # None: it cannot be built at these sizes
+    misfit: str  # why not
+
+
+def overview(config: OverviewConfig) -> list[Row]:
+    """Looks at every system of the config.
+
+    Raises:
+        UserError: There is no system of that name, or a size is out of range.
+    """
+    check_ranges(config, RANGES)
+    return [_row(config, name) for name in config.systems]
+
+
+def table(rows: Sequence[Row], config: OverviewConfig) -> Table:
+    """The systems as people read them."""
+    sizes = config.model
+    result = Table(
+        *("system", "paper", "attention, decoder, target context, objective"),
+        *("parameters", "bytes carried", "inside the scan", "outside"),
+        title=f"sizes {sizes.embedding} / {sizes.encoder} / {sizes.state}, vocabulary "
+        f"{config.vocabulary}, {config.source_length} source and "
+        f"{config.target_length} target words",
+        caption="bytes carried per hypothesis; thousands of multiplications per target "
+        "word inside and outside the decoder's scan (--json: the weights inside)",
+        box=None,
+    )
+    usual = ("additive", "conditional", "previous_word", "likelihood")
+    for row in rows:
+        axes = (row.attention, row.decoder, row.target_context, row.objective)
+        told = ", ".join(a for a, b in zip(axes, usual) if a != b) or "the baseline"
+        if row.costs is None:
+            told = f"{told}. Not at these sizes: {row.misfit}"
+            result.add_row(row.system, row.paper, told, *"----")
+            continue
+        costs = row.costs
+        figures = (costs.parameters, costs.carried_bytes)
+        work = (costs.inside // 1000, costs.outside // 1000)
+        result.add_row(row.system, row.paper, told, *(f"{n:,}" for n in figures + work))
+    return result
+
+
+def _row(config: OverviewConfig, name: str) -> Row:
+    chosen = system(name)
+    model = chosen.model(config.model)
+    objective = chosen.objective()
+    extra = [n for n in ("atteos", "subtractive") if getattr(objective, n)]
+    costs, misfit = None, ""
+    try:
+        costs = _costs(config, model)
+    except UserError as error:
+        misfit = str(error)
+    return Row(
+        system=name,
+        paper=chosen.paper,
+        attention=_describe(attention.CATALOGUE, model.attention),
+        decoder=_describe(decoder.CATALOGUE, model.decoder),
+        target_context=_describe(target_context.CATALOGUE, model.target_context),
+        objective=" + ".join(["likelihood", *extra]),
+        costs=costs,
+        misfit=misfit,
+    )
+
+
+def _costs(config: OverviewConfig, chosen: ModelConfig) -> Costs:
+    model = models.build(chosen, config.vocabulary, config.vocabulary)
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    inside, total, weights = _work(config, model, params)
+    return Costs(
+        parameters=models.count_parameters(params),
+        carried_bytes=_carried(config, model, params),
+        inside=round(inside / config.target_length),
+        outside=round((total - inside) / config.target_length),
+        weights_inside=weights,
+    )
+
+
+def _describe(catalogue: Any, options: Any) -> str:
+    """A mechanism with the options that are not its defaults."""
+    name = catalogue.name_of(options)
+    default = catalogue[name].Options()
+    changed = [
+        f"{option}={value}"
+        for option, value in vars(options).items()
+        if getattr(default, option) != value
+    ]
+    return f"{name}({', '.join(changed)})" if changed else name
+
+
+def _carried(config: OverviewConfig, model: Model, params: Any) -> int:
+    source = jax.ShapeDtypeStruct((1, config.source_length), jnp.int32)
+
+    def state(params: Any, source: Any) -> Any:
+        constants = model.encode(params, source)
+        return model.initial_state(params, constants, config.target_length)
+
+    leaves = jax.tree.leaves(jax.eval_shape(state, params, source))
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in leaves)
+
+
+def _work(
+    config: OverviewConfig, model: Model, params: Any
+) -> tuple[int, int, tuple[str, ...]]:
+    """Multiplications inside the decoder's scan and in all, and weights inside."""
+    source = jax.ShapeDtypeStruct((1, config.source_length), jnp.int32)
+    target = jax.ShapeDtypeStruct((1, config.target_length), jnp.int32)
+    traced = jax.make_jaxpr(partial(model.forward))(params, source, target)
+    jaxpr = traced.jaxpr
+    scan = [e for e in jaxpr.eqns if e.primitive.name == "scan"][-1]  # the decoder's
+    paths = [path for path, _ in jax.tree.leaves_with_path(params)]
+    names = {var: _group(path) for var, path in zip(jaxpr.invars, paths)}
+    fixed = scan.invars[: scan.params["num_consts"]]
+    groups = [names[v] for v in fixed if not hasattr(v, "val") and v in names]
+    return _products([scan]), _products(jaxpr.eqns), tuple(dict.fromkeys(groups))
+
+
+def _group(path: Sequence[Any]) -> str:
+    """The owner of an array: its path without the last field and numbers."""
+    names = [str(getattr(k, "name", getattr(k, "key", ""))) for k in path]
+    return ".".join([n for n in names if n][1:-1]) or names[0]
+
+
+def _products(eqns: Sequence[Any]) -> int:
+    """Multiplications of all matrix products, those of inner programs included."""
+    total = 0
+    for eqn in eqns:
+        if eqn.primitive.name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            shape = eqn.invars[0].aval.shape
+            inner = math.prod(shape[axis] for axis in contracted)
+            total += math.prod(eqn.outvars[0].aval.shape) * inner
+        times = eqn.params.get("length", 1) if eqn.primitive.name == "scan" else 1
+        for inner_jaxpr in _inner(eqn.params.values()):
+            total += times * _products(inner_jaxpr.eqns)
+    return total
+
+
+def _inner(values: Any) -> Iterator[Any]:
+    for value in values:
+        if hasattr(value, "jaxpr"):
+            yield value.jaxpr
+        elif hasattr(value, "eqns"):
+            yield value

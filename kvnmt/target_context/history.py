@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the members of this folder that look back share: a history, and its masks."""
+
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.typing import Array, Bool, Float, Int, typed
+
+
+@struct.dataclass
+class History:
+    """Rows of the past, and how many there are."""
+
+    rows: Float[Array, "B T N"]
+    count: Int[Array, " B"]
+
+
+def empty(like: Float[Array, "B N"], length: int) -> History:
+    """A history with room for ``length`` rows."""
+    B, N = like.shape
+    return History(jnp.zeros((B, length, N), like.dtype), jnp.zeros(B, jnp.int32))
+
+
+def append(history: History, row: Float[Array, "B N"]) -> History:
+    """The history with one more row."""
+    sentences = jnp.arange(row.shape[0])
+    rows = history.rows.at[sentences, history.count].set(row)
+    return History(rows, history.count + 1)
+
+
+def present(history: History) -> Bool[Array, "B T"]:
+    """Which rows are there."""
+    return jnp.arange(history.rows.shape[1]) < history.count[:, None]
+
+
+def earlier(
+    steps: int, *, itself: bool, window: int | None = None
+) -> Bool[Array, "T T"]:
+    """``[t, i]``: whether step t may look at step i.
+
+    Args:
+        steps: T.
+        itself: Whether i = t is allowed.
+        window: How many steps before t at most; None: all.
+    """
+    back = jnp.arange(steps)[:, None] - jnp.arange(steps)  # t - i
+    allowed = back >= (0 if itself else 1)
+    return allowed if window is None else allowed & (back <= window)
+
+
+@typed
+def mix(
+    weights: Float[Array, "B T I"], rows: Float[Array, "B I N"]
+) -> Float[Array, "B T N"]:
+    """``sum_i w_{t,i} row_i``."""
+    return jnp.einsum("bti,bin->btn", weights, rows)

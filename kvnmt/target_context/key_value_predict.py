@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Key-value-predict attention over earlier decoder states.
+
+M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel (2017), "Frustratingly Short Attention
+Spans in Neural Language Modeling", section 2; for translation, the future work of
+L. Miculicich Werlen et al. (2018).
+
+=============  ==============================================================
+parameters     W_Y, W_h, w, W_r, W_x: 4 k² + k numbers, k = D / parts
+state, carried all earlier states [B, T, D]
+result         g_t of width k, and x_t unless ``word`` is off
+=============  ==============================================================
+
+::
+
+    kvp    s_t = [k_t ; v_t ; p_t]
+    kv     s_t = [k_t ; v_t], p_t = v_t
+    plain  s_t = k_t = v_t = p_t
+    a_t = softmax_i(w . tanh(W_Y k_i + W_h k_t))            i = t-L..t-1
+    g_t = tanh(W_r sum_i a_{t,i} v_i + W_x p_t)             nothing earlier: 0 read
+
+Slots before the beginning are masked. ``window`` is L, None for all earlier steps.
+Language models read out g_t alone (``word = False``); in translation g_t takes the
+place of s_t in the readout (our reading), while s_t itself recurs.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.errors import UserError
+from kvnmt.initializers import Weights
+from kvnmt.layers import masked_softmax
+from kvnmt.target_context import base
+from kvnmt.target_context.history import History, append, earlier, empty, mix, present
+from kvnmt.typing import Array, Float, Key, Sizes
+
+PARTS = {"plain": 1, "kv": 2, "kvp": 3}
+
+
+@dataclass(frozen=True)
+class Options(base.Options):
+    """Static choices of key-value-predict attention."""
+
+    form: Literal["plain", "kv", "kvp"] = "kvp"
+    window: int | None = None  # L
+    word: bool = True  # the readout also reads x_t
+
+
+@struct.dataclass
+class Params:
+    """The attention; the paper prints no bias."""
+
+    w: Float[Array, " N"]
+    W_key: Float[Array, "N N"]  # W_Y
+    W_query: Float[Array, "N N"]  # W_h
+    W_read: Float[Array, "N N"]  # W_r
+    W_predict: Float[Array, "N N"]  # W_x
+
+
+def init(
+    options: Options, key: Key[Array, ""], sizes: Sizes, weights: Weights
+) -> Params:
+    """Makes the attention.
+
+    Raises:
+        UserError: The state does not split into that many parts.
+    """
+    parts = PARTS[options.form]
+    if sizes.state % parts:
+        raise UserError(
+            f"key_value_predict in form '{options.form}' splits the decoder state in "
+            f"{parts} parts; {sizes.state} does not split evenly."
+        )
+    n = sizes.state // parts
+    key_w, *keys = jax.random.split(key, 5)
+    return Params(
+        weights.energy(key_w, (n, 1), jnp.float32)[:, 0],
+        *(weights.matrix(k, (n, n), jnp.float32) for k in keys),
+    )
+
+
+def widths(options: Options, sizes: Sizes) -> dict[str, int]:
+    """Widths of g_t, and of x_t where it is read."""
+    own = {"predict": sizes.state // PARTS[options.form]}
+    return own | ({"word": sizes.embedding} if options.word else {})
+
+
+def over_time(
+    options: Options,
+    params: Params,
+    states: Float[Array, "B T D"],
+    embedded: Float[Array, "B T E"],
+) -> dict[str, Float[Array, "B T _"]]:
+    """Attends to the states before each step."""
+    keys, values, predict = _split(options, states)
+    energies = _energies(params, keys[:, None], keys[:, :, None])  # [B, T, T]
+    mask = earlier(states.shape[1], itself=False, window=options.window)
+    weights = masked_softmax(energies, jnp.broadcast_to(mask, energies.shape))
+    return _result(options, params, mix(weights, values), predict, embedded)
+
+
+def initial_state(
+    params: Params,
+    state: Float[Array, "B D"],
+    embedded: Float[Array, "B E"],
+    length: int,
+) -> History:
+    """No earlier state."""
+    return empty(state, length)
+
+
+def step(
+    options: Options,
+    params: Params,
+    memory: History,
+    state: Float[Array, "B D"],
+    embedded: Float[Array, "B E"],
+) -> tuple[History, dict[str, Float[Array, "B _"]]]:
+    """Attends to the states so far, then takes this one in."""
+    keys, values, _ = _split(options, memory.rows)
+    query, _, predict = _split(options, state)
+    there = present(memory)
+    if options.window is not None:
+        oldest = memory.count[:, None] - options.window
+        there = there & (jnp.arange(there.shape[1]) >= oldest)
+    weights = masked_softmax(_energies(params, keys, query[:, None]), there)
+    read = mix(weights[:, None], values)[:, 0]
+    return append(memory, state), _result(options, params, read, predict, embedded)
+
+
+def _split(
+    options: Options, states: Float[Array, "*N D"]
+) -> tuple[Float[Array, "*N _"], Float[Array, "*N _"], Float[Array, "*N _"]]:
+    """Key, value and predict slices."""
+    parts = jnp.split(states, PARTS[options.form], axis=-1)
+    return parts[0], parts[min(1, len(parts) - 1)], parts[-1]
+
+
+def _energies(
+    params: Params, keys: Float[Array, "*N K"], now: Float[Array, "*N K"]
+) -> Float[Array, "..."]:
+    return jnp.tanh(keys @ params.W_key + now @ params.W_query) @ params.w
+
+
+def _result(
+    options: Options, params: Params, read: Array, predict: Array, embedded: Array
+) -> dict[str, Array]:
+    result = jnp.tanh(read @ params.W_read + predict @ params.W_predict)
+    return {"predict": result} | ({"word": embedded} if options.word else {})
+
+
+def build(options: Options) -> base.TargetContext:
+    """Key-value-predict attention under the contract."""
+    return base.TargetContext(
+        init=partial(init, options),
+        widths=partial(widths, options),
+        over_time=partial(over_time, options),
+        initial_state=initial_state,
+        step=partial(step, options),
+    )

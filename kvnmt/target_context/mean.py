@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mean residual: the readout sees the mean of all earlier words.
+
+L. Miculicich Werlen, N. Pappas, D. Ram, A. Popescu-Belis (2018), section 3.1.
+
+=============  ==============================================================
+parameters     none
+state, carried sum of the embeddings [B, E], their number [B]
+result         s_t, and d_t in the seat of x_t
+=============  ==============================================================
+
+::
+
+    d_t = 1/(t-1) sum_{i=1}^{t-1} x(y_i)            d_1 = 0
+
+Reading of the paper: its formula divides by zero at t = 1; nothing precedes the first
+word, so d_1 is the zero vector, as x_1 is.
+"""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.initializers import Weights
+from kvnmt.target_context import base
+from kvnmt.typing import Array, Float, Int, Key, Sizes
+
+
+@dataclass(frozen=True)
+class Options(base.Options):
+    """The mean has no static choices."""
+
+
+@struct.dataclass
+class State:
+    """Carried from step to step."""
+
+    total: Float[Array, "B E"]
+    count: Int[Array, " B"]  # words read
+
+
+def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> tuple[()]:
+    """No parameters."""
+    return ()
+
+
+def widths(sizes: Sizes) -> dict[str, int]:
+    """Widths of s_t and d_t."""
+    return {"state": sizes.state, "word": sizes.embedding}
+
+
+def over_time(
+    params: tuple[()], states: Float[Array, "B T D"], embedded: Float[Array, "B T E"]
+) -> dict[str, Float[Array, "B T _"]]:
+    """Running means; x_1 is zero and counts for no word."""
+    count = jnp.maximum(jnp.arange(embedded.shape[1]), 1).astype(embedded.dtype)
+    mean = jnp.cumsum(embedded, axis=1) / count[:, None]
+    return {"state": states, "word": mean}
+
+
+def initial_state(
+    params: tuple[()],
+    state: Float[Array, "B D"],
+    embedded: Float[Array, "B E"],
+    length: int,
+) -> State:
+    """Nothing was read."""
+    return State(jnp.zeros_like(embedded), jnp.zeros(embedded.shape[0], jnp.int32))
+
+
+def step(
+    params: tuple[()],
+    memory: State,
+    state: Float[Array, "B D"],
+    embedded: Float[Array, "B E"],
+) -> tuple[State, dict[str, Float[Array, "B _"]]]:
+    """Adds the previous word and divides."""
+    total = memory.total + embedded
+    count = jnp.maximum(memory.count, 1).astype(embedded.dtype)
+    mean = total / count[:, None]
+    return State(total, memory.count + 1), {"state": state, "word": mean}
+
+
+def build(options: Options) -> base.TargetContext:
+    """The mean residual under the contract."""
+    return base.TargetContext(init, widths, over_time, initial_state, step)

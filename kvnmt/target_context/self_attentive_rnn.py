@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Self-attentive RNN: the readout also sees a mixture of earlier decoder states.
+
+L. Miculicich Werlen, N. Pappas, D. Ram, A. Popescu-Belis (2018), section 3.3, after
+M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel (2017).
+
+=============  ==============================================================
+parameters     v, W_1, W_2, b: 2 D² + 2 D numbers
+state, carried all earlier states [B, T, D]
+result         s_t, x_t, and m_t beside them
+=============  ==============================================================
+
+::
+
+    f_{t,i} = v . tanh(W_1 s_i + W_2 s_t + b)            i = 1..t-1
+    m_t     = sum_i softmax(f_t)_i s_i                   m_1 = 0
+
+The recurrence is untouched: in training all steps are mixed at once after the scan.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.initializers import Weights
+from kvnmt.layers import Linear, init_linear, masked_softmax
+from kvnmt.target_context import base
+from kvnmt.target_context.history import (
+    History,
+    append,
+    earlier,
+    empty,
+    mix,
+    present,
+)
+from kvnmt.typing import Array, Float, Key, Sizes
+
+
+@dataclass(frozen=True)
+class Options(base.Options):
+    """The self-attentive RNN has no static choices."""
+
+
+@struct.dataclass
+class Params:
+    """The score."""
+
+    v: Float[Array, " D"]
+    W: Linear  # W_1 (earlier state), W_2 (this state), b
+
+
+def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> Params:
+    """Makes the score."""
+    key_v, key_W = jax.random.split(key)
+    D = sizes.state
+    return Params(
+        v=weights.energy(key_v, (D, 1), jnp.float32)[:, 0],
+        W=init_linear(key_W, [D, D], D, weights),
+    )
+
+
+def widths(sizes: Sizes) -> dict[str, int]:
+    """Widths of s_t, x_t and m_t."""
+    return {"state": sizes.state, "word": sizes.embedding, "summary": sizes.state}
+
+
+def over_time(
+    params: Params,
+    states: Float[Array, "B T D"],
+    embedded: Float[Array, "B T E"],
+) -> dict[str, Float[Array, "B T _"]]:
+    """Mixes the states before each step."""
+    energies = _energies(params, states[:, None], states[:, :, None])  # [B, T, T]
+    mask = earlier(states.shape[1], itself=False)
+    weights = masked_softmax(energies, jnp.broadcast_to(mask, energies.shape))
+    return {"state": states, "word": embedded, "summary": mix(weights, states)}
+
+
+def initial_state(
+    params: Params,
+    state: Float[Array, "B D"],
+    embedded: Float[Array, "B E"],
+    length: int,
+) -> History:
+    """No earlier state."""
+    return empty(state, length)
+
+
+def step(
+    params: Params,
+    memory: History,
+    state: Float[Array, "B D"],
+    embedded: Float[Array, "B E"],
+) -> tuple[History, dict[str, Float[Array, "B _"]]]:
+    """Mixes the states so far, then takes this one in."""
+    energies = _energies(params, memory.rows, state[:, None])
+    weights = masked_softmax(energies, present(memory))
+    mixed = mix(weights[:, None], memory.rows)[:, 0]
+    return append(memory, state), {"state": state, "word": embedded, "summary": mixed}
+
+
+def _energies(
+    params: Params, earlier: Float[Array, "*N D"], now: Float[Array, "*N D"]
+) -> Float[Array, "..."]:
+    W_1, W_2 = params.W.W
+    return jnp.tanh(earlier @ W_1 + now @ W_2 + params.W.b) @ params.v
+
+
+def build(options: Options) -> base.TargetContext:
+    """The self-attentive RNN under the contract."""
+    return base.TargetContext(init, widths, over_time, initial_state, step)

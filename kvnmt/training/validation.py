@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training run measures on its validation text."""
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from kvnmt.data import batches
+from kvnmt.data.batches import Encoded
+from kvnmt.data.corpus import Corpora
+from kvnmt.evaluation.bleu import corpus_bleu
+from kvnmt.models import Model, Params
+from kvnmt.training import step as steps
+from kvnmt.translation import SearchConfig, edge, translate
+
+
+def validation_loss(
+    eval_step: jax.stages.Wrapped,
+    params: Params,
+    valid: Encoded,
+    rows: int,
+    mesh: Mesh,
+) -> float:
+    """Nats per target token, EOS included; batches of ``rows``, sorted by length."""
+    order = np.argsort(valid.lengths, kind="stable")
+    nats = tokens = 0.0
+    for start in range(0, len(order), rows):
+        lines = order[start : start + rows]
+        longest = edge(int(valid.lengths[lines].max()))
+        batch = batches.make_batch(valid, lines, rows, [longest])
+        arrays = steps.put_batch(batch, mesh)
+        sums = jax.device_get(eval_step(params, *arrays))
+        nats, tokens = nats + float(sums.nats), tokens + int(sums.tokens)
+    return nats / max(tokens, 1)
+
+
+def validation_bleu(
+    model: Model, params: Params, corpora: Corpora, tokenize: str
+) -> float:
+    """BLEU of the greedy translations."""
+    found = translate(
+        model,
+        params,
+        [ids[:-1].tolist() for ids in corpora.valid.source],
+        SearchConfig(beam=1),
+    )
+    lines = [corpora.vocabularies.target.decode(t.ids) for t in found]
+    return corpus_bleu(lines, corpora.references, tokenize=tokenize).score

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+from typing import get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvnmt import initializers
+from kvnmt.initializers import Scheme, Weights
+
+SQUARE, OBLONG = (60, 60), (60, 90)
+GLOROT = (2 / (60 + 90)) ** 0.5  # standard deviation of its uniform distribution
+
+
+def draw(scheme: Scheme, kind: str, shape: tuple[int, int]) -> np.ndarray:
+    initializer = getattr(initializers.weights(scheme), kind)
+    return np.asarray(initializer(jax.random.key(5), shape, jnp.float32))
+
+
+# Standard deviation by kind of weight; 1 stands for an orthogonal square matrix.
+DEVIATIONS = {
+    "gaussian": {"matrix": 0.01, "recurrent": 1, "address": 0.01, "energy": 0.01},
+    "dl4mt": {"matrix": 0.01, "recurrent": 1, "address": 0.01, "energy": 0.01},
+    "groundhog": {"matrix": 0.01, "recurrent": 1, "address": 0.001, "energy": 0},
+    "wide": dict.fromkeys(["matrix", "recurrent", "address", "energy"], 0.05),
+    "glorot": {"matrix": GLOROT, "recurrent": 1, "address": GLOROT, "energy": GLOROT},
+}
+TABLES = {"wide": 0.05, "glorot": 0.1}
+
+
+def test_every_scheme_is_described():
+    assert set(get_args(Scheme)) == set(DEVIATIONS)
+    kinds = set(Weights._fields) - {"table"}
+    assert all(set(kind) == kinds for kind in DEVIATIONS.values())
+
+
+@pytest.mark.parametrize("scheme", DEVIATIONS)
+def test_deviations(scheme):
+    for kind, deviation in DEVIATIONS[scheme].items():
+        if kind == "recurrent" and deviation == 1:
+            block = draw(scheme, kind, SQUARE)
+            np.testing.assert_allclose(block @ block.T, np.eye(60), atol=1e-5)
+            continue
+        drawn = draw(scheme, kind, OBLONG)
+        assert abs(drawn.std() - deviation) <= 0.05 * deviation, kind
+        assert abs(drawn.mean()) <= 0.05 * deviation, kind
+    table = draw(scheme, "table", OBLONG).std()
+    assert abs(table / TABLES.get(scheme, 0.01) - 1) < 0.05
+
+
+@pytest.mark.parametrize("scheme", DEVIATIONS)
+def test_square_matrices_are_orthogonal_in_one_scheme_alone(scheme):
+    for kind in ("matrix", "address"):
+        square = draw(scheme, kind, SQUARE)
+        orthogonal = np.allclose(square @ square.T, np.eye(60), atol=1e-4)
+        assert orthogonal == (scheme == "dl4mt")
+    table = draw(scheme, "table", SQUARE)  # a vocabulary as large as its vectors
+    assert not np.allclose(table @ table.T, np.eye(60), atol=1e-4)
+
+
+def test_gaussian_takes_its_deviation():
+    matrix = initializers.gaussian(1.0).matrix(jax.random.key(0), OBLONG, jnp.float32)
+    assert abs(np.asarray(matrix).std() - 1) < 0.05
