@@ -56,9 +56,8 @@ def weights(scheme: Scheme) -> Weights:
     if scheme == "wide":
         return Weights(*[initializers.normal(0.05)] * len(Weights._fields))
     if scheme == "glorot":
-        uniform = initializers.glorot_uniform()
         table = initializers.normal(0.1)
-        return Weights(uniform, basic.recurrent, uniform, uniform, table)
+        return Weights(_glorot, basic.recurrent, _glorot, _glorot, table)
     return basic
 
 
@@ -68,3 +67,11 @@ def _square_orthogonal(
     if shape[0] == shape[1]:
         return jax.nn.initializers.orthogonal()(key, shape, dtype)
     return jax.nn.initializers.normal(0.01)(key, shape, dtype)
+
+
+def _glorot(
+    key: jax.Array, shape: tuple[int, int], dtype: jax.typing.DTypeLike
+) -> jax.Array:
+    if 0 in shape:  # an input of no width, such as the context of a language model
+        return jax.nn.initializers.zeros(key, shape, dtype)
+    return jax.nn.initializers.glorot_uniform()(key, shape, dtype)

@@ -7,6 +7,7 @@ auxiliary terms thus keep the scale of the papers, whose losses sum over time.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,7 @@ class Objective:
 
     label_smoothing: float = 0.0
     atteos: float = 0.0  # lambda of Meng et al. (2018), equation 18; theirs is 1
+    atteos_rounds: Literal["last", "mean"] = "last"  # whose alignment it is laid on
     subtractive: float = 0.0  # of each auxiliary predictor; Zheng et al. (2018): 1
 
 
@@ -79,8 +81,9 @@ def loss(
 
     Label smoothing takes ``label_smoothing`` of the mass of the true word and spreads
     it evenly over the vocabulary. ATTEOS is laid on the alignment that feeds the
-    prediction: that of the last round (equation 18 names none). A subtractive loss is
-    the negative log-likelihood of each auxiliary predictor (PAST and FUTURE layers).
+    prediction, that of the last round (equation 18 names none), or on the mean of all
+    rounds. A subtractive loss is the negative log-likelihood of each auxiliary
+    predictor (PAST and FUTURE layers).
 
     Raises:
         UserError: ATTEOS is asked of a system without an alignment, or a subtractive
@@ -103,7 +106,10 @@ def loss(
                 "the objective has ATTEOS, which needs a system with an alignment; set "
                 "objective.atteos to 0 or choose another attention."
             )
-        reading = prediction.features.alignments[-1]
+        rounds = prediction.features.alignments
+        reading = rounds[-1]
+        if objective.atteos_rounds == "mean":
+            reading = jnp.mean(jnp.stack(rounds), axis=0)
         attention = jnp.sum(atteos(reading, source >= 0, mask))
         total = total + objective.atteos * attention
     auxiliary = jnp.zeros((), nats.dtype)

@@ -11,6 +11,7 @@ import pytest
 from kvnmt import models
 from kvnmt.attention import additive
 from kvnmt.errors import UserError
+from kvnmt.losses import Objective
 from kvnmt.models import Dropout
 from kvnmt.systems import SYSTEMS, system
 from tests.laws import cases
@@ -91,20 +92,17 @@ def test_training_draws_the_noise_of_a_memory(key):
     assert not np.allclose(forward(params, SOURCE, TARGET, key).logits, plain)
 
 
-@pytest.mark.parametrize("scheme, deviation", [("wide", 0.05), ("gaussian", 0.01)])
-def test_every_part_takes_the_initialiser(scheme, deviation, key):
-    """No matrix is left to another scheme, whatever mechanisms are chosen."""
-    for name in ("coverage-neural", "past-future-losses", "attn", "memory-rnn"):
-        config = dataclasses.replace(cases.NAMED[name], initializer=scheme)
-        params = cases.build(config).init(key)
-        for path, leaf in jax.tree.leaves_with_path(params):
-            where = f"{name} {jax.tree_util.keystr(path)}"
-            leaf = np.asarray(leaf)
-            recurrent = where.endswith(".U") and scheme != "wide"
-            if recurrent or not np.any(leaf):
-                assert recurrent or leaf.ndim == 1, where
-                continue
-            assert np.abs(leaf).max() < 6 * deviation, where
+@pytest.mark.parametrize(
+    "name", ["coverage-neural", "past-future-losses", "attn-concat", "memory-rnn"]
+)
+def test_every_matrix_takes_the_initialiser(name, key):
+    config = dataclasses.replace(cases.NAMED[name], initializer="wide")
+    for path, leaf in jax.tree.leaves_with_path(cases.build(config).init(key)):
+        where, leaf = jax.tree_util.keystr(path), np.asarray(leaf)
+        if where.endswith((".b", ".v", ".v_energy")):
+            assert np.any(leaf) != where.endswith(".b"), where
+        elif leaf.size >= 12:
+            assert 0.02 < leaf.std() < 0.09, where
 
 
 def test_modifying_initial_weights_starts_unread(key):
@@ -127,11 +125,29 @@ def test_alignment_layer_is_as_wide_as_the_state_unless_given():
 
 
 def test_a_system_leaves_sizes_alone():
+    base = dataclasses.replace(
+        cases.BASE, merge="sum", low_rank=2, initializer="wide", dropout=NO_DROPOUT
+    )
+    kept = {"embedding", "encoder", "state", "alignment", "low_rank", "initializer"}
     for name, what in SYSTEMS.items():
-        config = what.model(cases.BASE)
-        assert (config.sizes, config.dropout) == (cases.BASE.sizes, Dropout())
-        assert (what.objective().atteos > 0) == name.endswith("-atteos")
-    assert isinstance(SYSTEMS["rnnsearch-star"].attention, additive.Options)
+        config = what.model(base)
+        for field in kept | {"dropout", "average_auxiliary"}:
+            assert getattr(config, field) == getattr(base, field), (name, field)
+        assert config.merge == what.choices.get("merge", "sum")
+        assert what.is_language_model == name.startswith("lm-")
+        width = base.state if what.is_language_model else base.readout_size
+        assert config.readout_size == width
+        objective = what.objective(Objective(label_smoothing=0.1, atteos=7.0))
+        assert objective.label_smoothing == 0.1
+        assert (objective.atteos == 1) == name.endswith("-atteos")
+        assert (objective.subtractive == 1) == name.endswith("-losses")
+
+
+def test_a_system_is_named_by_its_choices_alone():
+    star = SYSTEMS["rnnsearch-star"].model(cases.BASE)
+    assert star == cases.BASE and isinstance(star.attention, additive.Options)
+    other = SYSTEMS["rnnsearch"].model(cases.BASE)
+    assert SYSTEMS["rnnsearch-star"].model(other) == star  # none of its mechanisms
 
 
 def test_an_unknown_system_names_its_neighbour():

@@ -158,7 +158,7 @@ def init(
         initial=init_start(next(keys), options.initial, attention, sizes, weights),
         query=Query(matrix(D), matrix(E)),
         rounds=init_rounds(
-            options, attention, next(keys), sizes, weights, [E], further
+            options, attention, next(keys), sizes, weights, [E, *further]
         ),
         memory=Memory(
             *(matrix(D), matrix(D), vector(), vector()),
@@ -214,7 +214,7 @@ def fixed_noise(slots: int, width: int) -> Float[Array, "M D"]:
 
 def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
     """Projects the embedded previous words for the query and the GRU of each round."""
-    advance = (embedded @ r.advance.W[0] + r.advance.b for r in params.rounds)
+    advance = (embedded @ r.advance.W[1] + r.advance.b for r in params.rounds)
     return Inputs(embedded, embedded @ params.query.W_word, tuple(advance))
 
 
@@ -231,7 +231,7 @@ def step(
     query = jnp.tanh(read @ params.query.W_state + inputs.query)  # (5)
 
     def advance(cell: GRU, own: int, context: Array) -> Array:  # (7)
-        total = inputs.advance[own] + context @ cell.W[1]
+        total = inputs.advance[own] + context @ cell.W[0]
         if options.seat == "read":
             return gru(cell, read, total)
         return gru(cell, state.state, total + read @ cell.W[2])

@@ -70,15 +70,16 @@ def init_rounds(
     key: Key[Array, ""],
     sizes: Sizes,
     weights: Weights,
-    before: Sequence[int] = (),
-    after: Sequence[int] = (),
+    further: Sequence[int] = (),
 ) -> tuple[Round, ...]:
-    """Makes every round; the advancing GRU takes ``before``, the context, ``after``.
+    """Makes every round; the advancing GRU takes the context, then what is further.
+
+    The context comes first in every decoder, so that a warm start finds it.
 
     Raises:
         UserError: There is no round.
     """
-    widths = [*before, attention.context_size(sizes), *after]
+    widths = [attention.context_size(sizes), *further]
 
     def init_round(key: Key[Array, ""]) -> Round:
         key_attention, key_advance = jax.random.split(key)

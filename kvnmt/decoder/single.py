@@ -118,7 +118,7 @@ def prepare(
     options: Options, attention: Attention, params: Params, encoded: Encoded
 ) -> Source:
     """Prepares the attention of every round, and s_0."""
-    embedding = params.rounds[0].advance.W[0].shape[0]
+    embedding = params.rounds[0].advance.W[1].shape[0]
     return prepare_rounds(
         options, attention, params.initial, params.rounds, embedding, encoded
     )
@@ -139,7 +139,7 @@ def initial_state(
 def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
     """Projects the embedded previous words for the query and the GRU of each round."""
     query = None if params.query is None else embedded @ params.query.W_word
-    advance = (embedded @ r.advance.W[0] + r.advance.b for r in params.rounds)
+    advance = (embedded @ r.advance.W[1] + r.advance.b for r in params.rounds)
     return Inputs(embedded, query, tuple(advance))
 
 
@@ -158,7 +158,7 @@ def step(
         query = jnp.tanh(previous @ params.query.W_state + inputs.query)
 
     def advance(cell: GRU, own: int, context: Array) -> Array:
-        total = inputs.advance[own] + context @ cell.W[1]
+        total = inputs.advance[own] + context @ cell.W[0]
         return gru(cell, previous, total, options.reset)
 
     looked = look(

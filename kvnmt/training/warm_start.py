@@ -45,7 +45,8 @@ def warm_start(fresh: Params, trained: Params) -> WarmStart:
         elif found.shape != leaf.shape:
             raise UserError(
                 f"'{name}' has shape {found.shape} in the trained model but "
-                f"{leaf.shape} in the new one; give both the same sizes."
+                f"{leaf.shape} in the new one; give both the same sizes, and start "
+                "from a system that the new one extends."
             )
         else:
             copied.append(name)

@@ -47,12 +47,7 @@ def test_widths_that_just_fit(options, changes):
 
 
 def test_half_of_the_context_starts_unread():
-    unread = {
-        name: CATALOGUE.build(m.Options()).unread(SIZES) for name, m in _members()
-    }
+    built = {name: CATALOGUE.build(m.Options()) for name, m in CATALOGUE.items()}
+    unread = {name: attention.unread(SIZES) for name, attention in built.items()}
     assert unread.pop("modifying_iw") == 4
     assert not any(unread.values())
-
-
-def _members():
-    return CATALOGUE.items()

@@ -67,8 +67,11 @@ def test_nothing_is_past_and_everything_is_future():
             np.testing.assert_allclose(
                 features.extras[name][:, n], state.layers[name], **close
             )
-    with pytest.raises(UserError, match="past, future or both"):
-        past_future.Options(past=False, future=False)
+
+
+def test_one_layer_at_least():
+    with pytest.raises(UserError, match="needs one of its layers"):
+        Unrolled(past_future.Options(past=False, future=False))
 
 
 def test_predictors_keep_their_place():

@@ -93,7 +93,7 @@ def test_moment_fills_as_the_step_goes_on(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_at_least_one_round(name):
     with pytest.raises(UserError, match="one round"):
-        decoders.CATALOGUE[name].Options(rounds=0)
+        Unrolled(decoders.CATALOGUE[name].Options(rounds=0))
 
 
 def test_every_decoder_but_one_has_rounds():

@@ -78,4 +78,4 @@ def test_all_layers_start_alike_and_the_top_comes_first():
         assert not np.any(np.asarray(cell))
     np.testing.assert_allclose(features.state[:, 0], states[1].hidden[0], rtol=1e-6)
     with pytest.raises(UserError, match="one layer"):
-        stacked_lstm.build(Options(layers=0), ADDITIVE)
+        Unrolled(Options(layers=0))

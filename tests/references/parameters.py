@@ -51,9 +51,12 @@ def decoder(params: Any, name: str, options: dict[str, Any]) -> dict[str, Any]:
             own["W_d"] = linear(params.attentional)
         return own
     advance = "GRU" if name in ("single", "mem_dec") else "GRU2"
+    cells = [r.advance for r in params.rounds]
+    if advance == "GRU":  # the papers put the word before the context
+        cells = [g.replace(W=(g.W[1], g.W[0], *g.W[2:])) for g in cells]
     own["rounds"] = [
-        {"theta": attention(r.attention), advance: gru(r.advance)}
-        for r in params.rounds
+        {"theta": attention(r.attention), advance: gru(g)}
+        for r, g in zip(params.rounds, cells)
     ]
     return own | DECODERS[name](params, options)
 

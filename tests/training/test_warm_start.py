@@ -9,13 +9,14 @@ import jax
 import numpy as np
 import pytest
 
+from kvnmt import decoder as decoders
 from kvnmt import experiment, models
 from kvnmt.data import vocabulary
 from kvnmt.decoder import conditional
 from kvnmt.errors import UserError
 from kvnmt.experiment import load_run
 from kvnmt.models import ModelConfig, Params
-from kvnmt.systems import system
+from kvnmt.systems import SYSTEMS, system
 from kvnmt.training.loop import Trainer
 from kvnmt.training.warm_start import WarmStart, path_name, warm_start
 from tests.helpers import SIZES, quiet, steps_kept, tiny, toy_data, trained
@@ -49,6 +50,55 @@ def check_names(found: WarmStart) -> None:
 
 BASELINE = system("rnnsearch-star").model(SIZES)
 NEW = ("write_address", "forget", "add")  # what KVMemAtt has and the baseline lacks
+
+
+FITTING = dataclasses.replace(SIZES, embedding=6, encoder=12, state=12)
+OTHERS = ("single", "stacked_lstm", "mem_dec")  # decoders without its GRU1
+EXTENSIONS = [
+    name
+    for name, one in SYSTEMS.items()
+    if not one.is_language_model
+    and decoders.CATALOGUE.name_of(one.model().decoder) not in OTHERS
+]
+FRESH_READOUT = ("key-value-predict", "n-gram")  # what they read out is no state
+
+
+@pytest.mark.parametrize("name", EXTENSIONS)
+def test_a_baseline_starts_every_system_that_extends_it(name):
+    trained = params(system("rnnsearch-star").model(FITTING), 1)
+    found = warm_start(params(system(name).model(FITTING), 2), trained)
+    check_names(found)
+    missing = set(named(trained)) - set(found.copied)
+    assert missing == ({"readout/W/state"} if name in FRESH_READOUT else set())
+    ours, theirs = named(found.params), named(trained)
+    for path in set(theirs) - missing:
+        np.testing.assert_array_equal(ours[path], theirs[path])
+
+
+def test_its_tanh_form_starts_mem_dec():
+    trained = params(system("rnnsearch-star-tanh").model(FITTING), 1)
+    found = warm_start(params(system("memdec").model(FITTING), 2), trained)
+    assert set(named(trained)) <= set(found.copied)
+    assert all(path.startswith("decoder/memory/") for path in found.fresh)
+
+
+def test_a_gru_with_further_inputs_takes_the_context_alone():
+    """GRU2 reads the context, RNNsearch's GRU the word too: never one for the other."""
+    sizes = dataclasses.replace(SIZES, merge="sum")  # all widths equal
+    trained = params(system("rnnsearch-star").model(sizes), 1)
+    found = warm_start(params(system("rnnsearch-star-tanh").model(sizes), 2), trained)
+    ours, theirs = named(found.params), named(trained)
+    context = "decoder/rounds/0/advance/W/0"
+    np.testing.assert_array_equal(ours[context], theirs[context])
+    assert "decoder/rounds/0/advance/W/1" in found.fresh
+
+
+def test_auxiliary_predictors_start_as_the_output_layer():
+    trained = params(system("rnnsearch-star").model(FITTING), 1)
+    new = params(system("past-future-losses").model(FITTING), 2)
+    for head in warm_start(new, trained).params.auxiliary:
+        np.testing.assert_array_equal(head.W[0], trained.output.W[0])
+        np.testing.assert_array_equal(head.b, trained.output.b)
 
 
 @pytest.mark.parametrize(

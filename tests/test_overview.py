@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of systems tells what the models are."""
+
+import dataclasses
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from kvnmt import cli, overview
+from kvnmt.errors import UserError
+from kvnmt.models import ModelConfig
+from kvnmt.overview import OverviewConfig
+from kvnmt.systems import SYSTEMS
+
+SMALL = OverviewConfig(
+    model=ModelConfig(embedding=6, encoder=12, state=12, alignment=5, merge="sum"),
+    vocabulary=30,
+    source_length=7,
+    target_length=4,
+)
+
+
+@pytest.fixture(scope="module", name="rows")
+def _rows() -> dict[str, overview.Row]:
+    return {row.system: row for row in overview.overview(SMALL)}
+
+
+def test_every_system_is_told(rows):
+    assert list(rows) == list(SYSTEMS)
+    for name, row in rows.items():
+        assert row.costs is not None, (name, row.misfit)
+        assert row.paper and row.costs.parameters and row.costs.carried_bytes
+
+
+def test_what_is_carried(rows):
+    carried = {name: row.costs.carried_bytes for name, row in rows.items()}
+    D, S, T, E = 12, 7, 4, 6
+    assert carried["rnnsearch-star"] == 4 * D
+    assert carried["kvmematt-r2"] == 4 * (D + S * D)  # one key memory for all rounds
+    assert carried["coverage-neural-10"] == 4 * (D + 10 * S)
+    assert carried["attn"] == 4 * (2 * 2 * D)
+    assert carried["mean-residual"] == 4 * (D + E + 1)
+    assert carried["self-attentive-rnn"] == 4 * (D + T * D + 1)
+    assert carried["memdec"] == 4 * (D + 8 * D + 8)
+
+
+def test_what_runs_inside_the_scan(rows):
+    costs = {name: row.costs for name, row in rows.items()}
+    D = 12
+    assert costs["attn"].inside == 2 * 4 * D * D + 4 * D * D  # no attention at all
+    assert not any("attention" in w for w in costs["attn"].weights_inside)
+    assert any("attention" in w for w in costs["kvmematt-r1"].weights_inside)
+    star, mean = costs["rnnsearch-star"], costs["self-attentive-residual"]
+    assert star.inside == mean.inside and star.outside < mean.outside
+    assert costs["memory-rnn"].inside > star.inside
+    assert "output" not in star.weights_inside
+
+
+def test_at_the_sizes_of_the_paper():
+    chosen = ("rnnsearch-star", "kvmematt-r2", "key-value-predict")
+    config = dataclasses.replace(OverviewConfig(), systems=chosen)
+    star, memory, misfit = overview.overview(config)
+    assert star.costs is not None and star.costs.parameters == 53_982_512
+    assert memory.costs is not None and memory.costs.parameters == 58_183_472
+    assert misfit.costs is None and "3 parts" in misfit.misfit
+
+
+def test_the_table_and_its_lines(rows):
+    text = io.StringIO()
+    Console(file=text, width=200).print(overview.table(list(rows.values()), SMALL))
+    for name in SYSTEMS:
+        assert f" {name} " in text.getvalue()
+    assert "kv_memory, conditional(rounds=2)" in text.getvalue()
+
+
+def test_the_command(capsys):
+    cli.main(["systems", "--systems", "memdec", "mean-residual", "--json"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["system"] for line in lines] == ["memdec", "mean-residual"]
+    assert lines[0]["decoder"] == "mem_dec"
+    assert lines[1]["costs"]["parameters"] == 53_982_512
+
+
+@pytest.mark.parametrize(
+    "changes", [{"systems": ("memdeck",)}, {"vocabulary": 0}, {"source_length": 0}]
+)
+def test_mistakes_are_told(changes):
+    with pytest.raises(UserError):
+        overview.overview(dataclasses.replace(SMALL, **changes))
