@@ -12,6 +12,7 @@ from kvnmt import encoder
 from kvnmt.encoder import CELLS, Encoded, Merge
 from kvnmt.errors import UserError
 from kvnmt.initializers import gaussian
+from kvnmt.layers import linear
 from kvnmt.typing import Sizes
 
 MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=bool)
@@ -81,22 +82,31 @@ def test_concat_holds_the_forward_states_first(cell):
     np.testing.assert_array_equal(first, want[:, 0, H:])
 
 
-def test_halves_keep_keys_and_values_apart():
-    """A key is made of the first halves of both directions, a value of the second."""
-    key = jax.random.key(0)
-    params = encoder.init(key, sizes("halves"), "halves", gaussian(1.0))
-    keys, values = params.project
-    shut = params.replace(
-        project=(keys.replace(W=tuple(0 * W for W in keys.W)), values)
-    )
+def test_projections_of_both_directions():
+    """``halves``: a key from the first halves of both, a value from the second."""
     x, mask = jnp.asarray(words(), jnp.float32), jnp.asarray(MASK)
-    want = np.asarray(encoder.encode(params, "halves", x, mask).annotations)
-    got = np.asarray(encoder.encode(shut, "halves", x, mask).annotations)
-    assert not np.any(got[..., : H // 2]) and np.any(want[..., : H // 2])
-    np.testing.assert_allclose(got[..., H // 2 :], want[..., H // 2 :], rtol=1e-6)
-    assert [W.shape for W in keys.W] == [(H // 2, H // 2)] * 2
+
+    def of(merge: Merge) -> tuple[encoder.Params, np.ndarray, list[np.ndarray]]:
+        key = jax.random.key(0)
+        params = encoder.init(key, sizes(merge), merge, gaussian(1.0))
+        params = jax.tree.map(lambda x: x + 0.1, params)
+        both = encoder.encode(params, "concat", x, mask).annotations
+        got = encoder.encode(params, merge, x, mask).annotations
+        return params, np.asarray(got)[MASK], np.split(np.asarray(both)[MASK], 4, -1)
+
+    params, got, (kf, vf, kb, vb) = of("halves")
+    keys, values = params.project
+    want = [linear(keys, kf, kb), linear(values, vf, vb)]
+    np.testing.assert_allclose(got, np.concatenate(want, axis=-1), rtol=1e-4)
+    params, got, (kf, vf, kb, vb) = of("project")
+    f, b = np.concatenate([kf, vf], -1), np.concatenate([kb, vb], -1)
+    np.testing.assert_allclose(got, linear(params.project[0], f, b), rtol=1e-4)
+
+
+def test_halves_of_an_odd_size():
+    odd = sizes("halves")._replace(encoder=3)
     with pytest.raises(UserError, match="even encoder size, not 3"):
-        encoder.init(key, sizes("halves")._replace(encoder=3), "halves", gaussian())
+        encoder.init(jax.random.key(0), odd, "halves", gaussian())
 
 
 def test_no_encoder_has_no_parameters_and_annotations_of_no_width():

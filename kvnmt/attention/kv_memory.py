@@ -105,15 +105,14 @@ def init(
     widths = (sizes.state, sizes.annotation, sizes.alignment)
     forget = init_linear(key_forget, [sizes.state], sizes.annotation, weights)
     add = init_linear(key_add, [sizes.state], sizes.annotation, weights)
-    bias = jnp.full_like(forget.b, options.write_bias)
     write = None
     if not options.share_addresses:
         write = init_address(key_write, *widths, weights)
     return Params(
         address=init_address(key_read, *widths, weights),
         write_address=write,
-        forget=Linear(forget.W, bias),
-        add=Linear(add.W, bias),
+        forget=Linear(forget.W, forget.b + options.write_bias),
+        add=Linear(add.W, add.b + options.write_bias),
     )
 
 

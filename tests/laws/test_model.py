@@ -38,7 +38,11 @@ def cover(*members: str) -> list[str]:
     return chosen
 
 
-MEMBERS = cover("kvmematt-r2")  # two rounds that write, besides
+MEMBERS = cover(
+    "kvmematt-r2",  # rounds that write
+    "attn",  # attention after the scan
+    "past-future-losses",  # predictors after the scan
+)
 
 # Parameters that a loss cannot reach, with the reason.
 UNREACHED = {
