@@ -5,7 +5,6 @@ A run directory holds ``config.json``, ``versions.json``, ``vocabulary/``,
 ``metrics.jsonl`` and ``checkpoints/``.
 """
 
-import dataclasses
 import json
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -17,8 +16,7 @@ import cattrs
 import jax
 from rich.console import Console
 
-from kvnmt import attention, decoder, models, target_context
-from kvnmt.catalogue import Catalogue
+from kvnmt import models
 from kvnmt.data.corpus import (
     DataConfig,
     Vocabularies,
@@ -31,6 +29,7 @@ from kvnmt.errors import Range, UserError, check_ranges
 from kvnmt.evaluation.bleu import check_tokenizer
 from kvnmt.losses import Objective
 from kvnmt.models import Model, ModelConfig, Params
+from kvnmt.plain import converter
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.loop import Result, Trainer, TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
@@ -196,40 +195,12 @@ def load_experiment(folder: Path) -> Experiment:
 
 def to_plain(experiment: Experiment) -> dict[str, Any]:
     """An experiment as plain data; mechanisms carry their name."""
-    return _converter().unstructure(experiment)
+    return converter().unstructure(experiment)
 
 
 def from_plain(plain: dict[str, Any]) -> Experiment:
     """An experiment from what `to_plain` gave."""
-    return _converter().structure(plain, Experiment)
-
-
-def _converter() -> cattrs.Converter:
-    converter = cattrs.Converter(forbid_extra_keys=True)
-    converter.register_unstructure_hook(Path, str)
-    converter.register_structure_hook(Path, lambda value, _: Path(value))
-    for base, catalogue in (
-        (attention.Options, attention.CATALOGUE),
-        (decoder.Options, decoder.CATALOGUE),
-        (target_context.Options, target_context.CATALOGUE),
-    ):
-        _register(converter, base, catalogue)
-    return converter
-
-
-def _register(converter: cattrs.Converter, base: type, catalogue: Catalogue) -> None:
-    """Lets options of any member stand for the base, tagged by the member's name."""
-
-    def unstructure(options: Any) -> dict[str, Any]:
-        return {"name": catalogue.name_of(options), **dataclasses.asdict(options)}
-
-    def structure(plain: dict[str, Any], _: Any) -> Any:
-        fields = dict(plain)
-        member = catalogue[fields.pop("name")]
-        return converter.structure(fields, member.Options)
-
-    converter.register_unstructure_hook(base, unstructure)
-    converter.register_structure_hook_func(lambda kind: kind is base, structure)
+    return converter().structure(plain, Experiment)
 
 
 def _existing(folder: Path) -> Path:

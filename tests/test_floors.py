@@ -14,7 +14,7 @@ FLOORS = [  # the parts of one floor do not know each other either
     {"layers"},
     {"attention", "target_context", "encoder", "readout"},
     {"decoder"},
-    {"models", "search", "data"},
+    {"models", "plain", "search", "data"},
     {"losses", "translation", "evaluation"},
     {"systems", "training"},
     {"experiment", "benchmark", "overview"},
@@ -25,7 +25,7 @@ FLOORS = [  # the parts of one floor do not know each other either
 ONLY = {"data": {"data", "errors"}, "search": {"search", "typing"}}
 SHARED = {  # what members of a catalogue may import of their folder
     "attention": {"base", "address"},
-    "decoder": {"base", "rounds", "start"},
+    "decoder": {"base", "future", "rounds", "start"},
     "target_context": {"base", "history"},
 }
 FILES = {

@@ -17,11 +17,7 @@ result         state, context, alignments; P_t and F_t for the readout
     q'_t = GRU1(s_{t-1}, x_t)        q_t = GRU3(q'_t, [P_{t-1}; F_{t-1}])
     c_t  = read(q_t)                 s_t = GRU2(q_t, c_t)
     P_t  = GRU_P(P_{t-1}, c_t)       P_0 = 0
-    F_t  = one of                    F_0 = s_0
-      gru      GRU_F(F_{t-1}, c_t)
-      outside  GRU_F(F_{t-1}, tanh(W (W_a F_{t-1} - W_b c_t) + b))
-      inside   r, u as in a GRU on (F_{t-1}, c_t);
-               n = tanh(W (W_h F_{t-1} - r * (W_c c_t)) + b);  u F_{t-1} + (1-u) n
+    F_t  = c_t taken out of F_{t-1}  F_0 = s_0; the cells are in future.py
     readout  also reads the updated P_t and F_t
 
 With ``subtractive`` the change of each layer has to predict the word by itself::
@@ -40,7 +36,6 @@ context of the last round.
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +43,7 @@ from flax import struct
 
 from kvnmt.attention import Attention, Moment
 from kvnmt.decoder import base
+from kvnmt.decoder.future import Cell, Future, init_future, take_out
 from kvnmt.decoder.rounds import (
     Round,
     RoundOptions,
@@ -78,18 +74,8 @@ class Options(RoundOptions):
 
     past: bool = True
     future: bool = True
-    cell: Literal["inside", "outside", "gru"] = "inside"  # of FUTURE
+    cell: Cell = "inside"  # of FUTURE
     subtractive: bool = True  # have the predictors of the subtractive losses
-
-
-@struct.dataclass
-class Future:
-    """The FUTURE layer; what its cell does not use is None."""
-
-    gates: GRU  # inside: its candidate's W and U are W_c and W_h
-    subtract: tuple[Float[Array, "_ D"], ...]  # W_a, W_b of the outside form
-    W: Float[Array, "D D"] | None
-    b: Float[Array, " D"] | None  # of the outside form
 
 
 @struct.dataclass
@@ -154,31 +140,15 @@ def init(
     rounds = init_rounds(options, attention, next(keys), sizes, weights)
     past = init_gru(next(keys), [C], D, weights) if options.past else None
     key_future, key_deltas = next(keys), next(keys)
-    future = _init_future(options, key_future, C, D, weights)
+    future = None
+    if options.future:
+        future = init_future(key_future, options.cell, C, D, weights)
     deltas = {
         name: _init_delta(jax.random.fold_in(key_deltas, n), sizes, weights)
         for n, name in enumerate(layers)
         if options.subtractive
     }
     return Params(initial, query, adjust, rounds, past, future, deltas)
-
-
-def _init_future(
-    options: Options, key: Key[Array, ""], C: int, D: int, weights: Weights
-) -> Future | None:
-    if not options.future:
-        return None
-    key_gates, key_squash, key_a, key_b = jax.random.split(key, 4)
-    read = D if options.cell == "outside" else C
-    gates = init_gru(key_gates, [read], D, weights)
-    if options.cell == "gru":
-        return Future(gates, (), None, None)
-    W = weights.matrix(key_squash, (D, D), jnp.float32)
-    if options.cell == "inside":
-        return Future(gates, (), W, None)
-    W_a = weights.matrix(key_a, (D, D), jnp.float32)
-    W_b = weights.matrix(key_b, (C, D), jnp.float32)
-    return Future(gates, (W_a, W_b), W, jnp.zeros(D, jnp.float32))
 
 
 def _init_delta(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> Delta:
@@ -249,7 +219,7 @@ def step(
             params.past, old["past"], recurrent_inputs(params.past, context)
         )
     if params.future is not None:
-        new["future"] = _future(options, params.future, old["future"], context)
+        new["future"] = take_out(options.cell, params.future, old["future"], context)
     before: tuple[Array, ...] = ()  # becomes delta in `attend`
     if options.subtractive:
         before = tuple(old[name] for name in names(options))
@@ -257,31 +227,6 @@ def step(
         looked.state, context, looked.alignments, extras=new, auxiliary=before
     )
     return State(looked.state, new, looked.memory), features
-
-
-def _future(
-    options: Options,
-    params: Future,
-    old: Float[Array, "B D"],
-    context: Float[Array, "B C"],
-) -> Float[Array, "B D"]:
-    gates = params.gates
-    if options.cell == "gru":
-        return gru(gates, old, recurrent_inputs(gates, context))
-    assert params.W is not None
-    if options.cell == "outside":
-        assert params.b is not None
-        W_a, W_b = params.subtract
-        z = jnp.tanh((old @ W_a - context @ W_b) @ params.W + params.b)
-        return gru(gates, old, recurrent_inputs(gates, z))
-    D = old.shape[-1]
-    recurrent, read = old @ gates.U, context @ gates.W[0]
-    r, u = jnp.split(
-        jax.nn.sigmoid((recurrent + read + gates.b)[:, : 2 * D]), 2, axis=-1
-    )
-    left = recurrent[:, 2 * D :] - r * read[:, 2 * D :]
-    candidate = jnp.tanh(left @ params.W + gates.b[2 * D :])
-    return u * old + (1 - u) * candidate
 
 
 def attend(
