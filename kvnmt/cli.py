@@ -253,6 +253,8 @@ def _peek(arguments: list[str], flag: str) -> str | None:
 
 
 def _translate(run: Run, lines: list[str], search: SearchConfig) -> list[str]:
+    if not run.model.config.reads_source:
+        raise UserError("the run holds a language model, which translates nothing.")
     console = _error_console()
     with Progress(console=console, transient=True, disable=not _is_terminal()) as bar:
         task = bar.add_task("translating", total=len(lines))

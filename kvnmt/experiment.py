@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import cattrs
 import jax
+import jax.numpy as jnp
 from rich.console import Console
 
 from kvnmt import models
@@ -27,7 +28,7 @@ from kvnmt.data.corpus import (
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import Range, UserError, check_ranges
 from kvnmt.evaluation.bleu import check_tokenizer
-from kvnmt.losses import Objective
+from kvnmt.losses import Objective, loss
 from kvnmt.models import Model, ModelConfig, Params
 from kvnmt.plain import converter
 from kvnmt.training.checkpoint import Checkpoints
@@ -149,6 +150,7 @@ def run(
     console.print(corpora.report, highlight=False, soft_wrap=True)
     model = models.build(experiment.model, len(words.source), len(words.target))
     params = jax.jit(model.init)(jax.random.key(experiment.training.seed))
+    _check_objective(experiment.objective, model, params)
     if experiment.training.warm_start and not (resume and _was_saved(folder)):
         params = _warm_start(experiment.training.warm_start, params, words, console)
     trainer = Trainer(
@@ -228,6 +230,15 @@ def _check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
                 f"the run in '{folder}' has {path} {before} and cannot go on with "
                 f"{now}; leave it as it is, or train in another folder."
             )
+
+
+def _check_objective(objective: Objective, model: Model, params: Params) -> None:
+    """Traces the loss once, so that one that does not fit is told before any work."""
+    word = jnp.zeros((1, 1), jnp.int32)
+    jax.eval_shape(
+        lambda params: loss(objective, model.forward(params, word, word), word, word),
+        params,
+    )
 
 
 def _was_saved(folder: Path) -> bool:

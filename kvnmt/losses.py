@@ -104,7 +104,7 @@ def loss(
         if not prediction.features.alignments:
             raise UserError(
                 "the objective has ATTEOS, which needs a system with an alignment; set "
-                "objective.atteos to 0 or choose another attention."
+                "--objective.atteos to 0 or choose another attention."
             )
         rounds = prediction.features.alignments
         reading = rounds[-1]
@@ -117,7 +117,7 @@ def loss(
         if not prediction.auxiliary:
             raise UserError(
                 "the objective has a subtractive loss, which needs the past_future "
-                "decoder with its predictors; set objective.subtractive to 0."
+                "decoder with its predictors; set --objective.subtractive to 0."
             )
         for logits in prediction.auxiliary:
             auxiliary += jnp.sum(negative_log_likelihood(logits, target))
