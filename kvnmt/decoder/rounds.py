@@ -5,7 +5,9 @@ Any attention can be run in several rounds by any decoder that advances a state 
 a context (Meng et al. 2018, section 3.2). Every parameter of the attention and of
 the advancing cell belongs to one round, as the superscripts and the parameter counts
 of that paper say; ``share_rounds`` ties them. The attention has one State for all
-rounds, handed from each to the next and from the last to the next step.
+rounds, handed from each to the next and from the last to the next step. That State
+is all that passes between rounds: around an attention that writes nothing, every
+round but the last is idle and its parameters get no gradient.
 """
 
 from collections.abc import Callable, Sequence
