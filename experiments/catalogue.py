@@ -28,13 +28,14 @@ from rich.table import Table
 from experiments.quickstart import alignment_error
 from kvnmt import benchmark, experiment
 from kvnmt.cli import print_table
+from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data import synthetic
 from kvnmt.data.corpus import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.experiment import Experiment, Run
-from kvnmt.models import Dropout, ModelConfig, count_parameters
+from kvnmt.models import count_parameters
 from kvnmt.systems import SYSTEMS, system
 from kvnmt.training.loop import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig

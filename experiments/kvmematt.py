@@ -21,9 +21,9 @@ Launch::
 """
 
 from kvnmt.cli import main
+from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.corpus import DataConfig
 from kvnmt.experiment import Experiment
-from kvnmt.models import Dropout, ModelConfig
 from kvnmt.training.loop import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 

@@ -27,11 +27,12 @@ from rich.table import Table
 
 from kvnmt import experiment
 from kvnmt.cli import print_table
+from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.corpus import DataConfig
 from kvnmt.data.text import read_lines
 from kvnmt.errors import run_program, unknown_name
 from kvnmt.experiment import Experiment
-from kvnmt.models import Dropout, ModelConfig, count_parameters
+from kvnmt.models import count_parameters
 from kvnmt.systems import system
 from kvnmt.training.loop import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig

@@ -33,13 +33,14 @@ from rich.table import Table
 
 from kvnmt import experiment
 from kvnmt.cli import print_table
+from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.corpus import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.experiment import Experiment, Run
 from kvnmt.losses import Objective
-from kvnmt.models import Dropout, ModelConfig, count_parameters
+from kvnmt.models import count_parameters
 from kvnmt.systems import system
 from kvnmt.training.loop import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig

@@ -22,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvnmt import experiment
+from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data import synthetic
 from kvnmt.data.corpus import DataConfig
 from kvnmt.data.synthetic import Pair
@@ -30,7 +31,7 @@ from kvnmt.evaluation.alignment import Gold, alignment_error_rate, hard_links
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.evaluation.plots import attention_heatmap
 from kvnmt.experiment import Experiment, Run
-from kvnmt.models import Dropout, ModelConfig, count_parameters
+from kvnmt.models import count_parameters
 from kvnmt.systems import system
 from kvnmt.training.loop import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig

@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from kvnmt import models
+from kvnmt.config import ModelConfig
 from kvnmt.data.corpus import (
     DataConfig,
     Vocabularies,
@@ -29,7 +30,7 @@ from kvnmt.data.vocabulary import digest
 from kvnmt.errors import Range, UserError, check_ranges
 from kvnmt.evaluation.bleu import check_tokenizer
 from kvnmt.losses import Objective, loss
-from kvnmt.models import Model, ModelConfig, Params
+from kvnmt.models import Model, Params
 from kvnmt.plain import converter
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.loop import Result, Trainer, TrainingConfig

@@ -14,7 +14,7 @@ first is no word: its embedding is the zero vector.
 A language model is a model whose encoder is ``none``: it ignores its source.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cache, partial
 from typing import NamedTuple
 
@@ -27,62 +27,10 @@ from kvnmt import decoder as decoders
 from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
-from kvnmt.attention import additive
-from kvnmt.decoder import conditional
-from kvnmt.initializers import Scheme, weights
+from kvnmt.config import ModelConfig
+from kvnmt.initializers import weights
 from kvnmt.layers import Linear, dropout, embed, init_linear, linear
-from kvnmt.target_context import previous_word
-from kvnmt.typing import Array, Float, Int, Key, PyTree, Sizes
-
-
-@dataclass(frozen=True)
-class Dropout:
-    """Rates; the papers drop out the readout vector alone."""
-
-    embedding: float = 0.0  # of source and previous target words
-    annotations: float = 0.0
-    output: float = 0.5  # of o_t, before the output layer
-    state: float = 0.0  # of s_t where attention and readout take it, after the scan
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """The three choices that make a system, and the sizes they share."""
-
-    attention: attentions.Options = field(default_factory=additive.Options)
-    decoder: decoders.Options = field(default_factory=conditional.Options)
-    target_context: target_contexts.Options = field(
-        default_factory=previous_word.Options
-    )
-    embedding: int = 256  # E
-    encoder: int = 256  # H, in each direction
-    state: int = 256  # D
-    alignment: int | None = None  # A; none given: as wide as the state
-    merge: encoders.Merge = "concat"
-    cell: encoders.CellName = "gru"  # of the encoder
-    layers: int = 1  # of the encoder, in each direction
-    readout: readouts.Readout = "tanh"
-    readout_size: int | None = None  # l; none given: as wide as the embedding
-    low_rank: int | None = None  # a linear layer of this width behind the readout
-    initializer: Scheme = "gaussian"
-    average_auxiliary: bool = False  # auxiliary predictors vote, but in training
-    dropout: Dropout = field(default_factory=Dropout)
-
-    @property
-    def reads_source(self) -> bool:
-        """Whether there is a source: false of a language model."""
-        return self.merge != "none"
-
-    @property
-    def sizes(self) -> Sizes:
-        """The widths that the parts agree on."""
-        return Sizes(
-            embedding=self.embedding,
-            encoder=self.encoder,
-            annotation=encoders.annotation_size(self.merge, self.encoder),
-            state=self.state,
-            alignment=self.state if self.alignment is None else self.alignment,
-        )
+from kvnmt.typing import Array, Float, Int, Key, PyTree
 
 
 @struct.dataclass

@@ -19,6 +19,7 @@ from kvnmt.attention import (
     modifying_iw,
     none,
 )
+from kvnmt.config import ModelConfig
 from kvnmt.decoder import (
     conditional,
     mem_dec,
@@ -29,7 +30,6 @@ from kvnmt.decoder import (
 )
 from kvnmt.errors import unknown_name
 from kvnmt.losses import Objective
-from kvnmt.models import ModelConfig
 from kvnmt.target_context import (
     key_value_predict,
     mean,

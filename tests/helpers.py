@@ -14,9 +14,9 @@ import jax
 from rich.console import Console
 
 from kvnmt import experiment
+from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.corpus import DataConfig
 from kvnmt.experiment import Experiment
-from kvnmt.models import Dropout, ModelConfig
 from kvnmt.systems import system
 from kvnmt.training.loop import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig

@@ -11,9 +11,9 @@ import pytest
 
 from kvnmt import benchmark, cli, models
 from kvnmt.benchmark import BenchmarkConfig, Row, random_batch
+from kvnmt.config import ModelConfig
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.errors import UserError
-from kvnmt.models import ModelConfig
 from kvnmt.systems import system
 
 TINY = BenchmarkConfig(

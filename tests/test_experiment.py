@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from kvnmt import attention, decoder, experiment, target_context
+from kvnmt.config import ModelConfig
 from kvnmt.data.corpus import DataConfig
 from kvnmt.errors import UserError
 from kvnmt.experiment import (
@@ -24,7 +25,6 @@ from kvnmt.experiment import (
     load_run,
     to_plain,
 )
-from kvnmt.models import ModelConfig
 from kvnmt.systems import SYSTEMS, system
 from kvnmt.translation import SearchConfig, translate_lines
 from tests.helpers import quiet, steps_kept, tiny, toy_data, trained

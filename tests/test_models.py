@@ -10,9 +10,9 @@ import pytest
 
 from kvnmt import models
 from kvnmt.attention import additive
+from kvnmt.config import Dropout, ModelConfig
 from kvnmt.errors import UserError
 from kvnmt.losses import Objective
-from kvnmt.models import Dropout
 from kvnmt.systems import SYSTEMS, system
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
@@ -120,8 +120,8 @@ def test_parameters_are_single_precision_and_counted():
 
 
 def test_alignment_layer_is_as_wide_as_the_state_unless_given():
-    assert models.ModelConfig(state=7).sizes.alignment == 7
-    assert models.ModelConfig(state=7, alignment=3).sizes.alignment == 3
+    assert ModelConfig(state=7).sizes.alignment == 7
+    assert ModelConfig(state=7, alignment=3).sizes.alignment == 3
 
 
 def test_a_system_leaves_sizes_alone():

@@ -9,8 +9,8 @@ import pytest
 from rich.console import Console
 
 from kvnmt import cli, overview
+from kvnmt.config import ModelConfig
 from kvnmt.errors import UserError
-from kvnmt.models import ModelConfig
 from kvnmt.overview import OverviewConfig
 from kvnmt.systems import SYSTEMS
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from kvnmt import models
+from kvnmt.config import ModelConfig
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.corpus import Vocabularies
 from kvnmt.data.vocabulary import EOS, Words
-from kvnmt.models import Model, ModelConfig, Params
+from kvnmt.models import Model, Params
 from kvnmt.search import length_penalty
 from kvnmt.systems import system
 from kvnmt.translation import (

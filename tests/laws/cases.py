@@ -15,7 +15,8 @@ from kvnmt import decoder as decoders
 from kvnmt import models
 from kvnmt import target_context as target_contexts
 from kvnmt.catalogue import Catalogue
-from kvnmt.models import Model, ModelConfig, Params
+from kvnmt.config import ModelConfig
+from kvnmt.models import Model, Params
 from kvnmt.systems import SYSTEMS
 
 # All widths differ, so that a transposed or swapped matrix cannot fit.

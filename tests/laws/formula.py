@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvnmt.attention import coverage, distortion
-from kvnmt.models import ModelConfig
+from kvnmt.config import ModelConfig
 from tests.laws import cases
 
 

@@ -13,10 +13,11 @@ import pytest
 from jax.sharding import AxisType, Mesh
 
 from kvnmt import models
+from kvnmt.config import Dropout
 from kvnmt.data.batches import Batch, pad, with_end
 from kvnmt.errors import UserError
 from kvnmt.losses import Objective
-from kvnmt.models import Dropout, Model
+from kvnmt.models import Model
 from kvnmt.systems import system
 from kvnmt.training import step as steps
 from kvnmt.training.optimizer import OptimizerConfig, build

@@ -11,11 +11,12 @@ import pytest
 
 from kvnmt import decoder as decoders
 from kvnmt import experiment, models
+from kvnmt.config import ModelConfig
 from kvnmt.data import vocabulary
 from kvnmt.decoder import conditional
 from kvnmt.errors import UserError
 from kvnmt.experiment import load_run
-from kvnmt.models import ModelConfig, Params
+from kvnmt.models import Params
 from kvnmt.systems import SYSTEMS, system
 from kvnmt.training.loop import Trainer
 from kvnmt.training.warm_start import WarmStart, path_name, warm_start
