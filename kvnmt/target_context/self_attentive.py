@@ -21,8 +21,8 @@ In training all steps are mixed at once after the scan.
 
 Readings of the paper: equation 10 prints the sum from the first word, the text and
 the authors' code start at y_0, the zero vector, a null slot that shrinks d_t and
-defines d_1. The text calls the content score "based on hidden states"; equations 12
-and 13 and the code take embeddings.
+defines d_1 (without ``null_slot``, d_1 = 0). The text calls the content score "based on
+hidden states"; equations 12 and 13 and the code take embeddings.
 """
 
 from dataclasses import dataclass
@@ -51,6 +51,7 @@ class Options(base.Options):
     """Static choices; the default is the content score, the paper's better one."""
 
     scope: bool = False
+    null_slot: bool = True  # the mixture includes x_1 = 0
 
 
 @struct.dataclass
@@ -96,6 +97,8 @@ def over_time(
 ) -> dict[str, Float[Array, "B T _"]]:
     """Mixes the words up to each step."""
     mask = earlier(embedded.shape[1], itself=True)
+    if not options.null_slot:
+        mask = mask.at[:, 0].set(False)
     if options.scope:
         given = (states @ params.W.W[1])[:, :, None]  # [B, T, 1, E]
         hidden = jnp.tanh(_content(params, embedded)[:, None] + given)
@@ -134,12 +137,16 @@ def step(
     """Takes the previous word in and mixes."""
     if isinstance(memory, Streaming):
         energy = jnp.tanh(_content(params, embedded)) @ params.v
-        memory = _stream(memory, energy, embedded)
-        return memory, {"state": state, "word": memory.mixture / memory.total[:, None]}
+        memory = _stream(options, memory, energy, embedded)
+        total = jnp.where(memory.total > 0, memory.total, 1)[:, None]
+        return memory, {"state": state, "word": memory.mixture / total}
     memory = append(memory, embedded)
     given = (state @ params.W.W[1])[:, None]
     energies = jnp.tanh(_content(params, memory.rows) + given) @ params.v
-    weights = masked_softmax(energies, present(memory))
+    there = present(memory)
+    if not options.null_slot:
+        there = there.at[:, 0].set(False)
+    weights = masked_softmax(energies, there)
     mixed = mix(weights[:, None], memory.rows)[:, 0]
     return memory, {"state": state, "word": mixed}
 
@@ -150,11 +157,16 @@ def _content(params: Params, embedded: Float[Array, "*N E"]) -> Float[Array, "*N
 
 
 def _stream(
-    old: Streaming, energy: Float[Array, " B"], row: Float[Array, "B E"]
+    options: Options,
+    old: Streaming,
+    energy: Float[Array, " B"],
+    row: Float[Array, "B E"],
 ) -> Streaming:
     """Adds one row to a softmax without looking at the others again."""
     peak = jnp.maximum(old.peak, energy)
     fade, now = jnp.exp(old.peak - peak), jnp.exp(energy - peak)
+    if not options.null_slot:  # the first row there is
+        now = jnp.where(old.peak == jnp.finfo(old.peak.dtype).min, 0, now)
     return Streaming(
         peak=peak,
         total=old.total * fade + now,

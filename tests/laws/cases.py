@@ -159,8 +159,9 @@ DECODERS = {
     "lstm-memory": case(
         attention="kv_memory",
         decoder=lstm(layers=1, initial="zero"),
-        target_context=("self_attentive", {"scope": True}),
+        target_context=("self_attentive", {"scope": True, "null_slot": False}),
     ),
+    "no-null-slot": case(target_context=("self_attentive", {"null_slot": False})),
     "memdec-linear": case(
         attention="coverage",
         decoder=(

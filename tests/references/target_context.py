@@ -46,7 +46,8 @@ def self_attentive(theta, options, ss, xs):
         if options["scope"]:
             inside = inside + theta["W_z"] @ ss[-1]
         energies.append(float(theta["v"] @ np.tanh(inside)))
-    return {"state": ss[-1], "word": _read(energies, xs, len(xs[0]))}
+    first = 0 if options["null_slot"] else 1
+    return {"state": ss[-1], "word": _read(energies[first:], xs[first:], len(xs[0]))}
 
 
 def self_attentive_rnn(theta, options, ss, xs):

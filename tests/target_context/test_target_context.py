@@ -27,6 +27,8 @@ OPTIONS: dict[str, Options] = {
     name: member.Options() for name, member in CATALOGUE.items()
 } | {
     "scope": self_attentive.Options(scope=True),
+    "no-null": self_attentive.Options(null_slot=False),
+    "scope-no-null": self_attentive.Options(scope=True, null_slot=False),
     "plain": key_value_predict.Options(form="plain", window=1),
     "window": key_value_predict.Options(form="kv", window=2, word=False),
     "bigram": n_gram.Options(parts=2, word=False),
@@ -114,6 +116,8 @@ def test_the_past_is_remembered_as_far_as_said(name):
         "key_value_predict": [ever, now],
         "n_gram": [[False] + [True] * 4, now],
         "scope": [now, ever],
+        "no-null": [now, [False] + [True] * (T - 1)],
+        "scope-no-null": [now, [False] + [True] * (T - 1)],
         "plain": [two, now],
         "window": [three, never],
         "bigram": [two, never],
