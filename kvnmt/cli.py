@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``kvnmt`` command: train, translate, evaluate, benchmark, systems."""
+"""The ``kvnmt`` command: train, translate, evaluate, score, align and more."""
 
 import dataclasses
 import json
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Union
 
 import tyro
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from kvnmt import attention, benchmark, decoder, experiment, overview, target_context
+from kvnmt.cli_pairs import Align, Score
 from kvnmt.data.text import decode_lines, read_parallel
 from kvnmt.errors import UserError, check_ranges, run_program, unknown_name
 from kvnmt.evaluation.bleu import check_tokenizer, corpus_bleu, corpus_chrf
@@ -189,7 +190,9 @@ def main(
 
 
 def _parse(arguments: list[str], base: Experiment) -> Any:
-    commands = ("train", "translate", "evaluate", "benchmark", "systems")
+    commands = (
+        *("train", "translate", "evaluate", "score", "align", "benchmark", "systems"),
+    )
     if arguments and not arguments[0].startswith("-") and arguments[0] not in commands:
         raise unknown_name("command", arguments[0], commands)
     start = _defaults(arguments, base)
@@ -205,10 +208,12 @@ def _parse(arguments: list[str], base: Experiment) -> Any:
             Evaluate,
             subcommand("evaluate", default=Evaluate(missing, missing, missing, search)),
         ],
+        Annotated[Score, subcommand("score")],
+        Annotated[Align, subcommand("align")],
         Annotated[Benchmark, subcommand("benchmark", default=Benchmark())],
         Annotated[Systems, subcommand("systems", default=Systems())],
     )
-    union: Any = kinds[0] | kinds[1] | kinds[2] | kinds[3] | kinds[4]
+    union: Any = Union[kinds]  # noqa: UP007
     return tyro.cli(union, args=arguments, prog="kvnmt", description=__doc__)
 
 

@@ -72,7 +72,7 @@ def translate(
     """
     results = [Translation([], 0.0, 0.0)] * len(sentences)
     run = compiled_search(model, config)
-    for places, block in _batches(sentences, config.batch_size):
+    for places, block in in_batches(sentences, config.batch_size):
         found = jax.device_get(run(params, jnp.asarray(block)))
         for row, place in enumerate(places):
             ids = found.tokens[row, 0]
@@ -92,6 +92,7 @@ def align(
     target: Sequence[Sequence[int]],
     *,
     batch_size: int = 64,
+    advance: Callable[[int], None] = lambda pairs: None,
 ) -> list[list[NDArray[np.floating]]]:
     """Alignments of given pairs by forced decoding.
 
@@ -102,7 +103,7 @@ def align(
     """
     run = compiled_alignment(model)
     results: list[list[NDArray[np.floating]]] = [[] for _ in source]
-    for places, block in _batches(source, batch_size, keep_empty=True):
+    for places, block in in_batches(source, batch_size, keep_empty=True):
         longest = max(len(target[i]) for i in places) + 1
         given = [with_end(target[i]) for i in places]
         forced = pad(given, len(block), edge(longest))
@@ -110,6 +111,7 @@ def align(
         for row, i in enumerate(places):
             rows, columns = len(target[i]) + 1, len(source[i]) + 1
             results[i] = [matrix[row, :rows, :columns] for matrix in rounds]
+        advance(len(places))
     return results
 
 
@@ -133,6 +135,7 @@ def align_lines(
     params: Params,
     source: Sequence[str],
     target: Sequence[str],
+    advance: Callable[[int], None] = lambda pairs: None,
 ) -> list[list[NDArray[np.floating]]]:
     """Alignments of given pairs of lines, over tokens, as `align` gives them."""
     return align(
@@ -140,6 +143,7 @@ def align_lines(
         params,
         [words.source.encode(line) for line in source],
         [words.target.encode(line) for line in target],
+        advance=advance,
     )
 
 
@@ -161,6 +165,19 @@ def compiled_alignment(
         return model.forward(params, source, target).features.alignments
 
     return jax.jit(run)
+
+
+def in_batches(
+    sentences: Sequence[Sequence[int]], batch_size: int, *, keep_empty: bool = False
+) -> Iterator[tuple[list[int], NDArray[np.int32]]]:
+    """Yields places in the corpus and their padded ids, longest sentences first."""
+    order = [i for i, ids in enumerate(sentences) if keep_empty or len(ids)]
+    order.sort(key=lambda i: -len(sentences[i]))
+    rows = min(batch_size, 1 << max(len(order) - 1, 0).bit_length())
+    for start in range(0, len(order), rows):
+        places = order[start : start + rows]
+        longest = len(sentences[places[0]]) + 1
+        yield places, pad([with_end(sentences[i]) for i in places], rows, edge(longest))
 
 
 def edge(length: int) -> int:
@@ -194,16 +211,3 @@ def _search(
     return beam_search(
         step, state, limits, beam=config.beam, alpha=config.alpha, **common
     )
-
-
-def _batches(
-    sentences: Sequence[Sequence[int]], batch_size: int, *, keep_empty: bool = False
-) -> Iterator[tuple[list[int], NDArray[np.int32]]]:
-    """Yields places in the corpus and their padded ids, longest sentences first."""
-    order = [i for i, ids in enumerate(sentences) if keep_empty or len(ids)]
-    order.sort(key=lambda i: -len(sentences[i]))
-    rows = min(batch_size, 1 << max(len(order) - 1, 0).bit_length())
-    for start in range(0, len(order), rows):
-        places = order[start : start + rows]
-        longest = len(sentences[places[0]]) + 1
-        yield places, pad([with_end(sentences[i]) for i in places], rows, edge(longest))

@@ -17,8 +17,9 @@ FLOORS = [  # the parts of one floor do not know each other either
     {"config", "plain", "search", "data"},
     {"models"},
     {"losses", "translation", "evaluation"},
-    {"systems", "training"},
+    {"systems", "training", "scoring"},
     {"experiment", "benchmark", "overview"},
+    {"cli_pairs"},
     {"cli"},
     {"experiments"},
 ]

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -24,6 +25,7 @@ from kvnmt.errors import UserError
 
 EOS, UNK, PAD = 0, 1, -1
 SPECIAL = ("</s>", "<unk>")
+SPACE = "\u2581"  # what SentencePiece writes for one
 
 
 class Vocabulary(Protocol):
@@ -39,6 +41,10 @@ class Vocabulary(Protocol):
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The token of every id, for people and for pictures."""
+        ...
+
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        """For every id of a sentence the number of its word, from 0."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -75,6 +81,10 @@ class Words:
         names = SPECIAL + self.words
         return [names[i] for i in ids if i >= 0]
 
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        """Each is a word."""
+        return list(range(len(list(ids))))
+
     def decode(self, ids: Iterable[int]) -> str:
         """Words joined by spaces."""
         return " ".join(self.pieces(i for i in ids if i > EOS))
@@ -107,6 +117,11 @@ class Subwords:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The piece of every id that is one."""
         return [self._processor.id_to_piece(int(i)) for i in ids if i >= 0]
+
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        """A word begins where a piece begins with the mark of a space."""
+        begins = [piece.startswith(SPACE) for piece in self.pieces(ids)]
+        return [max(n - 1, 0) for n in accumulate(begins)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Pieces joined to words."""

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands over given pairs, by forced decoding: score and align."""
+
+import json
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import tyro
+from rich.console import Console
+from rich.progress import Progress
+
+from kvnmt import experiment
+from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.data.vocabulary import EOS
+from kvnmt.errors import UserError
+from kvnmt.evaluation.alignment import format_pharaoh, hard_links, word_links
+from kvnmt.experiment import Run
+from kvnmt.scoring import score_lines
+from kvnmt.translation import align_lines
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Score:
+    """Print the log-probability of given translations, one number per pair.
+
+    Natural logarithms, the end of sentence included; the sum and the perplexity go to
+    standard error. A language model scores the target alone.
+    """
+
+    run: tyro.conf.Positional[Path]  # run directory of a trained model
+    target: Path  # translations
+    source: Path | None = None  # what they translate; a language model needs none
+    json: bool = False  # print JSON lines with the tokens and their log-probabilities
+
+    def __call__(self) -> None:
+        """Scores."""
+        run = experiment.load_run(self.run)
+        text = _read(run, self.source, self.target)
+        scored = _shown(
+            "scoring",
+            len(text.target),
+            lambda advance: score_lines(
+                run.vocabularies,
+                run.model,
+                run.params,
+                text.source,
+                text.target,
+                advance,
+            ),
+        )
+        target = run.vocabularies.target
+        for line, one in zip(text.target, scored):
+            if not self.json:
+                print(f"{one.log_prob:.6f}")
+                continue
+            tokens = target.pieces([*target.encode(line), EOS])
+            found = {"log_prob": one.log_prob, "tokens": tokens}
+            print(json.dumps(found | {"token_log_probs": one.token_log_probs}))
+        count = sum(len(one.token_log_probs) for one in scored)
+        total = math.fsum(one.log_prob for one in scored)
+        perplexity = math.exp(min(-total / max(count, 1), 700))
+        said = f"{len(scored)} pairs, {count} tokens, log-probability {total:.2f}"
+        _console().print(f"{said}, perplexity {perplexity:.3f}", highlight=False)
+
+
+@dataclass(frozen=True)
+class Align:
+    """Print word alignments of given pairs, one line of ``source-target`` links each.
+
+    Words are counted from 0. Each target token is linked to the source token that it
+    attends to most, if that is not the end of sentence; words are linked if any of
+    their pieces are.
+    """
+
+    run: tyro.conf.Positional[Path]  # run directory of a trained model
+    source: Path  # what is translated
+    target: Path  # its translations
+    round: int | None = None  # of attention, from 1; default: the last, which is read
+    json: bool = False  # print JSON lines with the tokens and the soft alignment
+
+    def __call__(self) -> None:
+        """Aligns."""
+        run = experiment.load_run(self.run)
+        text = _read(run, self.source, self.target)
+        rounds = _rounds(run)
+        if not 1 <= (self.round or rounds) <= rounds:
+            raise UserError(f"--round is {self.round} but must be 1 to {rounds}.")
+        chosen = (self.round or rounds) - 1
+        matrices = _shown(
+            "aligning",
+            len(text.source),
+            lambda advance: align_lines(
+                run.vocabularies,
+                run.model,
+                run.params,
+                text.source,
+                text.target,
+                advance,
+            ),
+        )
+        for source, target, given in zip(text.source, text.target, matrices):
+            print(self._line(run, source, target, given[chosen]))
+
+    def _line(self, run: Run, source: str, target: str, matrix: Any) -> str:
+        words = run.vocabularies
+        x, y = words.source.encode(source), words.target.encode(target)
+        links = hard_links(matrix, len(x), len(y))
+        links = word_links(links, words.source.words_of(x), words.target.words_of(y))
+        if not self.json:
+            return format_pharaoh(links)
+        found = {
+            "links": format_pharaoh(links),
+            "source": words.source.pieces([*x, EOS]),
+            "target": words.target.pieces([*y, EOS]),
+            "alignment": [[round(float(a), 6) for a in row] for row in matrix],
+        }
+        return json.dumps(found)
+
+
+def _rounds(run: Run) -> int:
+    """How many alignments the run's model gives."""
+    if not run.model.config.reads_source:
+        raise UserError("the run holds a language model, which aligns nothing.")
+    word = jnp.zeros((1, 1), jnp.int32)
+    traced = jax.eval_shape(run.model.forward, run.params, word, word)
+    if not traced.features.alignments:
+        raise UserError("the run's system has no attention, so nothing is aligned.")
+    return len(traced.features.alignments)
+
+
+def _read(run: Run, source: Path | None, target: Path) -> Parallel:
+    if source is None and run.model.config.reads_source:
+        raise UserError("this run's model reads a source; give --source too.")
+    return read_parallel(source or target, target, empty="keep")
+
+
+def _shown(
+    what: str, total: int, work: Callable[[Callable[[int], None]], Result]
+) -> Result:
+    """Does the work under a progress bar."""
+    with Progress(
+        console=_console(), transient=True, disable=not sys.stderr.isatty()
+    ) as bar:
+        task = bar.add_task(what, total=total)
+        return work(lambda count: bar.advance(task, count))
+
+
+def _console() -> Console:
+    return Console(stderr=True)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forced decoding scores what the search found as the search did, and aligns words."""
+
+import json
+import math
+import subprocess
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from kvnmt import cli, experiment
+from kvnmt.data.corpus import DataConfig
+from kvnmt.data.vocabulary import EOS, build_subwords
+from kvnmt.experiment import load_run
+from kvnmt.scoring import score, score_lines
+from kvnmt.translation import SearchConfig, translate
+from tests.helpers import quiet, tiny, toy_lines, trained
+
+IDS = [[2, 3, 4], [], [5, 2, 3, 3, 6], [4]]
+
+
+@pytest.fixture(scope="module", name="folder")
+def _folder(tmp_path_factory) -> Path:
+    return trained(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module", name="run")
+def _run(folder) -> experiment.Run:
+    return load_run(folder)
+
+
+def test_scores_are_the_models(run):
+    target = [[3, 2], [4], [2, 2, 5, 6], []]
+    found = score(run.model, run.params, IDS, target)
+    for x, y, one in zip(IDS, target, found):
+        words = np.array([[*y, EOS]])
+        source = np.array([[*x, EOS]])
+        logits = run.model.forward(run.params, source, words).logits
+        log_probs = jax.nn.log_softmax(logits)[0]
+        want = [log_probs[t, word] for t, word in enumerate(words[0])]
+        np.testing.assert_allclose(one.token_log_probs, want, atol=1e-5)
+        assert one.log_prob == sum(one.token_log_probs)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_what_the_search_reports_is_the_score(run, beam):
+    found = translate(run.model, run.params, IDS, SearchConfig(beam=beam))
+    some = [(x, one) for x, one in zip(IDS, found) if x]  # empty in, empty out
+    scored = score(
+        run.model, run.params, [x for x, _ in some], [one.ids for _, one in some]
+    )
+    for (_, one), again in zip(some, scored):
+        assert one.log_prob == pytest.approx(again.log_prob, abs=1e-5)
+
+
+def test_neither_order_nor_batch_matters(run):
+    target = [[3, 2], [4], [2, 2, 5, 6], []]
+    want = score(run.model, run.params, IDS, target)
+    told = []
+    alone = score(
+        *(run.model, run.params, IDS[::-1], target[::-1]),
+        **{"batch_size": 1, "advance": told.append},
+    )
+    for one, other in zip(want, alone[::-1]):
+        np.testing.assert_allclose(
+            one.token_log_probs, other.token_log_probs, atol=1e-5
+        )
+    assert told == [1] * 4
+
+
+def write(path: Path, lines: list[str]) -> Path:
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@pytest.fixture(name="pair")
+def _pair(tmp_path) -> tuple[Path, Path]:
+    source = write(tmp_path / "source", ["a b c", "", "d zzz"])
+    return source, write(tmp_path / "target", ["A B", "", "D"])
+
+
+def test_the_score_command(folder, run, pair, capsys):
+    source, target = pair
+    given = ["score", str(folder), "--source", str(source), "--target", str(target)]
+    cli.main(given)
+    said = capsys.readouterr()
+    numbers = [float(line) for line in said.out.splitlines()]
+    want = score_lines(
+        *(run.vocabularies, run.model, run.params),
+        *(["a b c", "", "d zzz"], ["A B", "", "D"]),
+    )
+    np.testing.assert_allclose(numbers, [one.log_prob for one in want], atol=1e-5)
+    perplexity = math.exp(-sum(numbers) / 6)
+    assert f"3 pairs, 6 tokens, log-probability {sum(numbers):.2f}" in said.err
+    assert f"perplexity {perplexity:.3f}" in said.err
+    cli.main([*given, "--json"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["tokens"] for line in lines] == [
+        *(["A", "B", "</s>"], ["</s>"], ["D", "</s>"]),
+    ]
+    for line, one in zip(lines, want):
+        np.testing.assert_allclose(
+            line["token_log_probs"], one.token_log_probs, atol=1e-5
+        )
+
+
+def test_the_align_command(folder, run, pair, capsys):
+    source, target = pair
+    given = ["align", str(folder), "--source", str(source), "--target", str(target)]
+    cli.main(given)
+    plain = capsys.readouterr().out.split("\n")
+    assert len(plain) == 4 and plain[1] == plain[3] == ""
+    cli.main([*given, "--json"])
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for line, links in zip(lines, plain):
+        assert line["links"] == links
+        soft = np.array(line["alignment"])
+        assert soft.shape == (len(line["target"]), len(line["source"]))
+        np.testing.assert_allclose(soft.sum(axis=1), 1, atol=1e-4)
+        best = {
+            f"{soft[j].argmax()}-{j}"
+            for j in range(len(line["target"]) - 1)
+            if soft[j].argmax() < len(line["source"]) - 1
+        }
+        assert set(links.split()) == best
+
+
+def refused(capsys, *arguments: object) -> str:
+    with pytest.raises(SystemExit) as end:
+        cli.main([str(argument) for argument in arguments])
+    assert end.value.code == 2
+    said = capsys.readouterr()
+    assert said.out == "" and said.err.startswith("kvnmt: ")
+    return said.err
+
+
+def test_mistakes_are_told(folder, pair, tmp_path, capsys):
+    source, target = pair
+    short = write(tmp_path / "short", ["a"])
+    assert "--source" in refused(capsys, "score", folder, "--target", target)
+    both = ("--source", short, "--target", target)
+    assert "short" in refused(capsys, "score", folder, *both)
+    both = ("--source", source, "--target", target)
+    assert "--round is 2" in refused(capsys, "align", folder, *both, "--round", 2)
+    assert "no run directory" in refused(capsys, "align", tmp_path, *both)
+
+
+def test_a_language_model_scores_and_aligns_nothing(tmp_path, pair, capsys):
+    text = write(tmp_path / "text", toy_lines(1, 40))
+    data = DataConfig(
+        source=text, target=text, valid_source=text, valid_target=text, min_count=1
+    )
+    folder = tmp_path / "lm"
+    experiment.run(tiny(data, "lm-lstm", epochs=1), folder, console=quiet())
+    cli.main(["score", str(folder), "--target", str(text)])
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 40 and "perplexity" in said.err
+    both = ("--source", text, "--target", text)
+    assert "language model" in refused(capsys, "align", folder, *both)
+    done = subprocess.run(
+        ["python", "-c", f"from kvnmt import cli; cli.main(['translate', '{folder}'])"],
+        input=b"a\n",
+        capture_output=True,
+    )
+    assert done.returncode == 2 and b"language model" in done.stderr
+
+
+def test_pieces_belong_to_words():
+    lines = ["the goats sleep", "the goat sleeps", "a lazy goat", "lazy sleep"] * 10
+    words = build_subwords(lines, 24)
+    for line in ("the lazy goats sleep", "xyz goat", ""):
+        ids = words.encode(line)
+        assert len(words.words_of(ids)) == len(ids)
+        rebuilt: dict[int, str] = {}
+        for number, piece in zip(words.words_of(ids), words.pieces(ids)):
+            rebuilt[number] = rebuilt.get(number, "") + piece.removeprefix("▁")
+        known = [w for w in rebuilt.values() if "<unk>" not in w]
+        assert set(known) <= set(line.split())
+        assert list(rebuilt) == list(range(len(line.split())))
