@@ -27,7 +27,7 @@ from rich.table import Table
 
 from experiments.quickstart import alignment_error
 from kvnmt import benchmark, experiment
-from kvnmt.cli import print_table
+from kvnmt.cli_tables import print_table
 from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data import synthetic
 from kvnmt.data.corpus import DataConfig

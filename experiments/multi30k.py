@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from kvnmt import experiment
-from kvnmt.cli import print_table
+from kvnmt.cli_tables import print_table
 from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.corpus import DataConfig
 from kvnmt.data.text import read_parallel

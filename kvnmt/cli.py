@@ -4,8 +4,9 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Union
 
@@ -14,22 +15,24 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from kvnmt import attention, benchmark, decoder, experiment, overview, target_context
+from kvnmt import attention, decoder, experiment, target_context
 from kvnmt.cli_pairs import Align, Score
+from kvnmt.cli_tables import FLAT, Benchmark, Systems, print_table
 from kvnmt.data.text import decode_lines, read_parallel
 from kvnmt.errors import UserError, check_ranges, run_program, unknown_name
 from kvnmt.evaluation.bleu import check_tokenizer, corpus_bleu, corpus_chrf
 from kvnmt.experiment import Experiment, Run
+from kvnmt.output import describe, read_dictionary, replace_unknown
 from kvnmt.systems import system
 from kvnmt.translation import RANGES as SEARCH_RANGES
-from kvnmt.translation import SearchConfig, translate_lines
+from kvnmt.translation import SearchConfig, translate, translate_lines
 
 AXES = {
     "attention": attention.CATALOGUE,
     "decoder": decoder.CATALOGUE,
     "target_context": target_context.CATALOGUE,
 }
-FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
+BOOLEAN = ("--resume", "--json", "--lowercase", "--replace-unknown")
 SEARCH = {f"search.{name}": bounds for name, bounds in SEARCH_RANGES.items()}
 
 
@@ -72,15 +75,31 @@ class Translate:
 
     run: tyro.conf.Positional[Path]  # run directory of a trained model
     search: SearchConfig
+    json: bool = False  # JSON lines: scores, tokens, alignment, n-best
+    replace_unknown: bool = False  # by the source word attended to, or its translation
+    dictionary: Path | None = None  # for that: lines of word, tab, translation
 
     def __call__(self) -> None:
         """Translates."""
         check_ranges(self, SEARCH)
         run = experiment.load_run(self.run)
+        known = read_dictionary(self.dictionary) if self.dictionary else {}
         lines = decode_lines(sys.stdin.buffer.read(), "standard input")
-        for line in _translate(run, lines, self.search):
+        for line in self._lines(run, lines, known):
             sys.stdout.buffer.write(line.encode() + b"\n")
         sys.stdout.buffer.flush()
+
+    def _lines(self, run: Run, lines: list[str], known: dict[str, str]) -> list[str]:
+        if self.json:
+            with _progress(run, len(lines)) as advance:
+                found = describe(run, lines, self.search, advance)
+            return [json.dumps(one, ensure_ascii=False) for one in found]
+        if not (self.replace_unknown or known):
+            return _translate(run, lines, self.search)
+        ids = [run.vocabularies.source.encode(line) for line in lines]
+        with _progress(run, len(lines)) as advance:
+            found = translate(run.model, run.params, ids, self.search, advance)
+        return replace_unknown(run, lines, found, known)
 
 
 @dataclass(frozen=True)
@@ -123,52 +142,6 @@ class Evaluate:
             figures = f"{score.score:.2f}", f"{score.length_ratio:.3f}"
             table.add_row(name, *figures, score.signature)
         print_table(table)
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """Measure the training speed of systems beside each other on this device."""
-
-    config: Annotated[benchmark.BenchmarkConfig, FLAT] = field(
-        default_factory=benchmark.BenchmarkConfig
-    )
-    json: bool = False  # print JSON lines instead of a table
-
-    def __call__(self) -> None:
-        """Measures."""
-        with _error_console().status("") as status:
-            rows = benchmark.measure(self.config, status.update)
-        if self.json:
-            for row in rows:
-                print(json.dumps(row._asdict()))
-            return
-        print_table(benchmark.table(rows, self.config))
-
-
-@dataclass(frozen=True)
-class Systems:
-    """List the named systems: what they are made of and what they cost."""
-
-    config: Annotated[overview.OverviewConfig, FLAT] = field(
-        default_factory=overview.OverviewConfig
-    )
-    json: bool = False  # print JSON lines instead of a table
-
-    def __call__(self) -> None:
-        """Lists."""
-        rows = overview.overview(self.config)
-        if self.json:
-            for row in rows:
-                costs = row.costs and row.costs._asdict()
-                print(json.dumps(row._asdict() | {"costs": costs}))
-            return
-        print_table(overview.table(rows, self.config))
-
-
-def print_table(table: Table) -> None:
-    """Prints a table on standard output; a file is as wide as what is put there."""
-    console = Console()
-    (console if console.is_terminal else Console(width=160)).print(table)
 
 
 def main(
@@ -239,7 +212,7 @@ def _peek_run(arguments: list[str]) -> str | None:
     """The run directory: what looks like one and is not the value of a flag."""
     for before, argument in zip(arguments, arguments[1:]):
         is_value = before.startswith("--") and "=" not in before
-        if is_value and before not in ("--resume", "--json", "--lowercase"):
+        if is_value and before not in BOOLEAN:
             continue
         if (Path(argument) / "config.json").is_file():
             return argument
@@ -258,19 +231,21 @@ def _peek(arguments: list[str], flag: str) -> str | None:
 
 
 def _translate(run: Run, lines: list[str], search: SearchConfig) -> list[str]:
+    with _progress(run, len(lines)) as advance:
+        return translate_lines(
+            run.vocabularies, run.model, run.params, lines, search, advance
+        )
+
+
+@contextmanager
+def _progress(run: Run, total: int) -> Iterator[Callable[[int], None]]:
+    """A bar over sentences; refuses a run that does not translate."""
     if not run.model.config.reads_source:
         raise UserError("the run holds a language model, which translates nothing.")
     console = _error_console()
     with Progress(console=console, transient=True, disable=not _is_terminal()) as bar:
-        task = bar.add_task("translating", total=len(lines))
-        return translate_lines(
-            run.vocabularies,
-            run.model,
-            run.params,
-            lines,
-            search,
-            lambda count: bar.advance(task, count),
-        )
+        task = bar.add_task("translating", total=total)
+        yield lambda count: bar.advance(task, count)
 
 
 def _write(path: Path, lines: Sequence[str]) -> None:

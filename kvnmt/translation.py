@@ -5,10 +5,11 @@ Sentences are sorted by length, batched in a fixed table of shapes and given bac
 the order they came, so that a corpus compiles at most one program per shape.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.corpus import Vocabularies
-from kvnmt.data.vocabulary import EOS, PAD
-from kvnmt.errors import Range
+from kvnmt.data.vocabulary import EOS, PAD, UNK
+from kvnmt.errors import Range, UserError
 from kvnmt.models import Model, Params
 from kvnmt.search import Hypotheses, beam_search, greedy_search
 from kvnmt.typing import Array, Float, Int, PyTree
@@ -34,6 +35,9 @@ class SearchConfig:
     alpha: float = 1.0  # length penalty ((5 + n) / 6) ** alpha; 0: none
     length_ratio: float = 1.5  # at most this many target words per source word ...
     length_extra: int = 10  # ... and this many more, EOS included
+    min_length: int = 0  # fewest target words
+    unknown: bool = True  # the unknown word may be written
+    nbest: int = 1  # translations per sentence, at most as many as the beam
     batch_size: int = 64  # sentences
 
 
@@ -42,6 +46,8 @@ RANGES: dict[str, Range] = {
     "alpha": (0, None),
     "length_ratio": (0, None),
     "length_extra": (1, None),
+    "min_length": (0, None),
+    "nbest": (1, None),
     "batch_size": (1, None),
 }
 
@@ -61,7 +67,22 @@ def translate(
     config: SearchConfig = SearchConfig(),
     advance: Callable[[int], None] = lambda sentences: None,
 ) -> list[Translation]:
-    """Translates sentences; an empty one stays empty.
+    """Translates sentences; an empty one stays empty. See `translate_nbest`."""
+    found = translate_nbest(model, params, sentences, config, advance)
+    return [translations[0] for translations in found]
+
+
+def translate_nbest(
+    model: Model,
+    params: Params,
+    sentences: Sequence[Sequence[int]],
+    config: SearchConfig = SearchConfig(),
+    advance: Callable[[int], None] = lambda sentences: None,
+) -> list[list[Translation]]:
+    """Translates sentences, each in several ways, best first.
+
+    There may be fewer than ``config.nbest`` where no more exist; an empty sentence has
+    one translation, which is empty.
 
     Args:
         model: The functions.
@@ -69,18 +90,29 @@ def translate(
         sentences: Source ids, without EOS.
         config: How to search.
         advance: Told of every batch how many sentences it held.
+
+    Raises:
+        UserError: More translations are asked for than the beam holds.
     """
-    results = [Translation([], 0.0, 0.0)] * len(sentences)
+    if config.nbest > config.beam:
+        raise UserError(
+            f"--search.nbest is {config.nbest} but a beam of {config.beam} holds no "
+            "more than that; widen --search.beam."
+        )
+    results = [[Translation([], 0.0, 0.0)] for _ in sentences]
     run = compiled_search(model, config)
     for places, block in in_batches(sentences, config.batch_size):
         found = jax.device_get(run(params, jnp.asarray(block)))
         for row, place in enumerate(places):
-            ids = found.tokens[row, 0]
-            results[place] = Translation(
-                [int(i) for i in ids if i > EOS],
-                float(found.log_probs[row, 0]),
-                float(found.scores[row, 0]),
-            )
+            results[place] = [
+                Translation(
+                    [int(i) for i in found.tokens[row, n] if i > EOS],
+                    float(found.log_probs[row, n]),
+                    float(found.scores[row, n]),
+                )
+                for n in range(config.nbest)
+                if found.scores[row, n] > -math.inf
+            ]
         advance(len(places))
     return results
 
@@ -203,11 +235,17 @@ def _search(
         # Mapped over the beam, with one copy of the constants for all hypotheses.
         each = jax.vmap(partial(model.step, params, constants), in_axes=1, out_axes=1)
         state, prediction = each(state, tokens)
-        return state, jax.nn.log_softmax(prediction.logits)
+        log_probs = jax.nn.log_softmax(prediction.logits)
+        if not config.unknown:  # the rest keeps its probability, so scores stay true
+            log_probs = log_probs.at[..., UNK].set(-jnp.inf)
+        return state, log_probs
 
-    common = {"length": bound, "eos": EOS, "pad": PAD}
+    common: Any = {"length": bound, "eos": EOS, "pad": PAD}
+    common["minimum"] = config.min_length
     if config.beam == 1:
         return greedy_search(step, state, limits, **common)
     return beam_search(
-        step, state, limits, beam=config.beam, alpha=config.alpha, **common
+        *(step, state, limits),
+        **{"beam": config.beam, "alpha": config.alpha, "count": config.nbest},
+        **common,
     )

@@ -43,6 +43,7 @@ def beam_search(
     eos: int,
     pad: int,
     count: int = 1,
+    minimum: int = 0,
 ) -> Hypotheses:
     """Returns the ``count`` best hypotheses per sentence, best first.
 
@@ -57,7 +58,13 @@ def beam_search(
         eos: Id that ends a sentence.
         pad: Id that stands for no word.
         count: How many hypotheses are wanted, at most ``beam``.
+        minimum: Fewest words before EOS, where the limit leaves room for them.
+
+    Raises:
+        ValueError: More hypotheses are wanted than the beam holds.
     """
+    if count > beam:
+        raise ValueError(f"a beam of {beam} does not hold {count} hypotheses")
     rows = limits.shape[0]
     blank = jnp.full((rows, beam, length), pad, jnp.int32)
     probe = jax.eval_shape(step, state, blank[..., 0])[1]
@@ -71,7 +78,9 @@ def beam_search(
         done=jnp.zeros(rows, bool),
     )
     advance = partial(
-        _advance, step, limits, alpha=alpha, eos=eos, pad=pad, count=count
+        _advance,
+        *(step, limits),
+        **{"alpha": alpha, "eos": eos, "pad": pad, "count": count, "minimum": minimum},
     )
     end = jax.lax.while_loop(
         lambda b: (b.t < length) & ~jnp.all(b.done), advance, start
@@ -88,6 +97,7 @@ def _advance(
     eos: int,
     pad: int,
     count: int,
+    minimum: int,
 ) -> Beam:
     t = beam.t
     previous = jax.lax.dynamic_index_in_dim(
@@ -96,9 +106,9 @@ def _advance(
     state, log_probs = step(beam.state, jnp.where(t > 0, previous, pad))
     total = beam.log_probs[..., None] + log_probs  # [B, K, V]
     penalty = length_penalty(t + 1, alpha).astype(total.dtype)
-    ended = Hypotheses(
-        beam.tokens.at[:, :, t].set(eos), total[..., eos], total[..., eos] / penalty
-    )
+    early = (t < minimum) & (t + 1 < limits)
+    scores = jnp.where(early[:, None], -jnp.inf, total[..., eos] / penalty)
+    ended = Hypotheses(beam.tokens.at[:, :, t].set(eos), total[..., eos], scores)
     finished = _best(beam.finished, ended)
     live, parents, words = _continue(total.at[..., eos].set(-jnp.inf))
     reach = length_penalty(limits, alpha).astype(total.dtype)

@@ -16,6 +16,7 @@ def greedy_search(
     length: int,
     eos: int,
     pad: int,
+    minimum: int = 0,
 ) -> Hypotheses:
     """Returns one hypothesis per sentence.
 
@@ -27,6 +28,7 @@ def greedy_search(
         length: Static bound on the limits.
         eos: Id that ends a sentence.
         pad: Id that stands for no word.
+        minimum: Fewest words before EOS, where the limit leaves room for them.
     """
     rows = limits.shape[0]
 
@@ -47,7 +49,9 @@ def greedy_search(
         last = jnp.where(t > 0, tokens[:, jnp.maximum(t - 1, 0)], pad)
         state, log_probs = step(state, last[:, None])
         log_probs = log_probs[:, 0]  # [B, V]
-        best = jnp.argmax(log_probs, axis=-1).astype(tokens.dtype)
+        ending = jnp.where(t < minimum, -jnp.inf, log_probs[:, eos])
+        choice = log_probs.at[:, eos].set(ending)
+        best = jnp.argmax(choice, axis=-1).astype(tokens.dtype)
         best = jnp.where(t + 1 >= limits, eos, best)
         gain = jnp.take_along_axis(log_probs, best[:, None], axis=1)[:, 0]
         tokens = tokens.at[:, t].set(jnp.where(live, best, pad))

@@ -275,3 +275,44 @@ def test_the_loop_ends_when_all_rows_are_done():
 def test_the_length_penalty_is_that_of_its_paper(length, alpha, value):
     np.testing.assert_allclose(length_penalty(length, alpha), value, rtol=1e-6)
     np.testing.assert_allclose(divisor(length, alpha), value, rtol=1e-6)
+
+
+@pytest.mark.parametrize("minimum", [1, 3])
+def test_sentences_are_as_long_as_asked(world, limits, minimum):
+    common = {"length": LENGTH, "eos": EOS, "pad": PAD, "minimum": minimum}
+    found = greedy_search(world.step, world.state(1), limits, **common)
+    wide = {"beam": LIVE, "alpha": 0.0, "count": LIVE}
+    many = beam_search(world.step, world.state(LIVE), limits, **wide, **common)
+    found, many = jax.device_get(found), jax.device_get(many)
+    for row, limit in enumerate(limits):
+        least = min(minimum + 1, limit)  # EOS included
+        assert len(said(found.tokens[row, 0])) >= least
+        every = every_sentence(world, row, int(limit), 0.0)
+        truth = [one for one in every if len(one[2]) >= least][:LIVE]
+        ours = [said(tokens) for tokens in many.tokens[row][: len(truth)]]
+        assert ours == [words for _, _, words in truth]
+        assert np.all(np.isneginf(many.scores[row][len(truth) :]))
+
+
+def test_a_beam_does_not_hold_more_than_itself(world, limits):
+    with pytest.raises(ValueError, match="beam of 2"):
+        beam(world, limits, 2, 0.0, count=3)
+
+
+def test_a_step_never_sorts_the_vocabulary():
+    """XLA may turn a sliced top_k into a full sort, 25 times slower on a CPU."""
+    wide = 2000
+
+    def search(table):
+        def step(state, tokens):
+            return state, jnp.broadcast_to(table, (*tokens.shape, wide))
+
+        state = jnp.zeros((4, 5), jnp.int32)
+        limits = jnp.full(4, 6)
+        common = {"length": 6, "alpha": 1.0, "eos": EOS, "pad": PAD}
+        return beam_search(step, state, limits, beam=5, **common)
+
+    text = jax.jit(search).lower(jnp.zeros(wide)).compile().as_text()
+    sorts = [line for line in text.splitlines() if " sort(" in line]
+    assert not any(str(5 * wide) in line for line in sorts), sorts
+    assert "TopK" in text or "topk" in text.lower()

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that print tables about systems: benchmark and systems."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from kvnmt import benchmark, overview
+
+FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Measure the training speed of systems beside each other on this device."""
+
+    config: Annotated[benchmark.BenchmarkConfig, FLAT] = field(
+        default_factory=benchmark.BenchmarkConfig
+    )
+    json: bool = False  # print JSON lines instead of a table
+
+    def __call__(self) -> None:
+        """Measures."""
+        with Console(stderr=True).status("") as status:
+            rows = benchmark.measure(self.config, status.update)
+        if self.json:
+            for row in rows:
+                print(json.dumps(row._asdict()))
+            return
+        print_table(benchmark.table(rows, self.config))
+
+
+@dataclass(frozen=True)
+class Systems:
+    """List the named systems: what they are made of and what they cost."""
+
+    config: Annotated[overview.OverviewConfig, FLAT] = field(
+        default_factory=overview.OverviewConfig
+    )
+    json: bool = False  # print JSON lines instead of a table
+
+    def __call__(self) -> None:
+        """Lists."""
+        rows = overview.overview(self.config)
+        if self.json:
+            for row in rows:
+                costs = row.costs and row.costs._asdict()
+                print(json.dumps(row._asdict() | {"costs": costs}))
+            return
+        print_table(overview.table(rows, self.config))
+
+
+def print_table(table: Table) -> None:
+    """Prints a table on standard output; a file is as wide as what is put there."""
+    console = Console()
+    (console if console.is_terminal else Console(width=160)).print(table)

@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is told of a translation agrees with what scores and aligns it."""
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kvnmt import cli, output
+from kvnmt.data.vocabulary import UNK
+from kvnmt.errors import UserError
+from kvnmt.experiment import Run, load_run
+from kvnmt.output import describe, read_dictionary, replace_unknown
+from kvnmt.scoring import score_lines
+from kvnmt.translation import SearchConfig, Translation, translate, translate_nbest
+from tests.helpers import trained
+
+LINES = ["a b c", "", "d zzz a a", "h"]
+
+
+@pytest.fixture(scope="module", name="folder")
+def _folder(tmp_path_factory) -> Path:
+    return trained(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module", name="run")
+def _run(folder) -> Run:
+    return load_run(folder)
+
+
+def ids(run: Run) -> list[list[int]]:
+    return [run.vocabularies.source.encode(line) for line in LINES]
+
+
+def test_the_best_of_many_is_the_one(run):
+    wide = SearchConfig(beam=4, nbest=4)
+    many = translate_nbest(run.model, run.params, ids(run), wide)
+    one = translate(run.model, run.params, ids(run), SearchConfig(beam=4))
+    assert [ways[0].ids for ways in many] == [best.ids for best in one]
+    assert [len(ways) for ways in many] == [4, 1, 4, 4]
+    for ways in many:
+        scores = [way.score for way in ways]
+        assert scores == sorted(scores, reverse=True)
+        assert len({tuple(way.ids) for way in ways}) == len(ways)
+
+
+def test_more_than_the_beam_holds_is_refused(run):
+    config = SearchConfig(beam=2, nbest=3)
+    with pytest.raises(UserError, match="--search.beam"):
+        translate(run.model, run.params, ids(run), config)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_length_and_unknown_words_are_in_hand(run, beam):
+    params = run.params.replace(
+        output=run.params.output.replace(b=run.params.output.b.at[UNK].add(50.0))
+    )
+    config = SearchConfig(beam=beam, length_extra=6)
+    loud = translate(run.model, params, ids(run)[:1], config)[0]
+    assert set(loud.ids) == {UNK}
+    config = dataclasses.replace(config, unknown=False, min_length=5)
+    quiet = translate(run.model, params, ids(run)[:1], config)[0]
+    assert UNK not in quiet.ids and len(quiet.ids) >= 5
+    assert np.isfinite(quiet.log_prob)
+    config = dataclasses.replace(config, min_length=99)  # the limit wins
+    longest = translate(run.model, params, ids(run)[:1], config)[0]
+    assert len(longest.ids) == int(1.5 * 3) + 6 - 1
+
+
+def test_all_that_is_told(run):
+    told = describe(run, LINES, SearchConfig(beam=3, nbest=2))
+    found = [one["translation"] for one in told]
+    scored = score_lines(run.vocabularies, run.model, run.params, LINES, found)
+    for one, again in zip(told, scored):
+        if not one["translation"] and "nbest" in one and len(one["nbest"]) == 1:
+            continue  # an empty line is not searched for
+        assert one["log_prob"] == pytest.approx(again.log_prob, abs=1e-4)
+        assert sum(one["token_log_probs"]) == pytest.approx(one["log_prob"], abs=1e-4)
+        assert one["nbest"][0]["translation"] == one["translation"]
+        soft = np.array(one["alignment"])
+        assert soft.shape[0] == len(one["tokens"])
+        np.testing.assert_allclose(soft.sum(axis=1), 1, atol=1e-4)
+    assert told[1]["translation"] == "" and "links" not in told[1]
+    assert json.loads(json.dumps(told)) == told
+
+
+def test_unknown_words_are_replaced(run, monkeypatch):
+    target = run.vocabularies.target
+    known = target.encode("A")[0]
+    found = [
+        Translation([known, UNK, UNK, UNK], 0.0, 0.0),
+        Translation([known], 0.0, 0.0),
+    ]
+    looks = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 0, 1]], float)
+    monkeypatch.setattr(output, "align", lambda *_: [[0 * looks, looks]])
+    lines = ["xx yy", "a"]
+    assert replace_unknown(run, lines, found, {}) == ["A yy xx", "A"]
+    assert replace_unknown(run, lines, found, {"yy": "Y Y"}) == ["A Y Y xx", "A"]
+    monkeypatch.setattr(output, "align", lambda *_: [[]])
+    with pytest.raises(UserError, match="attention"):
+        replace_unknown(run, lines, found, {})
+    pieces: Any = run._replace(
+        vocabularies=run.vocabularies._replace(source="no words")
+    )
+    with pytest.raises(UserError, match="words"):
+        replace_unknown(pieces, lines, found, {})
+
+
+def test_a_dictionary_is_read(tmp_path):
+    path = tmp_path / "dictionary"
+    path.write_text("a\tA\nb\tB C\n")
+    assert read_dictionary(path) == {"a": "A", "b": "B C"}
+    path.write_text("a\tA\nb B\n")
+    with pytest.raises(UserError, match="dictionary, line 2"):
+        read_dictionary(path)
+
+
+def translated(folder: Path, monkeypatch, capfdbinary, *flags: str) -> list[str]:
+    given = "".join(f"{line}\n" for line in LINES).encode()
+    stdin = SimpleNamespace(buffer=io.BytesIO(given))
+    monkeypatch.setattr("sys.stdin", stdin)
+    cli.main(["translate", *flags, str(folder)])
+    return capfdbinary.readouterr().out.decode().splitlines()
+
+
+def test_the_command(folder, run, monkeypatch, capfdbinary, tmp_path):
+    plain = translated(folder, monkeypatch, capfdbinary)
+    told = translated(folder, monkeypatch, capfdbinary, "--json", "--search.nbest", "2")
+    assert [json.loads(line)["translation"] for line in told] == plain
+    assert [len(json.loads(line)["nbest"]) for line in told] == [2, 1, 2, 2]
+    path = tmp_path / "dictionary"
+    path.write_text("zzz\tZZZ\n")
+    replaced = translated(
+        *(folder, monkeypatch, capfdbinary),
+        *("--replace-unknown", "--dictionary", str(path)),
+    )
+    assert len(replaced) == len(LINES) and not any("<unk>" in r for r in replaced)
