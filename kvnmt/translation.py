@@ -21,7 +21,7 @@ from kvnmt.data.corpus import Vocabularies
 from kvnmt.data.vocabulary import EOS, PAD, UNK
 from kvnmt.errors import Range, UserError
 from kvnmt.models import Model, Params
-from kvnmt.search import Hypotheses, beam_search, greedy_search
+from kvnmt.search import Hypotheses, beam_search, greedy_search, sample_search
 from kvnmt.typing import Array, Float, Int, PyTree
 
 EDGES = (8, 12, 16, 24, 32, 48, 64, 96, 128)  # padded source lengths, EOS included
@@ -32,6 +32,11 @@ class SearchConfig:
     """How translations are searched for."""
 
     beam: int = 10  # 1: greedy
+    sample: bool = False  # draw words instead; draws are seeded sentence by sentence
+    temperature: float = 1.0  # of drawing; below 1: more probable words
+    top_k: int | None = None  # draw from so many words only
+    top_p: float = 1.0  # draw from the likeliest words that reach this probability
+    seed: int = 1  # of drawing
     alpha: float = 1.0  # length penalty ((5 + n) / 6) ** alpha; 0: none
     length_ratio: float = 1.5  # at most this many target words per source word ...
     length_extra: int = 10  # ... and this many more, EOS included
@@ -43,6 +48,10 @@ class SearchConfig:
 
 RANGES: dict[str, Range] = {
     "beam": (1, None),
+    "temperature": (0.001, None),
+    "top_k": (1, None),
+    "top_p": (0.001, 1),
+    "seed": (0, None),
     "alpha": (0, None),
     "length_ratio": (0, None),
     "length_extra": (1, None),
@@ -94,7 +103,7 @@ def translate_nbest(
     Raises:
         UserError: More translations are asked for than the beam holds.
     """
-    if config.nbest > config.beam:
+    if config.nbest > config.beam and not config.sample:
         raise UserError(
             f"--search.nbest is {config.nbest} but a beam of {config.beam} holds no "
             "more than that; widen --search.beam."
@@ -102,7 +111,9 @@ def translate_nbest(
     results = [[Translation([], 0.0, 0.0)] for _ in sentences]
     run = compiled_search(model, config)
     for places, block in in_batches(sentences, config.batch_size):
-        found = jax.device_get(run(params, jnp.asarray(block)))
+        numbers = np.zeros(len(block), np.int32)
+        numbers[: len(places)] = places
+        found = jax.device_get(run(params, jnp.asarray(block), jnp.asarray(numbers)))
         for row, place in enumerate(places):
             results[place] = [
                 Translation(
@@ -182,8 +193,11 @@ def align_lines(
 @cache
 def compiled_search(
     model: Model, config: SearchConfig
-) -> Callable[[Params, Int[Array, "B S"]], Hypotheses]:
-    """The jitted search of a model: source ids ``[B, S]`` to hypotheses."""
+) -> Callable[[Params, Int[Array, "B S"], Int[Array, " B"]], Hypotheses]:
+    """The jitted search of a model: source ids and their places to hypotheses.
+
+    The place of a sentence in its corpus, with the seed, decides what is drawn for it.
+    """
     return jax.jit(partial(_search, model, config))
 
 
@@ -221,7 +235,11 @@ def edge(length: int) -> int:
 
 
 def _search(
-    model: Model, config: SearchConfig, params: Params, source: Int[Array, "B S"]
+    model: Model,
+    config: SearchConfig,
+    params: Params,
+    source: Int[Array, "B S"],
+    places: Int[Array, " B"],
 ) -> Hypotheses:
     bound = int(config.length_ratio * source.shape[1]) + config.length_extra
     words = jnp.sum(source >= 0, axis=1) - 1
@@ -229,7 +247,8 @@ def _search(
     limits = limits.astype(jnp.int32) + config.length_extra
     constants = model.encode(params, source)
     state = model.initial_state(params, constants, bound)
-    state = jax.tree.map(lambda x: jnp.repeat(x[:, None], config.beam, axis=1), state)
+    width = config.nbest if config.sample else config.beam
+    state = jax.tree.map(lambda x: jnp.repeat(x[:, None], width, axis=1), state)
 
     def step(state: PyTree, tokens: Int[Array, "B K"]) -> tuple[PyTree, Array]:
         # Mapped over the beam, with one copy of the constants for all hypotheses.
@@ -242,6 +261,13 @@ def _search(
 
     common: Any = {"length": bound, "eos": EOS, "pad": PAD}
     common["minimum"] = config.min_length
+    if config.sample:
+        draws = jnp.arange(width)
+        keys = jax.vmap(lambda n: jax.vmap(partial(_key, config.seed, n))(draws))
+        common |= {"temperature": config.temperature, "top_k": config.top_k}
+        return sample_search(
+            step, state, limits, keys(places), top_p=config.top_p, **common
+        )
     if config.beam == 1:
         return greedy_search(step, state, limits, **common)
     return beam_search(
@@ -249,3 +275,8 @@ def _search(
         **{"beam": config.beam, "alpha": config.alpha, "count": config.nbest},
         **common,
     )
+
+
+def _key(seed: int, place: Int[Array, ""], draw: Int[Array, ""]) -> Array:
+    key = jax.random.fold_in(jax.random.key(seed), place)
+    return jax.random.fold_in(key, draw)

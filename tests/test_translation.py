@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Corpora are translated in order, and how they are batched does not show."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,6 +27,7 @@ from kvnmt.translation import (
     edge,
     translate,
     translate_lines,
+    translate_nbest,
 )
 
 SIZES = ModelConfig(embedding=6, encoder=5, state=7)
@@ -88,7 +91,8 @@ def test_wider_padding_changes_nothing(talker, sentences, config):
     model, params = talker
     run = compiled_search(model, config)
     sources = [with_end(ids) for ids in sentences[:4]]
-    some, more = (run(params, pad(sources, 4, width)) for width in (8, 13))
+    places = np.arange(4)
+    some, more = (run(params, pad(sources, 4, width), places) for width in (8, 13))
     width = some.tokens.shape[2]
     np.testing.assert_array_equal(some.tokens, more.tokens[..., :width])
     np.testing.assert_allclose(some.log_probs, more.log_probs, rtol=1e-5, atol=1e-5)
@@ -154,6 +158,24 @@ def test_a_program_is_compiled_per_shape(talker):
     translate(*talker, random.permutation(np.array(corpus, object)).tolist(), config)
     translate(*talker, corpus * 2, config)
     assert run._cache_size() == 3
+
+
+def test_draws_belong_to_places_of_the_corpus(talker, sentences):
+    """Neither the batch nor its size matters; another seed, or place, draws others."""
+    config = SearchConfig(sample=True, nbest=2, batch_size=4)
+
+    def drawn(corpus: list[list[int]], **changes: int) -> list[list[list[int]]]:
+        asked = dataclasses.replace(config, **changes)
+        found = translate_nbest(*talker, corpus, asked)
+        for ways in found:
+            assert len(ways) == 1 or ways[0].log_prob >= ways[1].log_prob
+        return [[way.ids for way in ways] for ways in found]
+
+    found = drawn(sentences)
+    assert found == drawn(sentences, batch_size=1)
+    assert found != drawn(sentences, seed=2)
+    first, *others = drawn([sentences[3]] * 4)
+    assert any(other != first for other in others)
 
 
 def test_the_padded_lengths_are_few():

@@ -4,6 +4,7 @@
 from kvnmt.search.base import DecodeStep, Hypotheses, length_penalty
 from kvnmt.search.beam import beam_search
 from kvnmt.search.greedy import greedy_search
+from kvnmt.search.sampling import sample_search
 
 __all__ = [
     "DecodeStep",
@@ -11,4 +12,5 @@ __all__ = [
     "beam_search",
     "greedy_search",
     "length_penalty",
+    "sample_search",
 ]

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Draws follow the model, their keys, and nothing else."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvnmt.search import Hypotheses, greedy_search, sample_search
+from kvnmt.search.sampling import restrict
+from tests.search.worlds import EOS, PAD, World, random_world, said
+
+ROWS, WORDS, LENGTH = 6, 4, 4
+LIMITS = np.array([4, 4, 3, 2, 1, 4], np.int32)
+COMMON = {"length": LENGTH, "eos": EOS, "pad": PAD}
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return random_world(1, ROWS, WORDS, LENGTH)
+
+
+def draw(world: World, limits, draws: int, seed: int = 0, **options) -> Hypotheses:
+    rows = len(limits)
+    keys = jax.vmap(
+        lambda n: jax.random.split(jax.random.fold_in(jax.random.key(seed), n), draws)
+    )
+    return jax.device_get(
+        sample_search(
+            *(world.step, world.state(draws), jnp.asarray(limits)),
+            *(keys(jnp.arange(rows)),),
+            **options,
+            **COMMON,
+        )
+    )
+
+
+def test_frequencies_are_probabilities(world):
+    found = draw(world, LIMITS, 4000)
+    for row in range(ROWS):
+        words = [said(tokens) for tokens in found.tokens[row]]
+        for sentence in set(words):
+            want = np.exp(world.log_prob(row, sentence[: LIMITS[row] - 1]))
+            if len(sentence) < LIMITS[row]:
+                want = np.exp(world.log_prob(row, sentence))
+            share = words.count(sentence) / len(words)
+            assert abs(share - want) < 0.035, (sentence, share, want)
+        scores = found.scores[row]
+        assert np.all(np.diff(scores) <= 0)
+        for n in range(0, 4000, 500):
+            log_prob = world.log_prob(row, words[n])
+            np.testing.assert_allclose(found.log_probs[row, n], log_prob, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "options", [{"top_k": 1}, {"top_p": 1e-6}, {"temperature": 1e-4}]
+)
+def test_without_chance_it_is_greedy(world, options):
+    found = draw(world, LIMITS, 3, **options)
+    greedy = greedy_search(world.step, world.state(1), jnp.asarray(LIMITS), **COMMON)
+    for n in range(3):
+        np.testing.assert_array_equal(found.tokens[:, n], greedy.tokens[:, 0])
+
+
+def test_a_row_does_not_see_the_rest_of_the_batch(world):
+    whole = draw(world, LIMITS, 5)
+    again, other = draw(world, LIMITS, 5), draw(world, LIMITS, 5, seed=1)
+    np.testing.assert_array_equal(whole.tokens, again.tokens)
+    assert np.any(whole.tokens != other.tokens)
+    first = draw(world.rows(slice(0, 2)), LIMITS[:2], 5)
+    np.testing.assert_array_equal(first.tokens, whole.tokens[:2])
+
+
+def test_short_sentences_are_not_drawn(world):
+    found = draw(world, LIMITS, 50, minimum=2)
+    for row, limit in enumerate(LIMITS):
+        sizes = [len(said(tokens)) for tokens in found.tokens[row]]
+        assert min(sizes) == min(3, limit) and max(sizes) <= limit
+
+
+def test_who_may_be_drawn():
+    p = np.array([[0.1, 0.4, 0.3, 0.2]])
+    log_probs = jnp.log(p)
+
+    def allowed(top_k, top_p):
+        left = restrict(log_probs, top_k, top_p)
+        return np.flatnonzero(np.isfinite(np.asarray(left)[0])).tolist()
+
+    assert allowed(None, 1.0) == [0, 1, 2, 3]
+    assert allowed(2, 1.0) == [1, 2]
+    assert allowed(9, 1.0) == [0, 1, 2, 3]
+    assert allowed(None, 0.39) == [1]
+    assert allowed(None, 0.6) == [1, 2]
+    assert allowed(None, 0.8) == [1, 2, 3]
+    assert allowed(1, 0.8) == [1]
+    assert allowed(3, 0.5) == [1, 2]
