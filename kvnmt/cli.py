@@ -19,6 +19,7 @@ from kvnmt import attention, decoder, experiment, target_context
 from kvnmt.cli_pairs import Align, Score
 from kvnmt.cli_tables import FLAT, Benchmark, Systems, print_table
 from kvnmt.data.text import decode_lines, read_parallel
+from kvnmt.ensemble import load_ensemble
 from kvnmt.errors import UserError, check_ranges, run_program, unknown_name
 from kvnmt.evaluation.bleu import check_tokenizer, corpus_bleu, corpus_chrf
 from kvnmt.experiment import Experiment, Run
@@ -75,6 +76,7 @@ class Translate:
 
     run: tyro.conf.Positional[Path]  # run directory of a trained model
     search: SearchConfig
+    ensemble: tuple[Path, ...] = ()  # further runs that translate with it as one
     json: bool = False  # JSON lines: scores, tokens, alignment, n-best
     replace_unknown: bool = False  # by the source word attended to, or its translation
     dictionary: Path | None = None  # for that: lines of word, tab, translation
@@ -82,7 +84,7 @@ class Translate:
     def __call__(self) -> None:
         """Translates."""
         check_ranges(self, SEARCH)
-        run = experiment.load_run(self.run)
+        run = load_ensemble([self.run, *self.ensemble])
         known = read_dictionary(self.dictionary) if self.dictionary else {}
         lines = decode_lines(sys.stdin.buffer.read(), "standard input")
         for line in self._lines(run, lines, known):
@@ -110,6 +112,7 @@ class Evaluate:
     source: Path  # source text
     reference: Path  # its translation by people
     search: SearchConfig
+    ensemble: tuple[Path, ...] = ()  # further runs that translate with it as one
     tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
     lowercase: bool = False  # ignore case
     output: Path | None = None  # also write the translations there
@@ -120,7 +123,7 @@ class Evaluate:
         check_ranges(self, SEARCH)
         if self.tokenize:
             check_tokenizer(self.tokenize)
-        run = experiment.load_run(self.run)
+        run = load_ensemble([self.run, *self.ensemble])
         text = read_parallel(self.source, self.reference, empty="keep")
         if self.output:
             _write(self.output, [])  # fails now rather than after the work

@@ -18,6 +18,7 @@ from rich.progress import Progress
 from kvnmt import experiment
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
+from kvnmt.ensemble import load_ensemble
 from kvnmt.errors import UserError
 from kvnmt.evaluation.alignment import format_pharaoh, hard_links, word_links
 from kvnmt.experiment import Run
@@ -38,11 +39,12 @@ class Score:
     run: tyro.conf.Positional[Path]  # run directory of a trained model
     target: Path  # translations
     source: Path | None = None  # what they translate; a language model needs none
+    ensemble: tuple[Path, ...] = ()  # further runs that score with it as one
     json: bool = False  # print JSON lines with the tokens and their log-probabilities
 
     def __call__(self) -> None:
         """Scores."""
-        run = experiment.load_run(self.run)
+        run = load_ensemble([self.run, *self.ensemble])
         text = _read(run, self.source, self.target)
         scored = _shown(
             "scoring",

@@ -19,7 +19,8 @@ FLOORS = [  # the parts of one floor do not know each other either
     {"losses", "translation", "evaluation"},
     {"systems", "training", "scoring"},
     {"experiment", "benchmark", "overview"},
-    {"cli_pairs", "cli_tables", "output"},
+    {"ensemble", "output"},
+    {"cli_pairs", "cli_tables"},
     {"cli"},
     {"experiments"},
 ]

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Several models that translate as one, whatever systems they are.
+
+An ensemble is a model whose parameters, Source and State are tuples with a member's
+each, and whose distribution is the mean of theirs. Whatever takes a model takes it:
+every search, scoring, alignment (the mean of the members' reading alignments).
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from kvnmt.data.vocabulary import digest
+from kvnmt.decoder import Features
+from kvnmt.errors import UserError
+from kvnmt.experiment import Run, load_run
+from kvnmt.models import Model, Prediction
+from kvnmt.typing import Array, PyTree
+
+
+@cache
+def ensemble(members: tuple[Model, ...]) -> Model:
+    """The model that the members make together."""
+    return Model(
+        config=members[0].config,
+        init=partial(_each, tuple(m.init for m in members)),
+        encode=partial(_encode, members),
+        initial_state=partial(_initial_state, members),
+        step=partial(_step, members),
+        forward=partial(_forward, members),
+    )
+
+
+def load_ensemble(folders: Sequence[Path]) -> Run:
+    """Reads runs back as one; a single one is itself.
+
+    Raises:
+        UserError: One is no run directory, or their vocabularies differ.
+    """
+    runs = [load_run(folder) for folder in folders]
+    if len(runs) == 1:
+        return runs[0]
+    first = runs[0]
+    for folder, run in zip(folders, runs):
+        for side, ours, theirs in zip(
+            ("source", "target"), first.vocabularies, run.vocabularies
+        ):
+            if digest(ours) != digest(theirs):
+                raise UserError(
+                    f"the {side} vocabulary of '{folder}' ({digest(theirs)}) is not "
+                    f"that of '{folders[0]}' ({digest(ours)}); an ensemble shares both."
+                )
+        if run.model.config.reads_source != first.model.config.reads_source:
+            raise UserError(f"'{folder}' and '{folders[0]}' do not do the same thing.")
+    model = ensemble(tuple(run.model for run in runs))
+    params: Any = tuple(run.params for run in runs)
+    return first._replace(model=model, params=params)
+
+
+def _each(functions: tuple[Callable[..., Any], ...], *arguments: Any) -> Any:
+    return tuple(function(*arguments) for function in functions)
+
+
+def _encode(
+    members: tuple[Model, ...], params: tuple, source: Array, key: Array | None = None
+) -> tuple:
+    return tuple(m.encode(p, source, key) for m, p in zip(members, params))
+
+
+def _initial_state(
+    members: tuple[Model, ...], params: tuple, source: tuple, length: int
+) -> Any:
+    parts = zip(members, params, source)
+    return tuple(m.initial_state(p, s, length) for m, p, s in parts)
+
+
+def _step(
+    members: tuple[Model, ...],
+    params: tuple,
+    source: tuple,
+    state: tuple,
+    tokens: Array,
+) -> tuple[Any, Prediction]:
+    parts = zip(members, params, source, state)
+    states, predictions = zip(*(m.step(p, s, t, tokens) for m, p, s, t in parts))
+    return states, _mean(predictions)
+
+
+def _forward(
+    members: tuple[Model, ...],
+    params: tuple,
+    source: Array,
+    target: Array,
+    key: Array | None = None,
+) -> Prediction:
+    parts = zip(members, params)
+    return _mean([m.forward(p, source, target, key) for m, p in parts])
+
+
+def _mean(predictions: Sequence[Prediction]) -> Prediction:
+    """Means of probabilities, as logits, and of the alignments that feed them."""
+    votes = jnp.stack([jax.nn.log_softmax(p.logits) for p in predictions])
+    logits = jax.nn.logsumexp(votes, axis=0) - jnp.log(len(predictions))
+    read: list[PyTree] = [
+        p.features.alignments[-1] for p in predictions if p.features.alignments
+    ]
+    alignments = (jnp.mean(jnp.stack(read), axis=0),) if read else ()
+    first = predictions[0].features
+    features = Features(first.state, first.context, alignments)
+    return Prediction(logits, features, ())

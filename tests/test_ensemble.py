@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An ensemble is the mean of its members, and whatever takes a model takes it."""
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvnmt import cli, experiment, models
+from kvnmt.config import ModelConfig
+from kvnmt.ensemble import ensemble, load_ensemble
+from kvnmt.errors import UserError
+from kvnmt.experiment import load_run
+from kvnmt.scoring import score
+from kvnmt.systems import system
+from kvnmt.translation import SearchConfig, align, translate
+from tests.helpers import quiet, tiny, toy_data, trained
+
+SIZES = ModelConfig(embedding=5, encoder=6, state=6, merge="sum")
+NAMES = ("kvmematt-r2", "rnnencdec", "self-attentive-rnn")  # as unlike as can be
+SOURCE = [[3, 5, 2], [4], [6, 2, 2, 3]]
+
+
+def member(name: str, seed: int):
+    model = models.build(system(name).model(SIZES), 8, 9)
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    normal = np.random.default_rng(seed).normal
+    return model, jax.tree.map(
+        lambda x: jnp.asarray(normal(0, 0.6, x.shape), jnp.float32), shapes
+    )
+
+
+@pytest.fixture(scope="module", name="some")
+def _some():
+    return tuple(zip(*(member(name, n) for n, name in enumerate(NAMES))))
+
+
+def test_its_probabilities_are_the_mean(some):
+    members, params = some
+    source, target = jnp.asarray([[3, 5, 0, -1]]), jnp.asarray([[4, 2, 7, 0]])
+    found = jax.jit(ensemble(members).forward)(params, source, target)
+    each = [m.forward(p, source, target) for m, p in zip(members, params)]
+    mean = np.mean([jax.nn.softmax(one.logits) for one in each], axis=0)
+    np.testing.assert_allclose(jax.nn.softmax(found.logits), mean, rtol=1e-4)
+    np.testing.assert_allclose(jnp.exp(found.logits).sum(-1), 1, rtol=1e-5)
+    reading = [one.features.alignments[-1] for one in each if one.features.alignments]
+    assert len(reading) == 2  # one of them has none
+    np.testing.assert_allclose(
+        found.features.alignments[0], np.mean(reading, axis=0), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_it_is_searched_scored_and_aligned(some, beam):
+    members, params = some
+    model = ensemble(members)
+    assert ensemble(members) is model  # so that it is compiled once
+    found = translate(model, params, SOURCE, SearchConfig(beam=beam))
+    again = score(model, params, SOURCE, [one.ids for one in found])
+    for one, other in zip(found, again):
+        assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+    rounds = align(model, params, SOURCE, [one.ids for one in found])
+    assert [len(matrices) for matrices in rounds] == [1, 1, 1]
+
+
+def test_twice_the_same_is_the_same():
+    model, params = member("rnnsearch-star", 3)
+    config = SearchConfig(beam=3)
+    one = translate(model, params, SOURCE, config)
+    two = translate(ensemble((model, model)), (params, params), SOURCE, config)
+    assert [a.ids for a in one] == [b.ids for b in two]
+    for a, b in zip(one, two):
+        assert a.score == pytest.approx(b.score, abs=1e-4)
+
+
+def test_runs_make_one(tmp_path, tmp_path_factory, monkeypatch, capfdbinary):
+    first = trained(tmp_path_factory.getbasetemp())
+    data = load_run(first).experiment.data
+    second, other = tmp_path / "second", tmp_path / "other"
+    experiment.run(tiny(data, "mematt", epochs=1), second, console=quiet())
+    run = load_ensemble([first, second])
+    lines = [run.vocabularies.source.encode(line) for line in ("a b c", "d")]
+    found = translate(run.model, run.params, lines, SearchConfig(beam=2))
+    want = [run.vocabularies.target.decode(one.ids) for one in found]
+    stdin = SimpleNamespace(buffer=io.BytesIO(b"a b c\nd\n"))
+    monkeypatch.setattr("sys.stdin", stdin)
+    both = ("--ensemble", str(second), "--search.beam", "2")
+    cli.main(["translate", str(first), *both])
+    assert capfdbinary.readouterr().out.decode().splitlines() == want
+    assert load_ensemble([first]).model is load_run(first).model
+    wide = toy_data(tmp_path / "data", vocabulary_size=6)
+    experiment.run(tiny(wide, epochs=1), other, console=quiet())
+    with pytest.raises(UserError, match="source vocabulary of .*other"):
+        load_ensemble([first, other])
+    with pytest.raises(UserError, match="no run directory"):
+        load_ensemble([first, Path("nowhere")])
