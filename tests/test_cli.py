@@ -213,7 +213,7 @@ BAD_USE = [
     (["evalute"], "did you mean 'evaluate'?"),
     (
         ["xyz"],
-        "no command 'xyz'. Known: benchmark, evaluate, systems, train, translate.",
+        "no command 'xyz'. Known: align, benchmark, evaluate, score, systems,",
     ),
 ]
 
