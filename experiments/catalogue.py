@@ -21,6 +21,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import tyro
 from rich.console import Console
 from rich.table import Table
@@ -119,6 +120,8 @@ def main(options: Catalogue) -> None:
             if not (folder / "result.json").exists():
                 console.rule(folder.name)
                 _train(options, name, corpus, made.test, console)
+                # Thirty systems' programs are more mappings than a process may hold.
+                jax.clear_caches()
     print_table(_table(options, corpora, _speeds(options)))
 
 
