@@ -84,6 +84,11 @@ class Translate:
     def __call__(self) -> None:
         """Translates."""
         check_ranges(self, SEARCH)
+        if self.json and (self.replace_unknown or self.dictionary):
+            raise UserError(
+                "--json tells what the model wrote; leave out either it or "
+                "--replace-unknown and --dictionary."
+            )
         run = load_ensemble([self.run, *self.ensemble])
         known = read_dictionary(self.dictionary) if self.dictionary else {}
         lines = decode_lines(sys.stdin.buffer.read(), "standard input")

@@ -139,4 +139,7 @@ def test_the_command(folder, run, monkeypatch, capfdbinary, tmp_path):
         *(folder, monkeypatch, capfdbinary),
         *("--replace-unknown", "--dictionary", str(path)),
     )
+    with pytest.raises(SystemExit):  # neither is left out silently
+        translated(folder, monkeypatch, capfdbinary, "--json", "--replace-unknown")
+    assert b"--json" in capfdbinary.readouterr().err
     assert len(replaced) == len(LINES) and not any("<unk>" in r for r in replaced)
