@@ -32,10 +32,11 @@ from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.evaluation.plots import attention_heatmap
 from kvnmt.experiment import Experiment, Run
 from kvnmt.models import count_parameters
+from kvnmt.scoring import align_lines
 from kvnmt.systems import system
 from kvnmt.training.loop import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
-from kvnmt.translation import SearchConfig, align_lines, translate_lines
+from kvnmt.translation import SearchConfig, translate_lines
 
 SYSTEMS = ("rnnsearch-star", "kvmematt-r2-atteos")
 

@@ -17,7 +17,7 @@ import numpy as np
 import optax
 from rich.table import Table
 
-from kvnmt import models
+from kvnmt import devices, models
 from kvnmt.config import ModelConfig
 from kvnmt.data.batches import Batch, pad, with_end
 from kvnmt.errors import Range, UserError, check_ranges
@@ -101,10 +101,10 @@ def measure(
         raise UserError("no system is named; give --systems at least one.")
     for name in config.systems:
         system(name)  # an unknown name is an error before any work
-    mesh = steps.data_mesh()
-    steps.check_rows(mesh, config.batch_size)
+    mesh = devices.data_mesh()
+    devices.check_rows(mesh, config.batch_size)
     batch = random_batch(config)
-    arrays = steps.put_batch(batch, mesh)
+    arrays = devices.split_rows(batch, mesh)
     compiled = []
     for name in config.systems:
         advance(f"compiling {name}")
@@ -171,7 +171,7 @@ def _compile(
     model = models.build(chosen.model(config.model), words, words)
     update = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
     params = jax.jit(model.init)(jax.random.key(config.seed))
-    state = steps.replicate(steps.init_state(params, update), steps.data_mesh())
+    state = devices.replicate(steps.init_state(params, update), devices.data_mesh())
     key = jax.random.key(config.seed)
     step = steps.make_train_step(model, chosen.objective(), update, key)
     start = time.perf_counter()

@@ -3,17 +3,13 @@
 
 import json
 import math
-import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import tyro
-from rich.console import Console
-from rich.progress import Progress
 
 from kvnmt import experiment
 from kvnmt.data.text import Parallel, read_parallel
@@ -22,10 +18,8 @@ from kvnmt.ensemble import load_ensemble
 from kvnmt.errors import UserError
 from kvnmt.evaluation.alignment import format_pharaoh, hard_links, word_links
 from kvnmt.experiment import Run
-from kvnmt.scoring import score_lines
-from kvnmt.translation import align_lines
-
-Result = TypeVar("Result")
+from kvnmt.progress import counting, error_console
+from kvnmt.scoring import Scored, score_lines
 
 
 @dataclass(frozen=True)
@@ -46,18 +40,7 @@ class Score:
         """Scores."""
         run = load_ensemble([self.run, *self.ensemble])
         text = _read(run, self.source, self.target)
-        scored = _shown(
-            "scoring",
-            len(text.target),
-            lambda advance: score_lines(
-                run.vocabularies,
-                run.model,
-                run.params,
-                text.source,
-                text.target,
-                advance,
-            ),
-        )
+        scored = _forced(run, text, "scoring")
         target = run.vocabularies.target
         for line, one in zip(text.target, scored):
             if not self.json:
@@ -70,7 +53,7 @@ class Score:
         total = math.fsum(one.log_prob for one in scored)
         perplexity = math.exp(min(-total / max(count, 1), 700))
         said = f"{len(scored)} pairs, {count} tokens, log-probability {total:.2f}"
-        _console().print(f"{said}, perplexity {perplexity:.3f}", highlight=False)
+        error_console().print(f"{said}, perplexity {perplexity:.3f}", highlight=False)
 
 
 @dataclass(frozen=True)
@@ -96,20 +79,9 @@ class Align:
         if not 1 <= (self.round or rounds) <= rounds:
             raise UserError(f"--round is {self.round} but must be 1 to {rounds}.")
         chosen = (self.round or rounds) - 1
-        matrices = _shown(
-            "aligning",
-            len(text.source),
-            lambda advance: align_lines(
-                run.vocabularies,
-                run.model,
-                run.params,
-                text.source,
-                text.target,
-                advance,
-            ),
-        )
-        for source, target, given in zip(text.source, text.target, matrices):
-            print(self._line(run, source, target, given[chosen]))
+        scored = _forced(run, text, "aligning")
+        for source, target, one in zip(text.source, text.target, scored):
+            print(self._line(run, source, target, one.alignments[chosen]))
 
     def _line(self, run: Run, source: str, target: str, matrix: Any) -> str:
         words = run.vocabularies
@@ -144,16 +116,10 @@ def _read(run: Run, source: Path | None, target: Path) -> Parallel:
     return read_parallel(source or target, target, empty="keep")
 
 
-def _shown(
-    what: str, total: int, work: Callable[[Callable[[int], None]], Result]
-) -> Result:
-    """Does the work under a progress bar."""
-    with Progress(
-        console=_console(), transient=True, disable=not sys.stderr.isatty()
-    ) as bar:
-        task = bar.add_task(what, total=total)
-        return work(lambda count: bar.advance(task, count))
-
-
-def _console() -> Console:
-    return Console(stderr=True)
+def _forced(run: Run, text: Parallel, what: str) -> list[Scored]:
+    """Scores and aligns under a progress bar."""
+    with counting(what, len(text.target)) as advance:
+        return score_lines(
+            *(run.vocabularies, run.model, run.params),
+            *(text.source, text.target, advance),
+        )

@@ -200,5 +200,11 @@ def _recurrent(
 ) -> dict[str, Any]:
     key_W, *keys_U = jax.random.split(key, gates + 1)
     blocks = [weights.recurrent(k, (size, size), jnp.float32) for k in keys_U]
-    outer = init_linear(key_W, inputs, gates * size, weights)
-    return {"W": outer.W, "U": jnp.concatenate(blocks, axis=1), "b": outer.b}
+    shapes = [(width, gates, size) for width in inputs]
+    keys_W = jax.random.split(key_W, len(shapes))
+    W = [weights.inputs(k, s, jnp.float32) for k, s in zip(keys_W, shapes)]
+    return {
+        "W": tuple(block.reshape(len(block), gates * size) for block in W),
+        "U": jnp.concatenate(blocks, axis=1),
+        "b": jnp.zeros(gates * size, jnp.float32),
+    }

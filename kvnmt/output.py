@@ -13,8 +13,40 @@ from kvnmt.data.vocabulary import EOS, UNK, Words
 from kvnmt.errors import UserError
 from kvnmt.evaluation.alignment import format_pharaoh, hard_links, word_links
 from kvnmt.experiment import Run
-from kvnmt.scoring import score
-from kvnmt.translation import SearchConfig, Translation, align, translate_nbest
+from kvnmt.scoring import align, score
+from kvnmt.translation import (
+    SearchConfig,
+    Translation,
+    translate,
+    translate_nbest,
+)
+
+
+def write(
+    run: Run,
+    lines: Sequence[str],
+    config: SearchConfig,
+    dictionary: Mapping[str, str] | None = None,
+    advance: Callable[[int], None] = lambda sentences: None,
+    **where: Any,
+) -> list[str]:
+    """Translates lines to lines.
+
+    Args:
+        run: The trained model.
+        lines: What is translated.
+        config: How to search.
+        dictionary: Translations of source words, for unknown words; see
+            `replace_unknown`. None: unknown words are left as they are.
+        advance: Told of every batch how many sentences it held.
+        where: As of `translate_nbest`.
+    """
+    words = run.vocabularies
+    ids = [words.source.encode(line) for line in lines]
+    found = translate(run.model, run.params, ids, config, advance, **where)
+    if dictionary is not None:
+        return replace_unknown(run, lines, found, dictionary)
+    return [words.target.decode(one.ids) for one in found]
 
 
 def describe(
@@ -22,32 +54,45 @@ def describe(
     lines: Sequence[str],
     config: SearchConfig,
     advance: Callable[[int], None] = lambda sentences: None,
+    **where: Any,
 ) -> list[dict[str, Any]]:
     """Translates lines and tells everything about the result, as plain data.
 
     Alignments and the log-probabilities of tokens come from forced decoding of the
-    translation found, so they are those of `score` and `align`.
+    translation found, so they are those of `score` and `align`. Arguments as of
+    `write`.
     """
     words = run.vocabularies
     source = [words.source.encode(line) for line in lines]
-    found = translate_nbest(run.model, run.params, source, config, advance)
+    found = translate_nbest(run.model, run.params, source, config, advance, **where)
     best = [one[0].ids for one in found]
     scored = score(run.model, run.params, source, best)
-    rounds = align(run.model, run.params, source, best)
     described = []
-    for x, ways, one, matrices in zip(source, found, scored, rounds):
+    for x, ways, one in zip(source, found, scored):
         tokens = words.target.pieces([*ways[0].ids, EOS])
         told: dict[str, Any] = {**_told(run, ways[0]), "tokens": tokens}
         told["token_log_probs"] = one.token_log_probs
-        if matrices and x:
-            links = hard_links(matrices[-1], len(x), len(ways[0].ids))
+        if one.alignments and x:
+            read = one.alignments[-1]
+            links = hard_links(read, len(x), len(ways[0].ids))
             sides = (words.source.words_of(x), words.target.words_of(ways[0].ids))
             told["links"] = format_pharaoh(word_links(links, *sides))
-            told["alignment"] = [[round(float(a), 6) for a in r] for r in matrices[-1]]
+            told["alignment"] = [[round(float(a), 6) for a in row] for row in read]
         if config.nbest > 1:
             told["nbest"] = [_told(run, way) for way in ways]
         described.append(told)
     return described
+
+
+def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """What is told of a line that was split; of a whole one what `describe` says."""
+    if len(parts) == 1:
+        return parts[0]
+    return {
+        "translation": " ".join(filter(None, (one["translation"] for one in parts))),
+        "log_prob": sum(one["log_prob"] for one in parts),
+        "parts": list(parts),
+    }
 
 
 def replace_unknown(

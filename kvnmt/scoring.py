@@ -1,25 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forced decoding: how probable a model finds given translations."""
+"""Forced decoding: how probable given translations are, and how they are aligned."""
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
 
 from kvnmt.data.batches import pad, with_end
+from kvnmt.data.buckets import edge, in_batches
 from kvnmt.data.corpus import Vocabularies
+from kvnmt.devices import data_mesh, replicate, split_rows
 from kvnmt.losses import negative_log_likelihood
 from kvnmt.models import Model, Params
-from kvnmt.translation import edge, in_batches
 from kvnmt.typing import Array, Float, Int
 
 
 class Scored(NamedTuple):
-    """One pair; natural logarithms, EOS last and included."""
+    """One pair; natural logarithms, EOS last and included.
+
+    There is an alignment per round, ``[target + 1, source + 1]``: EOS has the last row
+    and the last column; row t belongs to the t-th target word.
+    """
 
     token_log_probs: list[float]
+    alignments: list[NDArray[np.floating]]
 
     @property
     def log_prob(self) -> float:
@@ -33,30 +40,40 @@ def score(
     source: Sequence[Sequence[int]],
     target: Sequence[Sequence[int]],
     *,
-    batch_size: int = 64,
     advance: Callable[[int], None] = lambda pairs: None,
+    **batches: int,
 ) -> list[Scored]:
-    """Scores pairs of ids without EOS, in order; empty sentences are sentences.
+    """Scores and aligns pairs of ids without EOS; empty sentences are sentences.
 
     Args:
         model: The functions.
         params: The arrays.
         source: What is translated; a language model does not read it.
         target: Its translations.
-        batch_size: Pairs at a time.
         advance: Told of every batch how many pairs it held.
+        batches: Their ``size`` and ``tokens``, as `in_batches` takes them.
     """
-    run = compiled_score(model)
-    results = [Scored([])] * len(source)
-    for places, block in in_batches(source, batch_size, keep_empty=True):
+    run, mesh = compiled_score(model), data_mesh()
+    params = replicate(params, mesh)
+    results = [Scored([], [])] * len(source)
+    for places, block in in_batches(
+        source, keep_empty=True, multiple=mesh.size, **batches
+    ):
         longest = max(len(target[i]) for i in places) + 1
         given = [with_end(target[i]) for i in places]
-        forced = pad(given, len(block), edge(longest))
-        found = jax.device_get(run(params, jnp.asarray(block), jnp.asarray(forced)))
+        rows = block, pad(given, len(block), edge(longest))
+        log_probs, rounds = jax.device_get(run(params, *split_rows(rows, mesh)))
         for row, i in enumerate(places):
-            results[i] = Scored(found[row, : len(target[i]) + 1].tolist())
+            T, S = len(target[i]) + 1, len(source[i]) + 1
+            alignments = [matrix[row, :T, :S] for matrix in rounds]
+            results[i] = Scored(log_probs[row, :T].tolist(), alignments)
         advance(len(places))
     return results
+
+
+def align(*given: Any, **options: Any) -> list[list[NDArray[np.floating]]]:
+    """The alignments of pairs, a list of rounds for each; as `score`."""
+    return [one.alignments for one in score(*given, **options)]
 
 
 def score_lines(
@@ -67,7 +84,7 @@ def score_lines(
     target: Sequence[str],
     advance: Callable[[int], None] = lambda pairs: None,
 ) -> list[Scored]:
-    """Scores pairs of lines, over tokens, as `score` does."""
+    """Scores and aligns pairs of lines, over tokens, as `score` does."""
     return score(
         model,
         params,
@@ -77,14 +94,23 @@ def score_lines(
     )
 
 
+def align_lines(*given: Any, **options: Any) -> list[list[NDArray[np.floating]]]:
+    """The alignments of pairs of lines, a list of rounds for each; as `score_lines`."""
+    return [one.alignments for one in score_lines(*given, **options)]
+
+
 @cache
 def compiled_score(
     model: Model,
-) -> Callable[[Params, Int[Array, "B S"], Int[Array, "B T"]], Float[Array, "B T"]]:
-    """The jitted forced decoding of a model, giving log-probabilities."""
+) -> Callable[
+    [Params, Int[Array, "B S"], Int[Array, "B T"]],
+    tuple[Float[Array, "B T"], tuple[Float[Array, "B T S"], ...]],
+]:
+    """The jitted forced decoding of a model: log-probabilities and alignments."""
 
-    def run(params: Params, source: Array, target: Array) -> Array:
-        logits = model.forward(params, source, target).logits
-        return -negative_log_likelihood(logits, target)
+    def run(params: Params, source: Array, target: Array) -> tuple[Array, tuple]:
+        prediction = model.forward(params, source, target)
+        log_probs = -negative_log_likelihood(prediction.logits, target)
+        return log_probs, prediction.features.alignments
 
     return jax.jit(run)

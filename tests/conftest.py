@@ -1,12 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of all tests: eight devices on any machine, and keys."""
 
-from collections.abc import Iterator
+import io
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import jax
 import pytest
 
+from kvnmt import cli
+from tests.helpers import Said
+
 jax.config.update("jax_num_cpu_devices", 8)  # before the first array
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _free_programs() -> Iterator[None]:
+    """Forgets compiled programs: a process may hold only so many memory mappings."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 15_000:
+        jax.clear_caches()
 
 
 @pytest.fixture
@@ -20,3 +35,21 @@ def x64() -> Iterator[None]:
     """Keeps float64 arrays float64 while the test runs."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def kvnmt(capfdbinary, monkeypatch) -> Callable[..., Said]:
+    """Runs the command in this process."""
+
+    def call(*arguments: object, given: bytes = b"") -> Said:
+        stdin = io.TextIOWrapper(io.BytesIO(given))
+        monkeypatch.setattr(sys, "stdin", stdin)
+        status = 0
+        try:
+            cli.main([str(argument) for argument in arguments])
+        except SystemExit as end:
+            status = end.code
+        out, err = capfdbinary.readouterr()
+        return Said(status, out, err.decode())
+
+    return call

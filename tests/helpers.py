@@ -8,7 +8,7 @@ import random
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from rich.console import Console
@@ -28,6 +28,14 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
 
 WORDS = "abcdefgh"  # each is translated by its capital
 SIZES = ModelConfig(embedding=8, encoder=8, state=8, initializer="glorot")
+
+
+class Said(NamedTuple):
+    """What a command left behind."""
+
+    status: int
+    out: bytes
+    err: str
 
 
 def toy_lines(seed: int, count: int, longest: int = 6) -> list[str]:

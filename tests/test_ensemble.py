@@ -15,9 +15,9 @@ from kvnmt.config import ModelConfig
 from kvnmt.ensemble import ensemble, load_ensemble
 from kvnmt.errors import UserError
 from kvnmt.experiment import load_run
-from kvnmt.scoring import score
+from kvnmt.scoring import align, score
 from kvnmt.systems import system
-from kvnmt.translation import SearchConfig, align, translate
+from kvnmt.translation import SearchConfig, translate
 from tests.helpers import quiet, tiny, toy_data, trained
 
 SIZES = ModelConfig(embedding=5, encoder=6, state=6, merge="sum")

@@ -57,8 +57,9 @@ def other_value(kind: Any, value: Any) -> Any:
         bool: lambda: not value,
         int: lambda: (value or 0) + 3,
         float: lambda: (value or 0.0) + 0.3,
-        str: lambda: value + "é",
+        str: lambda: (value or "") + "é",
         Path: lambda: Path("some where") / "ü",
+        tuple[str, str]: lambda: ("de", "ü"),
     }
     return changes[kind]()
 

@@ -13,20 +13,28 @@ SQUARE, OBLONG = (60, 60), (60, 90)
 GLOROT = (2 / (60 + 90)) ** 0.5  # standard deviation of its uniform distribution
 
 
-def draw(scheme: Scheme, kind: str, shape: tuple[int, int]) -> np.ndarray:
+PACKED = (2 / (60 + 3 * 90)) ** 0.5  # of three gates drawn as one wide matrix
+
+
+def draw(scheme: Scheme, kind: str, shape: tuple[int, ...]) -> np.ndarray:
+    if kind == "inputs":  # three gates
+        shape = shape[0], 3, shape[1]
     initializer = getattr(initializers.weights(scheme), kind)
     return np.asarray(initializer(jax.random.key(5), shape, jnp.float32))
 
 
+KINDS = ("matrix", "inputs", "recurrent", "address", "energy")
 # Standard deviation by kind of weight; 1 stands for an orthogonal square matrix.
 DEVIATIONS = {
-    "gaussian": {"matrix": 0.01, "recurrent": 1, "address": 0.01, "energy": 0.01},
-    "dl4mt": {"matrix": 0.01, "recurrent": 1, "address": 0.01, "energy": 0.01},
-    "groundhog": {"matrix": 0.01, "recurrent": 1, "address": 0.001, "energy": 0},
-    "wide": dict.fromkeys(["matrix", "recurrent", "address", "energy"], 0.05),
-    "glorot": {"matrix": GLOROT, "recurrent": 1, "address": GLOROT, "energy": GLOROT},
+    "gaussian": dict.fromkeys(KINDS, 0.01) | {"recurrent": 1},
+    "dl4mt": dict.fromkeys(KINDS, 0.01) | {"recurrent": 1},
+    "groundhog": dict.fromkeys(KINDS, 0.01)
+    | {"recurrent": 1, "address": 0.001, "energy": 0},
+    "wide": dict.fromkeys(KINDS, 0.05),
+    "glorot": dict.fromkeys(KINDS, GLOROT) | {"recurrent": 1, "inputs": PACKED},
+    "unit": dict.fromkeys(KINDS, GLOROT) | {"recurrent": 1},
 }
-TABLES = {"wide": 0.05, "glorot": 0.1}
+TABLES = {"wide": 0.05, "glorot": 0.1, "unit": 1.0}
 
 
 def test_every_scheme_is_described():

@@ -11,20 +11,17 @@ import pytest
 from kvnmt import models
 from kvnmt.config import ModelConfig
 from kvnmt.data.batches import pad, with_end
+from kvnmt.data.buckets import EDGES, edge
 from kvnmt.data.corpus import Vocabularies
 from kvnmt.data.vocabulary import EOS, Words
+from kvnmt.decoding import compiled_search, program
 from kvnmt.models import Model, Params
-from kvnmt.search import length_penalty
+from kvnmt.scoring import align, align_lines, compiled_score
+from kvnmt.search import length_divisors
 from kvnmt.systems import system
 from kvnmt.translation import (
-    EDGES,
     SearchConfig,
     Translation,
-    align,
-    align_lines,
-    compiled_alignment,
-    compiled_search,
-    edge,
     translate,
     translate_lines,
     translate_nbest,
@@ -113,10 +110,8 @@ def test_the_score_is_that_of_forced_decoding(name, sentences, config):
     sums = jnp.sum(jnp.where(targets >= 0, gains[..., 0], 0), axis=1)
     ours = [one.log_prob for one in found]
     np.testing.assert_allclose(ours, sums, rtol=1e-5, atol=1e-5)
-    scores = sums
-    if config.beam > 1:
-        lengths = np.array([len(one.ids) + 1 for one in found])
-        scores = sums / length_penalty(lengths, config.alpha)
+    lengths = np.array([len(one.ids) + 1 for one in found])
+    scores = sums / length_divisors(50, config.alpha, 5.0)[lengths]
     np.testing.assert_allclose(
         [one.score for one in found], scores, rtol=1e-5, atol=1e-5
     )
@@ -145,14 +140,14 @@ def test_nothing_is_translated_without_compiling(talker):
     config = SearchConfig(beam=2, alpha=0.123)
     assert translate(*talker, [], config) == []
     assert translate(*talker, [[], []], config) == [Translation([], 0.0, 0.0)] * 2
-    assert compiled_search(talker[0], config)._cache_size() == 0
+    assert program(talker[0], config)._cache_size() == 0
 
 
 def test_a_program_is_compiled_per_shape(talker):
     config = SearchConfig(beam=1, batch_size=2, length_ratio=0.1, length_extra=2)
     random = np.random.default_rng(0)
-    corpus = [random.integers(1, WORDS, n).tolist() for n in range(1, 15)]
-    run = compiled_search(talker[0], config)
+    corpus = [random.integers(1, WORDS, n).tolist() for n in [*range(1, 15)] * 3]
+    run = program(talker[0], config)
     translate(*talker, corpus, config)
     assert run._cache_size() == 3  # up to 8, 12 and 16 tokens
     translate(*talker, random.permutation(np.array(corpus, object)).tolist(), config)
@@ -168,7 +163,7 @@ def test_draws_belong_to_places_of_the_corpus(talker, sentences):
         asked = dataclasses.replace(config, **changes)
         found = translate_nbest(*talker, corpus, asked)
         for ways in found:
-            assert len(ways) == 1 or ways[0].log_prob >= ways[1].log_prob
+            assert len(ways) == 1 or ways[0].score >= ways[1].score
         return [[way.ids for way in ways] for ways in found]
 
     found = drawn(sentences)
@@ -198,13 +193,13 @@ def test_every_sentence_is_told_once(talker, sentences):
     told: list[int] = []
     translate(*talker, [*sentences, []], GREEDY, told.append)
     assert sum(told) == len(sentences)
-    assert max(told) == GREEDY.batch_size
+    assert max(told) == 8  # a batch of four, but a row for each device
 
 
 def test_alignments_have_the_shape_of_their_pair(talker, sentences):
     model, params = talker
     targets = [ids[::-1] * 2 for ids in sentences[1:]] + [[3]]
-    found = align(model, params, sentences, targets, batch_size=4)
+    found = align(model, params, sentences, targets, size=4)
     rounds = model.config.decoder.rounds
     for source, target, matrices in zip(sentences, targets, found):
         assert len(matrices) == rounds
@@ -217,7 +212,7 @@ def test_alignments_have_the_shape_of_their_pair(talker, sentences):
 def test_alignments_are_those_of_the_pair_alone(talker, sentences):
     model, params = talker
     targets = [ids[::-1] for ids in sentences]
-    found = align(model, params, sentences, targets, batch_size=4)
+    found = align(model, params, sentences, targets, size=4)
     forward = jax.jit(model.forward)
     for place in (0, 3):
         source = pad([with_end(sentences[place])], 1, len(sentences[place]) + 1)
@@ -237,10 +232,10 @@ def test_empty_sides_have_an_alignment_of_their_ends(talker):
 
 
 def test_one_alignment_program_serves_a_corpus(talker, sentences):
-    align(*talker, sentences, sentences, batch_size=4)
-    run = compiled_alignment(talker[0])
+    align(*talker, sentences, sentences, size=4)
+    run = compiled_score(talker[0])
     before = run._cache_size()
-    align(*talker, sentences[::-1], sentences, batch_size=4)
+    align(*talker, sentences[::-1], sentences, size=4)
     assert run._cache_size() == before
 
 
@@ -260,6 +255,6 @@ def test_lines_become_lines(talker):
 
 def test_equal_choices_share_a_program(talker):
     model, _ = talker
-    ours = compiled_search(model, SearchConfig(beam=4))
-    assert ours is compiled_search(model, SearchConfig(beam=4))
-    assert ours is not compiled_search(model, SearchConfig(beam=5))
+    ours = program(model, SearchConfig(beam=4))
+    assert ours is program(model, SearchConfig(beam=4, alpha=0.5, min_length=2))
+    assert ours is not program(model, SearchConfig(beam=5))

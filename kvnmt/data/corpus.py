@@ -1,32 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a user's files to what training eats: pairs, vocabularies, ids."""
+"""From a user's text to what training eats: pairs, vocabularies, ids."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
+from kvnmt.data import sources
 from kvnmt.data import vocabulary as vocabularies
 from kvnmt.data.batches import Encoded, with_end
-from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.data.config import DataConfig
+from kvnmt.data.text import Parallel
 from kvnmt.data.vocabulary import AnyVocabulary
 from kvnmt.errors import UserError
-
-
-@dataclass(frozen=True)
-class DataConfig:
-    """Parallel text, one sentence per line, and how it becomes ids."""
-
-    source: Path | None = None  # training text
-    target: Path | None = None
-    valid_source: Path | None = None  # text that chooses the best checkpoint
-    valid_target: Path | None = None
-    vocabulary: Literal["words", "bpe"] = "words"
-    min_count: int = 2  # words seen less often are unknown
-    vocabulary_size: int | None = 30000  # at most so many words on each side
-    subwords: int = 8000  # pieces to learn, with bpe
-    joint: bool = False  # bpe: one vocabulary for both sides
-    max_length: int = 80  # longer pairs (in tokens, without EOS) are not trained on
-    empty: Literal["stop", "skip"] = "stop"  # what to do with an empty line
 
 
 class Vocabularies(NamedTuple):
@@ -47,25 +31,25 @@ class Corpora(NamedTuple):
 
 
 def load_corpora(config: DataConfig, trained: Vocabularies | None = None) -> Corpora:
-    """Reads the files, builds the vocabularies and encodes the pairs.
+    """Reads the text, builds the vocabularies and encodes the pairs.
 
     Args:
-        config: Files and choices.
+        config: Where the text is, and choices.
         trained: Vocabularies to use instead of building them.
 
     Raises:
-        UserError: A file is not given or not as `read_parallel` wants it, or no pair
-            is short enough.
+        UserError: No source of text is given or it cannot be read, or no pair is
+            short enough.
     """
-    train = _read(config, "source", "target")
-    valid = _read(config, "valid_source", "valid_target")
+    train = sources.read(config, "train")
+    valid = sources.read(config, "valid")
     words = trained or build_vocabularies(config, train)
     pairs = encode(words, train)
     kept = _short(pairs, config.max_length)
     if not kept.source:
         raise UserError(
-            f"every pair of '{config.source}' has more than {config.max_length} "
-            "tokens; raise --data.max-length."
+            f"every pair of '{sources.name_of(config)}' has more than "
+            f"{config.max_length} tokens; raise --data.max-length."
         )
     dropped = len(pairs.source) - len(kept.source)
     report = (
@@ -114,16 +98,6 @@ def load_vocabularies(folder: Path) -> Vocabularies:
     return Vocabularies(
         vocabularies.load(folder, "source"), vocabularies.load(folder, "target")
     )
-
-
-def _read(config: DataConfig, *sides: str) -> Parallel:
-    paths = [getattr(config, side) for side in sides]
-    for side, path in zip(sides, paths):
-        if path is None:
-            raise UserError(
-                f"no --data.{side.replace('_', '-')} is given; name a text file."
-            )
-    return read_parallel(*paths, empty=config.empty)
 
 
 def _short(pairs: Encoded, limit: int) -> Encoded:

@@ -12,7 +12,7 @@ import hashlib
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -142,10 +142,20 @@ def build_words(
         size: At most this many rows, the two specials included.
     """
     counts = Counter(word for line in lines for word in line.split(" ") if word)
-    for special in SPECIAL:  # in the text they are unknown words
-        counts.pop(special, None)
+    return keep_words(counts, min_count=min_count, size=size)
+
+
+def keep_words(
+    counts: Mapping[str, int], *, min_count: int = 1, size: int | None = None
+) -> Words:
+    """Does what `build_words` does, from how often every word occurs.
+
+    Raises:
+        UserError: No word is kept.
+    """
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    words = [word for word, count in ranked if count >= min_count]
+    # In the text the specials are unknown words.
+    words = [w for w, count in ranked if count >= min_count and w not in SPECIAL]
     limit = None if size is None else max(size - len(SPECIAL), 0)
     if not words[:limit]:
         raise UserError(

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Searches over a step function; none of them knows a model."""
 
-from kvnmt.search.base import DecodeStep, Hypotheses, length_penalty
+from kvnmt.search.base import (
+    DecodeStep,
+    Hypotheses,
+    Ranking,
+    Sentences,
+    length_divisors,
+)
 from kvnmt.search.beam import beam_search
 from kvnmt.search.greedy import greedy_search
 from kvnmt.search.sampling import sample_search
@@ -9,8 +15,10 @@ from kvnmt.search.sampling import sample_search
 __all__ = [
     "DecodeStep",
     "Hypotheses",
+    "Ranking",
+    "Sentences",
     "beam_search",
     "greedy_search",
-    "length_penalty",
+    "length_divisors",
     "sample_search",
 ]

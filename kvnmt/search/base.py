@@ -1,22 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every search takes and gives.
+"""What every search takes and gives, and the loop that they share.
 
-A search never knows a model. It receives a function ``step(state, tokens)``, where
-every leaf of the state and the tokens begin with the axes ``[B, K]`` (sentences,
-hypotheses), and which returns the next state and ``log_probs [B, K, V]``. What is
-constant for a sentence hides in that function and is never copied or reordered.
+A search never knows a model. It receives ``step(source, state, tokens, t)``, which
+gives the next state and ``log_probs [B, K, V]``. Every leaf of the source begins with
+the axis ``[B]`` (sentences) and is constant; it is never copied or reordered among
+hypotheses. Every leaf of the state, and the tokens, begin with ``[B, K]``
+(hypotheses). What may be said at all is the step's business: it gives minus infinity.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.typing import Array, Float, Int, PyTree
+from kvnmt.typing import Array, Float, Int, Key, PyTree
 
-DecodeStep: TypeAlias = Callable[[PyTree, Array], tuple[PyTree, Array]]
+DecodeStep: TypeAlias = Callable[[PyTree, PyTree, Array, Array], tuple[PyTree, Array]]
+Rows = TypeVar("Rows", bound=Any)
+
+
+class Sentences(NamedTuple):
+    """What is decoded."""
+
+    source: PyTree  # leaves [B, ...]
+    state: PyTree  # leaves [B, K, ...], where the step starts
+    limits: Int[Array, " B"]  # most words, EOS included; 0: a row that is no sentence
+    keys: Key[Array, "B K"] | None = None  # for those who draw
+
+
+class Ranking(NamedTuple):
+    """How ended hypotheses are compared: ``log P / divisor(n) + reward``.
+
+    A search stops early because two things hold: divisors never fall with n, counting
+    EOS, and rewards are never above zero. As log P never rises, what is live with
+    log-probability L ends at best with ``L / divisor(limit)``.
+    """
+
+    divisors: Float[Array, " T_1"]  # of length 0 (not used) to the longest
+    reward: Callable[[PyTree, PyTree], Array] | None = None  # source, state -> [B, K]
+
+    def scores(
+        self, log_probs: Float[Array, "B K"], length: Array, source: Any, state: Any
+    ) -> Float[Array, "B K"]:
+        """Scores of hypotheses that end with this length."""
+        scores = log_probs / self.divisors[length].astype(log_probs.dtype)
+        if self.reward is None:
+            return scores
+        return scores + self.reward(source, state).astype(log_probs.dtype)
+
+    def bound(
+        self, log_probs: Float[Array, " B"], limits: Int[Array, " B"]
+    ) -> Float[Array, " B"]:
+        """The best that live hypotheses can still score."""
+        return log_probs / self.divisors[limits].astype(log_probs.dtype)
 
 
 @struct.dataclass
@@ -32,15 +70,50 @@ class Hypotheses:
     scores: Float[Array, "B N"]
 
 
-def length_penalty(
-    length: Int[Array, "..."] | int, alpha: float
-) -> Float[Array, "..."]:
-    """Divisor of Wu et al. (2016): ``((5 + n) / 6) ** alpha``, n counting EOS.
+def length_divisors(length: int, alpha: Array | float, offset: Array | float) -> Array:
+    """Divisors ``((offset + n) / (offset + 1)) ** alpha`` for n = 0 to ``length``.
 
-    It is 1 for ``alpha = 0`` (no normalisation) and never falls with n otherwise,
-    which the stopping rule of the beam search relies on.
+    Offset 5 is the length penalty of Wu et al. (2016), alpha 0 no normalisation,
+    offset 0 with alpha 1 the mean over words.
     """
-    return ((5.0 + jnp.asarray(length, jnp.float32)) / 6.0) ** alpha
+    lengths = jnp.maximum(jnp.arange(length + 1), 1)
+    return ((offset + lengths) / (offset + 1)) ** alpha
+
+
+def run_rows(
+    advance: Callable[[Array, Sentences, Rows], Rows],
+    sentences: Sentences,
+    rows: Rows,
+    length: int,
+    shrinks: int = 0,
+) -> Rows:
+    """Advances rows until all of them are done, in one program of fixed shapes.
+
+    Args:
+        advance: From the step's number, the sentences and the rows to the rows; it
+            leaves alone what is done.
+        sentences: The state is not looked at.
+        rows: Leaves ``[B, ...]``; has ``done [B]``, true once a row's limit is reached.
+        length: Most steps.
+        shrinks: How often the work may shrink: once three quarters of the rows are
+            done, the last quarter goes on alone. Each time adds a loop to compile.
+    """
+    constants = sentences._replace(state=None)
+    count = rows.done.shape[0]
+    places, result, t = jnp.arange(count), rows, jnp.zeros((), jnp.int32)
+    for _ in range(shrinks):
+        left = count // 4
+        if not left:
+            break
+        t, rows = _until(advance, constants, t, rows, length, left)
+        result = _put(result, places, rows)
+        going = jnp.argsort(rows.done, stable=True)[:left]
+        constants, rows, places = jax.tree.map(
+            lambda leaf, going=going: leaf[going], (constants, rows, places)
+        )
+        count = left
+    _, rows = _until(advance, constants, t, rows, length, 0)
+    return _put(result, places, rows)
 
 
 def gather_beams(tree: PyTree, parents: Int[Array, "B K"]) -> PyTree:
@@ -51,3 +124,42 @@ def gather_beams(tree: PyTree, parents: Int[Array, "B K"]) -> PyTree:
         return jnp.take_along_axis(leaf, index, axis=1)
 
     return jax.tree.map(take, tree)
+
+
+def last_tokens(tokens: Int[Array, "B K T"], t: Array, pad: int) -> Int[Array, "B K"]:
+    """The words before step t; no word before the first."""
+    last = jax.lax.dynamic_index_in_dim(
+        tokens, jnp.maximum(t - 1, 0), axis=2, keepdims=False
+    )
+    return jnp.where(t > 0, last, pad)
+
+
+def score_type(
+    step: DecodeStep, sentences: Sentences, tokens: Int[Array, "B K"]
+) -> jnp.dtype:
+    """The type of the step's log-probabilities."""
+    t = jnp.zeros((), jnp.int32)
+    return jax.eval_shape(step, sentences.source, sentences.state, tokens, t)[1].dtype
+
+
+def _until(
+    advance: Callable[[Array, Sentences, Rows], Rows],
+    constants: Sentences,
+    t: Array,
+    rows: Rows,
+    length: int,
+    left: int,
+) -> tuple[Array, Rows]:
+    """Advances until at most ``left`` rows are not done."""
+
+    def going(carry: tuple[Array, Rows]) -> Array:
+        return (carry[0] < length) & (jnp.sum(~carry[1].done) > left)
+
+    def once(carry: tuple[Array, Rows]) -> tuple[Array, Rows]:
+        return carry[0] + 1, advance(carry[0], constants, carry[1])
+
+    return jax.lax.while_loop(going, once, (t, rows))
+
+
+def _put(whole: Rows, places: Array, part: Rows) -> Rows:
+    return jax.tree.map(lambda all_, own: all_.at[places].set(own), whole, part)

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Beam search over fixed shapes, in one ``lax.while_loop``.
+"""Beam search over fixed shapes, in ``lax.while_loop``.
 
 At every step each of the K live hypotheses of a sentence may end, and the ended ones
-compete for K finished places by normalised score; the K best continuations stay
-alive. A sentence is done when no live hypothesis can still enter the first ``count``
-places: log-probabilities never rise and the length penalty never falls, so a live
-hypothesis of log-probability L ends at best with ``L / penalty(limit)``. What is
-done is frozen bit for bit, and its limit depends on its own source alone, so that a
-result does not depend on what else is in the batch.
+compete for K finished places by score; the K best continuations stay alive. A sentence
+is done when no live hypothesis can still enter the first ``count`` places (`Ranking`
+says why that is known), or at its limit. What is done is frozen bit for bit, and its
+limit depends on its own source alone, so that a result does not depend on what else is
+in the batch.
 """
 
 from functools import partial
@@ -16,15 +15,23 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.search.base import DecodeStep, Hypotheses, gather_beams, length_penalty
+from kvnmt.search.base import (
+    DecodeStep,
+    Hypotheses,
+    Ranking,
+    Sentences,
+    gather_beams,
+    last_tokens,
+    run_rows,
+    score_type,
+)
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
 
 
 @struct.dataclass
 class Beam:
-    """The carry of the loop."""
+    """The rows of the loop."""
 
-    t: Int[Array, ""]
     state: PyTree  # leaves [B, K, ...]
     tokens: Int[Array, "B K T"]  # live
     log_probs: Float[Array, "B K"]  # live; -inf where there is none
@@ -34,88 +41,79 @@ class Beam:
 
 def beam_search(
     step: DecodeStep,
-    state: PyTree,
-    limits: Int[Array, " B"],
+    sentences: Sentences,
+    ranking: Ranking,
     *,
     beam: int,
     length: int,
-    alpha: float,
     eos: int,
     pad: int,
     count: int = 1,
-    minimum: int = 0,
+    diversity: Array | float | None = None,
+    shrinks: int = 0,
 ) -> Hypotheses:
     """Returns the ``count`` best hypotheses per sentence, best first.
 
     Args:
         step: Advances hypotheses by one word.
-        state: Where the step starts, leaves ``[B, K, ...]``; the first hypothesis of
-            each sentence is used.
-        limits: Most words, EOS included, that a sentence may get.
+        sentences: What is decoded; the first of a sentence's hypotheses is used.
+        ranking: How hypotheses are compared.
         beam: K, the number of live hypotheses.
         length: Static bound on the limits.
-        alpha: Exponent of the length penalty; 0 ranks by log-probability.
         eos: Id that ends a sentence.
         pad: Id that stands for no word.
         count: How many hypotheses are wanted, at most ``beam``.
-        minimum: Fewest words before EOS, where the limit leaves room for them.
+        diversity: What every continuation costs for each better one of the same
+            hypothesis, in nats, where the live ones are chosen (Li et al. 2016);
+            scores are not changed by it. None: nothing.
+        shrinks: How often the batch may shrink; see `run_rows`.
 
     Raises:
         ValueError: More hypotheses are wanted than the beam holds.
     """
     if count > beam:
         raise ValueError(f"a beam of {beam} does not hold {count} hypotheses")
-    rows = limits.shape[0]
-    blank = jnp.full((rows, beam, length), pad, jnp.int32)
-    probe = jax.eval_shape(step, state, blank[..., 0])[1]
-    nothing = jnp.full((rows, beam), -jnp.inf, probe.dtype)
+    shape = sentences.limits.shape[0], beam
+    blank = jnp.full((*shape, length), pad, jnp.int32)
+    nothing = jnp.full(shape, -jnp.inf, score_type(step, sentences, blank[..., 0]))
     start = Beam(
-        t=jnp.zeros((), jnp.int32),
-        state=state,
+        state=sentences.state,
         tokens=blank,
         log_probs=nothing.at[:, 0].set(0),
         finished=Hypotheses(blank, nothing, nothing),
-        done=jnp.zeros(rows, bool),
+        done=sentences.limits <= 0,
     )
-    advance = partial(
-        _advance,
-        *(step, limits),
-        **{"alpha": alpha, "eos": eos, "pad": pad, "count": count, "minimum": minimum},
-    )
-    end = jax.lax.while_loop(
-        lambda b: (b.t < length) & ~jnp.all(b.done), advance, start
-    )
+    fixed = {"eos": eos, "pad": pad, "count": count, "diversity": diversity}
+    advance = partial(_advance, step, ranking, **fixed)
+    end = run_rows(advance, sentences, start, length, shrinks)
     return jax.tree.map(lambda leaf: leaf[:, :count], end.finished)
 
 
 def _advance(
     step: DecodeStep,
-    limits: Int[Array, " B"],
+    ranking: Ranking,
+    t: Int[Array, ""],
+    sentences: Sentences,
     beam: Beam,
     *,
-    alpha: float,
     eos: int,
     pad: int,
     count: int,
-    minimum: int,
+    diversity: Array | float | None,
 ) -> Beam:
-    t = beam.t
-    previous = jax.lax.dynamic_index_in_dim(
-        beam.tokens, jnp.maximum(t - 1, 0), axis=2, keepdims=False
-    )
-    state, log_probs = step(beam.state, jnp.where(t > 0, previous, pad))
+    source, limits = sentences.source, sentences.limits
+    last = last_tokens(beam.tokens, t, pad)
+    state, log_probs = step(source, beam.state, last, t)
     total = beam.log_probs[..., None] + log_probs  # [B, K, V]
-    penalty = length_penalty(t + 1, alpha).astype(total.dtype)
-    early = (t < minimum) & (t + 1 < limits)
-    scores = jnp.where(early[:, None], -jnp.inf, total[..., eos] / penalty)
+    scores = ranking.scores(total[..., eos], t + 1, source, state)
     ended = Hypotheses(beam.tokens.at[:, :, t].set(eos), total[..., eos], scores)
     finished = _best(beam.finished, ended)
-    live, parents, words = _continue(total.at[..., eos].set(-jnp.inf))
-    reach = length_penalty(limits, alpha).astype(total.dtype)
-    bound = live[:, 0] / reach  # the best that a live hypothesis can still score
+    # A mask is fused into what is read; at[].set would copy the whole array.
+    going = jnp.where(jnp.arange(total.shape[-1]) == eos, -jnp.inf, total)
+    live, parents, words = _continue(going, diversity)
+    bound = ranking.bound(jnp.max(live, axis=1), limits)
     done = (finished.scores[:, count - 1] >= bound) | (t + 1 >= limits)
     return Beam(
-        t=t + 1,
         state=gather_beams(state, parents),
         tokens=gather_beams(beam.tokens, parents).at[:, :, t].set(words),
         log_probs=live,
@@ -132,12 +130,20 @@ def _best(old: Hypotheses, new: Hypotheses) -> Hypotheses:
 
 
 def _continue(
-    total: Float[Array, "B K V"],
+    total: Float[Array, "B K V"], diversity: Array | float | None
 ) -> tuple[Float[Array, "B K"], Int[Array, "B K"], Int[Array, "B K"]]:
     """The K best continuations: log-probability, parent hypothesis, word."""
     rows, beam, words = total.shape
-    best, places = _top(total.reshape(rows, beam * words), beam)
-    return best, places // words, places % words
+    width = min(beam, words)  # no hypothesis has more among the K best
+    own, choices = _top(total.reshape(rows * beam, words), width)
+    own, choices = (x.reshape(rows, beam * width) for x in (own, choices))
+    ranked = own
+    if diversity is not None:
+        rank = jnp.tile(jnp.arange(width), beam)
+        ranked = own - jnp.asarray(diversity, own.dtype) * rank
+    _, places = _top(ranked, beam)
+    best = jnp.take_along_axis(own, places, axis=1)
+    return best, places // width, jnp.take_along_axis(choices, places, axis=1)
 
 
 def _top(values: Float[Array, "B N"], count: int) -> tuple[Array, Array]:
@@ -147,7 +153,9 @@ def _top(values: Float[Array, "B N"], count: int) -> tuple[Array, Array]:
     top_k, XLA no longer knows it for one, and sorts the whole row instead: 25 times
     the time of everything else in a step, on a CPU.
     """
-    return jax.lax.optimization_barrier(jax.lax.top_k(values, count))
+    best, places = jax.lax.top_k(values, count)
+    # One barrier around both makes XLA's TopkDecomposer abort over several devices.
+    return jax.lax.optimization_barrier(best), jax.lax.optimization_barrier(places)
 
 
 def _keep(done: Bool[Array, " B"], old: Array, new: Array) -> Array:

@@ -19,6 +19,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from kvnmt import devices
 from kvnmt.data import batches
 from kvnmt.data.corpus import Corpora
 from kvnmt.losses import Objective
@@ -42,6 +43,7 @@ class TrainingConfig:
     metric: Literal["bleu", "loss"] = "bleu"  # chooses the best checkpoint
     bleu_tokenize: str = "13a"  # sacreBLEU's; none: the text is tokenised
     patience: int = 5  # validations without a better score before an early stop
+    keep_last: int = 1  # newest checkpoints kept beside the best; for kvnmt average
     warm_start: Path | None = None  # run directory of a trained model to start from
 
 
@@ -110,14 +112,14 @@ class Trainer:
     ):
         self.model, self.corpora, self.config = model, corpora, training
         self.folder, self.console = folder, console
-        self.mesh = steps.data_mesh()
-        steps.check_rows(self.mesh, training.batch_size)
+        self.mesh = devices.data_mesh()
+        devices.check_rows(self.mesh, training.batch_size)
         self.edges = batches.choose_edges(corpora.train.lengths, training.shapes)
         pairs = len(corpora.train.source)
         self.per_epoch = batches.batches_per_epoch(pairs, training.batch_size)
         update = optimizers.build(optimizer, self.per_epoch)
         state = steps.init_state(params, update)
-        self.state = steps.replicate(state, self.mesh)
+        self.state = devices.replicate(state, self.mesh)
         key = jax.random.key(training.seed)
         self.train_step = steps.make_train_step(model, objective, update, key)
         self.eval_step = steps.make_eval_step(model)
@@ -128,7 +130,8 @@ class Trainer:
     def fit(self, *, resume: bool = False) -> Result:
         """Trains to the end or to an early stop, and keeps the best and the last."""
         start = time.monotonic()
-        with Checkpoints(self.folder / "checkpoints") as checkpoints:
+        folder, kept = self.folder / "checkpoints", self.config.keep_last
+        with Checkpoints(folder, keep_last=kept) as checkpoints:
             if resume:
                 self._restore(checkpoints)
             before = self.progress.elapsed
@@ -184,7 +187,7 @@ class Trainer:
             for done in range(step, until):
                 batch = next(stream)
                 new_shape = batch.source.shape not in self.seen
-                arrays = steps.put_batch(batch, self.mesh)
+                arrays = devices.split_rows(batch, self.mesh)
                 self.state, metrics = self.train_step(self.state, *arrays)
                 waiting.append(metrics.loss)
                 words += int(np.sum(batch.target >= 0))

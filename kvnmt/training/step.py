@@ -10,10 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from kvnmt.data.batches import Batch
-from kvnmt.errors import UserError
 from kvnmt.losses import Loss, Objective, loss
 from kvnmt.models import Model, Params
 from kvnmt.typing import Array, Float, Int, Key, PyTree
@@ -34,35 +31,6 @@ class Metrics:
 
     loss: Loss
     gradient_norm: Float[Array, ""]  # before clipping
-
-
-def data_mesh() -> Mesh:
-    """A mesh of all devices with one axis, ``data``."""
-    return jax.make_mesh((jax.device_count(),), ("data",), (AxisType.Auto,))
-
-
-def check_rows(mesh: Mesh, batch_size: int) -> None:
-    """Refuses a batch size that the devices cannot share.
-
-    Raises:
-        UserError: The batch size is no multiple of the number of devices.
-    """
-    if batch_size % mesh.size:
-        raise UserError(
-            f"a batch of {batch_size} sentences cannot be split evenly over "
-            f"{mesh.size} devices; choose a multiple of {mesh.size}."
-        )
-
-
-def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
-    """Puts a copy of every array on every device."""
-    return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
-
-
-def put_batch(batch: Batch, mesh: Mesh) -> tuple[Array, Array]:
-    """Sends a batch to the devices, each its rows."""
-    rows = NamedSharding(mesh, PartitionSpec("data"))
-    return jax.device_put((batch.source, batch.target), rows)
 
 
 def init_state(params: PyTree, optimizer: optax.GradientTransformation) -> TrainState:

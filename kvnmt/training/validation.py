@@ -5,13 +5,14 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from kvnmt import devices
 from kvnmt.data import batches
 from kvnmt.data.batches import Encoded
+from kvnmt.data.buckets import edge
 from kvnmt.data.corpus import Corpora
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.models import Model, Params
-from kvnmt.training import step as steps
-from kvnmt.translation import SearchConfig, edge, translate
+from kvnmt.translation import SearchConfig, translate
 
 
 def validation_loss(
@@ -28,7 +29,7 @@ def validation_loss(
         lines = order[start : start + rows]
         longest = edge(int(valid.lengths[lines].max()))
         batch = batches.make_batch(valid, lines, rows, [longest])
-        arrays = steps.put_batch(batch, mesh)
+        arrays = devices.split_rows(batch, mesh)
         sums = jax.device_get(eval_step(params, *arrays))
         nats, tokens = nats + float(sums.nats), tokens + int(sums.tokens)
     return nats / max(tokens, 1)

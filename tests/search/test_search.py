@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt.search import Hypotheses, beam_search, greedy_search, length_penalty
+from kvnmt.search import (
+    Hypotheses,
+    Sentences,
+    beam_search,
+    greedy_search,
+    length_divisors,
+)
 from tests.search.worlds import (
     EOS,
     PAD,
@@ -17,6 +23,7 @@ from tests.search.worlds import (
     every_sentence,
     markov_world,
     random_world,
+    ranking,
     said,
     slow_beam,
     slow_greedy,
@@ -42,25 +49,38 @@ def greedy(world: World, limits: np.ndarray) -> Hypotheses:
 
 
 def beam(
-    world: World, limits: np.ndarray, width: int, alpha: float, count: int = 1
+    world: World,
+    limits: np.ndarray,
+    width: int,
+    alpha: float,
+    count: int = 1,
+    offset: float = 5.0,
+    shrinks: int = 0,
+    diverse: float | None = None,
 ) -> Hypotheses:
-    found = _beam(world.table, limits, world.length, width, alpha, count)
-    return jax.device_get(found)
+    asked = world.length, width, alpha, count, offset, shrinks, diverse
+    return jax.device_get(_beam(world.table, limits, *asked))
 
 
 @partial(jax.jit, static_argnums=2)
 def _greedy(table, limits, length) -> Hypotheses:
     world = World(table, length)
     common = {"length": length, "eos": EOS, "pad": PAD}
-    return greedy_search(world.step, world.state(1), limits, **common)
+    return greedy_search(
+        world.step, world.sentences(1, limits), ranking(length, 0.0), **common
+    )
 
 
-@partial(jax.jit, static_argnums=(2, 3, 4, 5))
-def _beam(table, limits, length, width, alpha, count) -> Hypotheses:
+@partial(jax.jit, static_argnums=(2, 3, 5, 7, 8))
+def _beam(
+    table, limits, length, width, alpha, count, offset, shrinks, diverse
+) -> Hypotheses:
     world = World(table, length)
     common = {"length": length, "eos": EOS, "pad": PAD, "count": count}
-    state = world.state(width)
-    return beam_search(world.step, state, limits, beam=width, alpha=alpha, **common)
+    return beam_search(
+        *(world.step, world.sentences(width, limits), ranking(length, alpha, offset)),
+        **common | {"beam": width, "shrinks": shrinks, "diversity": diverse},
+    )
 
 
 def check_sums(world: World, found: Hypotheses, alpha: float) -> None:
@@ -255,13 +275,13 @@ def test_the_loop_ends_when_all_rows_are_done():
     world = drawn()
     calls = []
 
-    def step(state, tokens):
-        jax.debug.callback(lambda t: calls.append(int(t)), state["place"][0, 0])
-        return world.step(state, tokens)
+    def step(source, state, tokens, t):
+        jax.debug.callback(lambda t: calls.append(int(t)), t)
+        return world.step(source, state, tokens, t)
 
     beam_search(
-        *(step, world.state(1), jnp.array([4])),
-        **{"beam": 1, "length": 4, "alpha": 0.0, "eos": EOS, "pad": PAD},
+        *(step, world.sentences(1, np.array([4])), ranking(4, 0.0)),
+        **{"beam": 1, "length": 4, "eos": EOS, "pad": PAD},
     )
     jax.effects_barrier()
     # "a c ." has .27 after three steps; "a c c" has .03 and can only lose.
@@ -269,29 +289,112 @@ def test_the_loop_ends_when_all_rows_are_done():
 
 
 @pytest.mark.parametrize(
-    ("length", "alpha", "value"),
-    [(1, 1.0, 1.0), (7, 1.0, 2.0), (7, 0.0, 1.0), (19, 0.5, 2.0), (13, 2.0, 9.0)],
+    ("length", "alpha", "offset", "value"),
+    [
+        *((1, 1.0, 5.0, 1.0), (7, 1.0, 5.0, 2.0), (7, 0.0, 5.0, 1.0)),
+        *((19, 0.5, 5.0, 2.0), (13, 2.0, 5.0, 9.0)),
+        *((9, 1.0, 0.0, 9.0), (9, 0.5, 0.0, 3.0), (9, 0.0, 0.0, 1.0)),
+    ],
 )
-def test_the_length_penalty_is_that_of_its_paper(length, alpha, value):
-    np.testing.assert_allclose(length_penalty(length, alpha), value, rtol=1e-6)
-    np.testing.assert_allclose(divisor(length, alpha), value, rtol=1e-6)
+def test_the_length_divisors_are_those_of_their_papers(length, alpha, offset, value):
+    table = length_divisors(30, alpha, offset)
+    np.testing.assert_allclose(table[length], value, rtol=1e-6)
+    np.testing.assert_allclose(divisor(length, alpha, offset), value, rtol=1e-6)
+    assert np.all(np.diff(table) >= 0) and np.all(table > 0)
 
 
-@pytest.mark.parametrize("minimum", [1, 3])
-def test_sentences_are_as_long_as_asked(world, limits, minimum):
-    common = {"length": LENGTH, "eos": EOS, "pad": PAD, "minimum": minimum}
-    found = greedy_search(world.step, world.state(1), limits, **common)
-    wide = {"beam": LIVE, "alpha": 0.0, "count": LIVE}
-    many = beam_search(world.step, world.state(LIVE), limits, **wide, **common)
-    found, many = jax.device_get(found), jax.device_get(many)
+@pytest.mark.parametrize(("alpha", "offset"), [(1.0, 0.0), (0.5, 0.0), (0.7, 5.0)])
+@pytest.mark.parametrize(("width", "count"), [(LIVE, LIVE), (3, 2)])
+def test_every_length_normalisation(world, limits, width, count, alpha, offset):
+    found = beam(world, limits, width, alpha, count, offset)
     for row, limit in enumerate(limits):
-        least = min(minimum + 1, limit)  # EOS included
-        assert len(said(found.tokens[row, 0])) >= least
-        every = every_sentence(world, row, int(limit), 0.0)
-        truth = [one for one in every if len(one[2]) >= least][:LIVE]
-        ours = [said(tokens) for tokens in many.tokens[row][: len(truth)]]
+        truth = slow_beam(world, row, int(limit), width, alpha, offset)[:count]
+        ours = [said(tokens) for tokens in found.tokens[row][: len(truth)]]
         assert ours == [words for _, _, words in truth]
-        assert np.all(np.isneginf(many.scores[row][len(truth) :]))
+        scores = [score for score, _, _ in truth]
+        np.testing.assert_allclose(
+            found.scores[row][: len(truth)], scores, rtol=1e-5, atol=1e-6
+        )
+
+
+@pytest.mark.parametrize("shrinks", [1, 2, 9])
+def test_a_batch_that_shrinks_finds_the_same(world, limits, shrinks):
+    """Bit for bit, whatever the number of rows: 40, then 10, then 2."""
+    whole = beam(world, limits, 3, 1.0, 2)
+    for rows in (ROWS, 7, 1):
+        part = world.rows(slice(0, rows))
+        found = beam(part, limits[:rows], 3, 1.0, 2, shrinks=shrinks)
+        for leaf, leaves in zip(jax.tree.leaves(found), jax.tree.leaves(whole)):
+            np.testing.assert_array_equal(leaf, leaves[:rows])
+
+
+def test_the_work_shrinks_when_rows_are_done():
+    """The number of rows in every step, told by the shapes that are traced."""
+    world, limits = random_world(1, 8, 3, 6), np.array([1] * 6 + [6, 2], np.int32)
+    seen = []
+
+    def step(source, state, tokens, t):
+        rows = len(tokens)
+        jax.debug.callback(lambda t: seen.append((int(t), rows)), t)
+        return world.step(source, state, tokens, t)
+
+    beam_search(
+        *(step, world.sentences(2, limits), ranking(6, 0.0)),
+        **{"beam": 2, "count": 2, "length": 6, "eos": EOS, "pad": PAD, "shrinks": 2},
+    )
+    jax.effects_barrier()
+    rows = [rows for _, rows in sorted(seen)]
+    assert rows[:2] == [8, 2] and set(rows[2:]) <= {2}
+
+
+def test_rows_that_are_no_sentences_cost_no_step():
+    world, calls = random_world(1, 4, 3, 3), []
+
+    def step(source, state, tokens, t):
+        jax.debug.callback(lambda t: calls.append(int(t)), t)
+        return world.step(source, state, tokens, t)
+
+    found = beam_search(
+        *(step, world.sentences(2, np.zeros(4, np.int32)), ranking(3, 0.0)),
+        **{"beam": 2, "length": 3, "eos": EOS, "pad": PAD},
+    )
+    jax.effects_barrier()
+    assert not calls and np.all(np.isneginf(found.scores))
+
+
+def test_rewards_are_added_and_the_search_waits_for_them(world, limits):
+    """What depends on the words of a hypothesis, through its state, and is below 0."""
+
+    def reward(source, state):
+        said_last = state["history"][0][..., 0, :]
+        return -1.5 * jnp.sum(said_last == 1, axis=-1)  # word 1 is not liked
+
+    found = beam_search(
+        *(world.step, world.sentences(LIVE, limits)),
+        ranking(LENGTH, 1.0)._replace(reward=reward),
+        **{"beam": LIVE, "count": LIVE, "length": LENGTH, "eos": EOS, "pad": PAD},
+    )
+    found, changed = jax.device_get(found), 0
+    for row, limit in enumerate(limits):
+        every = every_sentence(world, row, int(limit), 1.0)
+        liked = sorted(
+            ((score - 1.5 * words.count(1), words) for score, _, words in every),
+            reverse=True,
+        )[:LIVE]
+        ours = [said(tokens) for tokens in found.tokens[row][: len(liked)]]
+        assert ours == [words for _, words in liked]
+        changed += ours[0] != every[0][2]
+    assert changed > 3
+
+
+@pytest.mark.parametrize("diverse", [0.0, 0.7, 5.0])
+def test_siblings_pay_for_better_ones(world, limits, diverse):
+    found = beam(world, limits, 3, 1.0, 3, diverse=diverse)
+    for row, limit in enumerate(limits):
+        truth = slow_beam(world, row, int(limit), 3, 1.0, diverse=diverse)
+        ours = [said(tokens) for tokens in found.tokens[row][: len(truth)]]
+        assert ours == [words for _, _, words in truth]
+    check_sums(world, found, 1.0)
 
 
 def test_a_beam_does_not_hold_more_than_itself(world, limits):
@@ -304,13 +407,13 @@ def test_a_step_never_sorts_the_vocabulary():
     wide = 2000
 
     def search(table):
-        def step(state, tokens):
+        def step(source, state, tokens, t):
             return state, jnp.broadcast_to(table, (*tokens.shape, wide))
 
-        state = jnp.zeros((4, 5), jnp.int32)
-        limits = jnp.full(4, 6)
-        common = {"length": 6, "alpha": 1.0, "eos": EOS, "pad": PAD}
-        return beam_search(step, state, limits, beam=5, **common)
+        nothing = jnp.zeros((4, 5), jnp.int32)
+        sentences = Sentences(nothing, nothing, jnp.full(4, 6))
+        common = {"length": 6, "eos": EOS, "pad": PAD}
+        return beam_search(step, sentences, ranking(6, 1.0), beam=5, **common)
 
     text = jax.jit(search).lower(jnp.zeros(wide)).compile().as_text()
     sorts = [line for line in text.splitlines() if " sort(" in line]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
+from kvnmt.search import Ranking, Sentences, length_divisors
 from kvnmt.typing import Array, PyTree
 
 EOS, PAD = 0, -1
@@ -32,16 +33,21 @@ class World:
     def rows(self, rows: slice) -> "World":
         return World(self.table[rows], self.length)
 
-    def state(self, beam: int) -> PyTree:
+    def sentences(self, beam: int, limits: np.ndarray, **keys: Array) -> Sentences:
         """Every hypothesis remembers its words; the leaves differ in shape."""
         rows = len(self.table)
         shape = rows, beam, 1, self.length + 1
-        return {
+        state = {
             "place": jnp.zeros((rows, beam), jnp.int32),
             "history": [jnp.full(shape, PAD, jnp.int32)],
         }
+        return Sentences(
+            {"table": jnp.asarray(self.table)}, state, jnp.asarray(limits), **keys
+        )
 
-    def step(self, state: PyTree, tokens: Array) -> tuple[PyTree, Array]:
+    def step(
+        self, source: PyTree, state: PyTree, tokens: Array, t: Array
+    ) -> tuple[PyTree, Array]:
         """Appends the words and looks the whole history up."""
         place, (history,) = state["place"], state["history"]
         here = jnp.arange(self.length + 1) == place[..., None, None]
@@ -50,9 +56,9 @@ class World:
         for i in range(self.length + 1):  # the oldest word counts most
             digit = history[..., 0, i] + 1
             code = jnp.where(i <= place, code * (self.words + 1) + digit, code)
-        rows = jnp.arange(len(self.table))[:, None]
+        rows = jnp.arange(len(source["table"]))[:, None]
         state = {"place": place + 1, "history": [history]}
-        return state, jnp.asarray(self.table)[rows, code]
+        return state, source["table"][rows, code]
 
     def log_prob(self, row: int, words: tuple[int, ...]) -> float:
         """The probability of these words in this order."""
@@ -97,8 +103,12 @@ def markov_world(chain: dict[str, dict[str, float]], length: int) -> World:
     return World(table, length)
 
 
-def divisor(length: int, alpha: float) -> float:
-    return ((5 + length) / 6) ** alpha
+def divisor(length: int, alpha: float, offset: float = 5.0) -> float:
+    return ((offset + length) / (offset + 1)) ** alpha
+
+
+def ranking(length: int, alpha: float, offset: float = 5.0) -> Ranking:
+    return Ranking(length_divisors(length, alpha, offset))
 
 
 def every_sentence(world: World, row: int, limit: int, alpha: float) -> list[Ranked]:
@@ -113,25 +123,29 @@ def every_sentence(world: World, row: int, limit: int, alpha: float) -> list[Ran
 
 
 def slow_beam(
-    world: World, row: int, limit: int, beam: int, alpha: float
+    world: World,
+    row: int,
+    limit: int,
+    beam: int,
+    alpha: float,
+    offset: float = 5.0,
+    diverse: float = 0.0,
 ) -> list[Ranked]:
     """The beam search in so many words: no array, no early stop."""
     live: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     ended: list[Ranked] = []
     for t in range(1, limit + 1):
-        grown = [
-            (total + float(gain), (*words, word))
-            for total, words in live
-            for word, gain in enumerate(world.next(row, words))
-        ]
-        ended += [
-            (total / divisor(t, alpha), total, words)
-            for total, words in grown
-            if words[-1] == EOS
-        ]
+        going = []  # with what the choice is made by
+        for total, words in live:
+            gains = world.next(row, words)
+            log_prob = total + float(gains[EOS])
+            ended.append((log_prob / divisor(t, alpha, offset), log_prob, (*words, 0)))
+            better = sorted(range(1, world.words), key=lambda w: -float(gains[w]))
+            for rank, word in enumerate(better):
+                log_prob = total + float(gains[word])
+                going.append((log_prob - diverse * rank, log_prob, (*words, word)))
         ended = sorted(ended, reverse=True)[:beam]
-        going = [one for one in grown if one[1][-1] != EOS]
-        live = sorted(going, reverse=True)[:beam]
+        live = [(total, words) for _, total, words in sorted(going)[: -beam - 1 : -1]]
     return ended
 
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import models
+from kvnmt import devices, models
 from kvnmt.errors import UserError
 from kvnmt.systems import system
 from kvnmt.training import step as steps
@@ -43,10 +43,10 @@ def check_same(ours, theirs) -> None:
     jax.tree.map(np.testing.assert_array_equal, *map(jax.device_get, (ours, theirs)))
 
 
-@pytest.mark.parametrize(("name", "optimizer", "devices"), CASES)
-def test_a_state_comes_back_bit_for_bit(tmp_path, name, optimizer, devices):
+@pytest.mark.parametrize(("name", "optimizer", "count"), CASES)
+def test_a_state_comes_back_bit_for_bit(tmp_path, name, optimizer, count):
     state = make_state(name, optimizer, 1)
-    placed = steps.replicate(state, steps.data_mesh()) if devices == 8 else state
+    placed = devices.replicate(state, devices.data_mesh()) if count == 8 else state
     record = {"best": -np.inf, "figures": {"valid_bleu": 0.1}, "steps": 3}
     with Checkpoints(tmp_path / "checkpoints") as checkpoints:
         checkpoints.save(placed, 0.5, record)
@@ -63,7 +63,7 @@ def test_parameters_are_read_without_arrays_to_compare(tmp_path):
     """Shapes suffice, and the result lies on one device."""
     state = make_state(*CASES[0][:2], 1)
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(steps.replicate(state, steps.data_mesh()), 0.5, {})
+        checkpoints.save(devices.replicate(state, devices.data_mesh()), 0.5, {})
     like = jax.eval_shape(lambda: state.params)
     with Checkpoints(tmp_path, read_only=True) as checkpoints:
         found = checkpoints.restore_params(like)
@@ -73,11 +73,11 @@ def test_parameters_are_read_without_arrays_to_compare(tmp_path):
 
 def test_what_is_restored_lies_where_it_is_wanted(tmp_path):
     state = make_state(*CASES[0][:2], 1)
-    mesh = steps.data_mesh()
+    mesh = devices.data_mesh()
     with Checkpoints(tmp_path) as checkpoints:
         checkpoints.save(state, 0.5, {})
     with Checkpoints(tmp_path) as checkpoints:
-        found, _ = checkpoints.restore(steps.replicate(state, mesh))
+        found, _ = checkpoints.restore(devices.replicate(state, mesh))
     assert all(len(leaf.devices()) == 8 for leaf in jax.tree.leaves(found))
 
 

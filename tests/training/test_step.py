@@ -12,7 +12,7 @@ import optax
 import pytest
 from jax.sharding import AxisType, Mesh
 
-from kvnmt import models
+from kvnmt import devices, models
 from kvnmt.config import Dropout
 from kvnmt.data.batches import Batch, pad, with_end
 from kvnmt.errors import UserError
@@ -62,10 +62,10 @@ class Trace(NamedTuple):
 def train(
     run: Callable[..., Any], state: steps.TrainState, mesh: Mesh, count: int
 ) -> Trace:
-    state = steps.replicate(state, mesh)
+    state = devices.replicate(state, mesh)
     losses, norms = [], []
     for seed in range(count):
-        state, metrics = run(state, *steps.put_batch(make_batch(seed), mesh))
+        state, metrics = run(state, *devices.split_rows(make_batch(seed), mesh))
         losses.append(float(metrics.loss.total))
         norms.append(float(metrics.gradient_norm))
     return Trace(losses, norms, jax.device_get(state.params))
@@ -86,18 +86,18 @@ def run() -> Callable[..., Any]:
 
 
 def test_the_mesh_has_every_device():
-    assert steps.data_mesh().size == jax.device_count() == 8
+    assert devices.data_mesh().size == jax.device_count() == 8
 
 
 @pytest.mark.parametrize("rows", [1, 7, 12])
 def test_rows_that_the_devices_cannot_share_are_refused(rows):
     with pytest.raises(UserError, match=f"{rows} sentences .* 8 devices"):
-        steps.check_rows(steps.data_mesh(), rows)
+        devices.check_rows(devices.data_mesh(), rows)
 
 
 def test_rows_that_they_can_share_are_not():
-    steps.check_rows(steps.data_mesh(), 16)
-    steps.check_rows(mesh_of(1), 7)
+    devices.check_rows(devices.data_mesh(), 16)
+    devices.check_rows(mesh_of(1), 7)
 
 
 def test_eight_devices_do_what_one_does(start, run):
@@ -110,13 +110,13 @@ def test_eight_devices_do_what_one_does(start, run):
 
 
 def test_a_batch_is_split_by_rows():
-    source, _ = steps.put_batch(make_batch(1), steps.data_mesh())
+    source, _ = devices.split_rows(make_batch(1), devices.data_mesh())
     assert {shard.data.shape for shard in source.addressable_shards} == {(1, LENGTH)}
     assert len({shard.device for shard in source.addressable_shards}) == 8
 
 
 def test_the_same_steps_give_the_same_bits(start, run):
-    some, others = (train(run, start(), steps.data_mesh(), 3) for _ in range(2))
+    some, others = (train(run, start(), devices.data_mesh(), 3) for _ in range(2))
     assert some.losses == others.losses
     jax.tree.map(np.testing.assert_array_equal, some.params, others.params)
 
@@ -125,8 +125,8 @@ def test_masks_change_with_the_step(start, run):
     mesh, batch = mesh_of(1), make_batch(1)
 
     def loss(step: int) -> float:
-        state = steps.replicate(start().replace(step=jnp.int32(step)), mesh)
-        return float(run(state, *steps.put_batch(batch, mesh))[1].loss.nats)
+        state = devices.replicate(start().replace(step=jnp.int32(step)), mesh)
+        return float(run(state, *devices.split_rows(batch, mesh))[1].loss.nats)
 
     losses = [loss(step) for step in range(3)]
     assert len(set(losses)) == len(losses)
@@ -147,8 +147,10 @@ def test_a_step_goes_down_the_gradient_per_real_token():
     update = optax.sgd(1.0)
     state = steps.init_state(jax.tree.map(jnp.array, params), update)
     step = steps.make_train_step(model, Objective(), update, KEY)
-    mesh = steps.data_mesh()
-    new, metrics = step(steps.replicate(state, mesh), *steps.put_batch(batch, mesh))
+    mesh = devices.data_mesh()
+    new, metrics = step(
+        devices.replicate(state, mesh), *devices.split_rows(batch, mesh)
+    )
     sums = metrics.loss
     assert int(sums.tokens) == np.sum(batch.target >= 0)
     np.testing.assert_allclose(sums.total / sums.tokens, value, rtol=1e-5)
@@ -167,9 +169,11 @@ def test_a_batch_without_words_changes_nothing():
     params = jax.device_get(model.init(jax.random.key(1)))
     state = steps.init_state(jax.tree.map(jnp.array, params), update)
     nothing = Batch(*(np.full((ROWS, LENGTH), -1, np.int32),) * 2)
-    mesh = steps.data_mesh()
+    mesh = devices.data_mesh()
     step = steps.make_train_step(model, Objective(), update, KEY)
-    new, metrics = step(steps.replicate(state, mesh), *steps.put_batch(nothing, mesh))
+    new, metrics = step(
+        devices.replicate(state, mesh), *devices.split_rows(nothing, mesh)
+    )
     assert float(metrics.loss.total) == 0
     for before, after in zip(*map(jax.tree.leaves, (params, new.params))):
         np.testing.assert_array_equal(before, after)
@@ -177,8 +181,8 @@ def test_a_batch_without_words_changes_nothing():
 
 def test_a_step_consumes_its_state(start, run):
     mesh = mesh_of(1)
-    state = steps.replicate(start(), mesh)
-    run(state, *steps.put_batch(make_batch(1), mesh))
+    state = devices.replicate(start(), mesh)
+    run(state, *devices.split_rows(make_batch(1), mesh))
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state.params))
 
 

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Averages of checkpoints: one model whose every number is the mean of several."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from kvnmt.data.corpus import Vocabularies, load_vocabularies
+from kvnmt.data.vocabulary import digest
+from kvnmt.errors import UserError
+from kvnmt.experiment import load_experiment
+from kvnmt.models import Params, build
+from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.typing import PyTree
+
+
+def average(
+    folders: Sequence[Path], output: Path, *, last: int | None = None
+) -> list[str]:
+    """Writes a run directory that holds the mean of checkpoints of others.
+
+    Args:
+        folders: Run directories of one model and one vocabulary.
+        output: Directory to write; must not exist.
+        last: So many of the newest checkpoints of every run; None: the best of each.
+
+    Returns:
+        What was averaged, ``folder/step`` each.
+
+    Raises:
+        UserError: The runs cannot be read or do not fit each other, keep fewer
+            checkpoints, or the output exists.
+    """
+    if output.exists():
+        raise UserError(f"'{output}' exists already; choose another folder.")
+    words = [load_vocabularies(_known(folder) / "vocabulary") for folder in folders]
+    models = [load_experiment(folder).model for folder in folders]
+    for folder, model, own in zip(folders, models, words):
+        if model != models[0] or _digests(own) != _digests(words[0]):
+            raise UserError(
+                f"'{folder}' and '{folders[0]}' differ in model or vocabulary; only "
+                "checkpoints of one model can be averaged."
+            )
+    init = build(models[0], len(words[0].source), len(words[0].target)).init
+    like = jax.eval_shape(init, jax.random.key(0))
+    total: PyTree = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), like)
+    names: list[str] = []
+    for folder in folders:
+        with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
+            for step in _chosen(folder, checkpoints, last):
+                found = checkpoints.restore_params(like, step)
+                total = jax.tree.map(lambda a, b: a + np.asarray(b), total, found)
+                names.append(f"{folder}/{step}")
+    count = len(names)
+    mean = jax.tree.map(lambda a, b: (a / count).astype(b.dtype), total, like)
+    _write(output, folders[0], jax.tree.map(jax.numpy.asarray, mean), names)
+    return names
+
+
+def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
+    """The run directory; its config is there only once all the rest is."""
+    try:
+        output.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"'{output}' cannot be made: {error.strerror}.") from None
+    shutil.copytree(model / "vocabulary", output / "vocabulary")
+    with Checkpoints(output / "checkpoints") as checkpoints:
+        checkpoints.save_params(params, 0, {"averaged": names})
+    for name in ("versions.json", "config.json"):
+        shutil.copy(model / name, output / name)
+
+
+def _known(folder: Path) -> Path:
+    load_experiment(folder)  # says what is wrong with it
+    return folder
+
+
+def _digests(words: Vocabularies) -> tuple[str, ...]:
+    return tuple(map(digest, words))
+
+
+def _chosen(folder: Path, checkpoints: Checkpoints, last: int | None) -> list[int]:
+    best, steps = checkpoints.best_step(), checkpoints.steps()
+    if best is None:
+        raise UserError(f"'{folder}' holds no finished checkpoint.")
+    if last is None:
+        return [best]
+    if last > len(steps):
+        raise UserError(
+            f"'{folder}' keeps {len(steps)} checkpoints, not {last}; train with "
+            f"--training.keep-last {last}, or ask for fewer."
+        )
+    return steps[-last:]

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that search: translate and evaluate."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import tyro
+from rich.table import Table
+
+from kvnmt.cli_tables import print_table
+from kvnmt.data.long_lines import cut
+from kvnmt.data.text import decode, read_lines, read_parallel
+from kvnmt.decoding import RANGES, SearchConfig
+from kvnmt.devices import use_cores
+from kvnmt.ensemble import load_ensemble
+from kvnmt.errors import UserError, check_ranges
+from kvnmt.evaluation.bleu import check_tokenizer, corpus_bleu, corpus_chrf
+from kvnmt.experiment import Run
+from kvnmt.output import describe, join, read_dictionary, write
+from kvnmt.progress import counting, error_console
+
+SEARCH = {f"search.{name}": bounds for name, bounds in RANGES.items()}
+WINDOW = 20  # batches that are read, sorted by length and written together
+
+
+@dataclass(frozen=True)
+class Translate:
+    """Translate standard input to standard output, one line out per line in.
+
+    Lines are read and written in windows of twenty batches; with --search.batch-size 1
+    every line is answered as soon as it is there.
+    """
+
+    run: tyro.conf.Positional[Path]  # run directory of a trained model
+    search: SearchConfig
+    ensemble: tuple[Path, ...] = ()  # further runs that translate with it as one
+    prefix: Path | None = None  # what each translation begins with, a line for a line
+    json: bool = False  # JSON lines: scores, tokens, alignment, n-best
+    replace_unknown: bool = False  # by the source word attended to, or its translation
+    dictionary: Path | None = None  # for that: lines of word, tab, translation
+    max_input: int = 200  # most tokens of a line
+    too_long: Literal["split", "truncate"] = "split"  # what to do with a longer one
+
+    def __call__(self) -> None:
+        """Translates."""
+        check_ranges(self, SEARCH | {"max_input": (1, None)})
+        if self.json and (self.replace_unknown or self.dictionary):
+            raise UserError(
+                "--json tells what the model wrote; leave out either it or "
+                "--replace-unknown and --dictionary."
+            )
+        use_cores()
+        run = load_translator(self.run, self.ensemble)
+        work = _Work(self, run)
+        size = self.search.batch_size
+        windows = read_windows(sys.stdin.buffer, size * WINDOW if size > 1 else 1)
+        try:
+            with counting("translating", _count_lines(sys.stdin.buffer)) as advance:
+                for lines in windows:
+                    for line in work.answer(lines, advance):
+                        sys.stdout.buffer.write(line.encode() + b"\n")
+                    sys.stdout.buffer.flush()
+        finally:
+            work.warn()
+
+
+class _Work:
+    """One run of the command: what was read for it and how far it is."""
+
+    def __init__(self, options: Translate, run: Run):
+        self.options, self.run = options, run
+        path = options.dictionary
+        self.dictionary = read_dictionary(path) if path else {}
+        self.prefixes = read_lines(options.prefix) if options.prefix else None
+        self.seen = self.parts = self.long = 0  # lines, parts of lines, long lines
+        self.expected: int | None = None
+
+    def answer(
+        self, lines: Sequence[str], advance: Callable[[int], None]
+    ) -> Iterator[str]:
+        """Translates the next lines."""
+        cuts = [self._cut(line) for line in lines]
+        flat = [part for parts in cuts for part in parts]
+        self.expected = self.expected or len(flat)
+        where: dict[str, Any] = {"first": self.parts, "expected": self.expected}
+        where["prefixes"] = self._prefixes(cuts)
+        given = self.run, flat, self.options.search
+        if self.options.json:
+            told = iter(describe(*given, advance, **where))
+            records = ([next(told) for _ in parts] for parts in cuts)
+            found = [json.dumps(join(some), ensure_ascii=False) for some in records]
+        else:
+            wanted = self.options.replace_unknown or self.options.dictionary
+            known = self.dictionary if wanted else None
+            written = iter(write(*given, known, advance, **where))
+            pieces = ([next(written) for _ in parts] for parts in cuts)
+            found = [" ".join(filter(None, some)) for some in pieces]
+        self.seen, self.parts = self.seen + len(lines), self.parts + len(flat)
+        yield from found
+
+    def warn(self) -> None:
+        """Says how many lines were too long, if any."""
+        if self.long:
+            how = {"split": "split", "truncate": "truncated"}[self.options.too_long]
+            error_console().print(
+                f"warning: {self.long} lines had more than {self.options.max_input} "
+                f"tokens and were {how}; see --max-input and --too-long.",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+    def _cut(self, line: str) -> list[str]:
+        parts = cut(self.run.vocabularies.source, line, self.options.max_input)
+        self.long += len(parts) > 1
+        return parts if self.options.too_long == "split" else parts[:1]
+
+    def _prefixes(self, cuts: Sequence[Sequence[str]]) -> list[list[int]] | None:
+        """What the first part of every line begins with."""
+        if self.prefixes is None:
+            return None
+        mine = self.prefixes[self.seen : self.seen + len(cuts)]
+        if len(mine) < len(cuts):
+            raise UserError(
+                f"'{self.options.prefix}' has {len(self.prefixes)} lines but the input "
+                "has more; it needs one, perhaps empty, for every line of input."
+            )
+        encode = self.run.vocabularies.target.encode
+        rest = ([[]] * (len(parts) - 1) for parts in cuts)
+        return [ids for one, more in zip(mine, rest) for ids in [encode(one), *more]]
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Translate a test set and score it with sacreBLEU."""
+
+    run: tyro.conf.Positional[Path]  # run directory of a trained model
+    source: Path  # source text
+    reference: Path  # its translation by people
+    search: SearchConfig
+    ensemble: tuple[Path, ...] = ()  # further runs that translate with it as one
+    tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
+    lowercase: bool = False  # ignore case
+    output: Path | None = None  # also write the translations there
+    json: bool = False  # print a JSON object instead of a table
+
+    def __call__(self) -> None:
+        """Evaluates."""
+        check_ranges(self, SEARCH)
+        if self.tokenize:
+            check_tokenizer(self.tokenize)
+        use_cores()
+        run = load_translator(self.run, self.ensemble)
+        text = read_parallel(self.source, self.reference, empty="keep")
+        if self.output:
+            _write(self.output, [])  # fails now rather than after the work
+        with counting("translating", len(text.source)) as advance:
+            found = write(run, text.source, self.search, None, advance)
+        if self.output:
+            _write(self.output, found)
+        tokenize = self.tokenize or run.experiment.training.bleu_tokenize
+        bleu = corpus_bleu(
+            found, text.target, tokenize=tokenize, lowercase=self.lowercase
+        )
+        chrf = corpus_chrf(found, text.target, lowercase=self.lowercase)
+        rows = {"BLEU": bleu, "chrF2": chrf}
+        if self.json:
+            plain = {name: dataclasses.asdict(score) for name, score in rows.items()}
+            print(json.dumps(plain))
+            return
+        table = Table("metric", "score", "length ratio", "signature", box=None)
+        for name, score in rows.items():
+            figures = f"{score.score:.2f}", f"{score.length_ratio:.3f}"
+            table.add_row(name, *figures, score.signature)
+        print_table(table)
+
+
+def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
+    """Reads a run, or an ensemble of runs, that translates.
+
+    Raises:
+        UserError: It cannot be read, or is a language model.
+    """
+    run = load_ensemble([folder, *others])
+    if not run.model.config.reads_source:
+        raise UserError("the run holds a language model, which translates nothing.")
+    return run
+
+
+def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:
+    """Yields lines of standard input, ``size`` at a time, as soon as they are there.
+
+    Raises:
+        UserError: A line is not UTF-8; the lines before it were yielded.
+    """
+    window: list[str] = []
+    for number, line in enumerate(stream, 1):  # bytes: the line feed alone splits
+        try:
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            window.append(decode(line, "standard input, line", number))
+        except UserError:
+            if window:
+                yield window
+            raise
+        if len(window) == size:
+            yield window
+            window = []
+    if window:
+        yield window
+
+
+def _count_lines(stream: BinaryIO) -> int | None:
+    """How many lines there will be, where that can be known."""
+    if not (sys.stderr.isatty() and stream.seekable()):
+        return None
+    here = stream.tell()
+    count = sum(1 for _ in stream)
+    stream.seek(here)
+    return count
+
+
+def _write(path: Path, lines: Sequence[str]) -> None:
+    try:
+        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None

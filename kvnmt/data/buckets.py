@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Batches of sentences to decode: sorted by length, in a fixed table of shapes."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.data.batches import pad, with_end
+
+EDGES = (8, 12, 16, 24, 32, 48, 64, 96, 128)  # padded source lengths, EOS included
+BATCH_SIZE = 64  # sentences
+BATCH_TOKENS = 4096  # padded positions
+
+
+def edge(length: int) -> int:
+    """The padded length for a length: from the table, or the next hundred."""
+    for known in EDGES:
+        if length <= known:
+            return known
+    return -(-length // 100) * 100
+
+
+def in_batches(
+    sentences: Sequence[Sequence[int]],
+    size: int = BATCH_SIZE,
+    tokens: int = BATCH_TOKENS,
+    *,
+    keep_empty: bool = False,
+    expected: int | None = None,
+    multiple: int = 1,
+) -> Iterator[tuple[list[int], NDArray[np.int32]]]:
+    """Yields places in the corpus and their padded ids, longest sentences first.
+
+    A padded length always has as many rows, so that it is one shape.
+
+    Args:
+        sentences: Ids without EOS.
+        size: Most sentences in a batch.
+        tokens: Most positions in a batch, padding included; a sentence that is longer
+            than this is a batch by itself.
+        keep_empty: Empty sentences are wanted too.
+        expected: How many sentences there are, if these are only the first of them.
+        multiple: Rows are a multiple of this, whatever else is asked.
+    """
+    order = [i for i, ids in enumerate(sentences) if keep_empty or len(ids)]
+    order.sort(key=lambda i: -len(sentences[i]))
+    few = 1 << max(max(expected or 0, len(order)) - 1, 0).bit_length()
+    start = 0
+    while start < len(order):
+        width = edge(len(sentences[order[start]]) + 1)
+        rows = max(min(size, few, tokens // width), 1)
+        rows = -(-rows // multiple) * multiple
+        places = order[start : start + rows]
+        yield places, pad([with_end(sentences[i]) for i in places], rows, width)
+        start += rows

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a check of text finds, told in a sentence."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+EXAMPLES = 5  # places that are named
+
+Severity = Literal["error", "warning", "note"]
+
+
+class Place(NamedTuple):
+    """A line of a file."""
+
+    file: str
+    line: int  # from 1
+    note: str = ""  # what else is to be known of it
+
+
+class Finding(NamedTuple):
+    """One kind of fault in one file or in one pair of files."""
+
+    name: str
+    severity: Severity
+    count: int  # how many lines, pairs, characters or words have it
+    message: str  # one sentence for a person
+    examples: tuple[Place, ...] = ()  # the first, at most `EXAMPLES`
+
+    def as_plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        examples = [place._asdict() for place in self.examples]
+        return self._asdict() | {"examples": examples}
+
+
+def named(count: int, one: str, many: str = "") -> str:
+    """A number with its noun: ``1 line``, ``1,200 lines``."""
+    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+
+
+def told(numbers: Sequence[int], count: int) -> str:
+    """The first of some line numbers: ``lines 1, 4 and 3 more``."""
+    first = [str(n) for n in numbers[:EXAMPLES]]
+    if count > len(first):
+        return f"lines {', '.join(first)} and {count - len(first):,} more"
+    if len(first) == 1:
+        return f"line {first[0]}"
+    return f"lines {', '.join(first[:-1])} and {first[-1]}"

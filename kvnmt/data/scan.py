@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pass over the bytes of a text file: what is odd in it, and its lines as numbers.
+
+Nothing a file holds stops the pass. A line that is not UTF-8 is told and goes on with
+U+FFFD in place of what cannot be decoded. Lines end at the line feed alone, as
+everywhere in kvnmt. What stays in memory are a few numbers per line, one per word and
+every distinct word once; the text itself does not.
+"""
+
+import gzip
+import re
+import zlib
+from array import array
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.data.text import GZIP
+from kvnmt.data.vocabulary import UNK, AnyVocabulary
+from kvnmt.errors import UserError
+
+BLOCK = 1 << 22  # bytes; a block goes on to the end of its last line
+KINDS = {  # odd characters; all that `str.split` takes for a space is among them
+    "carriage-return": "\r",  # but one before a line feed
+    "line-separator": "\u2028",
+    "paragraph-separator": "\u2029",
+    "next-line": "\x85",
+    "form-feed": "\f",
+    "vertical-tab": "\v",
+    "byte-order-mark": "\ufeff",
+    "control": "\0-\x08\x0e-\x1f\x7f-\x84\x86-\x9f",
+    "zero-width": "\u200b-\u200f\u2060",
+    "tab": "\t",
+    "odd-space": "\xa0\u1680\u2000-\u200a\u202f\u205f\u3000",
+}
+WINDOWS = "windows-line-end"  # a carriage return before a line feed
+_KINDS = {kind: re.compile(f"[{chars}]") for kind, chars in KINDS.items()}
+_ODD = re.compile(f"[{''.join(KINDS.values())}]")
+
+
+class Undecodable(NamedTuple):
+    """The first byte of a line that is not UTF-8; all counted from 1."""
+
+    line: int
+    byte: int  # in the line
+    offset: int  # in the file
+    value: int  # of the byte
+
+
+@dataclass
+class Odd:
+    """How often a kind of character is there, and where first."""
+
+    line: int  # from 1
+    count: int = 0
+
+
+@dataclass
+class Index:
+    """Numbers of words in the order in which they were met."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Lets a look-up number what is new."""
+        numbers: defaultdict[str, int] = defaultdict(None, self.numbers)
+        numbers.default_factory = numbers.__len__
+        self.numbers = numbers
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What is known of a file; arrays have an entry per line."""
+
+    path: str
+    undecodable: list[Undecodable]  # one for each such line
+    odd: dict[str, Odd]  # by kind
+    words: NDArray[np.int32]  # numbers of all words, line after line
+    starts: NDArray[np.int64]  # of every line in ``words``, and the end
+    tokens: NDArray[np.int32]  # under the vocabulary; without one, words
+    unknown: int  # tokens unknown to the vocabulary; without one 0
+    letters: NDArray[np.int32]  # characters
+    hashes: NDArray[np.int64]  # of the text without spaces around it; equal iff it is
+    blank: NDArray[np.bool_]  # nothing but spaces
+
+    def __len__(self) -> int:
+        """Lines."""
+        return len(self.blank)
+
+
+def scan(
+    path: Path | str, index: Index, vocabulary: AnyVocabulary | None = None
+) -> Scan:
+    """Reads a file once.
+
+    Args:
+        path: The file; any bytes will do.
+        index: Numbers the words; new ones are added.
+        vocabulary: Counts tokens and unknown words, instead of words.
+
+    Raises:
+        UserError: The file cannot be read.
+    """
+    found = _Pass(index, vocabulary)
+    for block in _blocks(path):
+        found.add(block)
+    return found.scan(str(path))
+
+
+def _open(path: Path | str) -> BinaryIO:
+    file = open(path, "rb")
+    if file.read(len(GZIP)) == GZIP:
+        file.close()
+        return cast(BinaryIO, gzip.open(path))
+    file.seek(0)
+    return file
+
+
+def _blocks(path: Path | str) -> Iterator[bytes]:
+    """Whole lines, some megabytes at a time."""
+    try:
+        with _open(path) as file:
+            while block := file.read(BLOCK):
+                yield block + file.readline()
+    except FileNotFoundError:
+        raise UserError(f"there is no file '{path}'; check the path.") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise UserError(
+            f"'{path}' cannot be decompressed: {error}; copy it again."
+        ) from None
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
+
+
+class _Pass:
+    """What has been read so far."""
+
+    def __init__(self, index: Index, vocabulary: AnyVocabulary | None) -> None:
+        self.number = index.numbers.__getitem__
+        self.vocabulary = vocabulary
+        self.lines = self.bytes = self.unknown = 0  # read before this block
+        self.undecodable: list[Undecodable] = []
+        self.odd: dict[str, Odd] = {}
+        self.words, self.counts = array("i"), array("i")
+        self.tokens, self.letters = array("i"), array("i")
+        self.hashes, self.blank = array("q"), bytearray()
+
+    def add(self, block: bytes) -> None:
+        """Takes up a block of lines, the last perhaps without a line feed."""
+        try:
+            lines = block.decode().split("\n")
+        except UnicodeDecodeError:
+            lines = self._decode(block)
+        if _ODD.search("\n".join(lines)):
+            self._look(lines)
+        if block.endswith(b"\n"):
+            lines.pop()
+        for line in lines:
+            self._add_line(line.removesuffix("\r"))
+        self.lines += len(lines)
+        self.bytes += len(block)
+
+    def scan(self, path: str) -> Scan:
+        """Everything as arrays."""
+        counts = np.array(self.counts, np.int64)
+        tokens = self.counts if self.vocabulary is None else self.tokens
+        return Scan(
+            path=path,
+            undecodable=self.undecodable,
+            odd=self.odd,
+            words=np.array(self.words, np.int32),
+            starts=np.concatenate([[0], np.cumsum(counts)]),
+            tokens=np.array(tokens, np.int32),
+            unknown=self.unknown,
+            letters=np.array(self.letters, np.int32),
+            hashes=np.array(self.hashes, np.int64),
+            blank=np.array(self.blank, np.bool_),
+        )
+
+    def _add_line(self, line: str) -> None:
+        words = list(filter(None, line.split(" ")))
+        self.words.extend(map(self.number, words))
+        self.counts.append(len(words))
+        text = line.strip()
+        self.letters.append(len(text))
+        self.hashes.append(hash(text))
+        self.blank.append(not text)
+        if self.vocabulary is not None:
+            ids = self.vocabulary.encode(line)
+            self.tokens.append(len(ids))
+            self.unknown += ids.count(UNK)
+
+    def _decode(self, block: bytes) -> list[str]:
+        lines, start = [], self.bytes
+        for number, line in enumerate(block.split(b"\n"), self.lines + 1):
+            try:
+                lines.append(line.decode())
+            except UnicodeDecodeError as error:
+                at = error.start
+                where = at + 1, start + at + 1, line[at]
+                self.undecodable.append(Undecodable(number, *where))
+                lines.append(line.decode(errors="replace"))
+            start += len(line) + 1
+        return lines
+
+    def _look(self, lines: list[str]) -> None:
+        """Counts the odd characters of every line; the last has no line feed."""
+        last = len(lines) - 1
+        for i, line in enumerate(lines):
+            if not _ODD.search(line):
+                continue
+            if i < last and line.endswith("\r"):
+                self._count(WINDOWS, self.lines + i + 1, 1)
+                line = line[:-1]
+            for kind, pattern in _KINDS.items():
+                if here := len(pattern.findall(line)):
+                    self._count(kind, self.lines + i + 1, here)
+
+    def _count(self, kind: str, line: int, count: int) -> None:
+        self.odd.setdefault(kind, Odd(line)).count += count

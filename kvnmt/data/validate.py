@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Looks a parallel corpus over before anything is trained on it.
+
+Every file is read once; no content of one stops the work. What is found has one of
+three severities:
+
+- error: training would stop, or would learn from pairs that are none. Files without
+  lines or with different numbers of lines, and where a line is missing; bytes that are
+  not UTF-8; runs of shifted lines; empty lines in the text of training and validation,
+  unless they are to be skipped; no pair or no word left to train on.
+- warning: most often a mistake. Characters at which other programs end a line, or that
+  hide in a word; an empty line of a test set; a target that is its source; lengths too
+  different; pairs of validation or test in the training text; many unknown words; two
+  sides that hardly go together.
+- note: to be known. Pairs that are too long, again there, or have a source with another
+  target; sources of validation or test in the training text; odd spaces, zero-width
+  characters, line ends of Windows; empty lines that are skipped; lines that are missing
+  at the end, beside the error for their number.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.data.checks import (
+    Text,
+    check_counts,
+    check_file,
+    check_overlap,
+    check_pairs,
+)
+from kvnmt.data.corpus import Vocabularies
+from kvnmt.data.findings import Finding, Severity
+from kvnmt.data.scan import Index, scan
+from kvnmt.data.shifts import check_shifts
+from kvnmt.data.vocabulary import Words, keep_words
+from kvnmt.errors import Range, UserError, check_ranges
+
+PARTS = ("train", "valid", "test")
+SIDES = ("source", "target")
+Indices: TypeAlias = tuple[Index, Index]
+Known: TypeAlias = NDArray[np.bool_]  # by the number of a word
+
+
+@dataclass(frozen=True)
+class ValidateConfig:
+    """Parallel text, one sentence per line, and what to expect of it."""
+
+    source: Path  # training text
+    target: Path
+    valid_source: Path | None = None  # text that chooses the best checkpoint
+    valid_target: Path | None = None
+    test_source: Path | None = None  # text to be scored on
+    test_target: Path | None = None
+    max_length: int = 80  # longer pairs (in tokens, without EOS) are not trained on
+    max_ratio: float = 3.0  # tokens of the longer side to those of the shorter
+    min_count: int = 2  # words seen less often are unknown
+    vocabulary_size: int | None = 30000  # at most so many words on each side
+    max_unknown: float = 0.1  # share of unknown words in a file
+    empty: Literal["stop", "skip"] = "stop"  # what training does with an empty line
+
+
+RANGES: dict[str, Range] = {
+    "max_length": (1, None),
+    "max_ratio": (1, None),
+    "min_count": (1, None),
+    "vocabulary_size": (3, None),
+    "max_unknown": (0, 1),
+}
+
+
+class FileFigures(NamedTuple):
+    """Figures of one file."""
+
+    part: str  # train, valid or test
+    side: str  # source or target
+    file: str
+    lines: int
+    empty: int  # lines of nothing but spaces
+    tokens: int
+    unknown: int  # tokens
+
+
+class Kept(NamedTuple):
+    """Pairs of the training text."""
+
+    pairs: int  # that are trained on
+    empty: int  # left out: a side is empty
+    too_long: int  # left out
+
+
+class Report(NamedTuple):
+    """Everything there is to be told."""
+
+    files: list[FileFigures]
+    kept: Kept | None  # None: the sides have different numbers of lines
+    findings: list[Finding]
+
+    @property
+    def serious(self) -> bool:
+        """Whether anything is an error."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+    def as_plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "serious": self.serious,
+            "files": [file._asdict() for file in self.files],
+            "kept": self.kept and self.kept._asdict(),
+            "findings": [finding.as_plain() for finding in self.findings],
+        }
+
+
+def validate(config: ValidateConfig, trained: Vocabularies | None = None) -> Report:
+    """Looks the files over.
+
+    Args:
+        config: Files and what to expect of them.
+        trained: Vocabularies that count tokens and unknown words; by default the words
+            that training would choose.
+
+    Raises:
+        UserError: A file cannot be read, or one of two is not given.
+    """
+    check_ranges(config, RANGES)
+    indices = Index(), Index()
+    texts = list(_read(config, indices, trained))
+    train, *others = texts
+    findings = [finding for text in texts for finding in _check(text, config, indices)]
+    for held in others:
+        findings += check_overlap(train, held)
+    known = None if trained else tuple(_known(train, indices, config))
+    files = [figures for text in texts for figures in _figures(text, known)]
+    findings += _unknown(files, config.max_unknown)
+    kept = _kept(train, config.max_length)
+    findings += _nothing_left(train, kept)
+    order = ("error", "warning", "note")
+    findings.sort(key=lambda finding: order.index(finding.severity))
+    return Report(files, kept, findings)
+
+
+def _read(
+    config: ValidateConfig, indices: Indices, trained: Vocabularies | None
+) -> Iterator[Text]:
+    vocabularies = trained or (None, None)
+    for part, paths in _paths(config).items():
+        yield Text(part, *map(scan, paths, indices, vocabularies))
+
+
+def _paths(config: ValidateConfig) -> dict[str, tuple[Path, Path]]:
+    found = {"train": (config.source, config.target)}
+    for part in PARTS[1:]:
+        paths = getattr(config, f"{part}_source"), getattr(config, f"{part}_target")
+        for side, path in zip(SIDES, paths):
+            if path is None and paths != (None, None):
+                raise UserError(
+                    f"only one side of the {part} text is given; give --{part}-{side} "
+                    "too."
+                )
+        if paths != (None, None):
+            found[part] = paths
+    return found
+
+
+def _check(text: Text, config: ValidateConfig, indices: Indices) -> Iterator[Finding]:
+    """All that one part tells by itself."""
+    empty: Severity = "note" if config.empty == "skip" else "error"
+    if text.name == "test":
+        empty = "warning"
+    yield from check_counts(text)
+    for side in (text.source, text.target):
+        yield from check_file(side, empty=empty)
+    if text.paired:
+        yield from check_pairs(text, config.max_length, config.max_ratio)
+    if len(text.source) and len(text.target):
+        yield from check_shifts(text, indices)
+
+
+def _known(text: Text, indices: Indices, config: ValidateConfig) -> Iterator[Known]:
+    """Of each side, which words training would know; none if it would refuse."""
+    used = text.whole if text.paired else None
+    for side, index in zip((text.source, text.target), indices):
+        words = side.words
+        if used is not None:
+            words = words[np.repeat(used, np.diff(side.starts))]
+        counts = np.bincount(words, minlength=len(index.numbers)).tolist()
+        try:
+            kept = keep_words(
+                dict(zip(index.numbers, counts)),
+                min_count=config.min_count,
+                size=config.vocabulary_size,
+            )
+        except UserError:
+            kept = Words(())
+        known = np.zeros(len(index.numbers), np.bool_)
+        known[[index.numbers[word] for word in kept.words]] = True
+        yield known
+
+
+def _figures(text: Text, known: tuple[Known, ...] | None) -> Iterator[FileFigures]:
+    for i, (name, side) in enumerate(zip(SIDES, (text.source, text.target))):
+        unknown = side.unknown
+        if known is not None:
+            unknown = int(np.count_nonzero(~known[i][side.words]))
+        lines, empty = len(side), int(side.blank.sum())
+        tokens = int(side.tokens.sum())
+        yield FileFigures(text.name, name, side.path, lines, empty, tokens, unknown)
+
+
+def _unknown(files: list[FileFigures], most: float) -> Iterator[Finding]:
+    for file in files:
+        if not file.tokens or file.unknown <= most * file.tokens:
+            continue
+        share = f"{file.unknown / file.tokens:.1%} of its words are unknown"
+        why = "is it tokenised and cased as the training text is"
+        if file.part == "train":
+            why = "is it tokenised; would --data.vocabulary bpe do"
+        message = f"{file.file}: {share}; {why}?"
+        yield Finding("unknown-words", "warning", file.unknown, message)
+        if file.part == "train" and file.unknown == file.tokens:
+            message = f"{file.file}: the vocabulary has no word of it."
+            yield Finding("no-vocabulary", "error", file.unknown, message)
+
+
+def _kept(text: Text, max_length: int) -> Kept | None:
+    if not text.paired:
+        return None
+    short = np.maximum(text.source.tokens, text.target.tokens) <= max_length
+    pairs, empty = np.sum(text.whole & short), np.sum(~text.whole)
+    return Kept(int(pairs), int(empty), int(np.sum(text.whole & ~short)))
+
+
+def _nothing_left(text: Text, kept: Kept | None) -> Iterator[Finding]:
+    if kept and not kept.pairs:
+        message = (
+            f"no pair of {text.files} is left to train on: {kept.empty:,} have an "
+            f"empty side, {kept.too_long:,} are too long."
+        )
+        yield Finding("nothing-left", "error", len(text.source), message)

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hypotheses that grow word by word without looking at each other."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.search.base import (
+    DecodeStep,
+    Hypotheses,
+    Ranking,
+    Sentences,
+    last_tokens,
+    run_rows,
+    score_type,
+)
+from kvnmt.typing import Array, Bool, Int, PyTree
+
+
+@struct.dataclass
+class Walk:
+    """The rows of the loop."""
+
+    state: PyTree  # leaves [B, K, ...]
+    found: Hypotheses  # leaves [B, K, ...]
+    live: Bool[Array, "B K"]
+
+    @property
+    def done(self) -> Bool[Array, " B"]:
+        """Rows without a live hypothesis."""
+        return ~jnp.any(self.live, axis=1)
+
+
+def walk(
+    step: DecodeStep,
+    choose: Callable[[Sentences, Array, Array], Array],
+    sentences: Sentences,
+    ranking: Ranking,
+    *,
+    length: int,
+    eos: int,
+    pad: int,
+    shrinks: int = 0,
+) -> Hypotheses:
+    """Returns every hypothesis as it was begun, each ended; at its limit by force.
+
+    Args:
+        step: Advances hypotheses by one word.
+        choose: The next words [B, K] from the sentences, log_probs [B, K, V] and t.
+        sentences: What is decoded.
+        ranking: How hypotheses are scored.
+        length: Static bound on the limits.
+        eos: Id that ends a sentence.
+        pad: Id that stands for no word.
+        shrinks: How often the batch may shrink; see `run_rows`.
+    """
+
+    def advance(t: Int[Array, ""], now: Sentences, rows: Walk) -> Walk:
+        source, limits = now.source, now.limits
+        found, live = rows.found, rows.live
+        last = last_tokens(found.tokens, t, pad)
+        state, log_probs = step(source, rows.state, last, t)  # [B, K, V]
+        words = choose(now, log_probs, t).astype(jnp.int32)
+        words = jnp.where((t + 1 >= limits)[:, None], eos, words)
+        gain = jnp.take_along_axis(log_probs, words[..., None], axis=-1)[..., 0]
+        total = found.log_probs + gain
+        scores = ranking.scores(total, t + 1, source, state)
+        ending = live & (words == eos)
+        grown = Hypotheses(
+            found.tokens.at[:, :, t].set(jnp.where(live, words, pad)),
+            jnp.where(live, total, found.log_probs),
+            jnp.where(ending, scores, found.scores),
+        )
+        return Walk(state, grown, live & ~ending)
+
+    shape = jax.tree.leaves(sentences.state)[0].shape[:2]
+    blank = jnp.full((*shape, length), pad, jnp.int32)
+    zero = jnp.zeros(shape, score_type(step, sentences, blank[..., 0]))
+    live = jnp.broadcast_to((sentences.limits > 0)[:, None], shape)
+    start = Walk(sentences.state, Hypotheses(blank, zero, zero), live)
+    return run_rows(advance, sentences, start, length, shrinks).found

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvnmt.data.long_lines import cut
+from kvnmt.data.vocabulary import Subwords, Words, build_subwords
+from tests.helpers import toy_lines
+
+WORDS = Words(("a", "b", "c"))
+
+
+@pytest.fixture(scope="module", name="pieces")
+def _pieces() -> Subwords:
+    return build_subwords(toy_lines(1, 50), 16)
+
+
+def test_a_short_line_is_left_as_it_is():
+    assert cut(WORDS, "  a  b ", 2) == ["  a  b "]
+    assert cut(WORDS, "", 1) == [""]
+
+
+def test_parts_are_nearly_equal():
+    assert cut(WORDS, "a b c a b", 4) == ["a b c", "a b"]
+    assert cut(WORDS, "a b c a b", 1) == ["a", "b", "c", "a", "b"]
+    sizes = [len(part.split()) for part in cut(WORDS, " ".join("a" * 100), 30)]
+    assert sizes == [25] * 4
+
+
+def test_a_word_of_many_pieces_is_cut_inside(pieces):
+    word = "abcdefgh" * 20
+    parts = cut(pieces, f"a {word} b", 10)
+    assert "".join(parts).replace(" ", "") == f"a{word}b"
+    assert all(len(pieces.encode(part)) <= 10 for part in parts)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    line=st.text(st.sampled_from("abh \u3000\u2028é"), max_size=60),
+    limit=st.integers(1, 9),
+)
+def test_nothing_is_lost_and_nothing_is_too_long(pieces, line, limit):
+    for vocabulary in (WORDS, pieces):
+        parts = cut(vocabulary, line, limit)
+        assert "".join(parts).replace(" ", "") == line.replace(" ", "")
+        for part in parts:
+            assert len(vocabulary.encode(part)) <= limit or len(part.strip()) == 1

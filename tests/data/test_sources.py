@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The same text gives the same pairs, wherever it comes from; one source at a time."""
+
+import dataclasses
+import gzip
+import itertools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvnmt import cli
+from kvnmt.data import sources
+from kvnmt.data.batches import from_step
+from kvnmt.data.config import DataConfig
+from kvnmt.data.corpus import load_corpora
+from kvnmt.data.text import Parallel, read_lines, read_parallel, read_tsv
+from kvnmt.errors import UserError
+from kvnmt.experiment import Experiment, from_plain, to_plain
+from tests.helpers import toy_data
+
+# What `str.splitlines` takes for line ends, the line feed apart.
+BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+TEXT = Parallel(
+    ["a b", *(f"a{end}b c" for end in BREAKS), "\ufeff ä \U0001f600", "a "],
+    ["A B", *(f"{end}A B C" for end in BREAKS), "Ä  \U0001f600 ", "A"],
+)
+
+
+def write(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def joined(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def as_files(folder: Path, train: Parallel, valid: Parallel, pack=bytes) -> DataConfig:
+    """Text files, packed by a function of bytes."""
+    texts = {
+        "source": train.source,
+        "target": train.target,
+        "valid_source": valid.source,
+        "valid_target": valid.target,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    return DataConfig(
+        **{
+            name: write(folder / f"{name}.txt", pack(joined(lines)))
+            for name, lines in texts.items()
+        }
+    )
+
+
+def as_tsv(folder: Path, train: Parallel, valid: Parallel, pack=bytes) -> DataConfig:
+    """TSV files, packed by a function of bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = {}
+    for name, text in (("pairs", train), ("valid_pairs", valid)):
+        lines = [f"{s}\t{t}" for s, t in zip(text.source, text.target)]
+        paths[name] = write(folder / f"{name}.tsv", pack(joined(lines)))
+    return DataConfig(**paths)
+
+
+KINDS = {
+    "files": as_files,
+    "gzipped files": lambda *given: as_files(*given, pack=gzip.compress),
+    "TSV": as_tsv,
+    "gzipped TSV": lambda *given: as_tsv(*given, pack=gzip.compress),
+}
+
+
+def first_batches(config: DataConfig, count: int = 9) -> list[np.ndarray]:
+    """The first batches of training, both sides, and the validation text."""
+    corpora = load_corpora(dataclasses.replace(config, min_count=1))
+    batches = from_step(corpora.train, 1, 16, (4, 7), 0)
+    train = [side for batch in itertools.islice(batches, count) for side in batch]
+    return [*train, *corpora.valid.source, *corpora.valid.target]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_gives_the_same_pairs(tmp_path, kind):
+    config = KINDS[kind](tmp_path, TEXT, Parallel(["v"], ["V"]))
+    assert sources.read(config, "train") == TEXT
+    assert sources.read(config, "valid") == (["v"], ["V"], 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_gives_the_same_batches(tmp_path, kind):
+    plain = toy_data(tmp_path / "plain")
+    texts = [sources.read(plain, split) for split in ("train", "valid")]
+    found = first_batches(KINDS[kind](tmp_path / "other", *texts))
+    for ours, theirs in zip(found, first_batches(plain), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@given(st.binary())
+def test_no_text_is_taken_for_gzip(tail):
+    with pytest.raises(UnicodeDecodeError):
+        (b"\x1f\x8b" + tail).decode()
+
+
+@pytest.mark.parametrize("name", ["text.gz", "text.txt"])
+def test_gzip_is_known_by_its_bytes(tmp_path, name):
+    path = tmp_path / name
+    for data, lines in {
+        gzip.compress(b"a\r\nb\n"): ["a", "b"],
+        gzip.compress(b"a\nb") + gzip.compress(b"c\n"): ["a", "bc"],
+        gzip.compress(b""): [],
+        b"a\nb\n": ["a", "b"],
+        b"": [],
+        b"\x1f\n": ["\x1f"],
+    }.items():
+        assert read_lines(write(path, data)) == lines
+
+
+WHOLE = gzip.compress(b"a b c d e f\n" * 50, mtime=0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(WHOLE[:size] for size in (2, 9, 10, 15, len(WHOLE) - 9, len(WHOLE) - 1)),
+        WHOLE[:12] + b"\xff\xff\xff" + WHOLE[15:],
+        WHOLE[:-8] + b"abcd" + WHOLE[-4:],
+        WHOLE + b"more",
+        b"\x1f\x8b no gzip at all",
+    ],
+)
+def test_damaged_gzip_is_told(tmp_path, data):
+    path = write(tmp_path / "text.gz", data)
+    with pytest.raises(UserError) as error:
+        read_lines(path)
+    said = str(error.value)
+    assert said.startswith(f"'{path}' cannot be decompressed: ")
+    assert said.endswith("gzip -t.")
+    assert "\n" not in said
+
+
+def test_a_byte_in_gzip_is_named_by_its_line(tmp_path):
+    path = write(tmp_path / "text.gz", gzip.compress(b"a\nb\xff\n"))
+    with pytest.raises(UserError, match=f"{path}, line 2: byte 2 "):
+        read_lines(path)
+
+
+def test_tsv_is_two_columns_without_quotes(tmp_path):
+    path = write(tmp_path / "text.tsv", b'"a\tb"\r\nc \t d\n')
+    assert read_tsv(path) == (['"a', "c "], ['b"', " d"], 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "columns"), [("a b", "1 column;"), ("a\tb\tc", "3 "), ("a\tb\t", "3 ")]
+)
+@pytest.mark.parametrize("empty", ["stop", "skip", "keep"])
+def test_other_columns_are_told_by_their_line(tmp_path, line, columns, empty):
+    path = write(tmp_path / "text.tsv", joined(["a\tb", "c\td", line, "e"]))
+    with pytest.raises(UserError) as error:
+        read_tsv(path, empty=empty)
+    assert f"{path}, line 3 has {columns}" in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "side"),
+    [("\tB", "source"), ("b\t \r", "target"), ("", "source"), ("\t", "source")],
+)
+def test_an_empty_side_of_tsv_is_told_or_skipped(tmp_path, line, side):
+    path = write(tmp_path / "text.tsv", joined(["a\tA", line, "c\tC", "\td"]))
+    with pytest.raises(UserError, match=f"{path}, the {side} of line 2 is empty;"):
+        read_tsv(path)
+    assert read_tsv(path, empty="skip") == (["a", "c"], ["A", "C"], 2)
+    assert len(read_tsv(path, empty="keep").source) == 4
+
+
+def test_tsv_without_a_pair_is_told(tmp_path):
+    path = write(tmp_path / "text.tsv", b"")
+    with pytest.raises(UserError, match=f"'{path}' is empty"):
+        read_tsv(path)
+    write(path, b"\tA\nb\t\n\n")
+    with pytest.raises(UserError, match=f"no line of '{path}' has both sides"):
+        read_tsv(path, empty="skip")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["", " ", "a"]), st.sampled_from("b \t"))))
+def test_skipping_keeps_whole_pairs_in_order(tmp_path_factory, pairs):
+    source, target = [s for s, _ in pairs], [t for _, t in pairs]
+    whole = [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
+    folder = tmp_path_factory.mktemp("text")
+    paths = [
+        write(folder / str(side), joined(lines))
+        for side, lines in enumerate((source, target))
+    ]
+    if not whole:
+        with pytest.raises(UserError):
+            read_parallel(*paths, empty="skip")
+        return
+    found = read_parallel(*paths, empty="skip")
+    assert list(zip(found.source, found.target)) == whole
+    assert found.empty == len(pairs) - len(whole)
+
+
+OF_KIND = {
+    "files": {"valid_target": Path("a")},
+    "TSV": {"valid_pairs": Path("b")},
+    "TFDS": {"tfds_valid": "test"},
+}
+
+
+@pytest.mark.parametrize("two", [*itertools.combinations(OF_KIND, 2)], ids=" ".join)
+def test_two_sources_are_refused(two):
+    fields = {name: value for kind in two for name, value in OF_KIND[kind].items()}
+    with pytest.raises(UserError) as error:
+        load_corpora(DataConfig(**fields))
+    for field in fields:
+        assert f"--data.{field.replace('_', '-')} " in str(error.value)
+    assert "different sources" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "missing"),
+    [
+        ({}, "--data.source "),
+        ({"valid_pairs": Path("nowhere")}, "--data.pairs "),
+        ({"languages": ("de", "en")}, "--data.tfds "),
+        ({"tfds_folder": Path("nowhere")}, "--data.tfds "),
+    ],
+)
+def test_what_is_missing_is_told_by_its_flag(given, missing):
+    with pytest.raises(UserError, match=f"no {missing}is given; name a"):
+        load_corpora(DataConfig(**given))
+
+
+def test_validation_pairs_are_asked_for(tmp_path):
+    pairs = write(tmp_path / "text.tsv", b"a\tA\n")
+    with pytest.raises(UserError, match="no --data.valid-pairs is given"):
+        load_corpora(DataConfig(pairs=pairs))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs_too_long_are_told_with_the_source(tmp_path, kind):
+    text = Parallel(["a b c"], ["A"])
+    config = KINDS[kind](tmp_path, text, text)
+    name = config.source or config.pairs
+    with pytest.raises(UserError, match=f"every pair of '{name}' has more than 2"):
+        load_corpora(dataclasses.replace(config, min_count=1, max_length=2))
+
+
+def test_every_field_of_a_source_belongs_to_one():
+    fields = [
+        field
+        for source in sources.SOURCES.values()
+        for field in {*source.needs["train"], *source.needs["valid"], *source.options}
+    ]
+    assert len(fields) == len(set(fields))
+    others = {"vocabulary", "min_count", "vocabulary_size", "subwords", "joint"}
+    others |= {"max_length", "empty"}
+    assert {f.name for f in dataclasses.fields(DataConfig)} == others | set(fields)
+
+
+def test_a_config_from_before_there_were_other_sources_loads():
+    config = Experiment(data=DataConfig(source=Path("a"), min_count=5))
+    plain = json.loads(json.dumps(to_plain(config)))
+    for source in ("TSV", "TFDS"):
+        for field in {*sources.SOURCES[source].needs["train"], "valid_pairs"}:
+            plain["data"].pop(field, None)
+        for field in sources.SOURCES[source].options:
+            del plain["data"][field]
+    assert len(plain["data"]) == 11
+    assert from_plain(plain) == config
+
+
+def test_sources_are_flags(monkeypatch):
+    found = []
+    monkeypatch.setattr(cli.Train, "__call__", lambda self: found.append(self))
+    flags = "--data.tfds x/de-en --data.languages de en --data.tfds-train train[1%:]"
+    cli.main(["train", "run", *flags.split()])
+    cli.main("train run --data.pairs a.tsv --data.valid-pairs b.tsv".split())
+    tfds, tsv = (train.experiment.data for train in found)
+    assert (tfds.tfds, tfds.languages) == ("x/de-en", ("de", "en"))
+    assert (tfds.tfds_train, tfds.tfds_valid) == ("train[1%:]", "validation")
+    assert (tsv.pairs, tsv.valid_pairs) == (Path("a.tsv"), Path("b.tsv"))
+
+
+def test_tfds_is_imported_only_where_it_is_read():
+    slow = {"tensorflow_datasets", "array_record", "tensorflow"}
+    code = f"import kvnmt.cli, sys; print({slow} & {{*sys.modules}})"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.strip() == "set()", found.stderr

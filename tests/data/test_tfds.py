@@ -1,0 +1,336 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text goes into a TFDS dataset on disk and comes out of it, without TensorFlow."""
+
+import dataclasses
+import gzip
+import importlib.util
+import json
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+
+from kvnmt import cli, experiment
+from kvnmt.data import sources, tfds_builder, tfds_source
+from kvnmt.data.config import DataConfig
+from kvnmt.data.text import Parallel
+from kvnmt.data.tfds_builder import TextBuilder, prepare
+from kvnmt.errors import UserError
+from kvnmt.translation import SearchConfig
+from tests.data.test_sources import BREAKS, TEXT, as_files, first_batches
+from tests.helpers import quiet, records, tiny, toy_data
+
+SIDES = ("de", "en")
+LETTERS = Parallel(list("abcdefghij"), list("ABCDEFGHIJ"))
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory) -> Path:
+    """A folder with a prepared dataset in three files; leave it as it is."""
+    folder = tmp_path_factory.mktemp("datasets")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tfds_builder, "SHARD", 4)
+        prepare("letters", {"train": LETTERS}, folder, SIDES)
+    return folder
+
+
+@pytest.fixture
+def spoilt(letters, tmp_path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copytree(letters, tmp_path / "copy"))
+
+
+class Nested(TextBuilder, skip_registration=True):
+    """Deeper features than `Translation`, and no word which side is which."""
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        features = {
+            "number": np.int64,
+            "title": tfds.features.Text(),
+            "first": tfds.features.Translation(self._languages),
+            "second": {name: tfds.features.Text() for name in ("fr", "title", "again")},
+            "third": {"again": tfds.features.Text()},
+        }
+        return tfds.core.DatasetInfo(
+            builder=self, features=tfds.features.FeaturesDict(features)
+        )
+
+    def _examples(self, text, start):
+        for number, pair in super()._examples(text, start):
+            second = {"fr": pair["en"] * 2, "title": "t", "again": ""}
+            record = {"number": 7, "title": "T", "first": pair, "second": second}
+            yield number, record | {"third": {"again": ""}}
+
+
+def nested(folder: Path, text: Parallel) -> None:
+    builder = Nested("nested", {"train": text}, folder, SIDES)
+    builder.download_and_prepare(download_dir=folder / "downloads")
+
+
+class WithoutTensorFlow:
+    """A finder of modules that finds TensorFlow nowhere."""
+
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, *given):
+        hidden = name.partition(".")[0] == "tensorflow"
+        return None if hidden else self.finder.find_spec(name, *given)
+
+
+def test_tensorflow_is_not_needed(tmp_path, monkeypatch):
+    finders = [WithoutTensorFlow(finder) for finder in sys.meta_path]
+    monkeypatch.setattr(sys, "meta_path", finders)
+    monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
+    prepare("letters", {"train": LETTERS}, tmp_path)
+    assert tfds_source.read("letters", folder=tmp_path) == LETTERS
+
+
+def test_every_line_comes_back_as_it_was(tmp_path):
+    ends = Parallel(["a\r", "", " b\t", *BREAKS], ["A", "", " ", *(BREAKS[::-1])])
+    splits = {"train": TEXT, "test": ends}
+    made = prepare("nasty", splits, tmp_path, SIDES)
+    assert made == tmp_path / "nasty" / "1.0.0"
+    assert [path.name for path in tmp_path.iterdir()] == ["nasty"]
+    assert tfds_source.read("nasty", folder=tmp_path) == TEXT
+    found = tfds_source.read("nasty", "test", folder=tmp_path, empty="keep")
+    assert found == ends
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 10, 11])
+def test_several_files_keep_the_order(letters, monkeypatch, at_once):
+    monkeypatch.setattr(tfds_source, "AT_ONCE", at_once)
+    assert len(list(letters.glob("letters/1.0.0/*array_record*"))) == 3
+    assert tfds_source.read("letters", folder=letters) == LETTERS
+
+
+def test_tfds_itself_reads_it(letters):
+    found = tfds.data_source("letters", split="train", data_dir=letters)
+    pairs = [(pair["de"].decode(), pair["en"].decode()) for pair in found]
+    assert pairs == list(zip(LETTERS.source, LETTERS.target))
+
+
+def test_a_slice_is_a_split(letters):
+    found = tfds_source.read("letters", "train[:20%]+train[9:]", folder=letters)
+    assert found.source == ["a", "b", "j"]
+
+
+def test_the_direction_can_be_turned(letters):
+    found = tfds_source.read("letters", folder=letters, languages=("en", "de"))
+    assert found == (LETTERS.target, LETTERS.source, 0)
+    config = DataConfig(tfds="letters", tfds_folder=letters, languages=("en", "de"))
+    assert sources.read(config, "train") == found
+
+
+def test_text_is_found_however_deep(tmp_path):
+    nested(tmp_path, LETTERS)
+    read = tfds_source.read("nested", folder=tmp_path, languages=("de", "first/en"))
+    assert read == LETTERS
+    read = tfds_source.read("nested", folder=tmp_path, languages=("second/title", "fr"))
+    assert read.source == ["t"] * 10
+    assert read.target == [letter * 2 for letter in LETTERS.target]
+    known = "two of: first/de, first/en, second/again, second/fr, "
+    known += "second/title, third/again, title."
+    with pytest.raises(UserError, match=f"does not say which is source .* {known}"):
+        tfds_source.read("nested", folder=tmp_path)
+    for language in ("it", "number", "second"):
+        with pytest.raises(UserError, match=f"no texts '{language}'; .* {known}"):
+            tfds_source.read("nested", folder=tmp_path, languages=("de", language))
+    read = tfds_source.read("nested", folder=tmp_path, languages=("title", "de"))
+    assert read.source == ["T"] * 10
+    with pytest.raises(UserError, match="has 2 texts 'again'"):
+        tfds_source.read("nested", folder=tmp_path, languages=("again", "de"))
+
+
+def test_line_feeds_inside_a_sentence_become_spaces(tmp_path):
+    text = Parallel(["a\nb\r\nc\n", "\n"], ["A\n\nB\r", "B"])
+    prepare("feeds", {"train": text}, tmp_path)
+    found = tfds_source.read("feeds", folder=tmp_path, empty="keep")
+    assert found == (["a b c", ""], ["A  B\r", "B"], 0)
+
+
+def test_an_empty_side_is_told_or_skipped(tmp_path):
+    text = Parallel(["a", "b", "c"], ["A", " ", "C"])
+    prepare("holes", {"train": text, "validation": text}, tmp_path, SIDES)
+    config = DataConfig(tfds="holes", tfds_folder=tmp_path)
+    with pytest.raises(UserError, match=r"^holes \(train\), en of record 2 is empty;"):
+        sources.read(config, "train")
+    config = dataclasses.replace(config, empty="skip")
+    assert sources.read(config, "valid") == (["a", "c"], ["A", "C"], 1)
+    config = dataclasses.replace(config, tfds_valid="validation[1:2]")
+    with pytest.raises(UserError, match="no record of holes .* has both sides"):
+        sources.read(config, "valid")
+
+
+def test_a_sentence_that_is_not_utf8_is_told(letters, monkeypatch):
+    monkeypatch.setattr(
+        tfds_builder.TextBuilder,
+        "_examples",
+        lambda self, text, start: iter([(0, {"de": b"a", "en": b"A\xff"})]),
+    )
+    folder = letters / "latin"
+    prepare("latin", {"train": LETTERS}, folder, SIDES)
+    with pytest.raises(UserError, match=r"latin \(train\), en of record 1: byte 2 "):
+        tfds_source.read("latin", folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "parts"),
+    [
+        (("letters", "test"), ("no split 'test'", "it has train.")),
+        (("letters", "train["), ("no split 'train['", "it has train.")),
+        (("letters", "train[10:]"), ("no split 'train[10:]'",)),
+        (("wmt17_translate/de-en",), ("not prepared in", "array_record", "prepare-tf")),
+        (("letters:2.0.0",), ("letters:2.0.0 is not prepared",)),
+        (("no name",), ("no name cannot be read",)),
+    ],
+)
+def test_what_is_not_there_is_told(letters, arguments, parts):
+    with pytest.raises(UserError) as error:
+        tfds_source.read(*arguments, folder=letters)
+    for part in parts:
+        assert part in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_how_to_prepare_is_a_program(tmp_path, monkeypatch):
+    with pytest.raises(UserError) as error:
+        tfds_source.read("toy_words/x", folder=tmp_path)
+    said = str(error.value)
+    has_tensorflow = importlib.util.find_spec("tensorflow") is not None
+    assert ("pip install tensorflow" in said) != has_tensorflow
+    monkeypatch.setattr(tfds, "builder", builder := Mock())
+    exec(said.split('python -c "')[1].split('"')[0], {})
+    builder.assert_called_once_with(
+        "toy_words/x", data_dir=str(tmp_path), file_format="array_record"
+    )
+    builder.return_value.download_and_prepare.assert_called_once_with()
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+DAMAGE = {
+    "dataset_info.json": (Path.unlink, "cannot be read"),
+    "features.json": (lambda path: path.write_text("{"), "cannot be read"),
+    "*-00001-of-00003": (Path.unlink, "cannot be read"),
+    "*-00002-of-00003": (cut, "of record 9 is missing; prepare the dataset again"),
+}
+
+
+@pytest.mark.parametrize("which", DAMAGE)
+def test_damage_is_told(spoilt, which):
+    damage, part = DAMAGE[which]
+    assert tfds_source.read("letters", folder=spoilt) == LETTERS
+    (path,) = spoilt.glob(f"letters/1.0.0/{which}")
+    damage(path)
+    with pytest.raises(UserError, match=part) as error:
+        tfds_source.read("letters", folder=spoilt)
+    assert "\n" not in str(error.value)
+
+
+def test_the_usual_format_of_tfds_is_told(spoilt):
+    path = spoilt / "letters" / "1.0.0" / "dataset_info.json"
+    info = json.loads(path.read_text())
+    path.write_text(json.dumps(info | {"fileFormat": "tfrecord"}))
+    with pytest.raises(UserError, match="as tfrecord, .*file_format='array_record'"):
+        tfds_source.read("letters", folder=spoilt)
+
+
+@pytest.mark.parametrize(
+    ("name", "languages", "part"),
+    [
+        ("my-corpus", SIDES, "'my-corpus' cannot name a dataset"),
+        ("My", SIDES, "cannot name a dataset"),
+        ("a/b", SIDES, "cannot name a dataset"),
+        ("", SIDES, "cannot name a dataset"),
+        ("mine", ("de", "de"), "two different words"),
+        ("mine", ("de", "x/y"), "two different words"),
+        ("mine", ("", "de"), "two different words"),
+    ],
+)
+def test_names_that_tfds_does_not_take_are_refused(tmp_path, name, languages, part):
+    with pytest.raises(UserError, match=part):
+        prepare(name, {"train": LETTERS}, tmp_path, languages)
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_prepared_is_left_alone(letters, tmp_path):
+    with pytest.raises(UserError, match="letters/1.0.0' exists already"):
+        prepare("letters", {"train": TEXT}, letters, SIDES)
+    assert tfds_source.read("letters", folder=letters) == LETTERS
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="file/mine/1.0.0' cannot be written: "):
+        prepare("mine", {"train": TEXT}, tmp_path / "file")
+
+
+def command(data: DataConfig, folder: Path) -> list[str]:
+    """Flags of a plain config, for the command that prepares a dataset."""
+    sides = ("source", "target", "valid_source", "valid_target")
+    named = [(f"--{side.replace('_', '-')}", getattr(data, side)) for side in sides]
+    named += [("--name", "toy"), ("--folder", folder)]
+    return ["prepare-tfds", *(str(one) for pair in named for one in pair)]
+
+
+@pytest.mark.slow
+def test_a_prepared_dataset_is_trained_from_like_files(tmp_path, capsys, monkeypatch):
+    """By the command that is printed."""
+    plain = toy_data(tmp_path / "text", train=32, valid=4)
+    folder = tmp_path / "my data"
+    cli.main(command(plain, folder))
+    out, err = capsys.readouterr()
+    assert f"32 train, 4 validation pairs in {folder}/toy/1.0.0; train with:" in err
+    program, *arguments = shlex.split(out)
+    assert program == "kvnmt"
+    trained = []
+    monkeypatch.setattr(cli.Train, "__call__", lambda self: trained.append(self))
+    cli.main(arguments)
+    assert trained[0].run == Path("runs/toy")
+    data = dataclasses.replace(trained[0].experiment.data, min_count=1)
+    for ours, theirs in zip(first_batches(data), first_batches(plain), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    exp = tiny(data, "rnnencdec", epochs=2, shapes=1, metric="loss")
+    exp = dataclasses.replace(exp, search=SearchConfig(beam=1))
+    experiment.run(exp, tmp_path / "run", console=quiet())
+    losses = [record["valid_loss"] for record in records(tmp_path / "run")]
+    assert len(losses) == 2 and losses[1] < losses[0]
+    assert experiment.load_run(tmp_path / "run").experiment == exp
+
+
+def test_the_command_keeps_empty_lines_and_reads_gzip(tmp_path, capsys):
+    text = Parallel(["a", "", "\x85b"], ["A", "B", "C"])
+    config = as_files(tmp_path / "text", text, LETTERS, pack=gzip.compress)
+    test = ["--test-source", str(config.source), "--test-target", str(config.target)]
+    cli.main([*command(config, tmp_path / "d"), *test, "--languages", *SIDES])
+    out, err = capsys.readouterr()
+    assert (
+        out == f"kvnmt train runs/toy --data.tfds toy --data.tfds-folder {tmp_path}/d\n"
+    )
+    assert "3 train, 10 validation, 3 test pairs in" in err
+    for split in ("train", "test"):
+        found = tfds_source.read("toy", split, folder=tmp_path / "d", empty="keep")
+        assert found == text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["--test-source", "x"], "--test-source and --test-target"),
+        (["--source", "nowhere"], "no file 'nowhere'"),
+        (["--name", "No"], "cannot name a dataset"),
+    ],
+)
+def test_mistakes_of_the_command_are_one_sentence(tmp_path, capsys, arguments, part):
+    plain = toy_data(tmp_path / "text", train=4, valid=2)
+    with pytest.raises(SystemExit) as end:
+        cli.main([*command(plain, tmp_path / "d"), *arguments])
+    assert end.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == "" and part in err and err.count("\n") == 1
+    assert not (tmp_path / "d").exists()

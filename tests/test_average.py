@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An average is the mean of its checkpoints, and a run directory like any other."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from kvnmt import experiment
+from kvnmt.average import average
+from kvnmt.errors import UserError
+from kvnmt.experiment import load_run
+from kvnmt.training.checkpoint import Checkpoints
+from tests.helpers import quiet, steps_kept, tiny, toy_data, trained
+
+
+@pytest.fixture(scope="module", name="several")
+def _several(tmp_path_factory):
+    """A run that keeps its last three checkpoints."""
+    base = tmp_path_factory.mktemp("several")
+    config = tiny(toy_data(base / "text"), validate_every=2, keep_last=3)
+    experiment.run(config, base / "run", console=quiet())
+    return base / "run"
+
+
+def leaves(params) -> list[np.ndarray]:
+    return [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
+
+
+def test_the_last_checkpoints_are_averaged(several, tmp_path):
+    steps = sorted(steps_kept(several))[-3:]
+    names = average([several], tmp_path / "mean", last=3)
+    assert names == [f"{several}/{step}" for step in steps] and len(steps) == 3
+    run = load_run(several)
+    with Checkpoints(several / "checkpoints", read_only=True) as checkpoints:
+        kept = [leaves(checkpoints.restore_params(run.params, n)) for n in steps]
+    found = leaves(load_run(tmp_path / "mean").params)
+    for mean, *each in zip(found, *kept):
+        np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6, atol=1e-7)
+    assert any(np.any(a != b) for a, b in zip(found, kept[0]))
+
+
+def test_one_alone_is_itself(kvnmt, several, tmp_path):
+    said = kvnmt("average", several, "--output", tmp_path / "mean")
+    assert said.status == 0 and "mean of 1 checkpoints" in said.err
+    found = kvnmt("translate", tmp_path / "mean", given=b"a b c\n")
+    assert found.out == kvnmt("translate", several, given=b"a b c\n").out
+
+
+def test_runs_are_averaged(several, tmp_path, tmp_path_factory):
+    config = experiment.load_experiment(several)
+    other = dataclasses.replace(config.training, seed=2)
+    config = dataclasses.replace(config, training=other)
+    experiment.run(config, tmp_path / "other", console=quiet())
+    average([several, tmp_path / "other"], tmp_path / "mean")
+    both = [leaves(load_run(path).params) for path in (several, tmp_path / "other")]
+    for mean, *each in zip(leaves(load_run(tmp_path / "mean").params), *both):
+        np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6, atol=1e-7)
+
+
+def test_mistakes_are_told(kvnmt, several, tmp_path, tmp_path_factory):
+    with pytest.raises(UserError, match="keeps [34] checkpoints, not 9"):
+        average([several], tmp_path / "mean", last=9)
+    other = trained(tmp_path_factory.getbasetemp(), "rnnencdec")
+    with pytest.raises(UserError, match="differ in model or vocabulary"):
+        average([several, other], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
+    with pytest.raises(UserError, match="exists already"):
+        average([several], several)
+    average([several], tmp_path / "mean")
+    said = kvnmt("train", tmp_path / "mean", "--resume")
+    assert said.status == 2 and "--training.warm-start" in said.err

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines in, lines out: as many, in order, as soon as they are known."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvnmt.cli_translate import Translate, _Work, read_windows
+from kvnmt.decoding import SearchConfig, program
+from kvnmt.errors import UserError
+from kvnmt.experiment import Run, load_run
+from kvnmt.output import write
+from kvnmt.scoring import score
+from kvnmt.translation import translate
+from tests.helpers import toy_lines, trained
+
+GREEDY = ("--search.beam", 1, "--search.batch-size", 8)
+PLAIN = SearchConfig(beam=1, batch_size=8)
+
+
+@pytest.fixture(scope="module", name="folder")
+def _folder(tmp_path_factory) -> Path:
+    return trained(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(scope="module", name="run")
+def _run(folder) -> Run:
+    return load_run(folder)
+
+
+def lines_of(said) -> list[str]:
+    assert said.status == 0, said.err
+    return said.out.decode().split("\n")[:-1]
+
+
+def test_windows_are_read_as_they_come():
+    text = b"a\nb\nc\n\nd"
+    assert list(read_windows(io.BytesIO(text), 2)) == [["a", "b"], ["c", ""], ["d"]]
+    assert list(read_windows(io.BytesIO(b""), 2)) == []
+
+
+def test_what_stands_before_a_bad_line_is_not_lost(kvnmt, folder):
+    said = kvnmt("translate", folder, *GREEDY, given=b"a b\nb\n\xff\nc\n")
+    assert said.status == 2 and "standard input, line 3" in said.err
+    assert len(said.out.split(b"\n")) == 3
+
+
+def test_odd_newlines_neither_split_nor_join(kvnmt, folder):
+    odd = "a\u2028b\na\x85b\na\x0cb\na\rb\nc\r\n\x0b\n"
+    found = lines_of(kvnmt("translate", folder, *GREEDY, given=odd.encode()))
+    assert len(found) == 6
+    clean = lines_of(kvnmt("translate", folder, *GREEDY, given=b"c\n"))
+    assert found[4] == clean[0]  # the carriage return of a line end is no word
+
+
+def test_as_many_lines_out_as_in(run):
+    """Whatever they hold; one program serves them all."""
+    text = st.text(st.characters(exclude_characters="\n"), max_size=40)
+    before = program(run.model, PLAIN)._cache_size()
+
+    @settings(max_examples=60, deadline=None)
+    @given(lines=st.lists(text))
+    def check(lines):
+        work = _Work(Translate(Path("run"), PLAIN, max_input=7), run)
+        found = list(work.answer([*lines, "a b c"] * 2, lambda count: None))
+        assert len(found) == 2 * len(lines) + 2
+        assert not any("\n" in line for line in found)
+        assert found[: len(lines) + 1] == found[len(lines) + 1 :]
+        for line, translation in zip(lines, found):
+            assert translation == "" or line.strip(" ")
+
+    check()
+    assert program(run.model, PLAIN)._cache_size() <= before + 1
+
+
+def test_windows_do_not_show(kvnmt, folder):
+    """Nor does their size: draws too belong to the place in the whole input."""
+    text = "".join(f"{line}\n" for line in toy_lines(4, 30)).encode()
+    one = (*GREEDY[:2], "--search.batch-size", 1)
+    whole = lines_of(kvnmt("translate", folder, *GREEDY, given=text))
+    assert lines_of(kvnmt("translate", folder, *one, given=text)) == whole
+    draw = ("--search.sample",)
+    whole = lines_of(kvnmt("translate", folder, *GREEDY, *draw, given=text))
+    assert lines_of(kvnmt("translate", folder, *one, *draw, given=text)) == whole
+
+
+@pytest.mark.slow
+def test_a_pipe_is_answered_line_by_line(folder):
+    start = "from kvnmt.cli import main; main()"
+    command = [sys.executable, "-c", start, "translate", str(folder)]
+    command += ["--search.beam", "1", "--search.batch-size", "1"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    env = os.environ | {"JAX_PLATFORMS": "cpu"}
+    with subprocess.Popen(command, **pipes, env=env) as process:
+        for line in (b"a b\n", b"\n", b"c\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            answer = process.stdout.readline()  # the next line was not sent yet
+            assert answer.endswith(b"\n") and (len(answer) > 1) == (len(line) > 1)
+        process.stdin.close()
+        assert process.wait() == 0
+
+
+def test_long_lines_are_split_or_truncated(kvnmt, folder, run):
+    long, short = "a b c d e f g h a b", "c d"
+    text = f"{long}\n{short}\n".encode()
+    common = "translate", folder, *GREEDY, "--max-input", 5
+    parts = write(run, ["a b c d e", "f g h a b", short], PLAIN)
+    said = kvnmt(*common, given=text)
+    assert lines_of(said) == [f"{parts[0]} {parts[1]}".strip(), parts[2]]
+    assert "1 lines had more than 5 tokens and were split" in said.err
+    said = kvnmt(*common, "--too-long", "truncate", given=text)
+    assert lines_of(said) == [parts[0], parts[2]]
+    assert "truncated" in said.err
+    told = [json.loads(line) for line in lines_of(kvnmt(*common, "--json", given=text))]
+    assert [one["translation"] for one in told[0]["parts"]] == parts[:2]
+    assert told[0]["log_prob"] == sum(one["log_prob"] for one in told[0]["parts"])
+    assert "parts" not in told[1]
+    said = kvnmt("translate", folder, *GREEDY, given=text)
+    assert "warning" not in said.err
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_translations_begin_as_asked(kvnmt, folder, run, tmp_path, beam):
+    lines, asked = ["a b c", "", "d e"], ["H G zzz", "A", ""]
+    path = tmp_path / "prefix"
+    path.write_text("".join(f"{line}\n" for line in asked))
+    command = "translate", folder, "--search.beam", beam, "--prefix", path
+    text = "".join(f"{line}\n" for line in lines).encode()
+    found = [
+        json.loads(line) for line in lines_of(kvnmt(*command, "--json", given=text))
+    ]
+    ids = [run.vocabularies.target.encode(one["translation"]) for one in found]
+    wanted = [run.vocabularies.target.encode(line) for line in asked]
+    assert ids[0][:3] == wanted[0] and ids[1] == []
+    free = kvnmt("translate", folder, "--search.beam", beam, given=text)
+    assert found[2]["translation"] == lines_of(free)[2]
+    source = [run.vocabularies.source.encode(line) for line in lines]
+    for one, again in list(zip(found, score(run.model, run.params, source, ids)))[::2]:
+        assert one["log_prob"] == pytest.approx(again.log_prob, abs=1e-5)
+    path.write_text("A\n")
+    said = kvnmt(*command, given=text)
+    assert said.status == 2 and "has 1 lines but the input has more" in said.err
+
+
+def test_a_prefix_has_room(run):
+    """More words than the limit would give; the unknown word among them, if given."""
+    words = [3, 1, 4] * 9
+    config = SearchConfig(beam=2, max_length=3, unknown=False)
+    source = [run.vocabularies.source.encode("a b")]
+    (one,) = translate(run.model, run.params, source, config, prefixes=[words])
+    assert one.ids == words
+
+
+def test_coverage_needs_an_alignment(run, kvnmt, folder, tmp_path_factory):
+    other = load_run(trained(tmp_path_factory.getbasetemp(), "rnnencdec"))
+    with pytest.raises(UserError, match="coverage"):
+        write(other, ["a"], SearchConfig(coverage=0.2))
+    wide = SearchConfig(beam=4, coverage=2.0, alpha=0.5)
+    lines = toy_lines(7, 40)
+    assert write(run, lines, wide) != write(run, lines, SearchConfig(beam=4, alpha=0.5))
