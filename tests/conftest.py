@@ -2,6 +2,7 @@
 """Settings of all tests: eight devices on any machine, and keys."""
 
 import io
+import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,11 @@ from kvnmt import cli
 from tests.helpers import Said
 
 jax.config.update("jax_num_cpu_devices", 8)  # before the first array
+
+# Most of the time goes into compiling programs that then run for milliseconds.
+# Read with the first array; a third of the whole is saved.
+_QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+os.environ["XLA_FLAGS"] = f"{_QUICK} {os.environ.get('XLA_FLAGS', '')}"
 
 
 @pytest.fixture(autouse=True, scope="module")

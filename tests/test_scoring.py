@@ -4,6 +4,7 @@
 import json
 import math
 import subprocess
+import sys
 from pathlib import Path
 
 import jax
@@ -56,18 +57,18 @@ def test_what_the_search_reports_is_the_score(run, beam):
 
 
 def test_neither_order_nor_batch_matters(run):
-    target = [[3, 2], [4], [2, 2, 5, 6], []]
-    want = score(run.model, run.params, IDS, target)
+    source, target = IDS * 5, [[3, 2], [4], [2, 2, 5, 6], []] * 5
+    want = score(run.model, run.params, source, target)
     told = []
     alone = score(
-        *(run.model, run.params, IDS[::-1], target[::-1]),
-        **{"batch_size": 1, "advance": told.append},
+        *(run.model, run.params, source[::-1], target[::-1]),
+        **{"size": 8, "advance": told.append},  # a row for each device
     )
     for one, other in zip(want, alone[::-1]):
         np.testing.assert_allclose(
             one.token_log_probs, other.token_log_probs, atol=1e-5
         )
-    assert told == [1] * 4
+    assert told == [8, 8, 4]
 
 
 def write(path: Path, lines: list[str]) -> Path:
@@ -160,7 +161,11 @@ def test_a_language_model_scores_and_aligns_nothing(tmp_path, pair, capsys):
     both = ("--source", text, "--target", text)
     assert "language model" in refused(capsys, "align", folder, *both)
     done = subprocess.run(
-        ["python", "-c", f"from kvnmt import cli; cli.main(['translate', '{folder}'])"],
+        [
+            sys.executable,
+            "-c",
+            f"from kvnmt import cli; cli.main(['translate', '{folder}'])",
+        ],
         input=b"a\n",
         capture_output=True,
     )
