@@ -22,7 +22,7 @@ Launch::
 
 from kvnmt.cli import main
 from kvnmt.config import Dropout, ModelConfig
-from kvnmt.data.corpus import DataConfig
+from kvnmt.data.config import DataConfig
 from kvnmt.experiment import Experiment
 from kvnmt.training.loop import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig

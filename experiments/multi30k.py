@@ -34,7 +34,7 @@ from rich.table import Table
 from kvnmt import experiment
 from kvnmt.cli_tables import print_table
 from kvnmt.config import Dropout, ModelConfig
-from kvnmt.data.corpus import DataConfig
+from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
 from kvnmt.evaluation.bleu import corpus_bleu

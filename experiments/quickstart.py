@@ -24,7 +24,7 @@ from rich.table import Table
 from kvnmt import experiment
 from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data import synthetic
-from kvnmt.data.corpus import DataConfig
+from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Pair
 from kvnmt.errors import run_program
 from kvnmt.evaluation.alignment import Gold, alignment_error_rate, hard_links

@@ -8,8 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from kvnmt.data.corpus import Vocabularies, load_vocabularies
-from kvnmt.data.vocabulary import digest
+from kvnmt.data.corpus import digests, load_vocabularies
 from kvnmt.errors import UserError
 from kvnmt.experiment import load_experiment
 from kvnmt.models import Params, build
@@ -36,15 +35,16 @@ def average(
     """
     if output.exists():
         raise UserError(f"'{output}' exists already; choose another folder.")
-    words = [load_vocabularies(_known(folder) / "vocabulary") for folder in folders]
+    words = [digests(load_vocabularies(_known(folder))) for folder in folders]
     models = [load_experiment(folder).model for folder in folders]
     for folder, model, own in zip(folders, models, words):
-        if model != models[0] or _digests(own) != _digests(words[0]):
+        if model != models[0] or own != words[0]:
             raise UserError(
                 f"'{folder}' and '{folders[0]}' differ in model or vocabulary; only "
                 "checkpoints of one model can be averaged."
             )
-    init = build(models[0], len(words[0].source), len(words[0].target)).init
+    first = load_vocabularies(folders[0])
+    init = build(models[0], len(first.source), len(first.target)).init
     like = jax.eval_shape(init, jax.random.key(0))
     total: PyTree = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), like)
     names: list[str] = []
@@ -68,7 +68,9 @@ def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
         raise UserError(f"'{output}' cannot be made: {error.strerror}.") from None
     shutil.copytree(model / "vocabulary", output / "vocabulary")
     with Checkpoints(output / "checkpoints") as checkpoints:
-        checkpoints.save_params(params, 0, {"averaged": names})
+        words = digests(load_vocabularies(model))
+        progress = {"averaged": names, "vocabularies": words}
+        checkpoints.save_params(params, 0, progress)
     for name in ("versions.json", "config.json"):
         shutil.copy(model / name, output / name)
 
@@ -76,10 +78,6 @@ def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
 def _known(folder: Path) -> Path:
     load_experiment(folder)  # says what is wrong with it
     return folder
-
-
-def _digests(words: Vocabularies) -> tuple[str, ...]:
-    return tuple(map(digest, words))
 
 
 def _chosen(folder: Path, checkpoints: Checkpoints, last: int | None) -> list[int]:

@@ -12,7 +12,7 @@ import tyro
 
 from kvnmt import attention, decoder, experiment, target_context
 from kvnmt.average import average
-from kvnmt.cli_data import Validate
+from kvnmt.cli_data import Prepare, Validate
 from kvnmt.cli_pairs import Align, Score
 from kvnmt.cli_tables import FLAT, Benchmark, Systems
 from kvnmt.cli_tfds import PrepareTfds
@@ -95,6 +95,7 @@ COMMANDS: dict[str, Any] = {
     "average": Average,
     "benchmark": Benchmark,
     "systems": Systems,
+    "prepare": Prepare,
     "prepare-tfds": PrepareTfds,
     "validate": Validate,
 }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command that looks at text before training: validate."""
+"""The commands for text before training: validate and prepare."""
 
 import json
 from dataclasses import dataclass
@@ -10,10 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from kvnmt.cli_tables import FLAT, print_table
-from kvnmt.data.corpus import load_vocabularies
+from kvnmt.data import plan
+from kvnmt.data.config import DataConfig
+from kvnmt.data.corpus import Prepared, load_vocabularies, prepare_train
 from kvnmt.data.findings import named
+from kvnmt.data.prepare import described
 from kvnmt.data.validate import FileFigures, Report, ValidateConfig, validate
-from kvnmt.experiment import load_experiment
+from kvnmt.data.vocabulary import digest
+from kvnmt.errors import UserError, check_ranges
+from kvnmt.experiment import RANGES, load_experiment
+from kvnmt.training.loop import TrainingConfig
 
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
@@ -36,7 +42,7 @@ class Validate:
         trained = None
         if self.run:
             load_experiment(self.run)  # tells a folder that is none
-            trained = load_vocabularies(self.run / "vocabulary")
+            trained = load_vocabularies(self.run)
         report = validate(self.config, trained)
         if self.json:
             print(json.dumps(report.as_plain()))
@@ -44,6 +50,46 @@ class Validate:
             _print(report)
         if report.serious:
             raise SystemExit(1)
+
+
+@dataclass(frozen=True)
+class Prepare:
+    """Prepare training text once, for every run with the same flags.
+
+    Builds the vocabularies and the ids, and keeps them in the folder --data.cache.
+    """
+
+    data: DataConfig
+
+    def __call__(self) -> None:
+        """Prepares."""
+        check_ranges(self, {k: v for k, v in RANGES.items() if k.startswith("data.")})
+        if not self.data.cache:
+            raise UserError("name the folder that keeps the ids with --data.cache.")
+        _print_prepared(prepare_train(self.data), self.data)
+
+
+def _print_prepared(found: Prepared, config: DataConfig) -> None:
+    table = Table(box=None, show_header=False)
+    lengths, training = found.train.lengths, TrainingConfig()
+    table.add_row("training pairs", f"{len(lengths):,}")
+    table.add_row("left out", described(found.dropped, config))
+    for side, words, own in zip(("source", "target"), found.vocabularies, lengths.T):
+        row = f"{own.sum():,} tokens, vocabulary of {len(words):,} ({digest(words)})"
+        table.add_row(side, row)
+    plans = {
+        f"{training.batch_size} pairs": plan.by_pairs(
+            lengths, training.batch_size, training.shapes
+        ),
+        "4,096 tokens": plan.by_tokens(lengths, 4096, training.shapes),
+    }
+    for name, made in plans.items():
+        share = (
+            f"{made.real(made.epoch(training.seed, 0)):.1%} of positions hold a token"
+        )
+        table.add_row(f"batches of {name}", f"{share}, {len(made.shapes)} shapes")
+    table.add_row("kept in", Text(str(found.folder)))
+    print_table(table)
 
 
 def _print(report: Report) -> None:

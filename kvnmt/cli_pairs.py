@@ -113,7 +113,7 @@ def _rounds(run: Run) -> int:
 def _read(run: Run, source: Path | None, target: Path) -> Parallel:
     if source is None and run.model.config.reads_source:
         raise UserError("this run's model reads a source; give --source too.")
-    return read_parallel(source or target, target, empty="keep")
+    return read_parallel(source or target, target, faulty="keep")
 
 
 def _forced(run: Run, text: Parallel, what: str) -> list[Scored]:

@@ -39,7 +39,8 @@ class PrepareTfds:
                 raise UserError("give both --test-source and --test-target.")
             paths["test"] = self.test_source, self.test_target
         splits = {
-            split: read_parallel(*sides, empty="keep") for split, sides in paths.items()
+            split: read_parallel(*sides, faulty="keep")
+            for split, sides in paths.items()
         }
         from kvnmt.data import tfds_builder  # here, since it is slow to import
 

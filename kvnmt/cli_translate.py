@@ -155,7 +155,7 @@ class Evaluate:
             check_tokenizer(self.tokenize)
         use_cores()
         run = load_translator(self.run, self.ensemble)
-        text = read_parallel(self.source, self.reference, empty="keep")
+        text = read_parallel(self.source, self.reference, faulty="keep")
         if self.output:
             _write(self.output, [])  # fails now rather than after the work
         with counting("translating", len(text.source)) as advance:

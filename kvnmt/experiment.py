@@ -19,9 +19,10 @@ from rich.console import Console
 
 from kvnmt import models
 from kvnmt.config import ModelConfig
+from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import (
-    DataConfig,
     Vocabularies,
+    check_digests,
     load_corpora,
     load_vocabularies,
     save_vocabularies,
@@ -80,7 +81,10 @@ RANGES: dict[str, Range] = {
     "data.min_count": (1, None),
     "data.vocabulary_size": (3, None),
     "data.subwords": (3, None),
+    "data.subword_sentences": (1, None),
     "data.max_length": (1, None),
+    "data.max_ratio": (1, None),
+    "data.workers": (0, None),
     "optimizer.learning_rate": (0, None),
     "optimizer.decay": (0, None),
     "optimizer.decay_after": (0, None),
@@ -88,7 +92,9 @@ RANGES: dict[str, Range] = {
     "optimizer.clip": (0, None),
     "training.epochs": (1, None),
     "training.batch_size": (1, None),
-    "training.shapes": (1, None),
+    "training.batch_tokens": (1, None),
+    "training.shapes": (1, 255),
+    "training.workers": (0, None),
     "training.seed": (0, None),
     "training.validate_every": (0, None),
     "training.patience": (1, None),
@@ -103,8 +109,11 @@ KEPT = (
     "optimizer.name",
     "data.vocabulary",
     "data.max_length",
-    "data.empty",
+    "data.max_ratio",
+    "data.faulty",
     "training.batch_size",
+    "training.batch_tokens",
+    "training.shapes",
     "training.seed",
 )
 
@@ -144,10 +153,10 @@ def run(
     trained = None
     if resume:
         _check_kept(load_experiment(folder), experiment, folder)
-        trained = load_vocabularies(folder / "vocabulary")
+        trained = load_vocabularies(folder)
     else:
         _refuse_existing(folder)
-    corpora = load_corpora(experiment.data, trained)
+    corpora = load_corpora(experiment.data, trained, console)
     words = corpora.vocabularies
     console.print(corpora.report, highlight=False, soft_wrap=True)
     model = models.build(experiment.model, len(words.source), len(words.target))
@@ -177,10 +186,11 @@ def load_run(folder: Path | str) -> Run:
     """
     folder = _existing(Path(folder))
     experiment = load_experiment(folder)
-    words = load_vocabularies(folder / "vocabulary")
+    words = load_vocabularies(folder)
     model = models.build(experiment.model, len(words.source), len(words.target))
     like = jax.eval_shape(model.init, jax.random.key(0))
     with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
+        check_digests(checkpoints.progress().get("vocabularies"), words, folder)
         params = checkpoints.restore_params(like)
     return Run(experiment, words, model, params)
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from kvnmt import experiment
 from kvnmt.config import Dropout, ModelConfig
-from kvnmt.data.corpus import DataConfig
+from kvnmt.data.config import DataConfig
 from kvnmt.experiment import Experiment
 from kvnmt.systems import system
 from kvnmt.training.loop import TrainingConfig

@@ -16,7 +16,7 @@ import pytest
 
 from kvnmt import attention, decoder, experiment, target_context
 from kvnmt.config import ModelConfig
-from kvnmt.data.corpus import DataConfig
+from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from kvnmt.experiment import (
     Experiment,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kvnmt import cli, experiment
-from kvnmt.data.corpus import DataConfig
+from kvnmt.data.config import DataConfig
 from kvnmt.data.vocabulary import EOS, build_subwords
 from kvnmt.experiment import load_run
 from kvnmt.scoring import score, score_lines

@@ -95,7 +95,7 @@ def check_file(text: Scan, *, empty: Severity) -> Iterator[Finding]:
     lines = np.flatnonzero(text.blank)
     if len(lines):
         first = [int(i) + 1 for i in lines[:EXAMPLES]]
-        why = "remove the pairs from both files, or train with --data.empty skip"
+        why = "remove the pairs from both files, or train with --data.faulty skip"
         if empty == "note":
             why = "such pairs are skipped in training"
         message = f"{text.path}, {told(first, len(lines))}: nothing but spaces; {why}."

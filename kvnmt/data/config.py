@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+LONGEST = {"words": 80, "bpe": 100, "characters": 400}  # tokens of a training sentence
+
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -24,10 +26,20 @@ class DataConfig:
     tfds_train: str = "train"  # its split to train on; slices such as train[1%:] too
     tfds_valid: str = "validation"  # its split that chooses the best checkpoint
     languages: tuple[str, str] | None = None  # its source and target; default: its own
-    vocabulary: Literal["words", "bpe"] = "words"
-    min_count: int = 2  # words seen less often are unknown
-    vocabulary_size: int | None = 30000  # at most so many words on each side
+    vocabularies: Path | None = None  # take those of this run directory
+    vocabulary: Literal["words", "bpe", "characters"] = "words"  # or build such
+    min_count: int = 2  # words and characters seen less often are unknown
+    vocabulary_size: int | None = 30000  # at most so many of them on each side
     subwords: int = 8000  # pieces to learn, with bpe
     joint: bool = False  # bpe: one vocabulary for both sides
-    max_length: int = 80  # longer pairs (in tokens, without EOS) are not trained on
-    empty: Literal["stop", "skip"] = "stop"  # what to do with an empty line
+    subword_sentences: int = 2_000_000  # bpe: learn from at most so many of each side
+    max_length: int | None = None  # tokens; default: 80 words, 100 subwords, 400 signs
+    max_ratio: float | None = None  # longer side over shorter, in tokens
+    faulty: Literal["stop", "skip"] = "stop"  # empty sides, bytes that are not UTF-8
+    cache: Path | None = None  # folder that keeps what is prepared, for other runs
+    workers: int | None = None  # processes that prepare; default: by size and cores
+
+    @property
+    def longest(self) -> int:
+        """Pairs with a longer side, in tokens without EOS, are not trained on."""
+        return self.max_length or LONGEST[self.vocabulary]

@@ -1,23 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a user's text to what training eats: pairs, vocabularies, ids."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from kvnmt.data import sources
+import numpy as np
+from rich.console import Console
+
+from kvnmt.data import cache, prepare, sources
 from kvnmt.data import vocabulary as vocabularies
-from kvnmt.data.batches import Encoded, with_end
+from kvnmt.data.batches import Encoded, Sentences, encoded
 from kvnmt.data.config import DataConfig
+from kvnmt.data.prepare import Dropped, EncodedBlock, Vocabularies
+from kvnmt.data.sources import Text
 from kvnmt.data.text import Parallel
-from kvnmt.data.vocabulary import AnyVocabulary
+from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError
+from kvnmt.progress import error_console
 
 
-class Vocabularies(NamedTuple):
-    """One for each side; the same object where they are joint."""
+class Prepared(NamedTuple):
+    """Training pairs, ready to be trained on."""
 
-    source: AnyVocabulary
-    target: AnyVocabulary
+    vocabularies: Vocabularies
+    train: Encoded
+    dropped: Dropped
+    folder: Path | None = None  # where they are kept, if they are
 
 
 class Corpora(NamedTuple):
@@ -30,60 +39,70 @@ class Corpora(NamedTuple):
     report: str  # what was read and what was left out, for people
 
 
-def load_corpora(config: DataConfig, trained: Vocabularies | None = None) -> Corpora:
+def load_corpora(
+    config: DataConfig,
+    trained: Vocabularies | None = None,
+    console: Console | None = None,
+) -> Corpora:
     """Reads the text, builds the vocabularies and encodes the pairs.
 
     Args:
         config: Where the text is, and choices.
         trained: Vocabularies to use instead of building them.
+        console: Where people read.
 
     Raises:
         UserError: No source of text is given or it cannot be read, or no pair is
             short enough.
     """
-    train = sources.read(config, "train")
-    valid = sources.read(config, "valid")
-    words = trained or build_vocabularies(config, train)
-    pairs = encode(words, train)
-    kept = _short(pairs, config.max_length)
-    if not kept.source:
-        raise UserError(
-            f"every pair of '{sources.name_of(config)}' has more than "
-            f"{config.max_length} tokens; raise --data.max-length."
-        )
-    dropped = len(pairs.source) - len(kept.source)
+    sources.given(config, "train")
+    valid = sources.read(config, "valid")  # first, since it is short
+    found = prepare_train(config, trained, console)
+    words = found.vocabularies
     report = (
-        f"{len(kept.source)} training pairs ({dropped} too long, {train.empty} empty), "
-        f"{len(valid.source)} validation pairs, vocabularies of "
-        f"{len(words.source)} and {len(words.target)}"
+        f"{len(found.train.source):,} training pairs (left out: "
+        f"{prepare.described(found.dropped, config)}), {len(valid.source):,} "
+        "validation pairs, "
+        f"vocabularies of {len(words.source):,} and {len(words.target):,}"
     )
-    return Corpora(words, kept, encode(words, valid), valid.target, report)
+    return Corpora(words, found.train, encode(words, valid), valid.target, report)
 
 
-def build_vocabularies(config: DataConfig, text: Parallel) -> Vocabularies:
-    """Builds the vocabularies of training text."""
-    if config.vocabulary == "words":
-        size = config.vocabulary_size
-        return Vocabularies(
-            *(
-                vocabularies.build_words(lines, min_count=config.min_count, size=size)
-                for lines in (text.source, text.target)
-            )
-        )
-    if config.joint:
-        joint = vocabularies.build_subwords(text.source + text.target, config.subwords)
-        return Vocabularies(joint, joint)
-    return Vocabularies(
-        vocabularies.build_subwords(text.source, config.subwords),
-        vocabularies.build_subwords(text.target, config.subwords),
-    )
+def prepare_train(
+    config: DataConfig,
+    trained: Vocabularies | None = None,
+    console: Console | None = None,
+) -> Prepared:
+    """Prepares the training text, in memory or in the cache that the config names.
+
+    Args:
+        config: Where the text is, and choices.
+        trained: Vocabularies to use instead of building them.
+        console: Where people read.
+
+    Raises:
+        UserError: The text cannot be read or is faulty, or no pair is left of it; the
+            cache cannot be written.
+    """
+    text = sources.open_text(config, "train")
+    if not trained and config.vocabularies:
+        trained = load_vocabularies(config.vocabularies)
+    if config.cache:
+        return _cached(config, config.cache, text, trained, console or error_console())
+    words = trained or prepare.build_vocabularies(config, text)
+    return _in_memory(config, text, words)
+
+
+def build_vocabularies(config: DataConfig, text: Text) -> Vocabularies:
+    """Builds the vocabularies of training text; as `prepare.build_vocabularies`."""
+    return prepare.build_vocabularies(config, text)
 
 
 def encode(words: Vocabularies, text: Parallel) -> Encoded:
     """Turns pairs into ids with EOS."""
-    return Encoded(
-        [with_end(words.source.encode(line)) for line in text.source],
-        [with_end(words.target.encode(line)) for line in text.target],
+    return encoded(
+        [words.source.encode(line) for line in text.source],
+        [words.target.encode(line) for line in text.target],
     )
 
 
@@ -94,13 +113,93 @@ def save_vocabularies(words: Vocabularies, folder: Path) -> None:
 
 
 def load_vocabularies(folder: Path) -> Vocabularies:
-    """Reads what `save_vocabularies` wrote."""
+    """Reads what `save_vocabularies` wrote, there or in a run directory's folder.
+
+    Raises:
+        UserError: There are none.
+    """
+    if (folder / "vocabulary").is_dir():
+        folder = folder / "vocabulary"
     return Vocabularies(
         vocabularies.load(folder, "source"), vocabularies.load(folder, "target")
     )
 
 
-def _short(pairs: Encoded, limit: int) -> Encoded:
-    both = zip(pairs.source, pairs.target)
-    kept = [pair for pair in both if max(map(len, pair)) <= limit + 1]
-    return Encoded([s for s, _ in kept], [t for _, t in kept])
+def digests(words: Vocabularies) -> dict[str, str]:
+    """What tells vocabularies apart, by side."""
+    return {side: digest(own) for side, own in words._asdict().items()}
+
+
+def check_digests(
+    trained: dict[str, str] | None, words: Vocabularies, folder: Path
+) -> None:
+    """Refuses vocabularies with which a checkpoint was not trained.
+
+    Args:
+        trained: What `digests` gave in training; None: it was not written down.
+        words: The vocabularies that are there now.
+        folder: Run directory.
+
+    Raises:
+        UserError: They differ; both digests are named.
+    """
+    for side, found in digests(words).items():
+        if trained and trained[side] != found:
+            raise UserError(
+                f"the {side} vocabulary in '{folder}' ({found}) is not the one that "
+                f"its checkpoint was trained with ({trained[side]}); put that back."
+            )
+
+
+def _cached(
+    config: DataConfig,
+    folder: Path,
+    text: Text,
+    trained: Vocabularies | None,
+    console: Console,
+) -> Prepared:
+    files = [cache.digest_of(path) for path in text.files]
+    if trained:  # perhaps they are those that were built for this very text
+        with cache.locked(folder, cache.key_of(config, files, None)) as place:
+            found = cache.find(place, console)
+        if found and found.vocabularies == trained:
+            return Prepared(trained, found.corpus, found.dropped, place)
+    with cache.locked(folder, cache.key_of(config, files, trained)) as place:
+        found = cache.find(place, console)
+        if not found:
+            words = trained or prepare.build_vocabularies(config, text)
+            blocks = prepare.encode_text(config, words, text)
+            cache.write(place, words, _some_left(config, blocks))
+            found = cache.find(place, console)
+            assert found
+    return Prepared(found.vocabularies, found.corpus, found.dropped, place)
+
+
+def _in_memory(config: DataConfig, text: Text, words: Vocabularies) -> Prepared:
+    dropped, sides = Dropped(), ([], [])
+    blocks = prepare.encode_text(config, words, text)
+    for *both, left_out in _some_left(config, blocks):
+        dropped += left_out
+        for side, ids in zip(sides, both):
+            side.append(ids)
+    source, target = (
+        Sentences(*(np.concatenate(arrays) for arrays in zip(*side))) for side in sides
+    )
+    return Prepared(words, Encoded(source, target), dropped)
+
+
+def _some_left(
+    config: DataConfig, blocks: Iterable[EncodedBlock]
+) -> Iterable[EncodedBlock]:
+    """The blocks; refuses text of which nothing is kept."""
+    kept, dropped = 0, Dropped()
+    for block in blocks:
+        kept += len(block[0].lengths)
+        dropped += block[2]
+        yield block
+    if not kept:
+        raise UserError(
+            f"no pair of '{sources.name_of(config)}' is left to train on; left out: "
+            f"{prepare.described(dropped, config)}; raise --data.max-length, or look "
+            "the text over with kvnmt validate."
+        )

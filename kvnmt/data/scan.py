@@ -7,22 +7,19 @@ everywhere in kvnmt. What stays in memory are a few numbers per line, one per wo
 every distinct word once; the text itself does not.
 """
 
-import gzip
 import re
-import zlib
 from array import array
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.text import GZIP
+from kvnmt.data.text import opened
 from kvnmt.data.vocabulary import UNK, AnyVocabulary
-from kvnmt.errors import UserError
 
 BLOCK = 1 << 22  # bytes; a block goes on to the end of its last line
 KINDS = {  # odd characters; all that `str.split` takes for a space is among them
@@ -112,29 +109,11 @@ def scan(
     return found.scan(str(path))
 
 
-def _open(path: Path | str) -> BinaryIO:
-    file = open(path, "rb")
-    if file.read(len(GZIP)) == GZIP:
-        file.close()
-        return cast(BinaryIO, gzip.open(path))
-    file.seek(0)
-    return file
-
-
 def _blocks(path: Path | str) -> Iterator[bytes]:
     """Whole lines, some megabytes at a time."""
-    try:
-        with _open(path) as file:
-            while block := file.read(BLOCK):
-                yield block + file.readline()
-    except FileNotFoundError:
-        raise UserError(f"there is no file '{path}'; check the path.") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise UserError(
-            f"'{path}' cannot be decompressed: {error}; copy it again."
-        ) from None
-    except OSError as error:
-        raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
+    with opened(path) as file:
+        while block := file.read(BLOCK):
+            yield block + file.readline()
 
 
 class _Pass:

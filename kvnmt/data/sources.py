@@ -7,15 +7,26 @@ chooses the source. A new kind is a function and an entry of `SOURCES`.
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
+from kvnmt.data import text
 from kvnmt.data.config import DataConfig
-from kvnmt.data.text import Parallel, read_parallel, read_tsv
+from kvnmt.data.text import Block, Parallel
 from kvnmt.errors import UserError
 
 Split: TypeAlias = Literal["train", "valid"]
+
+
+class Text(NamedTuple):
+    """Parallel text that can be read again and again."""
+
+    pairs: int  # faulty ones included
+    blocks: Callable[[], Iterator[Block]]  # reads it, in its order
+    files: tuple[Path, ...]  # whose contents decide all of it
+    whole: str  # what there is one of for every pair, for people
 
 
 class Source(NamedTuple):
@@ -24,21 +35,40 @@ class Source(NamedTuple):
     what: str  # what a missing field must name, for people
     needs: dict[Split, tuple[str, ...]]  # fields without which there is no such text
     options: tuple[str, ...]  # fields that have a default
-    read: Callable[..., Parallel]  # of config, split and the values of those fields
+    open: Callable[..., Text]  # of config, split and the values of those fields
 
 
-def read(config: DataConfig, split: Split) -> Parallel:
-    """Reads the text of a split from wherever the config says.
+def open_text(config: DataConfig, split: Split) -> Text:
+    """Finds the text of a split, wherever the config says.
 
     Raises:
         UserError: No source or more than one is given, or it cannot be read.
     """
+    return SOURCES[kind_of(config)].open(config, split, *given(config, split))
+
+
+def given(config: DataConfig, split: Split) -> tuple[Any, ...]:
+    """Returns the fields without which there is no such text.
+
+    Raises:
+        UserError: One is not given, or there are those of more than one source.
+    """
     source = SOURCES[kind_of(config)]
-    values = {field: getattr(config, field) for field in source.needs[split]}
-    for field, value in values.items():
+    values = tuple(getattr(config, field) for field in source.needs[split])
+    for field, value in zip(source.needs[split], values):
         if value is None:
             raise UserError(f"no {_flag(field)} is given; name {source.what}.")
-    return source.read(config, split, *values.values())
+    return values
+
+
+def read(config: DataConfig, split: Split) -> Parallel:
+    """Reads the text of a split as a whole.
+
+    Raises:
+        UserError: What `open_text` and `text.collect` raise.
+    """
+    found = open_text(config, split)
+    return text.collect(found.blocks(), config.faulty, found.whole)
 
 
 def kind_of(config: DataConfig) -> str:
@@ -68,24 +98,27 @@ def _flag(field: str) -> str:
     return f"--data.{field.replace('_', '-')}"
 
 
-def _files(config: DataConfig, _: Split, source: Path, target: Path) -> Parallel:
-    return read_parallel(source, target, empty=config.empty)
-
-
-def _tsv(config: DataConfig, _: Split, path: Path) -> Parallel:
-    return read_tsv(path, empty=config.empty)
-
-
-def _tfds(config: DataConfig, split: Split, name: str) -> Parallel:
-    from kvnmt.data import tfds_source  # here, since it is slow to import
-
-    return tfds_source.read(
-        name,
-        {"train": config.tfds_train, "valid": config.tfds_valid}[split],
-        folder=config.tfds_folder,
-        languages=config.languages,
-        empty=config.empty,
+def _files(_: DataConfig, __: Split, source: Path, target: Path) -> Text:
+    return Text(
+        text.count_parallel(source, target),
+        partial(text.parallel_blocks, source, target),
+        (source, target),
+        f"line of '{source}' and '{target}'",
     )
+
+
+def _tsv(_: DataConfig, __: Split, path: Path) -> Text:
+    blocks = partial(text.tsv_blocks, path)
+    return Text(text.count_tsv(path), blocks, (path,), f"line of '{path}'")
+
+
+def _tfds(config: DataConfig, split: Split, name: str) -> Text:
+    from kvnmt.data.tfds_source import Dataset  # here, since it is slow to import
+
+    part = {"train": config.tfds_train, "valid": config.tfds_valid}[split]
+    found = Dataset(name, part, config.tfds_folder, config.languages)
+    whole = f"record of {name} ({part})"
+    return Text(len(found), found.blocks, found.files, whole)
 
 
 SOURCES = {

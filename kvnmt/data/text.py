@@ -8,16 +8,28 @@ A file that begins with the two bytes of gzip is decompressed, whatever its name
 UTF-8 text begins with them.
 """
 
+import contextlib
 import gzip
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
 from kvnmt.errors import UserError
 
 GZIP = b"\x1f\x8b"  # a whole character and a byte that can only continue one
-Empty: TypeAlias = Literal["stop", "skip", "keep"]
+BLOCK = 10_000  # pairs read at a time
+Faulty: TypeAlias = Literal["stop", "skip", "keep"]
+
+
+class Block(NamedTuple):
+    """Consecutive pairs as they were read, and where they stand."""
+
+    source: list[bytes]
+    target: list[bytes]
+    first: int  # number of the first, from 1
+    places: tuple[str, str]  # what that number follows, of each side, for people
 
 
 class Parallel(NamedTuple):
@@ -26,15 +38,7 @@ class Parallel(NamedTuple):
     source: list[str]
     target: list[str]
     empty: int = 0  # pairs skipped because a side is empty
-
-
-class Pairs(NamedTuple):
-    """Sentences and their translations as they were read, and where they stand."""
-
-    source: Sequence[str]
-    target: Sequence[str]
-    places: tuple[str, str]  # what a sentence's number from 1 follows, of each side
-    whole: str  # what there is one of for every pair, for people
+    undecodable: int = 0  # pairs skipped because a side is not UTF-8
 
 
 def read_lines(path: Path | str) -> list[str]:
@@ -44,15 +48,8 @@ def read_lines(path: Path | str) -> list[str]:
         UserError: The file cannot be read or decompressed, or a line of it is not
             UTF-8.
     """
-    try:
-        data = Path(path).read_bytes()
-    except FileNotFoundError:
-        raise UserError(f"there is no file '{path}'; check the path.") from None
-    except OSError as error:
-        raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
-    if data.startswith(GZIP):
-        data = _decompress(data, path)
-    return decode_lines(data, str(path))
+    with opened(path) as file:
+        return decode_lines(file.read(), str(path))
 
 
 def decode_lines(data: bytes, name: str) -> list[str]:
@@ -93,92 +90,199 @@ def decode(sentence: bytes, place: str, number: int) -> str:
 
 
 def read_parallel(
-    source: Path | str, target: Path | str, *, empty: Empty = "stop"
+    source: Path | str, target: Path | str, *, faulty: Faulty = "stop"
 ) -> Parallel:
     """Reads two files whose lines translate each other.
 
     Args:
         source: File of source sentences.
         target: File of their translations.
-        empty: What to do with a pair that has an empty side.
+        faulty: What to do with a pair that has an empty side or is not UTF-8.
 
     Raises:
-        UserError: A file is missing, empty or not UTF-8; the line counts differ; a
-            line is empty and ``empty`` is ``stop``.
+        UserError: A file is missing or empty; the line counts differ; nothing is
+            left; what `clean` raises.
     """
-    sides = read_lines(source), read_lines(target)
-    for path, lines in zip((source, target), sides):
-        if not lines:
+    count_parallel(source, target)
+    blocks = parallel_blocks(source, target)
+    return collect(blocks, faulty, f"line of '{source}' and '{target}'")
+
+
+def count_parallel(source: Path | str, target: Path | str) -> int:
+    """Returns how many lines each of the two files has.
+
+    Raises:
+        UserError: A file is missing or empty, or the line counts differ.
+    """
+    counts = count_lines(source), count_lines(target)
+    for path, count in zip((source, target), counts):
+        if not count:
             raise UserError(f"'{path}' is empty; it needs one sentence per line.")
-    if len(sides[0]) != len(sides[1]):
+    if counts[0] != counts[1]:
         raise UserError(
-            f"'{source}' has {len(sides[0])} lines but '{target}' has "
-            f"{len(sides[1])}; line n of one must translate line n of the other."
+            f"'{source}' has {counts[0]} lines but '{target}' has "
+            f"{counts[1]}; line n of one must translate line n of the other."
         )
+    return counts[0]
+
+
+def parallel_blocks(source: Path | str, target: Path | str) -> Iterator[Block]:
+    """Reads two files of equally many lines, some lines at a time."""
     places = f"{source}, line", f"{target}, line"
-    return choose(Pairs(*sides, places, f"line of '{source}' and '{target}'"), empty)
+    with opened(source) as one, opened(target) as other:
+        first = 1
+        while lines := list(map(_bare, islice(one, BLOCK))):
+            others = list(map(_bare, islice(other, len(lines))))
+            yield Block(lines, others, first, places)
+            first += len(lines)
 
 
-def read_tsv(path: Path | str, *, empty: Empty = "stop") -> Parallel:
+def count_lines(path: Path | str) -> int:
+    """Returns how many lines a file has; the last may lack its line feed."""
+    count, last = 0, b"\n"
+    with opened(path) as file:
+        while data := file.read(1 << 20):
+            count += data.count(b"\n")
+            last = data[-1:]
+    return count + (last != b"\n")
+
+
+def read_tsv(path: Path | str, *, faulty: Faulty = "stop") -> Parallel:
     """Reads a file of lines that hold a sentence, a tab and its translation.
 
     Nothing is quoted. A blank line is a pair of two empty sides.
 
     Args:
         path: The file.
-        empty: What to do with a pair that has an empty side.
+        faulty: What to do with a pair that has an empty side or is not UTF-8.
 
     Raises:
-        UserError: The file is missing, empty or not UTF-8; a line has no tab or more
-            than one; a side is empty and ``empty`` is ``stop``.
+        UserError: The file is missing or empty; a line has no tab or more than one;
+            nothing is left; what `clean` raises.
     """
-    lines = read_lines(path)
-    if not lines:
+    count_tsv(path)
+    return collect(tsv_blocks(path), faulty, f"line of '{path}'")
+
+
+def count_tsv(path: Path | str) -> int:
+    """Returns how many pairs the file has.
+
+    Raises:
+        UserError: The file is missing or empty.
+    """
+    count = count_lines(path)
+    if not count:
         raise UserError(f"'{path}' is empty; it needs one pair per line.")
-    rows = [_columns(line, path, number) for number, line in enumerate(lines, 1)]
-    source, target = zip(*rows)
+    return count
+
+
+def tsv_blocks(path: Path | str) -> Iterator[Block]:
+    """Reads a file of sentence, tab and translation, some lines at a time."""
     places = f"{path}, the source of line", f"{path}, the target of line"
-    return choose(Pairs(source, target, places, f"line of '{path}'"), empty)
+    with opened(path) as file:
+        first = 1
+        while lines := list(islice(file, BLOCK)):
+            rows = [_columns(line, path, i) for i, line in enumerate(lines, first)]
+            source, target = map(list, zip(*rows))
+            yield Block(source, target, first, places)
+            first += len(lines)
 
 
-def choose(pairs: Pairs, empty: Empty) -> Parallel:
-    """Leaves out pairs with an empty side, refuses or keeps them.
+def clean(block: Block, faulty: Faulty) -> Parallel:
+    """Decodes pairs; leaves out the faulty ones, refuses them or keeps empty ones.
 
     Raises:
-        UserError: A side is empty and ``empty`` is ``stop``; or nothing is left.
+        UserError: A side is not UTF-8 and ``faulty`` is not ``skip``, or empty and
+            ``faulty`` is ``stop``.
     """
-    both = list(zip(pairs.source, pairs.target))
-    whole = [bool(source.strip() and target.strip()) for source, target in both]
-    if empty == "keep" or all(whole):
-        return Parallel(list(pairs.source), list(pairs.target))
-    if empty == "stop":
-        number = whole.index(False)
-        side = 1 if both[number][0].strip() else 0
-        raise UserError(
-            f"{pairs.places[side]} {number + 1} is empty; remove the pair, or skip "
-            "such pairs with --data.empty skip."
-        )
-    kept = [pair for pair, has_both in zip(both, whole) if has_both]
-    if not kept:
-        raise UserError(f"no {pairs.whole} has both sides.")
-    return Parallel([s for s, _ in kept], [t for _, t in kept], len(both) - len(kept))
+    kept, empty, undecodable = Parallel([], []), 0, 0
+    for number, pair in enumerate(zip(block.source, block.target), block.first):
+        try:
+            source, target = (
+                decode(side, place, number) for side, place in zip(pair, block.places)
+            )
+        except UserError:
+            if faulty != "skip":
+                raise
+            undecodable += 1
+            continue
+        if faulty != "keep" and not (source.strip() and target.strip()):
+            if faulty == "stop":
+                place = block.places[1 if source.strip() else 0]
+                raise UserError(
+                    f"{place} {number} is empty; remove the pair, or skip such pairs "
+                    "with --data.faulty skip."
+                )
+            empty += 1
+            continue
+        kept.source.append(source)
+        kept.target.append(target)
+    return kept._replace(empty=empty, undecodable=undecodable)
 
 
-def _decompress(data: bytes, path: Path | str) -> bytes:
+def collect(blocks: Iterable[Block], faulty: Faulty, whole: str) -> Parallel:
+    """Cleans all blocks and joins them.
+
+    Args:
+        blocks: Of one text.
+        faulty: What to do with a pair that has an empty side or is not UTF-8.
+        whole: What there is one of for every pair, for people.
+
+    Raises:
+        UserError: Nothing is left; what `clean` raises.
+    """
+    source, target, empty, undecodable = [], [], 0, 0
+    for block in blocks:
+        kept = clean(block, faulty)
+        source += kept.source
+        target += kept.target
+        empty, undecodable = empty + kept.empty, undecodable + kept.undecodable
+    if not source:
+        raise nothing_left(whole)
+    return Parallel(source, target, empty, undecodable)
+
+
+def nothing_left(whole: str) -> UserError:
+    """Builds the error for text of which every pair is faulty."""
+    return UserError(f"no {whole} has both sides.")
+
+
+@contextlib.contextmanager
+def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
+    """Opens a file, plain or compressed with gzip, for reading bytes.
+
+    Raises:
+        UserError: The file cannot be read or decompressed, now or while it is open.
+    """
+    reason = ""
     try:
-        return gzip.decompress(data)
+        with Path(path).open("rb") as raw:
+            packed = raw.read(len(GZIP)) == GZIP
+            raw.seek(0)
+            yield gzip.open(raw) if packed else raw
+    except FileNotFoundError:
+        raise UserError(f"there is no file '{path}'; check the path.") from None
     except EOFError:
         reason = "it ends too early"
     except (gzip.BadGzipFile, zlib.error) as error:
         reason = f"it is damaged ({error})"
-    raise UserError(
-        f"'{path}' cannot be decompressed: {reason}; copy it again, check it with "
-        "gzip -t."
-    )
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
+    if reason:
+        raise UserError(
+            f"'{path}' cannot be decompressed: {reason}; copy it again, check it with "
+            "gzip -t."
+        )
 
 
-def _columns(line: str, path: Path | str, number: int) -> tuple[str, str]:
-    columns = line.split("\t") if line.strip() else ["", ""]
+def _bare(line: bytes) -> bytes:
+    return line.removesuffix(b"\n").removesuffix(b"\r")
+
+
+def _columns(line: bytes, path: Path | str, number: int) -> tuple[bytes, bytes]:
+    columns = _bare(line).split(b"\t")
+    if not line.strip():
+        columns = [b"", b""]
     if len(columns) != 2:
         raise UserError(
             f"{path}, line {number} has {len(columns)} column"

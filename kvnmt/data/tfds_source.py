@@ -15,50 +15,76 @@ from tensorflow_datasets.core.constants import DATA_DIR
 from tensorflow_datasets.core.read_only_builder import builder_from_files
 from tensorflow_datasets.core.registered import DatasetNotFoundError
 
-from kvnmt.data.text import Empty, Pairs, Parallel, choose, decode
+from kvnmt.data.text import BLOCK, Block
 from kvnmt.errors import UserError
 
 Key: TypeAlias = tuple[str, ...]  # names of features, from the outermost in
-AT_ONCE = 10_000  # records
 
 
-def read(
-    name: str,
-    split: str = "train",
-    *,
-    folder: Path | None = None,
-    languages: tuple[str, str] | None = None,
-    empty: Empty = "stop",
-) -> Parallel:
-    """Reads a split of a prepared dataset, in the order in which it is stored.
+class Dataset:
+    """A split of a prepared dataset, in the order in which it is stored.
 
     A line feed inside a sentence becomes a space.
-
-    Args:
-        name: As TFDS writes it: ``my_corpus``, ``opus/de-en``, ``my_corpus:1.0.0``.
-        split: Its split, or a slice or sum of them, as TFDS writes it.
-        folder: Where datasets are prepared; by default where TFDS does.
-        languages: Features that hold source and target; by default the dataset's
-            supervised keys.
-        empty: What to do with a pair that has an empty side.
-
-    Raises:
-        UserError: It is not prepared, not in a format with random access, or has no
-            such split or features; a sentence is not UTF-8 or empty.
     """
-    builder = _prepared(name, folder)
-    keys = _keys(name, builder.info, languages)
-    places = tuple(f"{name} ({split}), {'/'.join(key)} of record" for key in keys)
-    source, target = [], []
-    for number, record in enumerate(_records(name, builder, split), 1):
-        for side, key, place in zip((source, target), keys, places):
-            side.append(_sentence(record, key, place, number))
-    if not source:
-        raise UserError(f"{name} has no record in its split '{split}'.")
-    return choose(
-        Pairs(source, target, (places[0], places[1]), f"record of {name} ({split})"),
-        empty,
-    )
+
+    def __init__(
+        self,
+        name: str,
+        split: str = "train",
+        folder: Path | None = None,
+        languages: tuple[str, str] | None = None,
+    ):
+        """Finds it.
+
+        Args:
+            name: As TFDS writes it: ``my_corpus``, ``opus/de-en``, ``mine:1.0.0``.
+            split: Its split, or a slice or sum of them, as TFDS writes it.
+            folder: Where datasets are prepared; by default where TFDS does.
+            languages: Features that hold source and target; by default the dataset's
+                supervised keys.
+
+        Raises:
+            UserError: It is not prepared, not in a format with random access, or has
+                no such split or features, or nothing in it.
+        """
+        self.name = name
+        builder = _prepared(name, folder)
+        self.keys = _keys(name, builder.info, languages)
+        self.places = tuple(
+            f"{name} ({split}), {'/'.join(k)} of record" for k in self.keys
+        )
+        self.records = _open(name, builder, split)
+        self.files = tuple(
+            p for p in sorted(Path(builder.data_dir).rglob("*")) if p.is_file()
+        )
+        if not len(self.records):
+            raise UserError(f"{name} has no record in its split '{split}'.")
+
+    def __len__(self) -> int:
+        """How many pairs."""
+        return len(self.records)
+
+    def blocks(self) -> Iterator[Block]:
+        """Reads the pairs, some at a time.
+
+        Raises:
+            UserError: The files are damaged.
+        """
+        for start in range(0, len(self), BLOCK):
+            sides: tuple[list[bytes], list[bytes]] = [], []
+            for number, record in enumerate(self._records(start), start + 1):
+                for side, key, place in zip(sides, self.keys, self.places):
+                    side.append(_sentence(record, key, f"{place} {number}"))
+            yield Block(*sides, start + 1, (self.places[0], self.places[1]))
+
+    def _records(self, start: int) -> list[dict[str, Any]]:
+        some = range(len(self))[start : start + BLOCK]
+        try:
+            return self.records.__getitems__(some)
+        except Exception as error:  # damaged or missing files
+            raise UserError(
+                f"{self.name} cannot be read: {_first_line(error)}."
+            ) from None
 
 
 def _prepared(name: str, folder: Path | None) -> Any:
@@ -83,9 +109,9 @@ def _not_prepared(name: str, folder: Path | None) -> str:
     )
 
 
-def _records(name: str, builder: Any, split: str) -> Iterator[dict[str, Any]]:
+def _open(name: str, builder: Any, split: str) -> Any:
     try:
-        found = builder.as_data_source(split=split)
+        return builder.as_data_source(split=split)
     except NotImplementedError:
         raise UserError(
             f"{name} is prepared in '{builder.data_dir}' as "
@@ -97,11 +123,6 @@ def _records(name: str, builder: Any, split: str) -> Iterator[dict[str, Any]]:
             f"{name} has no split '{split}' ({_first_line(error)}); it has "
             f"{', '.join(builder.info.splits) or 'none'}."
         ) from None
-    try:
-        for start in range(0, len(found), AT_ONCE):
-            yield from found.__getitems__(range(len(found))[start : start + AT_ONCE])
-    except Exception as error:  # damaged or missing files
-        raise UserError(f"{name} cannot be read: {_first_line(error)}.") from None
 
 
 def _keys(name: str, info: Any, languages: tuple[str, str] | None) -> list[Key]:
@@ -136,13 +157,12 @@ def _texts(features: Any, outer: Key = ()) -> Iterator[Key]:
             yield from _texts(feature, (*outer, name))
 
 
-def _sentence(record: Any, key: Key, place: str, number: int) -> str:
+def _sentence(record: Any, key: Key, place: str) -> bytes:
     for name in key:
         record = record[name]
     if record is None:  # so array_record reads a file that is cut off
-        raise UserError(f"{place} {number} is missing; prepare the dataset again.")
-    line = record.replace(b"\r\n", b"\n").rstrip(b"\n").replace(b"\n", b" ")
-    return decode(line, place, number)
+        raise UserError(f"{place} is missing; prepare the dataset again.")
+    return record.replace(b"\r\n", b"\n").rstrip(b"\n").replace(b"\n", b" ")
 
 
 def _first_line(error: Exception) -> str:

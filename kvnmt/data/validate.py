@@ -61,7 +61,7 @@ class ValidateConfig:
     min_count: int = 2  # words seen less often are unknown
     vocabulary_size: int | None = 30000  # at most so many words on each side
     max_unknown: float = 0.1  # share of unknown words in a file
-    empty: Literal["stop", "skip"] = "stop"  # what training does with an empty line
+    faulty: Literal["stop", "skip"] = "stop"  # what training does with faulty pairs
 
 
 RANGES: dict[str, Range] = {
@@ -168,7 +168,7 @@ def _paths(config: ValidateConfig) -> dict[str, tuple[Path, Path]]:
 
 def _check(text: Text, config: ValidateConfig, indices: Indices) -> Iterator[Finding]:
     """All that one part tells by itself."""
-    empty: Severity = "note" if config.empty == "skip" else "error"
+    empty: Severity = "note" if config.faulty == "skip" else "error"
     if text.name == "test":
         empty = "warning"
     yield from check_counts(text)

@@ -4,18 +4,19 @@
 Id 0 ends a sentence, id 1 stands for every unknown word; both have a row in the
 embedding table, as in the papers. An id below zero is no word at all (padding).
 
-Words are what stands between ASCII spaces. Subwords are SentencePiece's byte-pair
-encoding, learnt from the training text, joint or for each side.
+Words are what stands between ASCII spaces. Characters are Unicode code points, spaces
+among them. Subwords are SentencePiece's byte-pair encoding, learnt from the training
+text, joint or for each side.
 """
 
 import hashlib
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, count
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -57,6 +58,13 @@ class Vocabulary(Protocol):
         ...
 
 
+class _Known(dict[str, int]):
+    """Ids of words; all others are UNK, found without a step of Python for each."""
+
+    def __missing__(self, word: str) -> int:
+        return UNK
+
+
 @dataclass(frozen=True)
 class Words:
     """Words by frequency."""
@@ -66,7 +74,7 @@ class Words:
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        return {word: i for i, word in enumerate(self.words, len(SPECIAL))}
+        return _Known(zip(self.words, count(len(SPECIAL))))
 
     def __len__(self) -> int:
         """Words and the two specials."""
@@ -74,7 +82,7 @@ class Words:
 
     def encode(self, line: str) -> list[int]:
         """Ids of the words between spaces; an unknown word is UNK."""
-        return [self._ids.get(word, UNK) for word in line.split(" ") if word]
+        return list(map(self._ids.__getitem__, filter(None, line.split(" "))))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The word of every id that is one."""
@@ -93,6 +101,45 @@ class Words:
     def data(self) -> bytes:
         """One word per line."""
         return "".join(f"{word}\n" for word in self.words).encode()
+
+
+@dataclass(frozen=True)
+class Characters:
+    """Code points by frequency; spaces at the ends of a line are none of it."""
+
+    suffix: ClassVar[str] = ".characters"
+    characters: str  # ids 2, 3, ...
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return _Known(zip(self.characters, count(len(SPECIAL))))
+
+    def __len__(self) -> int:
+        """Characters and the two specials."""
+        return len(self.characters) + len(SPECIAL)
+
+    def encode(self, line: str) -> list[int]:
+        """Ids of the characters; an unknown one is UNK."""
+        return list(map(self._ids.__getitem__, line.strip(" ")))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The character of every id that is one; a space as SentencePiece writes it."""
+        names = (*SPECIAL, *self.characters.replace(" ", SPACE))
+        return [names[i] for i in ids if i >= 0]
+
+    def words_of(self, ids: Iterable[int]) -> list[int]:
+        """A space begins a word."""
+        return list(accumulate(int(piece == SPACE) for piece in self.pieces(ids)))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The characters one behind the other."""
+        names = (*SPECIAL, *self.characters)
+        return "".join(names[i] for i in ids if i > EOS)
+
+    @property
+    def data(self) -> bytes:
+        """All of them in one line."""
+        return self.characters.encode()
 
 
 @dataclass(frozen=True)
@@ -128,7 +175,7 @@ class Subwords:
         return self._processor.decode([int(i) for i in ids if i > EOS])
 
 
-AnyVocabulary: TypeAlias = Words | Subwords
+AnyVocabulary: TypeAlias = Words | Characters | Subwords
 
 
 def build_words(
@@ -153,19 +200,17 @@ def keep_words(
     Raises:
         UserError: No word is kept.
     """
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    # In the text the specials are unknown words.
-    words = [w for w, count in ranked if count >= min_count and w not in SPECIAL]
-    limit = None if size is None else max(size - len(SPECIAL), 0)
-    if not words[:limit]:
-        raise UserError(
-            f"no word is kept (min count {min_count}, size {size}); lower the one "
-            "or raise the other."
-        )
-    return Words(tuple(words[:limit]))
+    return Words(tuple(_ranked(counts, min_count, size)))
 
 
-def build_subwords(lines: Sequence[str], size: int) -> Subwords:
+def keep_characters(
+    counts: Mapping[str, int], *, min_count: int = 1, size: int | None = None
+) -> Characters:
+    """Does with characters what `keep_words` does with words."""
+    return Characters("".join(_ranked(counts, min_count, size)))
+
+
+def build_subwords(lines: Iterable[str], size: int) -> Subwords:
     """Learns a byte-pair encoding of ``size`` pieces from the lines.
 
     Raises:
@@ -212,11 +257,28 @@ def load(folder: Path, side: str) -> AnyVocabulary:
     """Reads what `save` wrote.
 
     Raises:
-        UserError: There is neither file.
+        UserError: There is no such file.
     """
-    words, model = (folder / f"{side}{kind.suffix}" for kind in (Words, Subwords))
-    if words.exists():
-        return Words(tuple(words.read_bytes().decode().split("\n")[:-1]))
-    if model.exists():
-        return Subwords(model.read_bytes())
+    kinds = {
+        Words: lambda data: Words(tuple(data.decode().split("\n")[:-1])),
+        Characters: lambda data: Characters(data.decode()),
+        Subwords: Subwords,
+    }
+    for kind, read in kinds.items():
+        path = folder / f"{side}{kind.suffix}"
+        if path.exists():
+            return read(path.read_bytes())
     raise UserError(f"'{folder}' holds no vocabulary of the {side} side.")
+
+
+def _ranked(counts: Mapping[str, int], min_count: int, size: int | None) -> list[str]:
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    # In the text the specials are unknown words.
+    kept = [one for one, n in ranked if n >= min_count and one not in SPECIAL]
+    limit = None if size is None else max(size - len(SPECIAL), 0)
+    if not kept[:limit]:
+        raise UserError(
+            f"no word is kept (min count {min_count}, size {size}); lower the one "
+            "or raise the other."
+        )
+    return kept[:limit]

@@ -138,6 +138,17 @@ class Checkpoints:
         )
         return _whole(found.params, like)
 
+    def progress(self, step: int | None = None) -> dict[str, Any]:
+        """Reads what was saved beside a checkpoint; of the best by default.
+
+        Raises:
+            UserError: Nothing was saved.
+        """
+        step = self._step(self.best_step() if step is None else step)
+        kept = ocp.args.Composite(progress=ocp.args.JsonRestore())
+        found: Any = self._manager.restore(step, args=kept)
+        return found.progress
+
     def _step(self, step: int | None) -> int:
         if step is None:
             raise UserError(f"'{self.folder}' holds no finished checkpoint.")

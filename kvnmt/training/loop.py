@@ -4,12 +4,14 @@
 import json
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -20,8 +22,10 @@ from rich.progress import (
 )
 
 from kvnmt import devices
-from kvnmt.data import batches
-from kvnmt.data.corpus import Corpora
+from kvnmt.data.batches import Batch, Encoded
+from kvnmt.data.corpus import Corpora, check_digests, digests
+from kvnmt.data.plan import Plan, by_pairs, by_tokens
+from kvnmt.data.stream import BatchAt, stream
 from kvnmt.losses import Objective
 from kvnmt.models import Model, Params
 from kvnmt.training import optimizer as optimizers
@@ -37,7 +41,9 @@ class TrainingConfig:
 
     epochs: int = 20  # at most
     batch_size: int = 80  # pairs, over all devices
-    shapes: int = 8  # at most so many padded lengths are compiled
+    batch_tokens: int | None = None  # or positions on the longer side of a batch
+    shapes: int = 12  # at most so many padded shapes are compiled
+    workers: int = 0  # processes that make batches; 0: a thread
     seed: int = 1
     validate_every: int = 0  # steps; 0: after every epoch
     metric: Literal["bleu", "loss"] = "bleu"  # chooses the best checkpoint
@@ -113,10 +119,8 @@ class Trainer:
         self.model, self.corpora, self.config = model, corpora, training
         self.folder, self.console = folder, console
         self.mesh = devices.data_mesh()
-        devices.check_rows(self.mesh, training.batch_size)
-        self.edges = batches.choose_edges(corpora.train.lengths, training.shapes)
-        pairs = len(corpora.train.source)
-        self.per_epoch = batches.batches_per_epoch(pairs, training.batch_size)
+        self.plan = _plan(training, corpora.train, self.mesh)
+        self.per_epoch = self.plan.per_epoch
         update = optimizers.build(optimizer, self.per_epoch)
         state = steps.init_state(params, update)
         self.state = devices.replicate(state, self.mesh)
@@ -138,22 +142,16 @@ class Trainer:
             every = self.config.validate_every or self.per_epoch
             total = self.config.epochs * self.per_epoch
             step = int(self.state.step)
-            stream = batches.from_step(
-                self.corpora.train,
-                self.config.seed,
-                self.config.batch_size,
-                self.edges,
-                step,
-            )
-            while step < total and not self._stale():
-                until = min(total, (step // every + 1) * every)
-                train_loss = self._train(stream, step, until)
-                step = until
-                figures = {"train_loss": train_loss, **self._validate()}
-                self.progress.elapsed = before + time.monotonic() - start
-                self._record(step, figures)
-                progress = asdict(self.progress)
-                checkpoints.save(self.state, self._score(figures), progress)
+            make = BatchAt(self.corpora.train, self.plan, self.config.seed)
+            with stream(make, step, self.config.workers) as batches:
+                while step < total and not self._stale():
+                    until = min(total, (step // every + 1) * every)
+                    train_loss = self._train(batches, step, until)
+                    step = until
+                    figures = {"train_loss": train_loss, **self._validate()}
+                    self.progress.elapsed = before + time.monotonic() - start
+                    self._record(step, figures)
+                    self._save(checkpoints, self._score(figures))
         return Result(
             steps=step,
             best_step=self.progress.best_step,
@@ -165,19 +163,26 @@ class Trainer:
             stopped_early=step < total,
         )
 
+    def _save(self, checkpoints: Checkpoints, score: float) -> None:
+        words = digests(self.corpora.vocabularies)
+        progress = asdict(self.progress) | {"vocabularies": words}
+        checkpoints.save(self.state, score, progress)
+
     def _stale(self) -> bool:
         return self.progress.since_best >= self.config.patience
 
     def _restore(self, checkpoints: Checkpoints) -> None:
         if checkpoints.last_step() is not None:
             self.state, progress = checkpoints.restore(self.state)
+            trained = progress.pop("vocabularies", None)
+            check_digests(trained, self.corpora.vocabularies, self.folder)
             self.progress = _Progress(**progress)
             self.speed = _Speed(self.progress.tokens, self.progress.seconds)
         step = int(self.state.step)
         _cut_metrics(self.folder / "metrics.jsonl", step)
         self.console.print(f"resuming after step {step}")
 
-    def _train(self, stream: Any, step: int, until: int) -> float:
+    def _train(self, batches: Iterator[Batch], step: int, until: int) -> float:
         """Runs steps up to ``until``; returns the mean loss in nats per token."""
         nats, tokens, waiting = 0.0, 0, []
         epoch = step // self.per_epoch + 1
@@ -185,7 +190,7 @@ class Trainer:
             task = bar.add_task(f"epoch {epoch}", total=until - step, note="")
             clock, words = time.monotonic(), 0
             for done in range(step, until):
-                batch = next(stream)
+                batch = next(batches)
                 new_shape = batch.source.shape not in self.seen
                 arrays = devices.split_rows(batch, self.mesh)
                 self.state, metrics = self.train_step(self.state, *arrays)
@@ -213,18 +218,16 @@ class Trainer:
         return f"loss {loss:.3f}  {self.speed.rate:,.0f} target tokens/s"
 
     def _validate(self) -> dict[str, float]:
-        figures = {"valid_loss": self._validation_loss()}
+        loss = validation_loss(
+            *(self.eval_step, self.state.params, self.corpora.valid),
+            *(self.config.batch_size, self.mesh),
+        )
+        figures = {"valid_loss": loss}
         if self.model.config.reads_source:
             figures["valid_bleu"] = validation_bleu(
                 self.model, self.state.params, self.corpora, self.config.bleu_tokenize
             )
         return figures
-
-    def _validation_loss(self) -> float:
-        return validation_loss(
-            *(self.eval_step, self.state.params, self.corpora.valid),
-            *(self.config.batch_size, self.mesh),
-        )
 
     def _score(self, figures: dict[str, float]) -> float:
         if self.config.metric == "bleu" and "valid_bleu" in figures:
@@ -258,6 +261,14 @@ class Trainer:
         if "valid_bleu" in figures:
             return f"BLEU {figures['valid_bleu']:5.2f}"
         return f"perplexity {math.exp(min(figures['valid_loss'], 700)):.1f}"
+
+
+def _plan(config: TrainingConfig, corpus: Encoded, mesh: Mesh) -> Plan:
+    lengths, shapes = corpus.lengths, config.shapes
+    if config.batch_tokens:
+        return by_tokens(lengths, config.batch_tokens, shapes, multiple=mesh.size)
+    devices.check_rows(mesh, config.batch_size)
+    return by_pairs(lengths, config.batch_size, shapes)
 
 
 def _cut_metrics(path: Path, step: int) -> None:

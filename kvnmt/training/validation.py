@@ -23,12 +23,13 @@ def validation_loss(
     mesh: Mesh,
 ) -> float:
     """Nats per target token, EOS included; batches of ``rows``, sorted by length."""
-    order = np.argsort(valid.lengths, kind="stable")
+    longer = valid.lengths.max(axis=1)
+    order = np.argsort(longer, kind="stable")
     nats = tokens = 0.0
     for start in range(0, len(order), rows):
         lines = order[start : start + rows]
-        longest = edge(int(valid.lengths[lines].max()))
-        batch = batches.make_batch(valid, lines, rows, [longest])
+        longest = edge(int(longer[lines].max()))
+        batch = batches.make_batch(valid, lines, rows, (longest, longest))
         arrays = devices.split_rows(batch, mesh)
         sums = jax.device_get(eval_step(params, *arrays))
         nats, tokens = nats + float(sums.nats), tokens + int(sums.tokens)

@@ -7,16 +7,17 @@ from pathlib import Path
 import pytest
 
 from kvnmt.data import synthetic
+from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import (
-    DataConfig,
     Vocabularies,
-    build_vocabularies,
     encode,
     load_corpora,
     load_vocabularies,
     save_vocabularies,
 )
-from kvnmt.data.text import Parallel
+from kvnmt.data.prepare import build_vocabularies
+from kvnmt.data.sources import Text
+from kvnmt.data.text import Block, Parallel
 from kvnmt.data.vocabulary import Words, digest
 from kvnmt.errors import UserError
 
@@ -40,6 +41,13 @@ def plain(side) -> list[list[int]]:
 def text() -> Parallel:
     pairs = synthetic.make_corpus(3, train=120, valid=1, test=1).train
     return Parallel(*([" ".join(p[i]) for p in map(_sides, pairs)] for i in (0, 1)))
+
+
+def as_text(text: Parallel) -> Text:
+    """The text as a source of its own."""
+    sides = ([line.encode() for line in side] for side in text[:2])
+    block = Block(*sides, 1, ("source", "target"))
+    return Text(len(text.source), lambda: iter([block]), (), "pair")
 
 
 def _sides(pair: synthetic.Pair):
@@ -66,11 +74,11 @@ def test_long_pairs_are_left_out_of_training_alone(tmp_path):
     assert plain(found.train.source) == [[2, 2, 0], [2, 0]]
     assert plain(found.train.target) == [[2, 0], [2, 2, 0]]
     assert plain(found.valid.source) == [[2, 2, 2, 2, 0]]
-    assert "2 training pairs (2 too long, 0 empty)" in found.report
+    assert "2 training pairs (left out: 2 longer than 2 tokens)" in found.report
 
 
 def test_nothing_short_enough_is_told(tmp_path):
-    with pytest.raises(UserError, match="more than 1 tokens.*--data.max-length"):
+    with pytest.raises(UserError, match="1 longer than 1 tokens.*--data.max-length"):
         load_corpora(write(tmp_path, ["a a|X"], ["a|X"], max_length=1))
 
 
@@ -78,10 +86,10 @@ def test_empty_lines_stop_or_are_skipped(tmp_path):
     lines = ["a|X", "|Y", "b|Z"]
     with pytest.raises(UserError, match="source.txt, line 2 is empty"):
         load_corpora(write(tmp_path, lines, ["a|X"]))
-    found = load_corpora(write(tmp_path, lines, ["a|X"], empty="skip"))
+    found = load_corpora(write(tmp_path, lines, ["a|X"], faulty="skip"))
     assert found.vocabularies.target.encode("Y") == [1]
     assert plain(found.train.source) == [[2, 0], [3, 0]]
-    assert "2 training pairs (0 too long, 1 empty)" in found.report
+    assert "2 training pairs (left out: 1 with an empty side)" in found.report
 
 
 @pytest.mark.parametrize("side", ["source", "target", "valid_source", "valid_target"])
@@ -108,7 +116,7 @@ def test_given_vocabularies_are_used_as_they_are(tmp_path):
 
 
 def test_separate_subwords_are_learnt_on_their_side(text):
-    words = build_vocabularies(DataConfig(vocabulary="bpe", subwords=80), text)
+    words = build_vocabularies(DataConfig(vocabulary="bpe", subwords=80), as_text(text))
     assert len(words.source) == len(words.target) == 80
     assert digest(words.source) != digest(words.target)
     mean = {
@@ -122,7 +130,7 @@ def test_separate_subwords_are_learnt_on_their_side(text):
 
 def test_joint_subwords_are_one_vocabulary(text):
     config = DataConfig(vocabulary="bpe", subwords=80, joint=True)
-    words = build_vocabularies(config, text)
+    words = build_vocabularies(config, as_text(text))
     assert words.source is words.target
     name = next(w for line in text.source for w in line.split() if w[0].isupper())
     assert words.source.encode(name) == words.target.encode(name)
@@ -134,14 +142,77 @@ def test_joint_subwords_are_one_vocabulary(text):
     "config",
     [
         DataConfig(),
+        DataConfig(vocabulary="characters"),
         DataConfig(vocabulary="bpe", subwords=80),
         DataConfig(vocabulary="bpe", subwords=80, joint=True),
     ],
 )
 def test_vocabularies_survive_the_disk(tmp_path, text, config):
-    words = build_vocabularies(config, text)
+    words = build_vocabularies(config, as_text(text))
     save_vocabularies(words, tmp_path)
     found = load_vocabularies(tmp_path)
     assert found == words
-    for ours, theirs in zip(encode(words, text), encode(found, text)):
-        assert plain(ours) == plain(theirs)
+    ours, theirs = encode(words, text), encode(found, text)
+    assert plain(ours.source) == plain(theirs.source)
+    assert plain(ours.target) == plain(theirs.target)
+
+
+def test_uneven_pairs_are_left_out(tmp_path):
+    lines = ["a|X X X", "a a|X X", "a|X X", "a a a|X"]
+    found = load_corpora(write(tmp_path, lines, ["a|X"], max_ratio=2))
+    assert plain(found.train.source) == [[2, 2, 0], [2, 0]]
+    assert "left out: 2 with a side 2 times the other" in found.report
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_bytes_that_are_not_utf8_stop_or_are_skipped(tmp_path, workers):
+    config = write(tmp_path, ["a|X", "b|Y", "c|Z"], ["a|X"], workers=workers)
+    (tmp_path / "target.txt").write_bytes(b"X\nY\xff\nZ\n")
+    with pytest.raises(UserError, match="target.txt, line 2: byte 2 .0xff. is not"):
+        load_corpora(config)
+    found = load_corpora(dataclasses.replace(config, faulty="skip"))
+    assert plain(found.train.source) == [[2, 0], [3, 0]]
+    assert "left out: 1 not UTF-8" in found.report
+
+
+def test_workers_and_blocks_change_nothing(tmp_path, text, monkeypatch):
+    lines = [f"{s}|{t}" for s, t in zip(text.source, text.target)]
+    config = write(tmp_path, lines, lines[:2], workers=0)
+    alone = load_corpora(config)
+    monkeypatch.setattr("kvnmt.data.text.BLOCK", 7)
+    found = load_corpora(dataclasses.replace(config, workers=2))
+    assert found.vocabularies == alone.vocabularies
+    assert plain(found.train.source) == plain(alone.train.source)
+    assert plain(found.train.target) == plain(alone.train.target)
+
+
+def test_vocabularies_of_another_run_are_taken(tmp_path):
+    run = tmp_path / "run"
+    save_vocabularies(
+        Vocabularies(Words(("b",)), Words(("Y", "X"))), run / "vocabulary"
+    )
+    config = write(tmp_path, ["a b|X Y"], ["a|X"], vocabularies=run)
+    found = load_corpora(config)
+    assert plain(found.train.source) == [[1, 2, 0]]
+    assert plain(found.train.target) == [[3, 2, 0]]
+    with pytest.raises(UserError, match="holds no vocabulary of the source side"):
+        load_corpora(dataclasses.replace(config, vocabularies=tmp_path))
+
+
+def test_characters_are_tokens(tmp_path):
+    config = write(tmp_path, ["ab a|XY", "a|X"], ["a b c|X"], vocabulary="characters")
+    found = load_corpora(config)
+    source = found.vocabularies.source
+    assert plain(found.train.source) == [[2, 4, 3, 2, 0], [2, 0]]
+    assert source.pieces([2, 3, 4, 1, 0]) == ["a", "\u2581", "b", "<unk>", "</s>"]
+    assert source.words_of([2, 4, 3, 2]) == [0, 0, 1, 1]
+    assert source.decode([2, 4, 3, 2, 0]) == "ab a"
+
+
+def test_subwords_may_be_learnt_from_fewer_sentences(text):
+    config = DataConfig(vocabulary="bpe", subwords=60, subword_sentences=40)
+    words = build_vocabularies(config, as_text(text))
+    some = Parallel(text.source[::3], text.target[::3])
+    all_of_them = dataclasses.replace(config, subword_sentences=1000)
+    assert build_vocabularies(all_of_them, as_text(some)) == words
+    assert build_vocabularies(all_of_them, as_text(text)) != words

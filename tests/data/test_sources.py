@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from kvnmt import cli
 from kvnmt.data import sources
-from kvnmt.data.batches import from_step
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
+from kvnmt.data.plan import by_pairs
+from kvnmt.data.stream import BatchAt
 from kvnmt.data.text import Parallel, read_lines, read_parallel, read_tsv
 from kvnmt.errors import UserError
 from kvnmt.experiment import Experiment, from_plain, to_plain
@@ -79,8 +80,8 @@ KINDS = {
 def first_batches(config: DataConfig, count: int = 9) -> list[np.ndarray]:
     """The first batches of training, both sides, and the validation text."""
     corpora = load_corpora(dataclasses.replace(config, min_count=1))
-    batches = from_step(corpora.train, 1, 16, (4, 7), 0)
-    train = [side for batch in itertools.islice(batches, count) for side in batch]
+    at = BatchAt(corpora.train, by_pairs(corpora.train.lengths, 16, 2), 1)
+    train = [side for position in range(count) for side in at(position)]
     return [*train, *corpora.valid.source, *corpora.valid.target]
 
 
@@ -88,7 +89,7 @@ def first_batches(config: DataConfig, count: int = 9) -> list[np.ndarray]:
 def test_every_kind_gives_the_same_pairs(tmp_path, kind):
     config = KINDS[kind](tmp_path, TEXT, Parallel(["v"], ["V"]))
     assert sources.read(config, "train") == TEXT
-    assert sources.read(config, "valid") == (["v"], ["V"], 0)
+    assert sources.read(config, "valid") == (["v"], ["V"], 0, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -151,17 +152,17 @@ def test_a_byte_in_gzip_is_named_by_its_line(tmp_path):
 
 def test_tsv_is_two_columns_without_quotes(tmp_path):
     path = write(tmp_path / "text.tsv", b'"a\tb"\r\nc \t d\n')
-    assert read_tsv(path) == (['"a', "c "], ['b"', " d"], 0)
+    assert read_tsv(path) == (['"a', "c "], ['b"', " d"], 0, 0)
 
 
 @pytest.mark.parametrize(
     ("line", "columns"), [("a b", "1 column;"), ("a\tb\tc", "3 "), ("a\tb\t", "3 ")]
 )
-@pytest.mark.parametrize("empty", ["stop", "skip", "keep"])
-def test_other_columns_are_told_by_their_line(tmp_path, line, columns, empty):
+@pytest.mark.parametrize("faulty", ["stop", "skip", "keep"])
+def test_other_columns_are_told_by_their_line(tmp_path, line, columns, faulty):
     path = write(tmp_path / "text.tsv", joined(["a\tb", "c\td", line, "e"]))
     with pytest.raises(UserError) as error:
-        read_tsv(path, empty=empty)
+        read_tsv(path, faulty=faulty)
     assert f"{path}, line 3 has {columns}" in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -174,8 +175,8 @@ def test_an_empty_side_of_tsv_is_told_or_skipped(tmp_path, line, side):
     path = write(tmp_path / "text.tsv", joined(["a\tA", line, "c\tC", "\td"]))
     with pytest.raises(UserError, match=f"{path}, the {side} of line 2 is empty;"):
         read_tsv(path)
-    assert read_tsv(path, empty="skip") == (["a", "c"], ["A", "C"], 2)
-    assert len(read_tsv(path, empty="keep").source) == 4
+    assert read_tsv(path, faulty="skip") == (["a", "c"], ["A", "C"], 2, 0)
+    assert len(read_tsv(path, faulty="keep").source) == 4
 
 
 def test_tsv_without_a_pair_is_told(tmp_path):
@@ -184,7 +185,7 @@ def test_tsv_without_a_pair_is_told(tmp_path):
         read_tsv(path)
     write(path, b"\tA\nb\t\n\n")
     with pytest.raises(UserError, match=f"no line of '{path}' has both sides"):
-        read_tsv(path, empty="skip")
+        read_tsv(path, faulty="skip")
 
 
 @given(st.lists(st.tuples(st.sampled_from(["", " ", "a"]), st.sampled_from("b \t"))))
@@ -198,9 +199,9 @@ def test_skipping_keeps_whole_pairs_in_order(tmp_path_factory, pairs):
     ]
     if not whole:
         with pytest.raises(UserError):
-            read_parallel(*paths, empty="skip")
+            read_parallel(*paths, faulty="skip")
         return
-    found = read_parallel(*paths, empty="skip")
+    found = read_parallel(*paths, faulty="skip")
     assert list(zip(found.source, found.target)) == whole
     assert found.empty == len(pairs) - len(whole)
 
@@ -247,7 +248,7 @@ def test_pairs_too_long_are_told_with_the_source(tmp_path, kind):
     text = Parallel(["a b c"], ["A"])
     config = KINDS[kind](tmp_path, text, text)
     name = config.source or config.pairs
-    with pytest.raises(UserError, match=f"every pair of '{name}' has more than 2"):
+    with pytest.raises(UserError, match=f"no pair of '{name}' .* 1 longer than 2"):
         load_corpora(dataclasses.replace(config, min_count=1, max_length=2))
 
 
@@ -259,7 +260,8 @@ def test_every_field_of_a_source_belongs_to_one():
     ]
     assert len(fields) == len(set(fields))
     others = {"vocabulary", "min_count", "vocabulary_size", "subwords", "joint"}
-    others |= {"max_length", "empty"}
+    others |= {"subword_sentences", "max_length", "max_ratio", "faulty"}
+    others |= {"vocabularies", "cache", "workers"}
     assert {f.name for f in dataclasses.fields(DataConfig)} == others | set(fields)
 
 
@@ -271,7 +273,7 @@ def test_a_config_from_before_there_were_other_sources_loads():
             plain["data"].pop(field, None)
         for field in sources.SOURCES[source].options:
             del plain["data"][field]
-    assert len(plain["data"]) == 11
+    assert len(plain["data"]) == 16
     assert from_plain(plain) == config
 
 

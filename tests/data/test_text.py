@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 def test_parallel_text_keeps_its_pairs(tmp_path):
     source, target = pair(tmp_path, b"a b\r\nc\n", "d\u2028\ne f".encode())
-    assert read_parallel(source, target) == (["a b", "c"], ["d\u2028", "e f"], 0)
+    assert read_parallel(source, target) == (["a b", "c"], ["d\u2028", "e f"], 0, 0)
 
 
 def test_different_line_counts_are_told(tmp_path):
@@ -100,14 +100,14 @@ def test_different_line_counts_are_told(tmp_path):
         assert part in str(error.value)
 
 
-@pytest.mark.parametrize("empty", ["stop", "skip", "keep"])
+@pytest.mark.parametrize("faulty", ["stop", "skip", "keep"])
 @pytest.mark.parametrize("side", [0, 1])
-def test_an_empty_side_is_told(tmp_path, side, empty):
+def test_an_empty_side_is_told(tmp_path, side, faulty):
     texts = [b"a\nb\n", b"a\nb\n"]
     texts[side] = b""
     paths = pair(tmp_path, *texts)
     with pytest.raises(UserError, match=f"'{paths[side]}' is empty"):
-        read_parallel(*paths, empty=empty)
+        read_parallel(*paths, faulty=faulty)
 
 
 @pytest.mark.parametrize("blank", [b"", b"  ", b"\t", b"\r"])
@@ -124,15 +124,15 @@ def test_an_empty_line_is_told(tmp_path, side, blank):
 
 def test_pairs_with_an_empty_side_are_skipped_and_counted(tmp_path):
     paths = pair(tmp_path, b"a\n\nc\nd\n \n", b"A\nB\n\nD\n\n")
-    assert read_parallel(*paths, empty="skip") == (["a", "d"], ["A", "D"], 3)
+    assert read_parallel(*paths, faulty="skip") == (["a", "d"], ["A", "D"], 3, 0)
 
 
 def test_empty_lines_are_kept_where_they_belong(tmp_path):
     paths = pair(tmp_path, b"a\n\n", b"\nB\n")
-    assert read_parallel(*paths, empty="keep") == (["a", ""], ["", "B"], 0)
+    assert read_parallel(*paths, faulty="keep") == (["a", ""], ["", "B"], 0, 0)
 
 
 def test_nothing_but_empty_lines_is_told(tmp_path):
     source, target = pair(tmp_path, b"a\n\n", b"\nB\n")
     with pytest.raises(UserError, match="no line of .* has both sides"):
-        read_parallel(source, target, empty="skip")
+        read_parallel(source, target, faulty="skip")

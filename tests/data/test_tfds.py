@@ -18,7 +18,7 @@ import tensorflow_datasets as tfds
 from kvnmt import cli, experiment
 from kvnmt.data import sources, tfds_builder, tfds_source
 from kvnmt.data.config import DataConfig
-from kvnmt.data.text import Parallel
+from kvnmt.data.text import Faulty, Parallel, collect
 from kvnmt.data.tfds_builder import TextBuilder, prepare
 from kvnmt.errors import UserError
 from kvnmt.translation import SearchConfig
@@ -26,6 +26,15 @@ from tests.data.test_sources import BREAKS, TEXT, as_files, first_batches
 from tests.helpers import quiet, records, tiny, toy_data
 
 SIDES = ("de", "en")
+
+
+def read(
+    name: str, split: str = "train", *, faulty: Faulty = "stop", **where
+) -> Parallel:
+    found = tfds_source.Dataset(name, split, **where)
+    return collect(found.blocks(), faulty, f"record of {name} ({split})")
+
+
 LETTERS = Parallel(list("abcdefghij"), list("ABCDEFGHIJ"))
 
 
@@ -88,7 +97,7 @@ def test_tensorflow_is_not_needed(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "meta_path", finders)
     monkeypatch.delitem(sys.modules, "tensorflow", raising=False)
     prepare("letters", {"train": LETTERS}, tmp_path)
-    assert tfds_source.read("letters", folder=tmp_path) == LETTERS
+    assert read("letters", folder=tmp_path) == LETTERS
 
 
 def test_every_line_comes_back_as_it_was(tmp_path):
@@ -97,16 +106,16 @@ def test_every_line_comes_back_as_it_was(tmp_path):
     made = prepare("nasty", splits, tmp_path, SIDES)
     assert made == tmp_path / "nasty" / "1.0.0"
     assert [path.name for path in tmp_path.iterdir()] == ["nasty"]
-    assert tfds_source.read("nasty", folder=tmp_path) == TEXT
-    found = tfds_source.read("nasty", "test", folder=tmp_path, empty="keep")
+    assert read("nasty", folder=tmp_path) == TEXT
+    found = read("nasty", "test", folder=tmp_path, faulty="keep")
     assert found == ends
 
 
 @pytest.mark.parametrize("at_once", [1, 3, 10, 11])
 def test_several_files_keep_the_order(letters, monkeypatch, at_once):
-    monkeypatch.setattr(tfds_source, "AT_ONCE", at_once)
+    monkeypatch.setattr(tfds_source, "BLOCK", at_once)
     assert len(list(letters.glob("letters/1.0.0/*array_record*"))) == 3
-    assert tfds_source.read("letters", folder=letters) == LETTERS
+    assert read("letters", folder=letters) == LETTERS
 
 
 def test_tfds_itself_reads_it(letters):
@@ -116,42 +125,42 @@ def test_tfds_itself_reads_it(letters):
 
 
 def test_a_slice_is_a_split(letters):
-    found = tfds_source.read("letters", "train[:20%]+train[9:]", folder=letters)
+    found = read("letters", "train[:20%]+train[9:]", folder=letters)
     assert found.source == ["a", "b", "j"]
 
 
 def test_the_direction_can_be_turned(letters):
-    found = tfds_source.read("letters", folder=letters, languages=("en", "de"))
-    assert found == (LETTERS.target, LETTERS.source, 0)
+    found = read("letters", folder=letters, languages=("en", "de"))
+    assert found == (LETTERS.target, LETTERS.source, 0, 0)
     config = DataConfig(tfds="letters", tfds_folder=letters, languages=("en", "de"))
     assert sources.read(config, "train") == found
 
 
 def test_text_is_found_however_deep(tmp_path):
     nested(tmp_path, LETTERS)
-    read = tfds_source.read("nested", folder=tmp_path, languages=("de", "first/en"))
-    assert read == LETTERS
-    read = tfds_source.read("nested", folder=tmp_path, languages=("second/title", "fr"))
-    assert read.source == ["t"] * 10
-    assert read.target == [letter * 2 for letter in LETTERS.target]
+    found = read("nested", folder=tmp_path, languages=("de", "first/en"))
+    assert found == LETTERS
+    found = read("nested", folder=tmp_path, languages=("second/title", "fr"))
+    assert found.source == ["t"] * 10
+    assert found.target == [letter * 2 for letter in LETTERS.target]
     known = "two of: first/de, first/en, second/again, second/fr, "
     known += "second/title, third/again, title."
     with pytest.raises(UserError, match=f"does not say which is source .* {known}"):
-        tfds_source.read("nested", folder=tmp_path)
+        read("nested", folder=tmp_path)
     for language in ("it", "number", "second"):
         with pytest.raises(UserError, match=f"no texts '{language}'; .* {known}"):
-            tfds_source.read("nested", folder=tmp_path, languages=("de", language))
-    read = tfds_source.read("nested", folder=tmp_path, languages=("title", "de"))
-    assert read.source == ["T"] * 10
+            read("nested", folder=tmp_path, languages=("de", language))
+    found = read("nested", folder=tmp_path, languages=("title", "de"))
+    assert found.source == ["T"] * 10
     with pytest.raises(UserError, match="has 2 texts 'again'"):
-        tfds_source.read("nested", folder=tmp_path, languages=("again", "de"))
+        read("nested", folder=tmp_path, languages=("again", "de"))
 
 
 def test_line_feeds_inside_a_sentence_become_spaces(tmp_path):
     text = Parallel(["a\nb\r\nc\n", "\n"], ["A\n\nB\r", "B"])
     prepare("feeds", {"train": text}, tmp_path)
-    found = tfds_source.read("feeds", folder=tmp_path, empty="keep")
-    assert found == (["a b c", ""], ["A  B\r", "B"], 0)
+    found = read("feeds", folder=tmp_path, faulty="keep")
+    assert found == (["a b c", ""], ["A  B\r", "B"], 0, 0)
 
 
 def test_an_empty_side_is_told_or_skipped(tmp_path):
@@ -160,8 +169,8 @@ def test_an_empty_side_is_told_or_skipped(tmp_path):
     config = DataConfig(tfds="holes", tfds_folder=tmp_path)
     with pytest.raises(UserError, match=r"^holes \(train\), en of record 2 is empty;"):
         sources.read(config, "train")
-    config = dataclasses.replace(config, empty="skip")
-    assert sources.read(config, "valid") == (["a", "c"], ["A", "C"], 1)
+    config = dataclasses.replace(config, faulty="skip")
+    assert sources.read(config, "valid") == (["a", "c"], ["A", "C"], 1, 0)
     config = dataclasses.replace(config, tfds_valid="validation[1:2]")
     with pytest.raises(UserError, match="no record of holes .* has both sides"):
         sources.read(config, "valid")
@@ -176,7 +185,7 @@ def test_a_sentence_that_is_not_utf8_is_told(letters, monkeypatch):
     folder = letters / "latin"
     prepare("latin", {"train": LETTERS}, folder, SIDES)
     with pytest.raises(UserError, match=r"latin \(train\), en of record 1: byte 2 "):
-        tfds_source.read("latin", folder=folder)
+        read("latin", folder=folder)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +201,7 @@ def test_a_sentence_that_is_not_utf8_is_told(letters, monkeypatch):
 )
 def test_what_is_not_there_is_told(letters, arguments, parts):
     with pytest.raises(UserError) as error:
-        tfds_source.read(*arguments, folder=letters)
+        read(*arguments, folder=letters)
     for part in parts:
         assert part in str(error.value)
     assert "\n" not in str(error.value)
@@ -200,7 +209,7 @@ def test_what_is_not_there_is_told(letters, arguments, parts):
 
 def test_how_to_prepare_is_a_program(tmp_path, monkeypatch):
     with pytest.raises(UserError) as error:
-        tfds_source.read("toy_words/x", folder=tmp_path)
+        read("toy_words/x", folder=tmp_path)
     said = str(error.value)
     has_tensorflow = importlib.util.find_spec("tensorflow") is not None
     assert ("pip install tensorflow" in said) != has_tensorflow
@@ -227,11 +236,11 @@ DAMAGE = {
 @pytest.mark.parametrize("which", DAMAGE)
 def test_damage_is_told(spoilt, which):
     damage, part = DAMAGE[which]
-    assert tfds_source.read("letters", folder=spoilt) == LETTERS
+    assert read("letters", folder=spoilt) == LETTERS
     (path,) = spoilt.glob(f"letters/1.0.0/{which}")
     damage(path)
     with pytest.raises(UserError, match=part) as error:
-        tfds_source.read("letters", folder=spoilt)
+        read("letters", folder=spoilt)
     assert "\n" not in str(error.value)
 
 
@@ -240,7 +249,7 @@ def test_the_usual_format_of_tfds_is_told(spoilt):
     info = json.loads(path.read_text())
     path.write_text(json.dumps(info | {"fileFormat": "tfrecord"}))
     with pytest.raises(UserError, match="as tfrecord, .*file_format='array_record'"):
-        tfds_source.read("letters", folder=spoilt)
+        read("letters", folder=spoilt)
 
 
 @pytest.mark.parametrize(
@@ -264,7 +273,7 @@ def test_names_that_tfds_does_not_take_are_refused(tmp_path, name, languages, pa
 def test_what_is_prepared_is_left_alone(letters, tmp_path):
     with pytest.raises(UserError, match="letters/1.0.0' exists already"):
         prepare("letters", {"train": TEXT}, letters, SIDES)
-    assert tfds_source.read("letters", folder=letters) == LETTERS
+    assert read("letters", folder=letters) == LETTERS
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="file/mine/1.0.0' cannot be written: "):
         prepare("mine", {"train": TEXT}, tmp_path / "file")
@@ -314,7 +323,7 @@ def test_the_command_keeps_empty_lines_and_reads_gzip(tmp_path, capsys):
     )
     assert "3 train, 10 validation, 3 test pairs in" in err
     for split in ("train", "test"):
-        found = tfds_source.read("toy", split, folder=tmp_path / "d", empty="keep")
+        found = read("toy", split, folder=tmp_path / "d", faulty="keep")
         assert found == text
 
 

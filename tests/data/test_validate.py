@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from kvnmt import cli
 from kvnmt.data import scan as scanning
 from kvnmt.data.association import make_lexicon
-from kvnmt.data.corpus import DataConfig, Vocabularies, load_corpora, save_vocabularies
+from kvnmt.data.config import DataConfig
+from kvnmt.data.corpus import Vocabularies, load_corpora, save_vocabularies
 from kvnmt.data.findings import Finding, told
 from kvnmt.data.scan import Index, scan
 from kvnmt.data.synthetic import make_corpus
@@ -195,7 +196,7 @@ def test_empty_lines_are_told(tmp_path, blank):
     assert (found.severity, found.count) == ("error", 2)
     assert [place.line for place in found.examples] == [5, 10]
     assert "a.trg, lines 5 and 10" in found.message
-    report = look_bytes(tmp_path, b"b\n" * 10, data, empty="skip")
+    report = look_bytes(tmp_path, b"b\n" * 10, data, faulty="skip")
     assert only(report, "empty-line").severity == "note"
     assert report.kept == (8, 2, 0)
 
@@ -245,7 +246,7 @@ def test_pairs_that_are_alike_are_not_the_same(tmp_path):
 
 
 def test_words_of_pairs_that_are_skipped_are_unknown(tmp_path):
-    report = look_bytes(tmp_path, b"a\na\nb\nb\n", b"A\nA\n\nB\n", empty="skip")
+    report = look_bytes(tmp_path, b"a\na\nb\nb\n", b"A\nA\n\nB\n", faulty="skip")
     assert [file.unknown for file in report.files] == [2, 1]
 
 
@@ -289,12 +290,12 @@ def test_figures_are_those_of_training(tmp_path):
     sides[0][3] = "q </s> a  "
     parts = {"train": sides, "valid": [["a b zz q", "c"], ["A ZZ", "</s>"]]}
     paths = write(tmp_path, parts)
-    choices = {"max_length": 6, "empty": "skip", "vocabulary_size": 12}
+    choices = {"max_length": 6, "faulty": "skip", "vocabulary_size": 12}
     report = validate(ValidateConfig(**paths, **choices))
     expected = load_corpora(DataConfig(**paths, **choices))
     assert report.kept is not None
     assert report.kept.pairs == len(expected.train.source)
-    told = f"({report.kept.too_long} too long, {report.kept.empty} empty)"
+    told = f"{report.kept.too_long} longer than 6 tokens, {report.kept.empty} with an"
     assert told in expected.report
     for i, encoded in enumerate((expected.valid.source, expected.valid.target)):
         file = report.files[2 + i]

@@ -15,7 +15,7 @@ import pytest
 
 from kvnmt import experiment, models
 from kvnmt.data.batches import pad, with_end
-from kvnmt.data.corpus import DataConfig
+from kvnmt.data.config import DataConfig
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.experiment import Experiment, load_run
 from kvnmt.training import loop

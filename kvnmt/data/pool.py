@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work on one thing after the other, by this process or several, results in order."""
+
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, TypeVar
+
+from kvnmt.errors import UserError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+_WORK: list[Callable[[Any], Any]] = []  # of a worker process
+
+
+def in_order(
+    work: Callable[[Item], Result], items: Iterable[Item], workers: int
+) -> Iterator[Result]:
+    """Yields ``work(item)`` for every item, reading few items ahead.
+
+    Args:
+        work: Is sent to the processes once.
+        items: What is worked on.
+        workers: How many processes; 0: this one.
+
+    Raises:
+        UserError: A process died.
+    """
+    if not workers:
+        yield from map(work, items)
+        return
+    # Spawned, since a process that runs JAX has threads and must not be forked.
+    context = multiprocessing.get_context("spawn")
+    waiting: deque[Future[Result]] = deque()
+    try:
+        with ProcessPoolExecutor(workers, context, _install, (work,)) as pool:
+            try:
+                for item in items:
+                    waiting.append(pool.submit(_run, item))
+                    if len(waiting) > 2 * workers:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+    except BrokenProcessPool:
+        raise UserError(
+            "a process that prepares text died, perhaps for want of memory; choose "
+            "fewer with --data.workers, or 0 for none."
+        ) from None
+
+
+def _install(work: Callable[[Any], Any]) -> None:
+    _WORK[:] = [work]
+
+
+def _run(item: Any) -> Any:
+    return _WORK[0](item)

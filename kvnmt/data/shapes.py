@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Padded shapes: a small table chosen from a corpus, so that little is padded.
+
+A pair is padded to one shape of the table, source and target lengths. Every shape is a
+program to compile, so they are few.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+NEVER = np.iinfo(np.int64).max // 2  # more positions than any pair can cost
+MOVES = (-8, -4, -2, -1, 1, 2, 4, 8)
+CELLS = 6_000  # different pairs of lengths above which they are rounded
+
+
+def choose_shapes(lengths: NDArray[np.integer], count: int) -> NDArray[np.int64]:
+    """Chooses at most ``count`` shapes to which all pairs can be padded.
+
+    Best for the longer side of every pair, by dynamic programming; from there each
+    side of each shape is moved as long as fewer positions are padded.
+
+    Args:
+        lengths: Source and target lengths ``[N, 2]``.
+        count: How many shapes may be compiled.
+
+    Returns:
+        Shapes ``[K, 2]``, smallest first; every pair fits one of them.
+    """
+    step = 1
+    cells, counts = _distinct(lengths)
+    while len(cells) > CELLS:  # long texts: a few positions more do not matter there
+        step *= 2
+        cells, counts = _distinct(-(-lengths // step) * step)
+    longer = np.repeat(cells.max(axis=1), counts)
+    shapes = np.array([[edge, edge] for edge in choose_edges(longer, count)])
+    shapes = _descend(_tighten(shapes, cells), cells, counts)
+    shapes = np.minimum(shapes, lengths.max(axis=0))  # not rounded
+    shapes = np.unique(shapes, axis=0)
+    return shapes[np.argsort(shapes.sum(axis=1), kind="stable")]
+
+
+def choose_edges(lengths: NDArray[np.integer], count: int) -> tuple[int, ...]:
+    """Chooses at most ``count`` padded lengths that waste the fewest positions.
+
+    Exact, by dynamic programming over the distinct lengths: with ``best[k][j]`` the
+    least padding of all sentences up to the j-th distinct length in k groups, each
+    group padded to its longest member.
+
+    Args:
+        lengths: Lengths of the sentences to come.
+        count: How many lengths to choose.
+
+    Returns:
+        Padded lengths in rising order; the last is the longest length.
+    """
+    values, counts = np.unique(lengths, return_counts=True)
+    n, k = len(values), min(count, len(values))
+    before = np.concatenate([[0], np.cumsum(counts)])  # sentences before the i-th
+    cost = np.full((k + 1, n + 1), np.inf)
+    cost[0, 0] = 0
+    cut = np.zeros((k + 1, n + 1), np.int64)
+    for groups in range(1, k + 1):
+        for j in range(1, n + 1):
+            padded = cost[groups - 1, :j] + values[j - 1] * (before[j] - before[:j])
+            cut[groups, j] = np.argmin(padded)
+            cost[groups, j] = padded[cut[groups, j]]
+    edges, j = [], n
+    for groups in range(k, 0, -1):
+        edges.append(int(values[j - 1]))
+        j = cut[groups, j]
+    return tuple(sorted(edges))
+
+
+def fit(lengths: NDArray[np.integer], shapes: NDArray[np.int64]) -> NDArray[np.intp]:
+    """The smallest shape that holds a pair, for every pair of lengths ``[N, 2]``."""
+    most = shapes.max(axis=0)
+    table = np.indices(most + 1).reshape(2, -1).T  # all pairs of lengths
+    best, _ = _cheapest(table, shapes)
+    return best.reshape(most + 1)[lengths[:, 0], lengths[:, 1]]
+
+
+def _distinct(lengths: NDArray[np.integer]) -> tuple[NDArray, NDArray]:
+    """The different pairs of lengths, and how many there are of each."""
+    base = int(lengths.max()) + 1
+    codes, counts = np.unique(lengths @ [base, 1], return_counts=True)
+    return np.stack(np.divmod(codes, base), axis=1), counts
+
+
+def _cheapest(
+    cells: NDArray[np.integer], shapes: NDArray[np.int64]
+) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
+    """For every cell the smallest shape that holds it, and its positions."""
+    fits = (cells[:, None] <= shapes).all(axis=-1)
+    cost = np.where(fits, shapes.sum(axis=1), NEVER)
+    return cost.argmin(axis=1), cost.min(axis=1)
+
+
+def _padded(shapes: NDArray, cells: NDArray, counts: NDArray) -> float:
+    return float(_cheapest(cells, shapes)[1] @ counts.astype(np.float64))
+
+
+def _tighten(shapes: NDArray, cells: NDArray) -> NDArray[np.int64]:
+    """Makes every shape no larger than the largest pair it is the best for."""
+    best, _ = _cheapest(cells, shapes)
+    return np.array([cells[best == i].max(axis=0) for i in np.unique(best)])
+
+
+def _descend(shapes: NDArray, cells: NDArray, counts: NDArray) -> NDArray[np.int64]:
+    """Moves one side of one shape at a time until nothing is gained."""
+    least, most = _padded(shapes, cells, counts), cells.max(axis=0)
+    better = True
+    while better:
+        better = False
+        for place in np.ndindex(shapes.shape):
+            for move in MOVES:
+                other = shapes.copy()
+                other[place] = np.clip(other[place] + move, 1, most[place[1]])
+                padded = _padded(other, cells, counts)
+                if padded < least:
+                    shapes, least, better = other, padded, True
+    return shapes

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The endless stream of training batches, made ahead of the training by grain.
+
+The batch at a position is a pure function of plan, seed and position, so the stream
+can be entered anywhere, and is the same whoever makes it: a thread or processes.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from kvnmt.data.batches import Batch, Encoded, make_batch
+from kvnmt.data.plan import Epoch, Plan
+
+AHEAD = 8  # batches that wait to be used
+FOREVER = 1 << 40  # batches; grain wants to know
+
+
+class BatchAt:
+    """Makes the batch at a position; another process gets a copy."""
+
+    def __init__(
+        self, corpus: Encoded, plan: Plan, seed: int, part: tuple[int, int] = (0, 1)
+    ):
+        """Takes what decides all batches.
+
+        Args:
+            corpus: Training pairs.
+            plan: How they are cut into batches.
+            seed: Of the run.
+            part: Which slice of the rows of every batch, and of how many slices.
+        """
+        self.corpus, self.plan, self.seed, self.part = corpus, plan, seed, part
+        self._lock, self._epochs = threading.Lock(), dict[int, Epoch]()
+
+    def __call__(self, position: int) -> Batch:
+        """The batch at this place in the stream, from 0."""
+        number, offset = divmod(int(position), self.plan.per_epoch)
+        planned = self.plan.batch(self._epoch(number), offset)
+        index, count = self.part
+        rows = planned.rows // count
+        lines = planned.lines[index * rows : (index + 1) * rows]
+        return make_batch(self.corpus, lines, rows, planned.shape)
+
+    def __getstate__(self) -> tuple:
+        """Sends what decides all batches, not what follows from it."""
+        return self.corpus, self.plan, self.seed, self.part
+
+    def __setstate__(self, state: tuple) -> None:
+        """Takes what was sent."""
+        self.__init__(*state)
+
+    def _epoch(self, number: int) -> Epoch:
+        with self._lock:
+            if number not in self._epochs:
+                # The epoch before may still be wanted by another thread.
+                known = {n: e for n, e in self._epochs.items() if n == number - 1}
+                self._epochs = known | {number: self.plan.epoch(self.seed, number)}
+            return self._epochs[number]
+
+
+@contextmanager
+def stream(
+    at: BatchAt, position: int = 0, workers: int = 0
+) -> Iterator[Iterator[Batch]]:
+    """Opens the stream of batches at a position.
+
+    Args:
+        at: Makes them.
+        position: How many batches to pass over.
+        workers: Processes that make them; 0: a thread of this process.
+    """
+    import grain  # here, since it is slow to import
+    from absl import flags
+
+    ahead = grain.ReadOptions(num_threads=1, prefetch_buffer_size=AHEAD)
+    found = grain.MapDataset.range(position, FOREVER).map(at).to_iter_dataset(ahead)
+    if workers:
+        if not flags.FLAGS.is_parsed():  # grain's workers read its defaults from there
+            flags.FLAGS.mark_as_parsed()
+        options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=AHEAD)
+        found = found.mp_prefetch(options)
+    batches = iter(found)
+    try:
+        yield batches
+    finally:
+        batches.close()

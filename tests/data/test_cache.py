@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prepared corpora on disk: found by content, never used when damaged or half."""
+
+import dataclasses
+import json
+import pickle
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from kvnmt.data import cache, prepare
+from kvnmt.data.corpus import Prepared, prepare_train
+from kvnmt.errors import UserError
+from tests.helpers import toy_data
+
+CHANGES = {
+    "min_count": 2,
+    "vocabulary_size": 6,
+    "vocabulary": "characters",
+    "max_length": 3,
+    "max_ratio": 1.5,
+    "faulty": "skip",
+}
+
+
+@pytest.fixture(name="config")
+def _config(tmp_path):
+    return toy_data(tmp_path / "text", cache=tmp_path / "cache")
+
+
+def entries(config) -> list[Path]:
+    return sorted(path for path in config.cache.iterdir() if path.is_dir())
+
+
+def plain(found: Prepared) -> list[list[int]]:
+    return [
+        ids.tolist()
+        for side in (found.train.source, found.train.target)
+        for ids in side
+    ]
+
+
+@pytest.fixture(name="prepared")
+def _prepared(monkeypatch) -> list[None]:
+    """One entry for every time that text is really prepared."""
+    told, original = [], prepare.encode_text
+
+    def encode_text(*arguments):
+        told.append(None)
+        return original(*arguments)
+
+    monkeypatch.setattr(prepare, "encode_text", encode_text)
+    return told
+
+
+def test_the_cache_holds_what_memory_would(config, prepared):
+    memory = prepare_train(dataclasses.replace(config, cache=None))
+    for times in (2, 2):
+        found = prepare_train(config)
+        assert len(prepared) == times
+        assert plain(found) == plain(memory)
+        assert found.vocabularies == memory.vocabularies
+        assert found.dropped == memory.dropped
+        assert found.folder == entries(config)[0]
+    assert isinstance(found.train.source.ids, np.memmap)
+    assert found.train.source.ids.dtype == np.uint16
+
+
+def test_a_corpus_is_sent_as_its_folder(config):
+    found = prepare_train(config).train
+    sent = pickle.dumps(found)
+    assert len(sent) < 500
+    assert [i.tolist() for i in pickle.loads(sent).source] == [
+        i.tolist() for i in found.source
+    ]
+
+
+@pytest.mark.parametrize(("field", "value"), CHANGES.items(), ids=CHANGES)
+def test_other_settings_are_another_entry(config, prepared, field, value):
+    prepare_train(config)
+    other = prepare_train(dataclasses.replace(config, **{field: value}))
+    assert len(prepared) == len(entries(config)) == 2
+    memory = dataclasses.replace(config, **{field: value}, cache=None)
+    assert plain(other) == plain(prepare_train(memory))
+
+
+def test_settings_that_change_no_id_are_the_same_entry(config, prepared):
+    prepare_train(config)
+    prepare_train(dataclasses.replace(config, workers=2, valid_source=None))
+    moved = config.source.rename(config.source.with_suffix(".moved"))
+    prepare_train(dataclasses.replace(config, source=moved))
+    assert len(prepared) == 1
+
+
+def test_other_text_is_another_entry(config, prepared):
+    before = plain(prepare_train(config))
+    text = config.source.read_text()
+    config.source.write_text(text.replace("a", "b", 1))
+    assert plain(prepare_train(config)) != before
+    config.source.write_text(text)
+    assert plain(prepare_train(config)) == before
+    assert len(prepared) == 2
+
+
+def test_vocabularies_of_a_run_find_their_entry(config, prepared):
+    found = prepare_train(config)
+    again = prepare_train(config, found.vocabularies)
+    assert (len(prepared), again.folder) == (1, found.folder)
+    other = prepare_train(dataclasses.replace(config, vocabulary_size=5)).vocabularies
+    with_other = prepare_train(config, other)
+    assert len(prepared) == 3
+    assert with_other.vocabularies == other
+    assert prepare_train(config, other).folder == with_other.folder
+    assert len(prepared) == 3
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+FILES = ("source.ids", "target.ids", "source.lengths.npy", "target.words")
+
+
+@pytest.mark.parametrize("harm", [_flip, _cut, Path.unlink])
+@pytest.mark.parametrize("name", [*FILES, "manifest.json"])
+def test_a_damaged_entry_is_told_and_made_anew(config, prepared, capsys, name, harm):
+    before = plain(prepare_train(config))
+    path = entries(config)[0] / name
+    if name == "manifest.json":
+        path.write_text(path.read_text().rstrip())  # a line feed less is no damage
+    harm(path)
+    console = Console(stderr=True)
+    assert plain(prepare_train(config, console=console)) == before
+    assert len(prepared) == 2
+    said = capsys.readouterr().err
+    assert "preparing anew, since" in said and "is damaged" in said
+    assert name in said or "manifest" in said
+    prepare_train(config)
+    assert len(prepared) == 2
+
+
+def test_a_half_entry_is_never_found(config, prepared, monkeypatch):
+    original, left = cache.save_vocabulary, iter(range(1))
+
+    def fail(*arguments):
+        if next(left, None) is None:
+            raise OSError(28, "No space left on device")
+        original(*arguments)
+
+    monkeypatch.setattr(cache, "save_vocabulary", fail)
+    with pytest.raises(UserError, match="No space left on device; free space"):
+        prepare_train(config)
+    assert entries(config) == []
+    monkeypatch.undo()
+    prepare_train(config)
+    assert len(entries(config)) == 1
+
+
+def test_a_full_disk_leaves_nothing(config, tmp_path):
+    """The system itself refuses to write more."""
+    code = "import sys; from kvnmt import cli; cli.main(sys.argv[1:])"
+    flags = [f"--data.{side}={getattr(config, side)}" for side in ("source", "target")]
+    given = ["prepare", *flags, "--data.cache", str(config.cache)]
+
+    def limit() -> None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
+
+    call = [sys.executable, "-c", code, *given]
+    done = subprocess.run(call, capture_output=True, text=True, preexec_fn=limit)
+    assert done.returncode == 2, done.stderr
+    assert "cannot keep what is prepared: File too large" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert entries(config) == []
+    done = subprocess.run(call, capture_output=True, text=True)
+    assert done.returncode == 0 and "training pairs" in done.stdout
+    assert len(entries(config)) == 1
+
+
+def test_what_a_killed_process_left_is_replaced(config):
+    prepare_train(config)
+    entry = entries(config)[0]
+    part = entry.rename(entry.with_suffix(".part"))
+    (part / "source.ids").write_bytes(b"half")
+    prepare_train(config)
+    assert entries(config) == [entry]
+
+
+def test_faults_and_empty_corpora_leave_nothing(config):
+    config.target.write_text("\n" * 60)
+    with pytest.raises(UserError, match="target.txt, line 1 is empty"):
+        prepare_train(config)
+    with pytest.raises(UserError, match="has both sides"):
+        prepare_train(dataclasses.replace(config, faulty="skip"))
+    assert entries(config) == []
+
+
+def test_a_folder_that_cannot_be_written_is_told(config, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot keep what is prepared"):
+        prepare_train(dataclasses.replace(config, cache=tmp_path / "file"))
+
+
+def test_the_command_tells_what_it_made(config, kvnmt):
+    flags = [f"--data.{side}={getattr(config, side)}" for side in ("source", "target")]
+    cached = (*flags, "--data.cache", config.cache)
+    said = kvnmt("prepare", *cached, "--data.max-length", 4)
+    told = said.out.decode()
+    assert said.status == 0
+    for part in ("training pairs", "longer than 4 tokens", "positions hold a token"):
+        assert part in told
+    assert str(entries(config)[0])[-20:] in told.replace("\n", "")
+    assert json.loads((entries(config)[0] / "manifest.json").read_text())["dropped"]
+    assert "at least 1" in kvnmt("prepare", *cached, "--data.max-length", 0).err
+    assert "with --data.cache" in kvnmt("prepare", *flags).err

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The batch plan: complete, reproducible, and padded to its table."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvnmt.data.plan import Plan, batches, by_pairs, by_tokens
+
+
+def lengths_of(count: int = 203, seed: int = 0, longest: int = 40) -> np.ndarray:
+    """Both lengths of pairs; the sides are nearly as long."""
+    random = np.random.default_rng(seed)
+    source = random.integers(1, longest, count)
+    return np.stack([source, source + random.integers(0, 4, count)], axis=1)
+
+
+PLANS = {
+    "pairs": lambda lengths: by_pairs(lengths, 8, 4),
+    "narrow windows": lambda lengths: by_pairs(lengths, 7, 4, window=1),
+    "one batch": lambda lengths: by_pairs(lengths, 1000, 4),
+    "tokens": lambda lengths: by_tokens(lengths, 200, 4),
+    "few tokens": lambda lengths: by_tokens(lengths, 1, 3),
+    "all tokens": lambda lengths: by_tokens(lengths, 100_000, 5),
+    "tokens on eight devices": lambda lengths: by_tokens(lengths, 300, 4, multiple=8),
+}
+every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+
+
+@every_plan
+@pytest.mark.parametrize("count", [1, 2, 203])
+def test_an_epoch_has_every_pair_once(plan, count):
+    found = plan(lengths_of(count))
+    for epoch in range(3):
+        lines = [planned.lines for planned in batches(found, 1, epoch)]
+        assert len(lines) == found.per_epoch
+        assert sorted(np.concatenate(lines)) == list(range(count))
+
+
+@every_plan
+def test_every_batch_fits_its_shape(plan):
+    lengths = lengths_of()
+    found = plan(lengths)
+    shapes = {tuple(shape) for shape in found.shapes}
+    for planned in batches(found, 1, 0):
+        assert tuple(planned.shape) in shapes
+        assert (lengths[planned.lines] <= planned.shape).all()
+        assert 0 < len(planned.lines) <= planned.rows
+
+
+@every_plan
+def test_a_shape_always_has_as_many_rows(plan):
+    seen = set()
+    for epoch in range(3):
+        found = plan(lengths_of())
+        seen |= {(p.rows, *p.shape) for p in batches(found, 1, epoch)}
+    assert len(seen) <= len(found.shapes)
+
+
+@every_plan
+def test_a_plan_depends_on_seed_and_epoch_alone(plan):
+    def flat(seed: int, epoch: int) -> tuple[int, ...]:
+        found = batches(plan(lengths_of()), seed, epoch)
+        return tuple(np.concatenate([planned.lines for planned in found]))
+
+    places = [(seed, epoch) for seed in range(3) for epoch in range(3)]
+    plans = {place: flat(*place) for place in places}
+    assert len(set(plans.values())) == len(places)
+    np.random.seed(5)  # the global generator has no say
+    assert {place: flat(*place) for place in places} == plans
+
+
+def test_batches_of_pairs_are_full_but_one():
+    sizes = [len(p.lines) for p in batches(by_pairs(lengths_of(), 8, 4), 1, 0)]
+    assert sorted(sizes) == [3] + [8] * 25
+
+
+def test_batches_of_a_window_hold_sentences_of_like_length():
+    lengths = lengths_of(160)
+    longer = lengths.max(axis=1)
+    plan = by_pairs(lengths, 8, 4)
+    ranges = sorted(
+        (longer[p.lines].min(), longer[p.lines].max()) for p in batches(plan, 1, 0)
+    )
+    for (_, high), (low, _) in itertools.pairwise(ranges):
+        assert high <= low
+
+
+@given(st.integers(40, 400), st.sampled_from([1, 2, 8]), st.integers(1, 6))
+def test_batches_of_tokens_keep_the_budget_and_are_full(tokens, multiple, count):
+    plan = by_tokens(lengths_of(), tokens, count, multiple=multiple)
+    found = list(batches(plan, 1, 0))
+    for planned in found:
+        assert planned.rows % multiple == 0
+        over = planned.rows * planned.shape.max() > tokens
+        assert not over or planned.rows == multiple
+    # What is left of a shape goes to the next, so that one batch at most is not full
+    # but those which then fit a smaller shape with more rows.
+    wide = [p for p in found if len(p.lines) not in plan.rows]
+    assert len(wide) <= 1
+
+
+@pytest.mark.parametrize("plan", ["pairs", "tokens"])
+def test_batches_have_other_members_and_places_every_epoch(plan):
+    found = PLANS[plan](np.full((200, 2), 9))
+    epochs = [[frozenset(p.lines) for p in batches(found, 1, n)] for n in (0, 1)]
+    assert not set(epochs[0]) & set(epochs[1])
+    rising = PLANS[plan](np.repeat(np.arange(1, 201)[:, None], 2, axis=1))
+    first = [int(p.lines[0]) for p in batches(rising, 1, 0)]
+    assert first != sorted(first) and first != sorted(first, reverse=True)
+
+
+@every_plan
+def test_the_share_of_tokens_is_that_of_the_batches(plan):
+    lengths = lengths_of()
+    found: Plan = plan(lengths)
+    planned = list(batches(found, 3, 1))
+    positions = sum(p.rows * p.shape.sum() for p in planned)
+    share = found.real(found.epoch(3, 1))
+    assert share == pytest.approx(lengths.sum() / positions)
+    assert 0 < share <= 1
+
+
+def test_nine_of_ten_positions_hold_a_token():
+    """At most 12 shapes, on lengths like those of captions."""
+    random = np.random.default_rng(5)
+    source = np.exp(random.normal(2.55, 0.32, 30_000)).round().clip(3, 45)
+    target = (source * np.exp(random.normal(0.03, 0.13, len(source)))).round()
+    lengths = np.stack([source, target.clip(3, 45)], axis=1).astype(np.int32)
+    plan = by_tokens(lengths, 4096, 12)
+    assert plan.real(plan.epoch(1, 0)) > 0.9

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The table of padded shapes: few, holding every pair, wasting little."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvnmt.data import shapes as module
+from kvnmt.data.shapes import choose_edges, choose_shapes, fit
+
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
+PAIRS = st.lists(st.tuples(*[st.integers(1, 30)] * 2), min_size=1, max_size=60)
+
+
+def wasted(lengths, edges) -> float:
+    """Padded positions over all sentences, infinite if one does not fit."""
+    fits = ([edge for edge in edges if edge >= n] for n in lengths)
+    return sum(min(some, default=np.inf) for some in fits) - sum(lengths)
+
+
+def padded(lengths, shapes) -> int:
+    """Positions in the smallest shapes that hold each pair, one by one."""
+    holds = [[s for s in shapes if all(pair <= s)] for pair in lengths]
+    return sum(min(sum(shape) for shape in some) for some in holds)
+
+
+@given(LENGTHS, st.integers(1, 5))
+def test_no_other_edges_waste_less(lengths, count):
+    edges = choose_edges(np.array(lengths), count)
+    others = itertools.combinations(sorted(set(lengths)), min(count, len(set(lengths))))
+    assert wasted(lengths, edges) == min(wasted(lengths, other) for other in others)
+
+
+@given(LENGTHS, st.integers(1, 5))
+def test_edges_rise_to_the_longest(lengths, count):
+    edges = choose_edges(np.array(lengths), count)
+    assert len(edges) == min(count, len(set(lengths)))
+    assert list(edges) == sorted(set(edges))
+    assert edges[-1] == max(lengths)
+
+
+@given(PAIRS, st.integers(1, 6))
+def test_every_pair_fits_and_shapes_are_better_than_squares(pairs, count):
+    lengths = np.array(pairs)
+    shapes = choose_shapes(lengths, count)
+    assert 1 <= len(shapes) <= count
+    assert (shapes.sum(axis=1)[1:] >= shapes.sum(axis=1)[:-1]).all()
+    longer = lengths.max(axis=1)
+    squares = np.array([[edge, edge] for edge in choose_edges(longer, count)])
+    assert padded(lengths, shapes) <= padded(lengths, squares)
+
+
+@given(PAIRS, st.integers(1, 6))
+def test_the_smallest_shape_that_holds_a_pair_is_found(pairs, count):
+    lengths = np.array(pairs)
+    shapes = choose_shapes(lengths, count)
+    found = shapes[fit(lengths, shapes)]
+    assert (lengths <= found).all()
+    assert found.sum() == padded(lengths, shapes)
+
+
+def test_uneven_languages_get_uneven_shapes():
+    source = np.random.default_rng(1).integers(5, 20, 500)
+    shapes = choose_shapes(np.stack([source, 2 * source], axis=1), 4)
+    assert (shapes[:, 1] == 2 * shapes[:, 0]).all()
+
+
+@pytest.mark.parametrize("cells", [20, 6000])
+def test_long_texts_are_rounded(monkeypatch, cells):
+    monkeypatch.setattr(module, "CELLS", cells)
+    lengths = np.random.default_rng(2).integers(1, 60, (400, 2))
+    shapes = choose_shapes(lengths, 5)
+    assert len(shapes) <= 5
+    assert (shapes <= lengths.max(axis=0)).all()
+    assert (lengths <= shapes[fit(lengths, shapes)]).all()

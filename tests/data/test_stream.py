@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stream of batches: the same from any position and whoever makes it."""
+
+import hashlib
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from kvnmt.data.batches import Batch, Encoded, encoded
+from kvnmt.data.plan import batches, by_pairs, by_tokens
+from kvnmt.data.stream import BatchAt, stream
+
+PLANS = {
+    "pairs": lambda lengths: by_pairs(lengths, 8, 3),
+    "tokens": lambda lengths: by_tokens(lengths, 60, 3, multiple=2),
+}
+every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
+
+
+def corpus(count: int = 41, seed: int = 0) -> Encoded:
+    """Sentences of random lengths; the first words of both sides number the pair."""
+    random = np.random.default_rng(seed)
+    sides = (
+        [[offset + i, *[5] * random.integers(1, 8)] for i in range(count)]
+        for offset in (100, 500)
+    )
+    return encoded(*sides)
+
+
+def at(plan, part: tuple[int, int] = (0, 1), seed: int = 7) -> BatchAt:
+    pairs = corpus()
+    return BatchAt(pairs, plan(pairs.lengths), seed, part)
+
+
+def digest(found: list[Batch]) -> str:
+    """A hash of batches, shapes included."""
+    state = hashlib.sha256()
+    for side in (side for batch in found for side in batch):
+        state.update(f"{side.shape} {side.dtype}".encode())
+        state.update(side.tobytes())
+    return state.hexdigest()
+
+
+def taken(make: BatchAt, count: int, position: int = 0, workers: int = 0) -> str:
+    with stream(make, position, workers) as found:
+        return digest(list(islice(found, count)))
+
+
+@every_plan
+def test_the_stream_follows_the_plan(plan):
+    make = at(plan)
+    with stream(make) as found:
+        for epoch in range(3):
+            for planned in batches(make.plan, 7, epoch):
+                batch = next(found)
+                assert batch.source.shape == (planned.rows, planned.shape[0])
+                assert batch.target.shape == (planned.rows, planned.shape[1])
+                full = batch.source[:, 0] >= 0
+                assert list(batch.source[full, 0] - 100) == list(planned.lines)
+                assert list(batch.target[full, 0] - 500) == list(planned.lines)
+
+
+@every_plan
+def test_the_stream_can_be_entered_anywhere(plan):
+    make = at(plan)
+    total = 3 * make.plan.per_epoch
+    whole = [make(position) for position in range(total)]
+    assert taken(make, total) == digest(whole)
+    for position in range(total):
+        found = taken(at(plan), total - position, position)
+        assert found == digest(whole[position:])
+
+
+@every_plan
+def test_slices_of_processes_make_the_batch(plan):
+    whole = at(plan)
+    parts = [at(plan, (i, 2)) for i in range(2)]
+    for position in range(2 * whole.plan.per_epoch):
+        batch = whole(position)
+        sides = zip(*(part(position) for part in parts))
+        joined = Batch(*(np.concatenate(halves) for halves in sides))
+        assert digest([joined]) == digest([batch])
+
+
+def test_another_seed_is_another_stream():
+    plan = PLANS["pairs"]
+    assert taken(at(plan), 9) != taken(at(plan, seed=8), 9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 4])
+@every_plan
+def test_workers_change_nothing(plan, workers):
+    make = at(plan)
+    total = 2 * make.plan.per_epoch
+    want = taken(make, total - 3, 3)
+    assert taken(at(plan), total - 3, 3, workers) == want
+    halves = [taken(at(plan, (i, 2)), total, 0, workers) for i in range(2)]
+    assert halves == [taken(at(plan, (i, 2)), total) for i in range(2)]
+
+
+def test_a_stream_that_is_left_early_ends():
+    with stream(at(PLANS["pairs"])) as found:
+        next(found)
+    with pytest.raises(KeyError), stream(at(PLANS["pairs"])) as found:
+        raise KeyError
