@@ -94,7 +94,10 @@ def captured(monkeypatch) -> list[experiment.Experiment]:
 BAD_TRAINING = [
     (["--data.source", "NOWHERE"], "no file"),
     (["--data.source", "TEXT"], "cannot be read"),
-    (["--data.source", "TEXT/latin"], "latin, line 2: byte 4 (0xe9)"),
+    (
+        ["--data.source", "TEXT/latin", "--data.target", "TEXT/latin"],
+        "latin, line 2: byte 4 (0xe9)",
+    ),
     (["--data.target", "TEXT/short.ref"], "has 1"),
     (["--data.valid-source", "TEXT/empty"], "empty' is empty"),
     (["--data.valid-source", "TEXT/hole"], "lines"),
@@ -184,7 +187,7 @@ BAD_USE = [
     (["evalute"], "did you mean 'evaluate'?"),
     (
         ["xyz"],
-        "no command 'xyz'. Known: align, average, benchmark, evaluate, prepare-tfds,",
+        "no command 'xyz'. Known: align, average, benchmark, evaluate, prepare,",
     ),
 ]
 

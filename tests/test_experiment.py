@@ -17,6 +17,8 @@ import pytest
 from kvnmt import attention, decoder, experiment, target_context
 from kvnmt.config import ModelConfig
 from kvnmt.data.config import DataConfig
+from kvnmt.data.corpus import load_vocabularies
+from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError
 from kvnmt.experiment import (
     Experiment,
@@ -322,3 +324,20 @@ def test_systems_leave_sizes_alone():
     for name in SYSTEMS:
         model = system(name).model(sizes)
         assert (model.embedding, model.state) == (7, 9)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_another_vocabulary_is_refused_by_its_digest(tmp_path, side):
+    data = toy_data(tmp_path / "text")
+    exp = tiny(data, epochs=1)
+    experiment.run(exp, tmp_path / "run", console=quiet())
+    words = load_run(tmp_path / "run").vocabularies._asdict()[side]
+    path = tmp_path / "run" / "vocabulary" / f"{side}.words"
+    path.write_text("".join(f"{word}\n" for word in words.words[::-1]))
+    other = digest(load_vocabularies(tmp_path / "run")._asdict()[side])
+    for use in (
+        lambda: load_run(tmp_path / "run"),
+        lambda: experiment.run(exp, tmp_path / "run", resume=True, console=quiet()),
+    ):
+        with pytest.raises(UserError, match=f"{other}.*{digest(words)}.*put that back"):
+            use()

@@ -4,8 +4,6 @@
 import dataclasses
 import json
 import pickle
-import resource
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -171,20 +169,21 @@ def test_a_half_entry_is_never_found(config, prepared, monkeypatch):
 def test_a_full_disk_leaves_nothing(config, tmp_path):
     """The system itself refuses to write more."""
     code = "import sys; from kvnmt import cli; cli.main(sys.argv[1:])"
+    limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300)); "
     flags = [f"--data.{side}={getattr(config, side)}" for side in ("source", "target")]
     given = ["prepare", *flags, "--data.cache", str(config.cache)]
 
-    def limit() -> None:
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (300, 300))
+    def run(code: str) -> subprocess.CompletedProcess:
+        call = [sys.executable, "-c", code, *given]
+        return subprocess.run(call, capture_output=True, text=True)
 
-    call = [sys.executable, "-c", code, *given]
-    done = subprocess.run(call, capture_output=True, text=True, preexec_fn=limit)
+    done = run(limit + code)
     assert done.returncode == 2, done.stderr
     assert "cannot keep what is prepared: File too large" in done.stderr
     assert "Traceback" not in done.stderr
     assert entries(config) == []
-    done = subprocess.run(call, capture_output=True, text=True)
+    done = run(code)
     assert done.returncode == 0 and "training pairs" in done.stdout
     assert len(entries(config)) == 1
 

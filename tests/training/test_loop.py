@@ -163,6 +163,19 @@ def test_a_killed_run_goes_on_as_if_it_never_stopped(
     check_same_run(exp, tmp_path / "whole", tmp_path / "killed")
 
 
+def test_batches_of_tokens_from_a_cache_go_on_too(tmp_path, data):
+    """Ids of the cache, batches by another process; then all of it in memory."""
+    cached = dataclasses.replace(data, cache=tmp_path / "cache")
+    one, two = (tiny(cached, epochs=n, batch_tokens=64, workers=1) for n in (1, 2))
+    memory = tiny(data, epochs=2, batch_tokens=64)
+    whole = run(memory, tmp_path / "whole")
+    assert 2 < whole.steps / 2 < 15
+    run(one, tmp_path / "parts")
+    run(two, tmp_path / "parts", resume=True)
+    check_same_run(memory, tmp_path / "whole", tmp_path / "parts")
+    assert len([path for path in cached.cache.iterdir() if path.is_dir()]) == 1
+
+
 def test_a_finished_run_goes_on_with_more_epochs(tmp_path, data, whole):
     run(tiny(data, epochs=1), tmp_path / "parts")
     for epochs in (2, 3):
