@@ -8,9 +8,13 @@ can be entered anywhere, and is the same whoever makes it: a thread or processes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from kvnmt.data.batches import Batch, Encoded, make_batch
 from kvnmt.data.plan import Epoch, Plan
+
+if TYPE_CHECKING:
+    import grain
 
 AHEAD = 8  # batches that wait to be used
 FOREVER = 1 << 40  # batches; grain wants to know
@@ -59,28 +63,34 @@ class BatchAt:
             return self._epochs[number]
 
 
+def dataset(at: BatchAt, positions: range, workers: int = 0) -> "grain.IterDataset":
+    """The batches at these positions as a dataset of grain's."""
+    import grain  # here, since it is slow to import
+    from absl import flags
+
+    ahead = grain.ReadOptions(num_threads=1, prefetch_buffer_size=AHEAD)
+    places = grain.MapDataset.range(positions.start, positions.stop)
+    found = places.map(at).to_iter_dataset(ahead)
+    if workers:
+        if not flags.FLAGS.is_parsed():  # grain's workers read its defaults from there
+            flags.FLAGS.mark_as_parsed()
+        options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=AHEAD)
+        found = found.mp_prefetch(options)
+    return found
+
+
 @contextmanager
 def stream(
     at: BatchAt, position: int = 0, workers: int = 0
 ) -> Iterator[Iterator[Batch]]:
-    """Opens the stream of batches at a position.
+    """Opens the endless stream of batches at a position.
 
     Args:
         at: Makes them.
         position: How many batches to pass over.
         workers: Processes that make them; 0: a thread of this process.
     """
-    import grain  # here, since it is slow to import
-    from absl import flags
-
-    ahead = grain.ReadOptions(num_threads=1, prefetch_buffer_size=AHEAD)
-    found = grain.MapDataset.range(position, FOREVER).map(at).to_iter_dataset(ahead)
-    if workers:
-        if not flags.FLAGS.is_parsed():  # grain's workers read its defaults from there
-            flags.FLAGS.mark_as_parsed()
-        options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=AHEAD)
-        found = found.mp_prefetch(options)
-    batches = iter(found)
+    batches = iter(dataset(at, range(position, FOREVER), workers))
     try:
         yield batches
     finally:

@@ -4,12 +4,13 @@
 import hashlib
 from itertools import islice
 
+import grain
 import numpy as np
 import pytest
 
 from kvnmt.data.batches import Batch, Encoded, encoded
 from kvnmt.data.plan import batches, by_pairs, by_tokens
-from kvnmt.data.stream import BatchAt, stream
+from kvnmt.data.stream import BatchAt, dataset, stream
 
 PLANS = {
     "pairs": lambda lengths: by_pairs(lengths, 8, 3),
@@ -81,6 +82,13 @@ def test_slices_of_processes_make_the_batch(plan):
         sides = zip(*(part(position) for part in parts))
         joined = Batch(*(np.concatenate(halves) for halves in sides))
         assert digest([joined]) == digest([batch])
+
+
+@every_plan
+def test_grain_itself_finds_no_checkpoint_that_changes_a_batch(plan):
+    make = at(plan)
+    found = dataset(make, range(make.plan.per_epoch + 3))
+    grain.experimental.assert_equal_output_after_checkpoint(found)
 
 
 def test_another_seed_is_another_stream():
