@@ -93,11 +93,6 @@ def prepare_train(
     return _in_memory(config, text, words)
 
 
-def build_vocabularies(config: DataConfig, text: Text) -> Vocabularies:
-    """Builds the vocabularies of training text; as `prepare.build_vocabularies`."""
-    return prepare.build_vocabularies(config, text)
-
-
 def encode(words: Vocabularies, text: Parallel) -> Encoded:
     """Turns pairs into ids with EOS."""
     return encoded(

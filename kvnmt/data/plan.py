@@ -14,7 +14,6 @@ chosen from the corpus, so the number of compiled programs is known before the f
 step.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -134,12 +133,6 @@ def by_tokens(
     rows = np.maximum(rows, multiple)
     pairs = np.bincount(fit(lengths, shapes), minlength=len(shapes))
     return Plan(lengths, shapes, rows, 0, len(_starts(pairs, rows)))
-
-
-def batches(plan: Plan, seed: int, number: int) -> Iterator[Planned]:
-    """Yields the batches of an epoch."""
-    epoch = plan.epoch(seed, number)
-    return (plan.batch(epoch, i) for i in range(plan.per_epoch))
 
 
 def _starts(pairs: NDArray[np.integer], rows: NDArray[np.integer]) -> NDArray:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from kvnmt.data.batches import Batch, Encoded, encoded
-from kvnmt.data.plan import batches, by_pairs, by_tokens
+from kvnmt.data.plan import by_pairs, by_tokens
 from kvnmt.data.stream import BatchAt, dataset, stream
+from tests.data.test_plan import batches
 
 PLANS = {
     "pairs": lambda lengths: by_pairs(lengths, 8, 3),
