@@ -10,7 +10,7 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from kvnmt import attention, decoder, experiment, target_context
+from kvnmt import attention, decoder, devices, experiment, target_context
 from kvnmt.average import average
 from kvnmt.cli_data import Prepare, Validate
 from kvnmt.cli_pairs import Align, Score
@@ -44,9 +44,15 @@ class Train:
     decoder: str | None = None  # another decoder
     target_context: str | None = None  # another target context
     resume: bool = False  # go on from the last checkpoint
+    distributed: bool = False  # with other processes, found by SLURM or on a TPU pod
+    coordinator: str | None = None  # or: HOST:PORT of the first process
+    processes: int | None = None  # how many there are
+    process: int | None = None  # which one this is, from 0
 
     def __call__(self) -> None:
         """Trains."""
+        if self.distributed or self.coordinator:
+            devices.join(self.coordinator, self.processes, self.process)
         result = experiment.run(self.experiment, self.run, resume=self.resume)
         error_console().print(
             f"best checkpoint: step {result.best_step}, "

@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec
 
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.data.vocabulary import EOS, PAD, UNK
-from kvnmt.devices import data_mesh
+from kvnmt.devices import own_mesh
 from kvnmt.errors import Range
 from kvnmt.models import Model, Params
 from kvnmt.search import (
@@ -141,7 +141,7 @@ def _shared(
     search: Callable[..., Hypotheses], numbers: Numbers, params: Params, *rows: Array
 ) -> Hypotheses:
     """The search on every device's own rows, where they divide evenly."""
-    mesh, by_rows = data_mesh(), PartitionSpec("data")
+    mesh, by_rows = own_mesh(), PartitionSpec("data")
     if mesh.size == 1 or len(rows[0]) % mesh.size:
         return search(numbers, params, *rows)
     given = PartitionSpec(), PartitionSpec(), *(by_rows for _ in rows)

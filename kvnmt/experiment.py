@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-from kvnmt import models
+from kvnmt import devices, models
 from kvnmt.config import ModelConfig
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import (
@@ -147,7 +147,7 @@ def run(
     Raises:
         UserError: The data, the directory or the config cannot be used.
     """
-    console = console or Console(stderr=True)
+    console = console or Console(stderr=True, quiet=devices.part()[0] > 0)
     check_ranges(experiment, RANGES)
     check_tokenizer(experiment.training.bleu_tokenize)
     trained = None
@@ -174,7 +174,10 @@ def run(
         folder,
         console,
     )
-    _create(folder, experiment, words)
+    devices.meet("checked")  # by all, before one of them makes the folder
+    if devices.part()[0] == 0:
+        _create(folder, experiment, words)
+    devices.meet("made")
     return trainer.fit(resume=resume)
 
 

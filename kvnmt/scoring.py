@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import edge, in_batches
 from kvnmt.data.corpus import Vocabularies
-from kvnmt.devices import data_mesh, replicate, split_rows
+from kvnmt.devices import own_mesh, replicate, split_rows
 from kvnmt.losses import negative_log_likelihood
 from kvnmt.models import Model, Params
 from kvnmt.typing import Array, Float, Int
@@ -53,7 +53,7 @@ def score(
         advance: Told of every batch how many pairs it held.
         batches: Their ``size`` and ``tokens``, as `in_batches` takes them.
     """
-    run, mesh = compiled_score(model), data_mesh()
+    run, mesh = compiled_score(model), own_mesh()
     params = replicate(params, mesh)
     results = [Scored([], [])] * len(source)
     for places, block in in_batches(

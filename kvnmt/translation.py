@@ -19,7 +19,7 @@ from kvnmt.data.buckets import edge, in_batches
 from kvnmt.data.corpus import Vocabularies
 from kvnmt.data.vocabulary import EOS
 from kvnmt.decoding import RANGES, SearchConfig, compiled_search
-from kvnmt.devices import data_mesh, replicate, split_rows
+from kvnmt.devices import own_mesh, replicate, split_rows
 from kvnmt.errors import UserError
 from kvnmt.models import Model, Params
 from kvnmt.search import Hypotheses
@@ -87,7 +87,7 @@ def translate_nbest(
     """
     _check(model, params, config)
     results = [[Translation([], 0.0, 0.0)] for _ in sentences]
-    run, mesh = compiled_search(model, config), data_mesh()
+    run, mesh = compiled_search(model, config), own_mesh()
     params = replicate(params, mesh)
     size, tokens = config.batch_size, config.batch_tokens
     shape = {"expected": expected, "multiple": mesh.size}

@@ -41,7 +41,7 @@ class TrainingConfig:
 
     epochs: int = 20  # at most
     batch_size: int = 80  # pairs, over all devices
-    batch_tokens: int | None = None  # or positions on the longer side of a batch
+    batch_tokens: int | None = None  # or tokens of the longer side, padding included
     shapes: int = 12  # at most so many padded shapes are compiled
     workers: int = 0  # processes that make batches; 0: a thread
     seed: int = 1
@@ -118,6 +118,7 @@ class Trainer:
     ):
         self.model, self.corpora, self.config = model, corpora, training
         self.folder, self.console = folder, console
+        self.first = devices.part()[0] == 0  # of all processes: it writes
         self.mesh = devices.data_mesh()
         self.plan = _plan(training, corpora.train, self.mesh)
         self.per_epoch = self.plan.per_epoch
@@ -142,7 +143,8 @@ class Trainer:
             every = self.config.validate_every or self.per_epoch
             total = self.config.epochs * self.per_epoch
             step = int(self.state.step)
-            make = BatchAt(self.corpora.train, self.plan, self.config.seed)
+            seed, part = self.config.seed, devices.part()
+            make = BatchAt(self.corpora.train, self.plan, seed, part)
             with stream(make, step, self.config.workers) as batches:
                 while step < total and not self._stale():
                     until = min(total, (step // every + 1) * every)
@@ -179,7 +181,8 @@ class Trainer:
             self.progress = _Progress(**progress)
             self.speed = _Speed(self.progress.tokens, self.progress.seconds)
         step = int(self.state.step)
-        _cut_metrics(self.folder / "metrics.jsonl", step)
+        if self.first:
+            _cut_metrics(self.folder / "metrics.jsonl", step)
         self.console.print(f"resuming after step {step}")
 
     def _train(self, batches: Iterator[Batch], step: int, until: int) -> float:
@@ -245,8 +248,9 @@ class Trainer:
         progress.tokens, progress.seconds = self.speed.tokens, self.speed.seconds
         record = {"step": step, "epoch": step / self.per_epoch, **figures}
         record["tokens_per_second"] = self.speed.rate
-        with (self.folder / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(record) + "\n")
+        if self.first:
+            with (self.folder / "metrics.jsonl").open("a") as file:
+                file.write(json.dumps(record) + "\n")
         self.console.print(
             f"epoch {step / self.per_epoch:5.4g}  step {step:6d}  "
             f"train loss {figures['train_loss']:.3f}  "
@@ -266,7 +270,9 @@ class Trainer:
 def _plan(config: TrainingConfig, corpus: Encoded, mesh: Mesh) -> Plan:
     lengths, shapes = corpus.lengths, config.shapes
     if config.batch_tokens:
-        return by_tokens(lengths, config.batch_tokens, shapes, multiple=mesh.size)
+        # The same batches on any number of devices that divides eight.
+        multiple = math.lcm(8, mesh.size)
+        return by_tokens(lengths, config.batch_tokens, shapes, multiple=multiple)
     devices.check_rows(mesh, config.batch_size)
     return by_pairs(lengths, config.batch_size, shapes)
 

@@ -22,14 +22,21 @@ def validation_loss(
     rows: int,
     mesh: Mesh,
 ) -> float:
-    """Nats per target token, EOS included; batches of ``rows``, sorted by length."""
+    """Nats per target token, EOS included; batches of ``rows``, sorted by length.
+
+    Where the devices cannot share as many rows, there are a few more.
+    """
+    index, count = devices.part()
+    own = -(-rows // mesh.size) * mesh.size // count  # rows of this process
+    rows = own * count
     longer = valid.lengths.max(axis=1)
     order = np.argsort(longer, kind="stable")
     nats = tokens = 0.0
     for start in range(0, len(order), rows):
         lines = order[start : start + rows]
         longest = edge(int(longer[lines].max()))
-        batch = batches.make_batch(valid, lines, rows, (longest, longest))
+        lines = lines[index * own : (index + 1) * own]
+        batch = batches.make_batch(valid, lines, own, (longest, longest))
         arrays = devices.split_rows(batch, mesh)
         sums = jax.device_get(eval_step(params, *arrays))
         nats, tokens = nats + float(sums.nats), tokens + int(sums.tokens)
@@ -42,7 +49,7 @@ def validation_bleu(
     """BLEU of the greedy translations."""
     found = translate(
         model,
-        params,
+        devices.own(params),
         [ids[:-1].tolist() for ids in corpora.valid.source],
         SearchConfig(beam=1),
     )
