@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training loop: steps, validation, checkpoints, early stop."""
 
-import json
 import math
 import time
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from kvnmt.data.plan import Plan, by_pairs, by_tokens
 from kvnmt.data.stream import BatchAt, stream
 from kvnmt.losses import Objective
 from kvnmt.models import Model, Params
+from kvnmt.training import metrics
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
 from kvnmt.training.checkpoint import Checkpoints
@@ -182,7 +182,7 @@ class Trainer:
             self.speed = _Speed(self.progress.tokens, self.progress.seconds)
         step = int(self.state.step)
         if self.first:
-            _cut_metrics(self.folder / "metrics.jsonl", step)
+            metrics.cut(self.folder, step)
         self.console.print(f"resuming after step {step}")
 
     def _train(self, batches: Iterator[Batch], step: int, until: int) -> float:
@@ -196,8 +196,8 @@ class Trainer:
                 batch = next(batches)
                 new_shape = batch.source.shape not in self.seen
                 arrays = devices.split_rows(batch, self.mesh)
-                self.state, metrics = self.train_step(self.state, *arrays)
-                waiting.append(metrics.loss)
+                self.state, made = self.train_step(self.state, *arrays)
+                waiting.append(made.loss)
                 words += int(np.sum(batch.target >= 0))
                 if new_shape or done + 1 == until or len(waiting) >= 20:
                     # The step just sent off may still run: read the ones before it.
@@ -249,8 +249,7 @@ class Trainer:
         record = {"step": step, "epoch": step / self.per_epoch, **figures}
         record["tokens_per_second"] = self.speed.rate
         if self.first:
-            with (self.folder / "metrics.jsonl").open("a") as file:
-                file.write(json.dumps(record) + "\n")
+            metrics.add(self.folder, record)
         self.console.print(
             f"epoch {step / self.per_epoch:5.4g}  step {step:6d}  "
             f"train loss {figures['train_loss']:.3f}  "
@@ -275,19 +274,6 @@ def _plan(config: TrainingConfig, corpus: Encoded, mesh: Mesh) -> Plan:
         return by_tokens(lengths, config.batch_tokens, shapes, multiple=multiple)
     devices.check_rows(mesh, config.batch_size)
     return by_pairs(lengths, config.batch_size, shapes)
-
-
-def _cut_metrics(path: Path, step: int) -> None:
-    """Drops the records after a step, and a last line that was cut by a kill."""
-    kept = []
-    for line in path.read_text().split("\n") if path.exists() else []:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if record["step"] <= step:
-            kept.append(line + "\n")
-    path.write_text("".join(kept))
 
 
 def _take(waiting: list[Any], hold: int) -> tuple[list[Any], list[Any]]:
