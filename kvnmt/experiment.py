@@ -98,6 +98,7 @@ RANGES: dict[str, Range] = {
     "training.seed": (0, None),
     "training.validate_every": (0, None),
     "training.patience": (1, None),
+    "training.skip_at_most": (1, None),
     "training.keep_last": (1, None),
     **{f"search.{name}": bounds for name, bounds in SEARCH_RANGES.items()},
 }

@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kvnmt.data.batches import Batch, Encoded, make_batch
-from kvnmt.data.plan import Epoch, Plan
+from kvnmt.data.plan import Epoch, Plan, Planned
 
 if TYPE_CHECKING:
     import grain
@@ -39,12 +42,15 @@ class BatchAt:
 
     def __call__(self, position: int) -> Batch:
         """The batch at this place in the stream, from 0."""
-        number, offset = divmod(int(position), self.plan.per_epoch)
-        planned = self.plan.batch(self._epoch(number), offset)
+        planned = self._planned(position)
         index, count = self.part
         rows = planned.rows // count
         lines = planned.lines[index * rows : (index + 1) * rows]
         return make_batch(self.corpus, lines, rows, planned.shape)
+
+    def lines(self, position: int) -> NDArray[np.integer]:
+        """Which pairs the batch at this place holds, from 0; those of all slices."""
+        return self._planned(position).lines
 
     def __getstate__(self) -> tuple:
         """Sends what decides all batches, not what follows from it."""
@@ -53,6 +59,10 @@ class BatchAt:
     def __setstate__(self, state: tuple) -> None:
         """Takes what was sent."""
         self.__init__(*state)
+
+    def _planned(self, position: int) -> Planned:
+        number, offset = divmod(int(position), self.plan.per_epoch)
+        return self.plan.batch(self._epoch(number), offset)
 
     def _epoch(self, number: int) -> Epoch:
         with self._lock:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
-import numpy as np
 from jax.sharding import Mesh
 from rich.console import Console
 from rich.progress import (
@@ -30,6 +29,7 @@ from kvnmt.models import Model, Params
 from kvnmt.training import metrics
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
+from kvnmt.training.bad_numbers import report, too_many
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.validation import validation_bleu, validation_loss
@@ -49,6 +49,7 @@ class TrainingConfig:
     metric: Literal["bleu", "loss"] = "bleu"  # chooses the best checkpoint
     bleu_tokenize: str = "13a"  # sacreBLEU's; none: the text is tokenised
     patience: int = 5  # validations without a better score before an early stop
+    skip_at_most: int = 10  # steps in a row whose numbers are not finite
     keep_last: int = 1  # newest checkpoints kept beside the best; for kvnmt average
     warm_start: Path | None = None  # run directory of a trained model to start from
 
@@ -89,6 +90,8 @@ class _Progress:
     tokens: int = 0
     seconds: float = 0.0
     elapsed: float = 0.0
+    skipped: int = 0  # steps that changed nothing, since a number was not finite
+    skipped_last: int = 0  # how many of them in a row
 
 
 class Trainer:
@@ -191,34 +194,55 @@ class Trainer:
         epoch = step // self.per_epoch + 1
         with _bar(self.console) as bar:
             task = bar.add_task(f"epoch {epoch}", total=until - step, note="")
-            clock, words = time.monotonic(), 0
+            clock = time.monotonic()
             for done in range(step, until):
                 batch = next(batches)
                 new_shape = batch.source.shape not in self.seen
                 arrays = devices.split_rows(batch, self.mesh)
                 self.state, made = self.train_step(self.state, *arrays)
-                waiting.append(made.loss)
-                words += int(np.sum(batch.target >= 0))
+                waiting.append((done, made.loss, made.skipped))
                 if new_shape or done + 1 == until or len(waiting) >= 20:
                     # The step just sent off may still run: read the ones before it.
                     hold = 0 if new_shape or done + 1 == until else 1
                     ready, waiting = _take(waiting, hold)
-                    for sums in jax.device_get(ready):
-                        nats += float(sums.nats)
-                        tokens += int(sums.tokens)
+                    words = 0
+                    for place, sums, skipped in jax.device_get(ready):
+                        words += int(sums.tokens)
+                        if not self._is_bad(int(place), bool(skipped)):
+                            nats += float(sums.nats)
+                            tokens += int(sums.tokens)
                     now = time.monotonic()
                     if not new_shape:
                         self.speed.tokens += words
                         self.speed.seconds += now - clock
-                    clock, words = now, 0
+                    clock = now
                     self.seen.add(batch.source.shape)
                     bar.update(task, note=self._note(nats, tokens))
                 bar.advance(task)
         return nats / max(tokens, 1)
 
+    def _is_bad(self, step: int, skipped: bool) -> bool:
+        """Counts steps that changed nothing; stops after too many in a row."""
+        progress = self.progress
+        progress.skipped += skipped
+        progress.skipped_last = progress.skipped_last + 1 if skipped else 0
+        if progress.skipped_last >= self.config.skip_at_most:
+            make = BatchAt(self.corpora.train, self.plan, self.config.seed)
+            where = {"step": step + 1, "seed": self.config.seed}
+            if self.first:
+                report(self.folder, self.corpora, make.lines(step), **where)
+            raise too_many(self.folder, progress.skipped_last, step + 1)
+        return skipped
+
     def _note(self, nats: float, tokens: int) -> str:
         loss = nats / max(tokens, 1)
-        return f"loss {loss:.3f}  {self.speed.rate:,.0f} target tokens/s"
+        return (
+            f"loss {loss:.3f}  {self._skipped()}{self.speed.rate:,.0f} target tokens/s"
+        )
+
+    def _skipped(self) -> str:
+        skipped = self.progress.skipped
+        return f"{skipped} steps skipped  " if skipped else ""
 
     def _validate(self) -> dict[str, float]:
         loss = validation_loss(
@@ -248,6 +272,7 @@ class Trainer:
         progress.tokens, progress.seconds = self.speed.tokens, self.speed.seconds
         record = {"step": step, "epoch": step / self.per_epoch, **figures}
         record["tokens_per_second"] = self.speed.rate
+        record["skipped"] = progress.skipped
         if self.first:
             metrics.add(self.folder, record)
         self.console.print(
@@ -255,7 +280,8 @@ class Trainer:
             f"train loss {figures['train_loss']:.3f}  "
             f"valid loss {figures['valid_loss']:.3f}  "
             f"{self._quality(figures)}  "
-            f"{self.speed.rate:,.0f} target tokens/s{'  best' if better else ''}",
+            f"{self._skipped()}{self.speed.rate:,.0f} target tokens/s"
+            f"{'  best' if better else ''}",
             highlight=False,
             soft_wrap=True,
         )

@@ -13,7 +13,7 @@ from flax import struct
 
 from kvnmt.losses import Loss, Objective, loss
 from kvnmt.models import Model, Params
-from kvnmt.typing import Array, Float, Int, Key, PyTree
+from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
 
 
 @struct.dataclass
@@ -31,6 +31,7 @@ class Metrics:
 
     loss: Loss
     gradient_norm: Float[Array, ""]  # before clipping
+    skipped: Bool[Array, ""]  # loss or gradient was no finite number
 
 
 def init_state(params: PyTree, optimizer: optax.GradientTransformation) -> TrainState:
@@ -46,7 +47,8 @@ def make_train_step(
 ) -> jax.stages.Wrapped:
     """Returns the jitted step ``(state, source, target) -> (state, metrics)``.
 
-    The state given to it is consumed.
+    The state given to it is consumed. Where the loss or the gradient is no finite
+    number, only the count of steps is changed.
 
     Dropout masks are drawn with ``fold_in(key, step)``: a restart draws the same.
     """
@@ -65,7 +67,13 @@ def make_train_step(
         updates, inner = optimizer.update(gradients, state.optimizer, state.params)
         params = optax.apply_updates(state.params, updates)
         norm = optax.tree.norm(gradients)
-        return TrainState(state.step + 1, params, inner), Metrics(sums, norm)
+        good = jnp.isfinite(norm) & jnp.isfinite(sums.total)
+        params, inner = jax.tree.map(
+            lambda new, old: jnp.where(good, new, old),
+            (params, inner),
+            (state.params, state.optimizer),
+        )
+        return TrainState(state.step + 1, params, inner), Metrics(sums, norm, ~good)
 
     return jax.jit(step, donate_argnums=0)
 

@@ -16,6 +16,7 @@ import pytest
 from kvnmt import experiment, models
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
+from kvnmt.errors import UserError
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.experiment import Experiment, load_run
 from kvnmt.training import loop
@@ -393,3 +394,49 @@ def test_progress_is_that_of_its_checkpoint(tmp_path, data, monkeypatch, standst
     for step in (EPOCH, 3 * EPOCH):
         path = folder / "checkpoints" / str(step) / "progress" / "metadata"
         assert json.loads(path.read_text())["since_best"] == step // EPOCH - 1
+
+
+@pytest.fixture
+def bad_at(monkeypatch):
+    """Makes the loss NaN at the steps told."""
+    original, loss = loop.BatchAt.__call__, steps.loss
+    mark = 10**6
+
+    def arm(*positions: int) -> None:
+        def call(self, position):
+            batch = original(self, position)
+            if int(position) in positions:
+                batch.source[:, 0] = mark
+            return batch
+
+        def marked(objective, prediction, source, target):
+            sums = loss(objective, prediction, source, target)
+            bad = jax.numpy.any(source == mark)
+            return sums.replace(total=jax.numpy.where(bad, np.nan, sums.total))
+
+        monkeypatch.setattr(loop.BatchAt, "__call__", call)
+        monkeypatch.setattr(steps, "loss", marked)
+
+    return arm
+
+
+def test_a_bad_batch_is_skipped_and_counted(tmp_path, data, bad_at):
+    bad_at(2)
+    exp = tiny(data, epochs=2)
+    run(exp, tmp_path / "run")
+    assert [record["skipped"] for record in records(tmp_path / "run")] == [1, 1]
+    assert all(np.isfinite(r["train_loss"]) for r in records(tmp_path / "run"))
+    for leaf in jax.tree.leaves(load_run(tmp_path / "run").params):
+        assert np.isfinite(leaf).all()
+
+
+def test_many_bad_batches_in_a_row_stop_the_run(tmp_path, data, bad_at):
+    bad_at(*range(5, 99))
+    exp = tiny(data, epochs=20, skip_at_most=4)
+    with pytest.raises(UserError, match="4 steps in a row, the last of them step 9, "):
+        run(exp, tmp_path / "run")
+    told = json.loads((tmp_path / "run" / "bad-batch.json").read_text())
+    assert (told["step"], told["seed"]) == (9, 1)
+    assert all(p["source"].upper() == p["target"] for p in told["pairs"])
+    assert steps_kept(tmp_path / "run") == {4, 8}  # the latter with nothing bad in it
+    load_run(tmp_path / "run")
