@@ -27,7 +27,7 @@ FLOORS = [  # the parts of one floor do not know each other either
     {"experiments"},
 ]
 # Parts that know less than their floor allows.
-ONLY = {"data": {"data", "errors"}, "search": {"search", "typing"}}
+ONLY = {"data": {"data", "errors", "progress"}, "search": {"search", "typing"}}
 SHARED = {  # what members of a catalogue may import of their folder
     "attention": {"base", "address"},
     "decoder": {"base", "future", "rounds", "start"},

@@ -48,7 +48,7 @@ def test_a_newcomer_gets_a_translator(tmp_path):
     )
     out, said = kvnmt(f"train run {TRAINING} {files}")
     assert out == b""
-    assert "1200 training pairs" in said
+    assert "1,200 training pairs" in said
     assert "translate with: kvnmt translate run < source > target" in said
     records = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     losses = [json.loads(record)["valid_loss"] for record in records]

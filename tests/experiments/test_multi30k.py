@@ -12,7 +12,7 @@ from kvnmt.errors import UserError
 
 
 def test_a_missing_corpus_is_one_sentence(tmp_path):
-    with pytest.raises(UserError, match="train.de"):
+    with pytest.raises(UserError, match=r"valid\.de"):
         multi30k.main(multi30k.Multi30k(tmp_path / "none", tmp_path / "runs"))
 
 

@@ -249,7 +249,8 @@ def test_losses_are_nats_per_real_token(tmp_path, monkeypatch):
 
         def step(state, source, target):
             sums = evaluate(state.params, source, target)
-            return state.replace(step=state.step + 1), steps.Metrics(sums, sums.nats)
+            made = steps.Metrics(sums, sums.nats, False)
+            return state.replace(step=state.step + 1), made
 
         return step
 
