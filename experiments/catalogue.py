@@ -38,7 +38,7 @@ from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.experiment import Experiment, Run
 from kvnmt.models import count_parameters
 from kvnmt.systems import SYSTEMS, system
-from kvnmt.training.loop import TrainingConfig
+from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.translation import SearchConfig, translate_lines
 

@@ -24,7 +24,7 @@ from kvnmt.cli import main
 from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.config import DataConfig
 from kvnmt.experiment import Experiment
-from kvnmt.training.loop import TrainingConfig
+from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 
 EXPERIMENT = Experiment(

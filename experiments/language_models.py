@@ -34,7 +34,7 @@ from kvnmt.errors import run_program, unknown_name
 from kvnmt.experiment import Experiment
 from kvnmt.models import count_parameters
 from kvnmt.systems import system
-from kvnmt.training.loop import TrainingConfig
+from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 
 WIDTHS = {  # of the state; half of those that the paper's parameter counts imply

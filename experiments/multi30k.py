@@ -42,7 +42,7 @@ from kvnmt.experiment import Experiment, Run
 from kvnmt.losses import Objective
 from kvnmt.models import count_parameters
 from kvnmt.systems import system
-from kvnmt.training.loop import TrainingConfig
+from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.translation import SearchConfig, translate_lines
 

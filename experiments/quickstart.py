@@ -34,7 +34,7 @@ from kvnmt.experiment import Experiment, Run
 from kvnmt.models import count_parameters
 from kvnmt.scoring import align_lines
 from kvnmt.systems import system
-from kvnmt.training.loop import TrainingConfig
+from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.translation import SearchConfig, translate_lines
 

@@ -51,6 +51,7 @@ def average(
     for folder in folders:
         with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
             for step in _chosen(folder, checkpoints, last):
+                checkpoints.manifest(step)  # says what is wrong with it
                 found = checkpoints.restore_params(like, step)
                 total = jax.tree.map(lambda a, b: a + np.asarray(b), total, found)
                 names.append(f"{folder}/{step}")
@@ -69,8 +70,8 @@ def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
     shutil.copytree(model / "vocabulary", output / "vocabulary")
     with Checkpoints(output / "checkpoints") as checkpoints:
         words = digests(load_vocabularies(model))
-        progress = {"averaged": names, "vocabularies": words}
-        checkpoints.save_params(params, 0, progress)
+        about = {"averaged": names, "vocabularies": words}
+        checkpoints.save_params(params, {}, about)
     for name in ("versions.json", "config.json"):
         shutil.copy(model / name, output / name)
 

@@ -102,7 +102,7 @@ def measure(
     for name in config.systems:
         system(name)  # an unknown name is an error before any work
     mesh = devices.data_mesh()
-    devices.check_rows(mesh, config.batch_size)
+    devices.check_rows(config.batch_size, devices.rows(mesh))
     batch = random_batch(config)
     arrays = devices.split_rows(batch, mesh)
     compiled = []

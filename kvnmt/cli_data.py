@@ -19,7 +19,7 @@ from kvnmt.data.validate import FileFigures, Report, ValidateConfig, validate
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError, check_ranges
 from kvnmt.experiment import RANGES, load_experiment
-from kvnmt.training.loop import TrainingConfig
+from kvnmt.training.config import TrainingConfig
 
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 

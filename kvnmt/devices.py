@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which devices share the work: a mesh with one axis, rows split over it."""
+"""Which devices share the work: a mesh, rows split over its data axis."""
 
 import contextlib
 import os
@@ -64,9 +64,41 @@ def meet(place: str) -> None:
         multihost_utils.sync_global_devices(place)
 
 
-def data_mesh() -> Mesh:
-    """A mesh of all devices of all processes with one axis, ``data``."""
-    return jax.make_mesh((jax.device_count(),), ("data",), (AxisType.Auto,))
+def agree(number: int) -> int:
+    """The number that the first process gives, on all of them."""
+    if jax.process_count() == 1:
+        return number
+    return int(multihost_utils.broadcast_one_to_all(np.int64(number)))
+
+
+def vote(asked: bool, mesh: Mesh) -> jax.Array:
+    """Whether any process asks; known to all of them once the device gets to it."""
+    by_rows = NamedSharding(mesh, PartitionSpec("data"))
+    own = np.full(rows(mesh) // jax.process_count(), asked)
+    return _any(jax.make_array_from_process_local_data(by_rows, own))
+
+
+def data_mesh(model: int = 1) -> Mesh:
+    """A mesh of all devices of all processes with the axes ``data`` and ``model``.
+
+    Args:
+        model: Devices that share arrays which are split by the words of a vocabulary.
+
+    Raises:
+        UserError: The devices of a process cannot be grouped so.
+    """
+    if jax.local_device_count() % model:
+        raise UserError(
+            f"--training.model-axis is {model} but must divide the "
+            f"{jax.local_device_count()} devices of a process."
+        )
+    shape = (jax.device_count() // model, model)
+    return jax.make_mesh(shape, ("data", "model"), (AxisType.Auto,) * 2)
+
+
+def rows(mesh: Mesh) -> int:
+    """How many devices the rows of a batch are split over."""
+    return mesh.shape["data"]
 
 
 def own_mesh() -> Mesh:
@@ -76,6 +108,14 @@ def own_mesh() -> Mesh:
     return jax.make_mesh((len(devices),), ("data",), axes, devices=devices)
 
 
+def gather(tree: PyTree, mesh: Mesh) -> PyTree:
+    """Copies on every device of what is split over the model axis of a mesh."""
+    if mesh.shape["model"] == 1:
+        return tree
+    copies = NamedSharding(mesh, PartitionSpec())
+    return jax.jit(lambda leaves: leaves, out_shardings=copies)(tree)
+
+
 def own(tree: PyTree) -> PyTree:
     """The copies on this process's first device of arrays that every device has."""
     if jax.process_count() == 1:
@@ -83,16 +123,16 @@ def own(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf.addressable_data(0), tree)
 
 
-def check_rows(mesh: Mesh, batch_size: int) -> None:
-    """Refuses a batch size that the devices cannot share.
+def check_rows(batch_size: int, shares: int, what: str = "devices") -> None:
+    """Refuses a batch size that cannot be shared evenly.
 
     Raises:
-        UserError: The batch size is no multiple of the number of devices.
+        UserError: The batch size is no multiple of the number of shares.
     """
-    if batch_size % mesh.size:
+    if batch_size % shares:
         raise UserError(
             f"a batch of {batch_size} sentences cannot be split evenly over "
-            f"{mesh.size} devices; choose a multiple of {mesh.size}."
+            f"{shares} {what}; choose a multiple of {shares}."
         )
 
 
@@ -115,7 +155,10 @@ def split_rows(tree: PyTree, mesh: Mesh) -> PyTree:
     def put(leaf: jax.typing.ArrayLike) -> jax.Array:
         if mesh.is_multi_process:
             return jax.make_array_from_process_local_data(by_rows, np.asarray(leaf))
-        even = jax.numpy.shape(leaf)[0] % mesh.size == 0
+        even = jax.numpy.shape(leaf)[0] % rows(mesh) == 0
         return jax.device_put(leaf, by_rows if even else copies)
 
     return jax.tree.map(put, tree)
+
+
+_any = jax.jit(jax.numpy.any)

@@ -14,6 +14,20 @@ class UserError(Exception):
     """
 
 
+STATUS_OF_SIGNALS = 128  # to which the number of the signal is added
+
+
+class StoppedError(Exception):
+    """Work was ended by a signal, with nothing lost; the message is for a person.
+
+    The command line prints the message and exits with 128 and the signal's number.
+    """
+
+    def __init__(self, message: str, number: int):
+        super().__init__(message)
+        self.status = STATUS_OF_SIGNALS + number
+
+
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     """Builds the error for a name that is not in a catalogue.
 
@@ -65,6 +79,9 @@ def run_program(name: str, work: Callable[[], object]) -> None:
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except StoppedError as stopped:
+        print(f"{name}: {stopped}", file=sys.stderr)
+        raise SystemExit(stopped.status) from None
     except KeyboardInterrupt:
         print(f"{name}: interrupted.", file=sys.stderr)
         raise SystemExit(130) from None

@@ -2,11 +2,12 @@
 """An experiment: one frozen config, one run directory that needs nothing else.
 
 A run directory holds ``config.json``, ``versions.json``, ``vocabulary/``,
-``metrics.jsonl`` and ``checkpoints/``.
+``metrics.jsonl``, ``events/``, ``learning-curve.png`` and ``checkpoints/``.
 """
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from operator import attrgetter
 from pathlib import Path
@@ -23,6 +24,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import (
     Vocabularies,
     check_digests,
+    digests,
     load_corpora,
     load_vocabularies,
     save_vocabularies,
@@ -33,8 +35,10 @@ from kvnmt.evaluation.bleu import check_tokenizer
 from kvnmt.losses import Objective, loss
 from kvnmt.models import Model, Params
 from kvnmt.plain import converter
+from kvnmt.progress import error_console
 from kvnmt.training.checkpoint import Checkpoints
-from kvnmt.training.loop import Result, Trainer, TrainingConfig
+from kvnmt.training.config import TrainingConfig
+from kvnmt.training.loop import Result, Trainer
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.warm_start import warm_start
 from kvnmt.translation import RANGES as SEARCH_RANGES
@@ -90,6 +94,9 @@ RANGES: dict[str, Range] = {
     "optimizer.decay_after": (0, None),
     "optimizer.warmup": (0, None),
     "optimizer.clip": (0, None),
+    "optimizer.momentum": (0, 0.999999),
+    "optimizer.plateau": (0.000001, 1),
+    "optimizer.plateau_patience": (1, None),
     "training.epochs": (1, None),
     "training.batch_size": (1, None),
     "training.batch_tokens": (1, None),
@@ -100,6 +107,11 @@ RANGES: dict[str, Range] = {
     "training.patience": (1, None),
     "training.skip_at_most": (1, None),
     "training.keep_last": (1, None),
+    "training.keep_every": (0, None),
+    "training.save_every": (0, None),
+    "training.accumulate": (1, None),
+    "training.ema": (0, 0.999999),
+    "training.model_axis": (1, None),
     **{f"search.{name}": bounds for name, bounds in SEARCH_RANGES.items()},
 }
 
@@ -108,6 +120,7 @@ RANGES: dict[str, Range] = {
 KEPT = (
     "model",
     "optimizer.name",
+    "optimizer.momentum",
     "data.vocabulary",
     "data.max_length",
     "data.max_ratio",
@@ -116,6 +129,8 @@ KEPT = (
     "training.batch_tokens",
     "training.shapes",
     "training.seed",
+    "training.accumulate",
+    "training.ema",
 )
 
 
@@ -151,6 +166,7 @@ def run(
     console = console or Console(stderr=True, quiet=devices.part()[0] > 0)
     check_ranges(experiment, RANGES)
     check_tokenizer(experiment.training.bleu_tokenize)
+    _ = experiment.training.chunk  # raises what is wrong with --training.remat
     trained = None
     if resume:
         _check_kept(load_experiment(folder), experiment, folder)
@@ -165,15 +181,14 @@ def run(
     _check_objective(experiment.objective, model, params)
     if experiment.training.warm_start and not (resume and _was_saved(folder)):
         params = _warm_start(experiment.training.warm_start, params, words, console)
+    about = {
+        "config": to_plain(experiment),
+        "versions": _versions(),
+        "vocabularies": digests(words),
+    }
     trainer = Trainer(
-        model,
-        params,
-        corpora,
-        experiment.training,
-        experiment.objective,
-        experiment.optimizer,
-        folder,
-        console,
+        *(model, params, corpora, experiment.training, experiment.objective),
+        *(experiment.optimizer, folder, about, console),
     )
     devices.meet("checked")  # by all, before one of them makes the folder
     if devices.part()[0] == 0:
@@ -193,9 +208,12 @@ def load_run(folder: Path | str) -> Run:
     words = load_vocabularies(folder)
     model = models.build(experiment.model, len(words.source), len(words.target))
     like = jax.eval_shape(model.init, jax.random.key(0))
-    with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
-        check_digests(checkpoints.progress().get("vocabularies"), words, folder)
-        params = checkpoints.restore_params(like)
+    tell = partial(error_console().print, highlight=False, soft_wrap=True)
+    kept = folder / "checkpoints"
+    with Checkpoints(kept, read_only=True, tell=tell) as checkpoints:
+        found = checkpoints.find("best")
+        check_digests(found.about.get("vocabularies"), words, folder)
+        params = checkpoints.restore_params(like, found.step)
     return Run(experiment, words, model, params)
 
 
@@ -270,12 +288,14 @@ def _create(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
     except OSError as error:
         raise UserError(f"'{folder}' cannot be made: {error.strerror}.") from None
     save_vocabularies(words, folder / "vocabulary")
-    packages = ("kvnmt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
-    device = jax.devices()[0]
-    versions = {name: version(name) for name in packages}
-    versions["device"] = f"{jax.device_count()} x {device.device_kind}"
-    _write_json(folder / "versions.json", versions)
+    _write_json(folder / "versions.json", _versions())
     _write_json(folder / "config.json", to_plain(experiment))
+
+
+def _versions() -> dict[str, str]:
+    packages = ("kvnmt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    return {name: version(name) for name in packages} | {"device": device}
 
 
 def _write_json(path: Path, plain: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ and the place before the first target word are both no word, so neither has a ro
 in an embedding table and neither is ever predicted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.initializers import Weights
-from kvnmt.typing import Array, Bool, Float, Int, Key, typed
+from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree, typed
 
 Reset: TypeAlias = Literal["after", "before"]  # where r meets U_n h
 
@@ -69,13 +69,37 @@ def embed(table: Float[Array, "V E"], tokens: Int[Array, "*N"]) -> Float[Array, 
     return jnp.where((tokens >= 0)[..., None], rows, 0)
 
 
+def row_keys(key: Key[Array, ""], rows: Int[Array, " B"]) -> Key[Array, " B"]:
+    """A key for each row by its number, whichever rows share a batch with it."""
+    return jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
+
+
+def draw(
+    key: Key[Array, "*B"],
+    sample: Callable[[Key[Array, ""], tuple[int, ...]], Array],
+    shape: tuple[int, ...],
+) -> Array:
+    """Random numbers of a shape whose first axis is rows, each from its own key."""
+    if key.ndim == 0:
+        return sample(key, shape)
+    return jax.vmap(lambda own: sample(own, shape[1:]))(key)
+
+
 def dropout(
-    key: Key[Array, ""] | None, rate: float, x: Float[Array, "*N"]
+    key: Key[Array, "*B"] | None, rate: float, x: Float[Array, "*N"]
 ) -> Float[Array, "*N"]:
-    """Drops entries with probability ``rate``, scaling the rest; no key, no change."""
+    """Drops entries with probability ``rate``, scaling the rest; no key, no change.
+
+    Args:
+        key: One, or one for each row (`row_keys`).
+        rate: How many.
+        x: Rows first.
+    """
     if key is None or rate == 0.0:
         return x
-    kept = jax.random.bernoulli(key, 1.0 - rate, x.shape)
+    kept = draw(
+        key, lambda k, shape: jax.random.bernoulli(k, 1.0 - rate, shape), x.shape
+    )
     return jnp.where(kept, x / (1.0 - rate), 0)
 
 
@@ -193,6 +217,43 @@ def lstm(
     i, f, o = (gates[..., n * size : (n + 1) * size] for n in range(3))
     cell = f * cell + i * jnp.tanh(total[..., 3 * size :])
     return o * jnp.tanh(cell), cell
+
+
+def scan(
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
+    state: PyTree,
+    inputs: PyTree,
+    chunk: int = 0,
+) -> PyTree:
+    """Runs a step over time and returns what every step gives.
+
+    Args:
+        step: ``(state, inputs of a step) -> (state, what it gives)``.
+        state: Before the first step.
+        inputs: Arrays with time as their first axis.
+        chunk: For the gradient only the state before every so manieth step is kept
+            and the steps between are computed again; 0: everything is kept.
+    """
+
+    def run(state: PyTree, inputs: PyTree) -> tuple[PyTree, PyTree]:
+        return jax.lax.scan(step, state, inputs)
+
+    if not chunk:
+        return run(state, inputs)[1]
+    length = jax.tree.leaves(inputs)[0].shape[0]
+    whole = length // chunk * chunk
+
+    def split(x: Array) -> Array:
+        return x[:whole].reshape(-1, chunk, *x.shape[1:])
+
+    def join(x: Array, rest: Array) -> Array:
+        return jnp.concatenate([x.reshape(-1, *rest.shape[1:]), rest])
+
+    # A scan keeps XLA from merging both computations; outside of one it must be told.
+    inside = jax.checkpoint(run, prevent_cse=False)
+    state, found = jax.lax.scan(inside, state, jax.tree.map(split, inputs))
+    rest = jax.tree.map(lambda x: x[whole:], inputs)
+    return jax.tree.map(join, found, jax.checkpoint(run)(state, rest)[1])
 
 
 def _recurrent(

@@ -29,7 +29,7 @@ from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.config import ModelConfig
 from kvnmt.initializers import weights
-from kvnmt.layers import Linear, dropout, embed, init_linear, linear
+from kvnmt.layers import Linear, dropout, embed, init_linear, linear, scan
 from kvnmt.typing import Array, Float, Int, Key, PyTree
 
 
@@ -68,7 +68,9 @@ class Model(NamedTuple):
     """An encoder-decoder: pure functions over Params, Source and State.
 
     Token arrays hold ids, below zero where there is no word; ``source`` and
-    ``target`` end every sentence with EOS.
+    ``target`` end every sentence with EOS. A key, or one for each row, is given in
+    training. For the gradient of ``forward`` what
+    happened within a ``chunk`` of target steps is computed anew; 0 keeps everything.
     """
 
     config: ModelConfig
@@ -76,7 +78,7 @@ class Model(NamedTuple):
     encode: "partial[PyTree]"  # (params, source [B, S], key=None) -> Source
     initial_state: "partial[State]"  # (params, source, length) -> State
     step: "partial[tuple[State, Prediction]]"  # (params, source, state, tokens [B])
-    forward: "partial[Prediction]"  # (params, source, target, key=None)
+    forward: "partial[Prediction]"  # (params, source, target, key=None, chunk=0)
 
 
 class _Parts(NamedTuple):
@@ -150,7 +152,7 @@ def _encode(
     parts: _Parts,
     params: Params,
     source: Int[Array, "B S"],
-    key: Key[Array, ""] | None = None,
+    key: Key[Array, "*B"] | None = None,
 ) -> PyTree:
     key_embedding, key_annotations = _split(key, 2)
     source = jnp.asarray(source)
@@ -208,7 +210,8 @@ def _forward(
     params: Params,
     source: Int[Array, "B S"],
     target: Int[Array, "B T"],
-    key: Key[Array, ""] | None = None,
+    key: Key[Array, "*B"] | None = None,
+    chunk: int = 0,
 ) -> Prediction:
     key_source, key_embedding, key_output, key_start, key_state = _split(key, 5)
     constants = _encode(config, parts, params, source, key_source)
@@ -219,10 +222,11 @@ def _forward(
     embedded = dropout(key_embedding, config.dropout.embedding, embedded)
     inputs = parts.decoder.inputs(params.decoder, embedded)
     length = embedded.shape[1]
-    _, features = jax.lax.scan(
+    features = scan(
         partial(parts.decoder.step, params.decoder, constants),
         parts.decoder.initial_state(params.decoder, constants, length, key_start),
         _swap_time(inputs),
+        chunk,
     )
     features = _swap_time(features)
     dropped = dropout(key_state, config.dropout.state, features.state)
@@ -239,7 +243,7 @@ def _predict(
     params: Params,
     context: dict[str, Array],
     features: decoders.Features,
-    key: Key[Array, ""] | None,
+    key: Key[Array, "*B"] | None,
 ) -> Prediction:
     inputs = context | {"context": features.context} | dict(features.extras)
     read = readouts.apply(config.readout, params.readout, inputs)
@@ -257,5 +261,9 @@ def _swap_time(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)
 
 
-def _split(key: Key[Array, ""] | None, count: int) -> list[Array | None]:
-    return [None] * count if key is None else list(jax.random.split(key, count))
+def _split(key: Key[Array, "*B"] | None, count: int) -> list[Array | None]:
+    if key is None:
+        return [None] * count
+    if key.ndim == 0:
+        return list(jax.random.split(key, count))
+    return list(jax.vmap(lambda own: jax.random.split(own, count), out_axes=1)(key))

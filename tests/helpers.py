@@ -18,7 +18,7 @@ from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.config import DataConfig
 from kvnmt.experiment import Experiment
 from kvnmt.systems import system
-from kvnmt.training.loop import TrainingConfig
+from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 
 # Programs are compiled once for all tests of a session that build the same model.

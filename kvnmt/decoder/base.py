@@ -54,7 +54,7 @@ class InitialState(Protocol):  # noqa: D101
         params: PyTree,
         source: PyTree,
         length: int,
-        key: Key[Array, ""] | None = None,
+        key: Key[Array, "*B"] | None = None,
     ) -> PyTree:
         """Returns the State before the first of at most ``length`` words.
 

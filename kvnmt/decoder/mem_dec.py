@@ -63,7 +63,7 @@ from kvnmt.decoder.rounds import (
 from kvnmt.decoder.start import init_start
 from kvnmt.encoder import Encoded
 from kvnmt.initializers import Weights
-from kvnmt.layers import GRU, Linear, gru, masked_mean
+from kvnmt.layers import GRU, Linear, draw, gru, masked_mean
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 
 
@@ -185,14 +185,14 @@ def initial_state(
     params: Params,
     source: Constants,
     length: int,
-    key: Key[Array, ""] | None = None,
+    key: Key[Array, "*B"] | None = None,
 ) -> State:
     """The memory with its noise (14), and the weights of the first read."""
     rows, width = source.cell.shape
     if key is None:
         noise = fixed_noise(options.slots, width)[None]
     else:
-        noise = jax.random.normal(key, (rows, options.slots, width), jnp.float32)
+        noise = draw(key, jax.random.normal, (rows, options.slots, width))
     noise = options.noise * noise.astype(source.cell.dtype)
     cells = source.cell[:, None, :] + noise
     start, dtype = source.source.start, source.cell.dtype

@@ -139,7 +139,7 @@ def initial_state(
     params: Params,
     source: Source,
     length: int,
-    key: Key[Array, ""] | None = None,
+    key: Key[Array, "*B"] | None = None,
 ) -> State:
     """A history that holds s_0 alone."""
     start = source.start

@@ -177,7 +177,7 @@ def initial_state(
     params: Params,
     source: Source,
     length: int,
-    key: Key[Array, ""] | None = None,
+    key: Key[Array, "*B"] | None = None,
 ) -> State:
     """``s_0``; nothing is past, everything is future."""
     start = {"past": jnp.zeros_like(source.start), "future": source.start}

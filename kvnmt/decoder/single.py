@@ -129,7 +129,7 @@ def initial_state(
     params: Params,
     source: Source,
     length: int,
-    key: Key[Array, ""] | None = None,
+    key: Key[Array, "*B"] | None = None,
 ) -> State:
     """``s_0``, and the attention's State from the first round."""
     memory = attention.initial_state(params.rounds[0].attention, source.rounds[0])

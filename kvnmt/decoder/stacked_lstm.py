@@ -146,7 +146,7 @@ def initial_state(
     params: Params,
     source: Source,
     length: int,
-    key: Key[Array, ""] | None = None,
+    key: Key[Array, "*B"] | None = None,
 ) -> State:
     """All layers at the same start, cells and e_0 at zero."""
     zeros = jnp.zeros_like(source.start)

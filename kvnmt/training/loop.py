@@ -1,57 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The training loop: steps, validation, checkpoints, early stop."""
+"""The training loop: steps, saves, validation, early stop, and leaving when asked."""
 
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, nullcontext
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from signal import SIGTERM
+from signal import Signals as SignalName
+from typing import Any, NamedTuple, NoReturn
 
+import cattrs
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-)
 
 from kvnmt import devices
 from kvnmt.data.batches import Batch, Encoded
-from kvnmt.data.corpus import Corpora, check_digests, digests
+from kvnmt.data.corpus import Corpora, check_digests
 from kvnmt.data.plan import Plan, by_pairs, by_tokens
 from kvnmt.data.stream import BatchAt, stream
+from kvnmt.errors import StoppedError
 from kvnmt.losses import Objective
 from kvnmt.models import Model, Params
-from kvnmt.training import metrics
+from kvnmt.training import display, memory, metrics
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
 from kvnmt.training.bad_numbers import report, too_many
-from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoint import Checkpoints, Keep
+from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
+from kvnmt.training.progress import Progress
+from kvnmt.training.sharding import shardings
+from kvnmt.training.signals import Signals
 from kvnmt.training.validation import validation_bleu, validation_loss
 
-
-@dataclass(frozen=True)
-class TrainingConfig:
-    """How long, how much at a time, and when to stop."""
-
-    epochs: int = 20  # at most
-    batch_size: int = 80  # pairs, over all devices
-    batch_tokens: int | None = None  # or tokens of the longer side, padding included
-    shapes: int = 12  # at most so many padded shapes are compiled
-    workers: int = 0  # processes that make batches; 0: a thread
-    seed: int = 1
-    validate_every: int = 0  # steps; 0: after every epoch
-    metric: Literal["bleu", "loss"] = "bleu"  # chooses the best checkpoint
-    bleu_tokenize: str = "13a"  # sacreBLEU's; none: the text is tokenised
-    patience: int = 5  # validations without a better score before an early stop
-    skip_at_most: int = 10  # steps in a row whose numbers are not finite
-    keep_last: int = 1  # newest checkpoints kept beside the best; for kvnmt average
-    warm_start: Path | None = None  # run directory of a trained model to start from
+FETCH = 20  # steps whose figures are read together
 
 
 class Result(NamedTuple):
@@ -67,31 +53,12 @@ class Result(NamedTuple):
     stopped_early: bool
 
 
-@dataclass
-class _Speed:
-    """Time and tokens of steps whose program was already compiled."""
+class _Sent(NamedTuple):
+    """A step that was sent off, whose figures are not read yet."""
 
-    tokens: int = 0
-    seconds: float = 0.0
-
-    @property
-    def rate(self) -> float:
-        return self.tokens / self.seconds if self.seconds else 0.0
-
-
-@dataclass
-class _Progress:
-    """What is saved beside a checkpoint to go on from it."""
-
-    best: float = -math.inf
-    best_step: int = 0
-    since_best: int = 0
-    figures: dict[str, float] = field(default_factory=dict)
-    tokens: int = 0
-    seconds: float = 0.0
-    elapsed: float = 0.0
-    skipped: int = 0  # steps that changed nothing, since a number was not finite
-    skipped_last: int = 0  # how many of them in a row
+    step: int
+    positions: int  # of the target
+    made: steps.Metrics
 
 
 class Trainer:
@@ -105,6 +72,7 @@ class Trainer:
         objective: What is minimised.
         optimizer: How.
         folder: Run directory, which exists.
+        about: What every checkpoint says of itself.
         console: Where people read.
     """
 
@@ -117,111 +85,185 @@ class Trainer:
         objective: Objective,
         optimizer: OptimizerConfig,
         folder: Path,
+        about: dict[str, Any],
         console: Console,
     ):
         self.model, self.corpora, self.config = model, corpora, training
-        self.folder, self.console = folder, console
+        self.objective, self.optimizer = objective, optimizer
+        self.folder, self.about, self.console = folder, about, console
         self.first = devices.part()[0] == 0  # of all processes: it writes
-        self.mesh = devices.data_mesh()
+        self.mesh = devices.data_mesh(training.model_axis)
         self.plan = _plan(training, corpora.train, self.mesh)
         self.per_epoch = self.plan.per_epoch
         update = optimizers.build(optimizer, self.per_epoch)
-        state = steps.init_state(params, update)
-        self.state = devices.replicate(state, self.mesh)
+        state = steps.init_state(params, update, training)
+        places = shardings(state, self.mesh)
+        self.state: Any = jax.device_put(state, places)  # a steps.TrainState
         key = jax.random.key(training.seed)
-        self.train_step = steps.make_train_step(model, objective, update, key)
+        self.train_step = steps.make_train_step(
+            model, objective, update, key, training, self.mesh, places
+        )
         self.eval_step = steps.make_eval_step(model)
-        self.progress = _Progress()
-        self.speed = _Speed()
+        self.progress = Progress()
         self.seen: set[tuple[int, ...]] = set()  # shapes already compiled
+        self.vote: jax.Array | None = None  # of all processes, whether to leave
+        self.leaving = False
 
     def fit(self, *, resume: bool = False) -> Result:
-        """Trains to the end or to an early stop, and keeps the best and the last."""
+        """Trains to the end or to an early stop, and keeps the best and the last.
+
+        Raises:
+            StoppedError: A signal asked for it; everything is saved.
+            UserError: The largest batch does not fit, a checkpoint cannot be written,
+                or too many steps in a row had numbers that are not finite.
+        """
         start = time.monotonic()
-        folder, kept = self.folder / "checkpoints", self.config.keep_last
-        with Checkpoints(folder, keep_last=kept) as checkpoints:
-            if resume:
-                self._restore(checkpoints)
-            before = self.progress.elapsed
-            every = self.config.validate_every or self.per_epoch
-            total = self.config.epochs * self.per_epoch
-            step = int(self.state.step)
-            seed, part = self.config.seed, devices.part()
-            make = BatchAt(self.corpora.train, self.plan, seed, part)
-            with stream(make, step, self.config.workers) as batches:
-                while step < total and not self._stale():
-                    until = min(total, (step // every + 1) * every)
-                    train_loss = self._train(batches, step, until)
-                    step = until
-                    figures = {"train_loss": train_loss, **self._validate()}
-                    self.progress.elapsed = before + time.monotonic() - start
-                    self._record(step, figures)
-                    self._save(checkpoints, self._score(figures))
+        config = self.config
+        keep = Keep(config.keep_last, config.keep_every)
+        with ExitStack() as open_:
+            self.signals = open_.enter_context(Signals(self._say))
+            self.checkpoints = open_.enter_context(
+                Checkpoints(self.folder / "checkpoints", keep=keep, tell=self._say)
+            )
+            step = self._restore() if resume else 0
+            before, total = self.progress.elapsed, config.epochs * self.per_epoch
+            if self.first:
+                self.log = metrics.Log(self.folder, step)
+                open_.callback(self.log.close)
+            if step < total and not self._stale():
+                need = memory.check(self.train_step, self.state, self.plan, self.mesh)
+                if need:
+                    self._say(str(need))
+            make = BatchAt(self.corpora.train, self.plan, config.seed, devices.part())
+            batches = open_.enter_context(stream(make, step, config.workers))
+            while True:
+                self.progress.elapsed = before + time.monotonic() - start
+                if self._is_due(step, total):
+                    self._validate(step)
+                if step >= total or self._stale():
+                    break
+                if self._asked_alone():
+                    self._leave(step)
+                step = self._train(batches, step, self._next_stop(step, total))
+                self.progress.elapsed = before + time.monotonic() - start
+                leaving = self.leaving or self._asked_alone()
+                often = config.save_every
+                if leaving or self._is_due(step, total) or often and step % often == 0:
+                    progress = asdict(self.progress)
+                    self.checkpoints.save(self.state, progress, self.about)
+                if leaving:
+                    self._leave(step)
+        progress = self.progress
         return Result(
             steps=step,
-            best_step=self.progress.best_step,
+            best_step=progress.best_step,
             epochs=step / self.per_epoch,
-            best_epoch=self.progress.best_step / self.per_epoch,
-            best=self.progress.figures,
-            tokens_per_second=self.speed.rate,
-            minutes=self.progress.elapsed / 60,
+            best_epoch=progress.best_step / self.per_epoch,
+            best=progress.figures,
+            tokens_per_second=progress.rate,
+            minutes=progress.elapsed / 60,
             stopped_early=step < total,
         )
-
-    def _save(self, checkpoints: Checkpoints, score: float) -> None:
-        words = digests(self.corpora.vocabularies)
-        progress = asdict(self.progress) | {"vocabularies": words}
-        checkpoints.save(self.state, score, progress)
 
     def _stale(self) -> bool:
         return self.progress.since_best >= self.config.patience
 
-    def _restore(self, checkpoints: Checkpoints) -> None:
-        if checkpoints.last_step() is not None:
-            self.state, progress = checkpoints.restore(self.state)
-            trained = progress.pop("vocabularies", None)
-            check_digests(trained, self.corpora.vocabularies, self.folder)
-            self.progress = _Progress(**progress)
-            self.speed = _Speed(self.progress.tokens, self.progress.seconds)
+    def _is_due(self, step: int, total: int) -> bool:
+        every = self.config.validate_every or self.per_epoch
+        return step > self.progress.validated and (step % every == 0 or step == total)
+
+    def _next_stop(self, step: int, total: int) -> int:
+        """Where training stops to validate or to save; no later than an epoch."""
+        every = (self.config.validate_every, self.config.save_every, self.per_epoch)
+        return min(total, *((step // n + 1) * n for n in every if n))
+
+    def _restore(self) -> int:
+        if self.checkpoints.last_step() is not None:
+            found = self.checkpoints.find("last")
+            words = self.corpora.vocabularies
+            check_digests(found.about.get("vocabularies"), words, self.folder)
+            self.state = self.checkpoints.restore(self.state, found.step)
+            self.progress = cattrs.structure(found.progress, Progress)
+            self._scale()
         step = int(self.state.step)
-        if self.first:
-            metrics.cut(self.folder, step)
-        self.console.print(f"resuming after step {step}")
+        self._say(f"resuming after step {step}")
+        return step
 
-    def _train(self, batches: Iterator[Batch], step: int, until: int) -> float:
-        """Runs steps up to ``until``; returns the mean loss in nats per token."""
-        nats, tokens, waiting = 0.0, 0, []
-        epoch = step // self.per_epoch + 1
-        with _bar(self.console) as bar:
-            task = bar.add_task(f"epoch {epoch}", total=until - step, note="")
+    def _scale(self) -> None:
+        scale = jnp.float32(self.progress.scale)
+        scale = devices.replicate(scale, self.mesh)
+        self.state = self.state.replace(scale=scale)
+
+    def _train(self, batches: Iterator[Batch], step: int, until: int) -> int:
+        """Runs steps up to ``until``, or until a signal asks; returns the last."""
+        sent: list[_Sent] = []
+        epoch, done = divmod(step, self.per_epoch)
+        with display.Bar(self.console, epoch + 1, done, self.per_epoch) as bar:
             clock = time.monotonic()
-            for done in range(step, until):
+            for number in range(step, until):
                 batch = next(batches)
-                new_shape = batch.source.shape not in self.seen
-                arrays = devices.split_rows(batch, self.mesh)
-                self.state, made = self.train_step(self.state, *arrays)
-                waiting.append((done, made.loss, made.skipped))
-                if new_shape or done + 1 == until or len(waiting) >= 20:
-                    # The step just sent off may still run: read the ones before it.
-                    hold = 0 if new_shape or done + 1 == until else 1
-                    ready, waiting = _take(waiting, hold)
-                    words = 0
-                    for place, sums, skipped in jax.device_get(ready):
-                        words += int(sums.tokens)
-                        if not self._is_bad(int(place), bool(skipped)):
-                            nats += float(sums.nats)
-                            tokens += int(sums.tokens)
-                    now = time.monotonic()
-                    if not new_shape:
-                        self.speed.tokens += words
-                        self.speed.seconds += now - clock
-                    clock = now
-                    self.seen.add(batch.source.shape)
-                    bar.update(task, note=self._note(nats, tokens))
-                bar.advance(task)
-        return nats / max(tokens, 1)
+                new_shape = batch.source.shape + batch.target.shape not in self.seen
+                self.seen.add(batch.source.shape + batch.target.shape)
+                sent.append(self._send(number, batch))
+                bar.advance()
+                now = new_shape or number + 1 == until or self._asked_alone()
+                if not now and len(sent) < FETCH:
+                    continue
+                # The step just sent off may still run: read the ones before it.
+                cut = len(sent) if now else len(sent) - 1
+                tokens, sent = self._read(sent[:cut]), sent[cut:]
+                clock, before = time.monotonic(), clock
+                if not new_shape:
+                    self.progress.tokens += tokens
+                    self.progress.seconds += clock - before
+                bar.note(self._note())
+                if self._agree_to_leave():
+                    self._read(sent)
+                    return number + 1
+        return until
 
-    def _is_bad(self, step: int, skipped: bool) -> bool:
+    def _send(self, step: int, batch: Batch) -> _Sent:
+        arrays = devices.split_rows(batch, self.mesh)
+        try:
+            with jax.transfer_guard("disallow"):
+                self.state, made = self.train_step(self.state, *arrays)
+        except jax.errors.JaxRuntimeError as error:
+            (rows, S), T = batch.source.shape, batch.target.shape[1]
+            raise memory.explained(error, rows, S, T) from None
+        return _Sent(step, batch.target.size * devices.part()[1], made)
+
+    def _read(self, sent: list[_Sent]) -> int:
+        """Waits for steps and takes their figures; returns their real tokens."""
+        tokens = 0
+        for one in jax.device_get(sent):
+            tokens += int(one.made.loss.tokens)
+            self.progress.sums.add(one.made, int(one.positions))
+            self._check_numbers(int(one.step), bool(one.made.skipped))
+        return tokens
+
+    def _asked_alone(self) -> bool:
+        """Whether a signal came and no other process has to know of it."""
+        return bool(self.signals.asked) and not self.mesh.is_multi_process
+
+    def _agree_to_leave(self) -> bool:
+        """Whether a signal came to any process; several know it one fetch later."""
+        if not self.mesh.is_multi_process:
+            return self._asked_alone()
+        before, self.vote = self.vote, devices.vote(bool(self.signals.asked), self.mesh)
+        self.leaving = before is not None and bool(before)
+        return self.leaving
+
+    def _leave(self, step: int) -> NoReturn:
+        """Ends the run; its last checkpoint is of this step, if there was one."""
+        self.checkpoints.wait()
+        name = SignalName(self.signals.asked or SIGTERM).name
+        kept = f"after step {step}, which is saved" if step else "before the first step"
+        raise StoppedError(
+            f"stopped by {name} {kept}; go on with --resume.",
+            self.signals.asked or SIGTERM,
+        )
+
+    def _check_numbers(self, step: int, skipped: bool) -> None:
         """Counts steps that changed nothing; stops after too many in a row."""
         progress = self.progress
         progress.skipped += skipped
@@ -232,27 +274,50 @@ class Trainer:
             if self.first:
                 report(self.folder, self.corpora, make.lines(step), **where)
             raise too_many(self.folder, progress.skipped_last, step + 1)
-        return skipped
 
-    def _note(self, nats: float, tokens: int) -> str:
-        loss = nats / max(tokens, 1)
-        return (
-            f"loss {loss:.3f}  {self._skipped()}{self.speed.rate:,.0f} target tokens/s"
-        )
+    def _validate(self, step: int) -> None:
+        """Validates, writes the figures down, and rates the checkpoint of this step."""
+        try:
+            # Others would wait for a process that leaves: several finish it.
+            alone = not self.mesh.is_multi_process
+            with self.signals.breaking() if alone else nullcontext():
+                found = self._figures()
+        except KeyboardInterrupt:
+            self._leave(step)
+        progress, config = self.progress, self.optimizer
+        rate: Any = optimizers.learning_rate(config, self.per_epoch)(step)
+        record = {
+            **{"step": step, "epoch": step / self.per_epoch},
+            **progress.sums.figures(self.objective),
+            **found,
+            **{
+                "learning_rate": float(rate) * progress.scale,
+                "skipped": progress.skipped,
+            },
+            **{"tokens_per_second": progress.rate},
+        }
+        score = self._score(found)
+        better = progress.rated(step, score, found)
+        if config.plateau < 1 and progress.since_fall >= config.plateau_patience:
+            progress.since_fall, progress.scale = 0, progress.scale * config.plateau
+            self._scale()
+        if self.first:
+            self.log.add(record)
+        self._say(display.validated(record, better))
+        self.checkpoints.rate(step, score, asdict(progress))
 
-    def _skipped(self) -> str:
-        skipped = self.progress.skipped
-        return f"{skipped} steps skipped  " if skipped else ""
-
-    def _validate(self) -> dict[str, float]:
+    def _figures(self) -> dict[str, float]:
+        params, valid = self.state.served, self.corpora.valid
         loss = validation_loss(
-            *(self.eval_step, self.state.params, self.corpora.valid),
-            *(self.config.batch_size, self.mesh),
+            self.eval_step, params, valid, self.config.batch_size, self.mesh
         )
         figures = {"valid_loss": loss}
         if self.model.config.reads_source:
             figures["valid_bleu"] = validation_bleu(
-                self.model, self.state.params, self.corpora, self.config.bleu_tokenize
+                self.model,
+                devices.gather(params, self.mesh),
+                self.corpora,
+                self.config.bleu_tokenize,
             )
         return figures
 
@@ -261,60 +326,21 @@ class Trainer:
             return figures["valid_bleu"]
         return -figures["valid_loss"]  # a language model has no other
 
-    def _record(self, step: int, figures: dict[str, float]) -> None:
-        """Writes the figures down, for machines and for people."""
-        progress, score = self.progress, self._score(figures)
-        better = score > progress.best
-        if better:
-            progress.best, progress.best_step = score, step
-            progress.figures = figures
-        progress.since_best = 0 if better else progress.since_best + 1
-        progress.tokens, progress.seconds = self.speed.tokens, self.speed.seconds
-        record = {"step": step, "epoch": step / self.per_epoch, **figures}
-        record["tokens_per_second"] = self.speed.rate
-        record["skipped"] = progress.skipped
-        if self.first:
-            metrics.add(self.folder, record)
-        self.console.print(
-            f"epoch {step / self.per_epoch:5.4g}  step {step:6d}  "
-            f"train loss {figures['train_loss']:.3f}  "
-            f"valid loss {figures['valid_loss']:.3f}  "
-            f"{self._quality(figures)}  "
-            f"{self._skipped()}{self.speed.rate:,.0f} target tokens/s"
-            f"{'  best' if better else ''}",
-            highlight=False,
-            soft_wrap=True,
-        )
+    def _note(self) -> str:
+        progress = self.progress
+        sums = progress.sums
+        return display.running(sums.loss, progress.skipped, sums.padding, progress.rate)
 
-    def _quality(self, figures: dict[str, float]) -> str:
-        if "valid_bleu" in figures:
-            return f"BLEU {figures['valid_bleu']:5.2f}"
-        return f"perplexity {math.exp(min(figures['valid_loss'], 700)):.1f}"
+    def _say(self, message: str) -> None:
+        self.console.print(message, highlight=False, soft_wrap=True)
 
 
 def _plan(config: TrainingConfig, corpus: Encoded, mesh: Mesh) -> Plan:
     lengths, shapes = corpus.lengths, config.shapes
+    share = devices.rows(mesh) * config.accumulate
     if config.batch_tokens:
         # The same batches on any number of devices that divides eight.
-        multiple = math.lcm(8, mesh.size)
+        multiple = math.lcm(8, share)
         return by_tokens(lengths, config.batch_tokens, shapes, multiple=multiple)
-    devices.check_rows(mesh, config.batch_size)
+    devices.check_rows(config.batch_size, share, "devices and parts")
     return by_pairs(lengths, config.batch_size, shapes)
-
-
-def _take(waiting: list[Any], hold: int) -> tuple[list[Any], list[Any]]:
-    cut = len(waiting) - hold
-    return waiting[:cut], waiting[cut:]
-
-
-def _bar(console: Console) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )

@@ -1,19 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The train step: jitted, donating its state, sharded over the data axis of a mesh.
+"""The train step: jitted, donating its state, sharded over a mesh.
 
-Parameters and optimiser state are replicated, batches are split by rows; the loss is
-a sum over all real tokens divided once by their number, so the result does not
-depend on how many devices share the work.
+Batches are split by rows over the data axis of the mesh, arrays with a row or column
+for each word over its model axis, if it has one (`kvnmt.training.sharding`). The loss
+is a sum over all real tokens divided once by their number, so the result depends
+neither on how many devices share the work nor on how many parts a batch is
+computed in.
 """
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
+from jax.sharding import Mesh, PartitionSpec
 
+from kvnmt.errors import UserError
+from kvnmt.layers import row_keys
 from kvnmt.losses import Loss, Objective, loss
 from kvnmt.models import Model, Params
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
+
+Dtype: TypeAlias = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """How a step computes what it computes; the sum is the same."""
+
+    dtype: Dtype = "float32"  # of products; parameters, softmax, memories: float32
+    remat: str = "none"  # computed anew for the gradient: none, step or chunk:STEPS
+    accumulate: int = 1  # parts of a batch that are computed one after the other
+    ema: float = 0.0  # the parameters that translate: a mean decaying so; 0: the last
+
+    @property
+    def chunk(self) -> int:
+        """Target steps between those whose values are kept; 0: all are kept.
+
+        Raises:
+            UserError: ``remat`` is none of the three.
+        """
+        found = re.fullmatch(r"none|step|chunk:([1-9][0-9]*)", self.remat)
+        if found is None:
+            raise UserError(
+                f"--training.remat is '{self.remat}' but must be none, step or "
+                "chunk:STEPS, for example chunk:8."
+            )
+        return int(found[1] or self.remat == "step")
 
 
 @struct.dataclass
@@ -23,6 +61,24 @@ class TrainState:
     step: Int[Array, ""]  # updates made
     params: PyTree  # models.Params
     optimizer: PyTree
+    scale: Float[Array, ""]  # of the learning rate; falls on a plateau
+    mean: PyTree = None  # of the parameters over time, where it is asked for
+
+    @property
+    def served(self) -> PyTree:
+        """The parameters that translate."""
+        return self.params if self.mean is None else self.mean
+
+    @property
+    def rest(self) -> dict[str, PyTree]:
+        """All that is not `served`, for a checkpoint."""
+        rest = {"step": self.step, "optimizer": self.optimizer, "scale": self.scale}
+        return rest if self.mean is None else rest | {"params": self.params}
+
+    def restored(self, served: PyTree, rest: dict[str, PyTree]) -> "TrainState":
+        """The state whose `served` and `rest` these are."""
+        mean = None if self.mean is None else served
+        return TrainState(**{"params": served, **rest}, mean=mean)
 
 
 @struct.dataclass
@@ -34,9 +90,15 @@ class Metrics:
     skipped: Bool[Array, ""]  # loss or gradient was no finite number
 
 
-def init_state(params: PyTree, optimizer: optax.GradientTransformation) -> TrainState:
+def init_state(
+    params: PyTree,
+    optimizer: optax.GradientTransformation,
+    options: StepOptions = StepOptions(),
+) -> TrainState:
     """The state before the first step."""
-    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+    mean = jax.tree.map(jnp.copy, params) if options.ema else None
+    zero, one = jnp.zeros((), jnp.int32), jnp.ones((), jnp.float32)
+    return TrainState(zero, params, optimizer.init(params), one, mean)
 
 
 def make_train_step(
@@ -44,38 +106,56 @@ def make_train_step(
     objective: Objective,
     optimizer: optax.GradientTransformation,
     key: Key[Array, ""],
+    options: StepOptions = StepOptions(),
+    mesh: Mesh | None = None,
+    shardings: PyTree = None,
 ) -> jax.stages.Wrapped:
     """Returns the jitted step ``(state, source, target) -> (state, metrics)``.
 
     The state given to it is consumed. Where the loss or the gradient is no finite
     number, only the count of steps is changed.
 
-    Dropout masks are drawn with ``fold_in(key, step)``: a restart draws the same.
+    Dropout masks are drawn with ``fold_in(fold_in(key, step), row)``: a restart draws
+    the same, and so do more devices and parts.
+
+    Where rows are split over devices, each computes the gradient of its rows, and the
+    sums meet once. Left to the compiler, the gradient of a recurrent matrix may meet
+    in every step of the scan.
+
+    Args:
+        model: The functions.
+        objective: What is minimised.
+        optimizer: How.
+        key: Of the dropout.
+        options: How it is computed.
+        mesh: Whose data axis the rows are split over; None: all on one device.
+        shardings: Of the state, if it is not replicated.
     """
+    sums_of = partial(_sums, model, objective, options)
+    if mesh is not None and mesh.shape["data"] > 1:
+        sums_of = _over_rows(sums_of, mesh)
 
     def step(
         state: TrainState, source: Array, target: Array
     ) -> tuple[TrainState, Metrics]:
-        def objective_of(params: Params) -> tuple[Array, Loss]:
-            masks = jax.random.fold_in(key, state.step)
-            prediction = model.forward(params, source, target, masks)
-            sums = loss(objective, prediction, source, target)
-            count = jnp.maximum(sums.tokens, 1).astype(sums.total.dtype)
-            return sums.total / count, sums
-
-        gradients, sums = jax.grad(objective_of, has_aux=True)(state.params)
+        now = jax.random.fold_in(key, state.step)
+        masks = row_keys(now, jnp.arange(len(source)))
+        sums, gradients = sums_of(state.params, source, target, masks)
+        count = jnp.maximum(sums.tokens, 1).astype(sums.total.dtype)
+        gradients = jax.tree.map(lambda g: g / count.astype(g.dtype), gradients)
         updates, inner = optimizer.update(gradients, state.optimizer, state.params)
+        updates = jax.tree.map(lambda u: u * state.scale.astype(u.dtype), updates)
         params = optax.apply_updates(state.params, updates)
+        mean = _mean(options.ema, state.step, state.mean, params)
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm) & jnp.isfinite(sums.total)
-        params, inner = jax.tree.map(
-            lambda new, old: jnp.where(good, new, old),
-            (params, inner),
-            (state.params, state.optimizer),
-        )
-        return TrainState(state.step + 1, params, inner), Metrics(sums, norm, ~good)
+        new = TrainState(state.step + 1, params, inner, state.scale, mean)
+        kept = jax.tree.map(lambda new, old: jnp.where(good, new, old), new, state)
+        return kept.replace(step=new.step), Metrics(sums, norm, ~good)
 
-    return jax.jit(step, donate_argnums=0)
+    if shardings is None:
+        return jax.jit(step, donate_argnums=0)
+    return jax.jit(step, donate_argnums=0, out_shardings=(shardings, None))
 
 
 def make_eval_step(model: Model) -> jax.stages.Wrapped:
@@ -86,3 +166,82 @@ def make_eval_step(model: Model) -> jax.stages.Wrapped:
         return loss(Objective(), prediction, source, target)
 
     return jax.jit(step)
+
+
+def _sums(
+    model: Model,
+    objective: Objective,
+    options: StepOptions,
+    params: Params,
+    source: Array,
+    target: Array,
+    masks: Key[Array, " B"],
+) -> tuple[Loss, Params]:
+    """The loss of a batch and its gradient, both not yet divided."""
+
+    def total(
+        params: Params, source: Array, target: Array, masks: Array
+    ) -> tuple[Array, Loss]:
+        params = _cast(params, options.dtype)
+        prediction = model.forward(params, source, target, masks, chunk=options.chunk)
+        sums = loss(objective, prediction, source, target)
+        return sums.total, sums
+
+    gradient = jax.grad(total, has_aux=True)
+    parts = options.accumulate
+    if parts == 1:
+        gradients, sums = gradient(params, source, target, masks)
+        return sums, gradients
+
+    def add(carried: PyTree, part: tuple[Array, ...]) -> tuple[PyTree, None]:
+        return jax.tree.map(jnp.add, carried, gradient(params, *part)), None
+
+    rows = [x.reshape(parts, -1, *x.shape[1:]) for x in (source, target, masks)]
+    shapes = jax.eval_shape(gradient, params, *(x[0] for x in rows))
+    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+    (gradients, sums), _ = jax.lax.scan(add, zero, tuple(rows))
+    return sums, gradients
+
+
+def _over_rows(
+    sums_of: Callable[..., tuple[Loss, Params]], mesh: Mesh
+) -> Callable[..., tuple[Loss, Params]]:
+    """The same of rows that are split over the data axis, added up once."""
+
+    def own(*inputs: PyTree) -> tuple[Loss, Params]:
+        sums, gradients = sums_of(*inputs)
+        # All of one type meet at once; two meetings can block a CPU's few threads.
+        tokens = sums.tokens.astype(sums.total.dtype)  # exact up to 2^24
+        found = jax.lax.psum((sums.replace(tokens=tokens), gradients), "data")
+        sums, gradients = found
+        return sums.replace(tokens=sums.tokens.astype(jnp.int32)), gradients
+
+    whole, rows = PartitionSpec(), PartitionSpec("data")
+    return jax.shard_map(
+        own,
+        mesh=mesh,
+        in_specs=(whole, rows, rows, rows),
+        out_specs=whole,
+        axis_names={"data"},
+        check_vma=False,
+    )
+
+
+def _cast(params: Params, dtype: Dtype) -> Params:
+    """What the forward pass computes with; float64 stays as it is."""
+    if dtype == "float32":
+        return params
+    return jax.tree.map(lambda leaf: leaf.astype(dtype), params)
+
+
+def _mean(decay: float, step: Int[Array, ""], before: PyTree, params: PyTree) -> PyTree:
+    """The mean of the parameters; the first steps count less (as in TensorFlow)."""
+    if before is None:
+        return None
+    steps = step.astype(jnp.float32)
+    rate = jnp.minimum(decay, (1 + steps) / (10 + steps))
+    return jax.tree.map(
+        lambda old, new: old + (1 - rate).astype(old.dtype) * (new - old),
+        before,
+        params,
+    )

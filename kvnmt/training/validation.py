@@ -27,7 +27,8 @@ def validation_loss(
     Where the devices cannot share as many rows, there are a few more.
     """
     index, count = devices.part()
-    own = -(-rows // mesh.size) * mesh.size // count  # rows of this process
+    shares = devices.rows(mesh)
+    own = -(-rows // shares) * shares // count  # rows of this process
     rows = own * count
     longer = valid.lengths.max(axis=1)
     order = np.argsort(longer, kind="stable")

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checkpoints come back as they were saved, bit for bit, on any devices."""
+"""Checkpoints come back bit for bit, on any devices, or are found to be damaged."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -9,24 +13,32 @@ import pytest
 from kvnmt import devices, models
 from kvnmt.errors import UserError
 from kvnmt.systems import system
+from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps
-from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoint import Checkpoints, Keep
+from kvnmt.training.fingerprint import fingerprint
 from kvnmt.training.optimizer import OptimizerConfig, build
+from kvnmt.training.step import StepOptions
 from tests.helpers import SIZES
 
 # The optimisers and a parameter tree with members that may be missing.
 CASES = [
-    ("rnnsearch-star", OptimizerConfig(), 8),
-    ("kvmematt-r2", OptimizerConfig(name="adadelta", clip=0.0), 1),
+    ("rnnsearch-star", OptimizerConfig(), StepOptions(), 8),
+    ("kvmematt-r2", OptimizerConfig(name="adadelta", clip=0.0), StepOptions(), 1),
+    ("rnnsearch", OptimizerConfig(name="sgd"), StepOptions(ema=0.5), 8),
 ]
+ABOUT = {"vocabularies": {"source": "1"}}
 
 
-def make_state(name: str, optimizer: OptimizerConfig, seed: int) -> steps.TrainState:
+def make_state(
+    name: str, optimizer: OptimizerConfig, options: StepOptions, seed: int
+) -> steps.TrainState:
     """Random in every float, at step 7."""
     model = models.build(system(name).model(SIZES), 10, 10)
     update = build(optimizer, 4)
     shapes = jax.eval_shape(
-        lambda key: steps.init_state(model.init(key), update), jax.random.key(0)
+        lambda key: steps.init_state(model.init(key), update, options),
+        jax.random.key(0),
     )
     normal = np.random.default_rng(seed).normal
 
@@ -35,7 +47,12 @@ def make_state(name: str, optimizer: OptimizerConfig, seed: int) -> steps.TrainS
             return jnp.full(leaf.shape, seed, leaf.dtype)
         return jnp.asarray(normal(size=leaf.shape), leaf.dtype)
 
-    return jax.tree.map(fill, shapes).replace(step=jnp.int32(7))
+    state = jax.tree.map(fill, shapes)
+    return state.replace(step=jnp.int32(7), scale=jnp.float32(1))
+
+
+def simple(seed: int = 1) -> steps.TrainState:
+    return make_state(*CASES[0][:3], seed)
 
 
 def check_same(ours, theirs) -> None:
@@ -43,60 +60,198 @@ def check_same(ours, theirs) -> None:
     jax.tree.map(np.testing.assert_array_equal, *map(jax.device_get, (ours, theirs)))
 
 
-@pytest.mark.parametrize(("name", "optimizer", "count"), CASES)
-def test_a_state_comes_back_bit_for_bit(tmp_path, name, optimizer, count):
-    state = make_state(name, optimizer, 1)
+def save_at(folder: Path, *numbers: int, keep: Keep = Keep(9), rate: bool = True):
+    """Saves a state for each step; the scores rise."""
+    with Checkpoints(folder, keep=keep) as checkpoints:
+        for number in numbers:
+            state = simple(number).replace(step=jnp.int32(number))
+            checkpoints.save(state, {"at": number}, ABOUT)
+            if rate:
+                checkpoints.rate(number, number / 10, {"at": number})
+
+
+@pytest.mark.parametrize(("name", "optimizer", "options", "count"), CASES)
+def test_a_state_comes_back_bit_for_bit(tmp_path, name, optimizer, options, count):
+    state = make_state(name, optimizer, options, 1)
     placed = devices.replicate(state, devices.data_mesh()) if count == 8 else state
     record = {"best": -np.inf, "figures": {"valid_bleu": 0.1}, "steps": 3}
     with Checkpoints(tmp_path / "checkpoints") as checkpoints:
-        checkpoints.save(placed, 0.5, record)
-    like = make_state(name, optimizer, 2)
+        checkpoints.save(placed, record, ABOUT)
+    like = make_state(name, optimizer, options, 2)
     with Checkpoints(tmp_path / "checkpoints") as checkpoints:
         assert checkpoints.last_step() == checkpoints.best_step() == 7
-        found, progress = checkpoints.restore(like)
-        check_same(found, state)
-        assert progress == record
-        check_same(checkpoints.restore_params(like.params), state.params)
+        found = checkpoints.find("last")
+        check_same(checkpoints.restore(like, found.step), state)
+        assert (found.progress, found.about, found.score) == (record, ABOUT, None)
+        check_same(checkpoints.restore_params(like.params, 7), state.served)
 
 
 def test_parameters_are_read_without_arrays_to_compare(tmp_path):
     """Shapes suffice, and the result lies on one device."""
-    state = make_state(*CASES[0][:2], 1)
+    state = simple()
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(devices.replicate(state, devices.data_mesh()), 0.5, {})
+        checkpoints.save(devices.replicate(state, devices.data_mesh()), {}, ABOUT)
     like = jax.eval_shape(lambda: state.params)
     with Checkpoints(tmp_path, read_only=True) as checkpoints:
-        found = checkpoints.restore_params(like)
+        found = checkpoints.restore_params(like, 7)
     check_same(found, state.params)
     assert all(leaf.devices() == {jax.devices()[0]} for leaf in jax.tree.leaves(found))
 
 
 def test_what_is_restored_lies_where_it_is_wanted(tmp_path):
-    state = make_state(*CASES[0][:2], 1)
-    mesh = devices.data_mesh()
+    state = simple()
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(state, 0.5, {})
+        checkpoints.save(state, {}, ABOUT)
     with Checkpoints(tmp_path) as checkpoints:
-        found, _ = checkpoints.restore(devices.replicate(state, mesh))
+        found = checkpoints.restore(
+            devices.replicate(state, devices.data_mesh()), step=7
+        )
     assert all(len(leaf.devices()) == 8 for leaf in jax.tree.leaves(found))
 
 
 def test_nothing_saved_is_told(tmp_path):
-    state = make_state(*CASES[0][:2], 1)
     with Checkpoints(tmp_path) as checkpoints:
         assert checkpoints.last_step() is None
         assert checkpoints.best_step() is None
         with pytest.raises(UserError, match=f"'{tmp_path}' holds no finished"):
-            checkpoints.restore(state)
-        with pytest.raises(UserError, match="no finished checkpoint"):
-            checkpoints.restore_params(state.params)
+            checkpoints.find("best")
+
+
+def test_another_model_is_told(tmp_path):
+    save_at(tmp_path, 7)
+    other = make_state("kvmematt-r2", OptimizerConfig(), StepOptions(), 1)
+    with Checkpoints(tmp_path, read_only=True) as checkpoints:
+        with pytest.raises(UserError, match="is not one of this model and optimiser"):
+            checkpoints.restore(other, 7)
 
 
 def test_reading_changes_nothing(tmp_path):
-    state = make_state(*CASES[0][:2], 1)
-    with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save(state, 0.5, {})
+    save_at(tmp_path, 7)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     with Checkpoints(tmp_path, read_only=True) as checkpoints:
-        checkpoints.restore_params(state.params)
+        checkpoints.restore_params(simple().params, checkpoints.find("best").step)
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    ("keep", "rate", "kept"),
+    [
+        (Keep(1), True, [6]),
+        (Keep(2), True, [5, 6]),
+        (Keep(1, every=2), True, [2, 4, 6]),
+        (Keep(2, every=3), False, [3, 5, 6]),
+    ],
+)
+def test_what_is_kept(tmp_path, keep, rate, kept):
+    save_at(tmp_path, *range(1, 7), keep=keep, rate=rate)
+    assert sorted(int(path.name) for path in tmp_path.iterdir()) == kept
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def shorten(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def files(folder: Path) -> list[str]:
+    names = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return sorted(map(str, names))
+
+
+@pytest.mark.parametrize("damage", [flip, shorten, Path.unlink])
+def test_any_damage_to_any_file_is_found(tmp_path, damage: Callable[[Path], None]):
+    """File by file: it is named, set aside, and the one before is used."""
+    save_at(tmp_path / "checkpoints", 3)
+    newest = tmp_path / "checkpoints" / "4"
+    save_at(tmp_path / "checkpoints", 4)
+    whole = {name: (newest / name).read_bytes() for name in files(newest)}
+    assert len(whole) > 10
+    for name in whole:
+        if (newest / name).stat().st_size == 0 and damage is not Path.unlink:
+            continue  # nothing in it to flip
+        damage(newest / name)
+        told: list[str] = []
+        opened = {"tell": told.append}
+        with Checkpoints(
+            tmp_path / "checkpoints", read_only=True, **opened
+        ) as checkpoints:
+            assert checkpoints.last_step() == 4
+            assert checkpoints.find("last").step == 3
+            assert len(told) == 1 and f"'{name}'" in told[0], told
+            assert checkpoints.find("best").step == 3
+        (newest / name).write_bytes(whole[name])
+    with Checkpoints(tmp_path / "checkpoints", read_only=True) as checkpoints:
+        assert checkpoints.find("last").step == 4
+
+
+def test_a_damaged_checkpoint_is_set_aside_by_who_may_write(tmp_path):
+    save_at(tmp_path / "checkpoints", 3, 4)
+    shorten(tmp_path / "checkpoints" / "4" / "params" / "manifest.ocdbt")
+    told: list[str] = []
+    with Checkpoints(tmp_path / "checkpoints", tell=told.append) as checkpoints:
+        assert checkpoints.find("last").step == 3
+        assert checkpoints.steps() == [3]
+    assert (tmp_path / "damaged" / "4").is_dir()
+    assert "'params/manifest.ocdbt' was changed" in told[0] and "damaged/4" in told[0]
+    save_at(tmp_path / "checkpoints", 4)  # its place is free
+    with Checkpoints(tmp_path / "checkpoints") as checkpoints:
+        assert checkpoints.find("last").step == 4
+
+
+def test_what_a_kill_left_is_cleared(tmp_path):
+    save_at(tmp_path, 3, 4)
+    (tmp_path / "4").rename(tmp_path / "4.unfinished")
+    (tmp_path / "5.unfinished.tmp" / "params").mkdir(parents=True)
+    with Checkpoints(tmp_path, read_only=True) as checkpoints:
+        assert checkpoints.steps() == [3]
+    assert (tmp_path / "5.unfinished.tmp").exists()
+    with Checkpoints(tmp_path):
+        assert [path.name for path in tmp_path.iterdir()] == ["3"]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+    save_at(tmp_path, 3)
+
+    def full(folder: Path, manifest: manifests.Manifest) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(manifests, "write", full)
+    with pytest.raises(UserError, match="step 4 .* No space left on device; .*resume"):
+        save_at(tmp_path, 4, rate=False)
+    monkeypatch.undo()
+    with Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.find("last").step == 3
+    save_at(tmp_path, 4)
+    with Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.find("last").step == 4
+
+
+def test_the_content_has_one_digest_wherever_it_lies():
+    state = simple()
+    spread = devices.replicate(state, devices.data_mesh(2))
+    assert fingerprint(state) == fingerprint(spread)
+    assert fingerprint(state) != fingerprint(simple(2))
+
+
+@pytest.mark.parametrize("place", [0, 5, 11])
+def test_every_bit_counts_for_the_digest(place):
+    bits = np.arange(12, dtype=np.uint32).reshape(3, 4)
+    digest = fingerprint({"a": bits.view(np.float32)})
+    for bit in range(32):
+        other = bits.copy()
+        other.flat[place] ^= np.uint32(1 << bit)
+        assert fingerprint({"a": other.view(np.float32)}) != digest
+    assert fingerprint({"a": bits.view(np.float32).T}) != digest
+    assert fingerprint({"b": bits.view(np.float32)}) != digest
+
+
+def test_a_manifest_says_what_it_is_of(tmp_path):
+    save_at(tmp_path, 3)
+    _, text = (tmp_path / "3" / manifests.NAME).read_text().split("\n", 1)
+    found = json.loads(text)
+    assert found["about"] == ABOUT and found["score"] == 0.3
+    assert set(found["files"]) == set(files(tmp_path / "3")) - {manifests.NAME}

@@ -4,7 +4,6 @@
 import dataclasses
 import json
 import logging
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from kvnmt.errors import UserError
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.experiment import Experiment, load_run
 from kvnmt.training import loop
+from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.optimizer import OptimizerConfig, build
@@ -52,8 +52,9 @@ def everything(folder: Path, exp: Experiment) -> tuple[steps.TrainState, dict]:
     update = build(exp.optimizer, EPOCH)
     like = steps.init_state(model.init(jax.random.key(0)), update)
     with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
-        state, progress = checkpoints.restore(like)
-    return jax.device_get(state), progress
+        found = checkpoints.find("last")
+        state = checkpoints.restore(like, found.step)
+    return jax.device_get(state), found.progress
 
 
 def timeless(record: dict[str, Any]) -> dict[str, Any]:
@@ -87,6 +88,7 @@ def killed_after(monkeypatch):
                     raise KeyboardInterrupt
                 return real(*inputs)
 
+            step.lower = real.lower
             return step
 
         monkeypatch.setattr(steps, "make_train_step", make)
@@ -127,14 +129,13 @@ def test_copying_is_learnt(tmp_path, data, name):
 def test_a_warm_epoch_compiles_nothing(tmp_path, data, compiled, monkeypatch):
     """All of it: steps, validation, translation, checkpoint."""
     counts: list[int] = []
-    save = Checkpoints.save
+    rate = Checkpoints.rate
 
-    def saved(self, *arguments):
-        save(self, *arguments)
-        self.wait()
+    def rated(self, *arguments):
+        rate(self, *arguments)
         counts.append(len(compiled))
 
-    monkeypatch.setattr(Checkpoints, "save", saved)
+    monkeypatch.setattr(Checkpoints, "rate", rated)
     run(tiny(data, epochs=3), tmp_path / "run")
     assert len(counts) == 3
     assert compiled[counts[0] :] == []
@@ -252,7 +253,7 @@ def test_losses_are_nats_per_real_token(tmp_path, monkeypatch):
             made = steps.Metrics(sums, sums.nats, False)
             return state.replace(step=state.step + 1), made
 
-        return step
+        return jax.jit(step)
 
     monkeypatch.setattr(steps, "make_train_step", look)
     data = toy_data(tmp_path / "text", train=21)
@@ -301,7 +302,7 @@ def test_records_say_where_and_what(base):
 def standstill(monkeypatch) -> None:
     """Every validation finds the same."""
     figures = {"valid_loss": 2.0, "valid_bleu": 1.0}
-    monkeypatch.setattr(loop.Trainer, "_validate", lambda self: dict(figures))
+    monkeypatch.setattr(loop.Trainer, "_figures", lambda self: dict(figures))
 
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])
@@ -310,7 +311,7 @@ def test_a_run_that_does_not_improve_stops(tmp_path, data, standstill, metric):
     result = run(exp, tmp_path / "run")
     assert result.stopped_early
     assert (result.best_step, result.steps) == (EPOCH, 3 * EPOCH)
-    assert steps_kept(tmp_path / "run") == {EPOCH, 3 * EPOCH}
+    assert steps_kept(tmp_path / "run") == {EPOCH, 2 * EPOCH, 3 * EPOCH}
     again = run(exp, tmp_path / "run", resume=True)
     assert again.stopped_early and again.steps == 3 * EPOCH
     more = tiny(data, epochs=9, patience=3, metric=metric)
@@ -332,25 +333,25 @@ def test_the_best_and_the_last_checkpoint_are_kept(
 ):
     """Of equal scores the first is the best; what was best can be read back."""
     folder, seen, states = tmp_path / "run", [], []
-    given, save = iter(scores), Checkpoints.save
+    given, rate = iter(scores), Checkpoints.rate
     monkeypatch.setattr(loop.Trainer, "_score", lambda *_: current[0])
     current = [0.0]
 
-    def saved(self, state, score, progress):
-        states.append(jax.device_get(state.params))
-        save(self, state, score, progress)
-        self.wait()
+    def rated(self, *arguments):
+        rate(self, *arguments)
         seen.append({step // EPOCH for step in steps_kept(folder)})
 
-    validate = loop.Trainer._validate
+    figures = loop.Trainer._figures
 
-    def validated(self):
+    def found(self):
+        states.append(jax.device_get(self.state.params))
         current[0] = float(next(given))
-        return validate(self)
+        return figures(self)
 
-    monkeypatch.setattr(Checkpoints, "save", saved)
-    monkeypatch.setattr(loop.Trainer, "_validate", validated)
-    result = run(tiny(data, epochs=len(scores), patience=9), folder)
+    monkeypatch.setattr(Checkpoints, "rate", rated)
+    monkeypatch.setattr(loop.Trainer, "_figures", found)
+    exp = tiny(data, epochs=len(scores), patience=9, keep_last=1)
+    result = run(exp, folder)
     assert seen == kept
     best = int(np.argmax(scores))
     assert result.best_step == (best + 1) * EPOCH
@@ -366,35 +367,18 @@ def test_the_metric_chooses_the_best(tmp_path, data, monkeypatch, metric, field)
         loss, bleu = next(figures)
         return {"valid_loss": loss, "valid_bleu": bleu}
 
-    monkeypatch.setattr(loop.Trainer, "_validate", validated)
+    monkeypatch.setattr(loop.Trainer, "_figures", validated)
     result = run(tiny(data, epochs=2, metric=metric), tmp_path / "run")
     assert result.best_step == (EPOCH if metric == "bleu" else 2 * EPOCH)
 
 
-class SlowlyWritten(dict):
-    """Progress that is read some time after it was handed over."""
-
-    def __init__(self, live: dict):
-        super().__init__(live)
-        self.live = live
-
-    def items(self):
-        time.sleep(0.5)
-        return self.live.items()
-
-
-def test_progress_is_that_of_its_checkpoint(tmp_path, data, monkeypatch, standstill):
-    """What is saved in the background does not change with what goes on."""
-    save, folder = Checkpoints.save, tmp_path / "run"
-
-    def saved(self, state, score, progress):
-        save(self, state, score, SlowlyWritten(progress))
-
-    monkeypatch.setattr(Checkpoints, "save", saved)
-    run(tiny(data, epochs=3), folder)
-    for step in (EPOCH, 3 * EPOCH):
-        path = folder / "checkpoints" / str(step) / "progress" / "metadata"
-        assert json.loads(path.read_text())["since_best"] == step // EPOCH - 1
+def test_progress_is_that_of_its_checkpoint(tmp_path, data, standstill):
+    folder = tmp_path / "run"
+    run(tiny(data, epochs=4, keep_last=2), folder)
+    for step in (EPOCH, 3 * EPOCH, 4 * EPOCH):
+        found = manifests.read(folder / "checkpoints" / str(step))
+        assert found.progress["since_best"] == step // EPOCH - 1
+        assert found.progress["validated"] == found.step == step
 
 
 @pytest.fixture

@@ -1,28 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines that a run writes: strict JSON, cut back to a checkpoint."""
+"""The records of a run: strict JSON, cut back to a checkpoint, events, a picture."""
 
 import json
 
 from kvnmt.training import metrics
 
 
+def record(step: int, **figures: float) -> dict[str, float]:
+    return {"step": step, "train_loss": 3.0, "valid_loss": 2.0} | figures
+
+
 def test_figures_that_are_no_numbers_are_null(tmp_path):
-    metrics.add(tmp_path, {"step": 1, "loss": float("nan"), "bleu": float("inf")})
+    log = metrics.Log(tmp_path, 0)
+    log.add(record(1, train_loss=float("nan"), valid_bleu=float("inf")))
+    log.close()
     line = (tmp_path / metrics.NAME).read_text()
-    assert json.loads(line) == {"step": 1, "loss": None, "bleu": None}
+    expected = {"step": 1, "train_loss": None, "valid_loss": 2.0, "valid_bleu": None}
+    assert json.loads(line) == expected
     assert "NaN" not in line and "Infinity" not in line
 
 
-def test_lines_behind_a_step_and_half_lines_are_dropped(tmp_path):
+def test_records_behind_a_step_and_half_lines_are_dropped(tmp_path):
+    log = metrics.Log(tmp_path, 0)
     for step in (1, 2, 3):
-        metrics.add(tmp_path, {"step": step})
+        log.add(record(step))
+    log.close()
     with (tmp_path / metrics.NAME).open("a") as file:
         file.write('{"step": 2, "lo')
-    metrics.cut(tmp_path, 2)
+    metrics.Log(tmp_path, 2).close()
     lines = (tmp_path / metrics.NAME).read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2]
 
 
-def test_a_run_without_a_line_is_cut_too(tmp_path):
-    metrics.cut(tmp_path, 0)
-    assert (tmp_path / metrics.NAME).read_text() == ""
+def test_a_run_without_a_record_has_no_picture(tmp_path):
+    metrics.Log(tmp_path, 0).close()
+    assert metrics.read(tmp_path) == []
+    assert not (tmp_path / metrics.CURVE).exists()
+
+
+def test_tensorboard_and_people_get_them_too(tmp_path):
+    log = metrics.Log(tmp_path, 0)
+    log.add(record(7, valid_bleu=12.5))
+    log.close()
+    (events,) = (tmp_path / metrics.EVENTS).iterdir()
+    for name in (b"train_loss", b"valid_loss", b"valid_bleu"):
+        assert name in events.read_bytes()
+    assert (tmp_path / metrics.CURVE).read_bytes().startswith(b"\x89PNG")

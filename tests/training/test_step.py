@@ -2,7 +2,9 @@
 """One step: what it minimises, what it consumes, and who shares the work."""
 
 import dataclasses
+import re
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +23,8 @@ from kvnmt.models import Model
 from kvnmt.systems import system
 from kvnmt.training import step as steps
 from kvnmt.training.optimizer import OptimizerConfig, build
+from kvnmt.training.sharding import shardings
+from kvnmt.training.step import StepOptions
 from tests.helpers import SIZES
 
 WORDS, ROWS, LENGTH = 9, 8, 6
@@ -60,9 +64,13 @@ class Trace(NamedTuple):
 
 
 def train(
-    run: Callable[..., Any], state: steps.TrainState, mesh: Mesh, count: int
+    run: Callable[..., Any],
+    state: steps.TrainState,
+    mesh: Mesh,
+    count: int,
+    place: bool = True,
 ) -> Trace:
-    state = devices.replicate(state, mesh)
+    state = devices.replicate(state, mesh) if place else state
     losses, norms = [], []
     for seed in range(count):
         state, metrics = run(state, *devices.split_rows(make_batch(seed), mesh))
@@ -79,10 +87,13 @@ def start() -> Callable[[], steps.TrainState]:
     return lambda: steps.init_state(jax.tree.map(jnp.array, params), update)
 
 
-@pytest.fixture(scope="module")
-def run() -> Callable[..., Any]:
+@cache
+def stepper(count: int, **options: Any) -> Callable[..., Any]:
+    """The compiled step on so many devices."""
     update = build(OptimizerConfig(learning_rate=0.01), 4)
-    return steps.make_train_step(make_model(), OBJECTIVE, update, KEY)
+    chosen = StepOptions(**options)
+    mesh = mesh_of(count)
+    return steps.make_train_step(make_model(), OBJECTIVE, update, KEY, chosen, mesh)
 
 
 def test_the_mesh_has_every_device():
@@ -92,21 +103,160 @@ def test_the_mesh_has_every_device():
 @pytest.mark.parametrize("rows", [1, 7, 12])
 def test_rows_that_the_devices_cannot_share_are_refused(rows):
     with pytest.raises(UserError, match=f"{rows} sentences .* 8 devices"):
-        devices.check_rows(devices.data_mesh(), rows)
+        devices.check_rows(rows, devices.rows(devices.data_mesh()))
 
 
 def test_rows_that_they_can_share_are_not():
-    devices.check_rows(devices.data_mesh(), 16)
-    devices.check_rows(mesh_of(1), 7)
+    devices.check_rows(16, devices.rows(devices.data_mesh()))
+    devices.check_rows(7, devices.rows(mesh_of(1)))
 
 
-def test_eight_devices_do_what_one_does(start, run):
+def test_eight_devices_do_what_one_does(start):
     """Dropout and the objective of the paper included, over five steps."""
-    many, one = (train(run, start(), mesh_of(n), 5) for n in (8, 1))
-    np.testing.assert_allclose(many.losses, one.losses, rtol=1e-5)
-    np.testing.assert_allclose(many.norms, one.norms, rtol=1e-4)
-    for ours, theirs in zip(jax.tree.leaves(many.params), jax.tree.leaves(one.params)):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5)
+    many, one = (train(stepper(n), start(), mesh_of(n), 5) for n in (8, 1))
+    check_close(many, one)
+
+
+def check_close(ours: Trace, theirs: Trace, tolerance: float = 1e-5) -> None:
+    np.testing.assert_allclose(ours.losses, theirs.losses, rtol=tolerance)
+    np.testing.assert_allclose(ours.norms, theirs.norms, rtol=10 * tolerance)
+    for some, other in zip(*map(jax.tree.leaves, (ours.params, theirs.params))):
+        np.testing.assert_allclose(some, other, rtol=10 * tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(
+    "options", [{"accumulate": 4}, {"remat": "step"}, {"remat": "chunk:4"}]
+)
+def test_the_way_of_computing_changes_nothing(start, count, options):
+    """Rows of all lengths, one of them empty; dropout on; three steps."""
+    plain = train(stepper(1), start(), mesh_of(1), 3)
+    check_close(train(stepper(count, **options), start(), mesh_of(count), 3), plain)
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (2, 2), (4, 1), (8, 1)])
+def test_devices_that_split_the_vocabulary_do_what_one_does(x64, shape):
+    """In float64, with an optimiser whose moments are split too."""
+    words, update = 12, build(OptimizerConfig(learning_rate=0.01), 4)
+    config = dataclasses.replace(SIZES, dropout=Dropout(output=0.3))
+    model = models.build(system("past-future-losses").model(config), words, words)
+    params = jax.tree.map(
+        lambda leaf: np.asarray(leaf, np.float64), model.init(jax.random.key(1))
+    )
+    objective = Objective(subtractive=1.0)
+
+    def run(mesh: Mesh, places: Any) -> Trace:
+        state = steps.init_state(jax.tree.map(jnp.array, params), update)
+        found = places(state, mesh)
+        step = steps.make_train_step(
+            *(model, objective, update, KEY, StepOptions(), mesh, found)
+        )
+        return train(step, jax.device_put(state, found), mesh, 3, place=False)
+
+    axes = {"axis_types": (AxisType.Auto,) * 2}
+    count = shape[0] * shape[1]
+    mesh = jax.make_mesh(
+        shape, ("data", "model"), devices=jax.devices()[:count], **axes
+    )
+    one = jax.make_mesh((1, 1), ("data", "model"), devices=jax.devices()[:1], **axes)
+    check_close(run(mesh, shardings), run(one, shardings), 1e-10)
+
+
+def test_what_has_an_entry_for_each_word_is_split():
+    mesh = devices.data_mesh(2)
+    model = models.build(system("past-future-losses").model(SIZES), 12, 14)
+    update = build(OptimizerConfig(), 4)
+    state = jax.eval_shape(
+        lambda: steps.init_state(
+            model.init(jax.random.key(1)), update, StepOptions(ema=0.9)
+        )
+    )
+    places = jax.tree_util.tree_flatten_with_path(shardings(state, mesh))[0]
+    split = {
+        jax.tree_util.keystr(path, simple=True, separator="/")
+        for path, place in places
+        if "model" in place.spec
+    }
+    one = ["source_embedding", "target_embedding", "output/W/0", "output/b"]
+    one += [f"auxiliary/{n}/{part}" for n in range(2) for part in ("W/0", "b")]
+    assert {name for name in split if name.startswith("params/")} == {
+        f"params/{name}" for name in one
+    }
+    # The parameters, their mean, and both moments of Adam.
+    assert len(split) == 4 * len(one)
+
+
+def test_a_vocabulary_that_cannot_be_split_is_told():
+    mesh = devices.data_mesh(8)
+    state = {"source_embedding": jnp.zeros((12, 3))}
+    with pytest.raises(UserError, match="of 12 entries .* 8 devices; make it 8 with"):
+        shardings(state, mesh)
+
+
+def test_devices_that_cannot_be_grouped_are_told():
+    with pytest.raises(UserError, match="model-axis is 3 but must divide the 8"):
+        devices.data_mesh(3)
+
+
+@pytest.mark.parametrize("name", ["rnnsearch-star", "kvmematt-r2-atteos"])
+def test_devices_meet_outside_of_every_loop(start, name):
+    """A gradient that met in every step of a scan would wait as often."""
+    model, update = make_model(name), build(OptimizerConfig(), 4)
+    mesh = mesh_of(8)
+    state = steps.init_state(model.init(jax.random.key(1)), update)
+    step = steps.make_train_step(model, Objective(), update, KEY, mesh=mesh)
+    placed = devices.replicate(state, mesh), *devices.split_rows(make_batch(1), mesh)
+    text = step.lower(*placed).compile().as_text()
+    bodies = set(re.findall(r"body=%?([\w.\-]+)", text))
+    meetings, inside = 0, ""
+    for line in text.splitlines():
+        if found := re.match(r"(?:ENTRY )?%?([\w.\-]+) .*\{$", line):
+            inside = found[1]
+        if re.search(r" all-(reduce|gather)(-start)?\(", line):
+            meetings += 1
+            assert inside not in bodies, line
+    assert bodies and 1 <= meetings <= 4
+
+
+def test_the_mean_of_the_parameters_follows_them(start):
+    """The first steps count less: then min(ema, (1 + t) / (10 + t)) stays."""
+    mesh, run = mesh_of(1), stepper(1, ema=0.15)
+    params = start().params
+    update = build(OptimizerConfig(learning_rate=0.01), 4)
+    state = steps.init_state(params, update, StepOptions(ema=0.15))
+    state = devices.replicate(state, mesh)
+    mean = jax.device_get(state.params)
+    for number, decay in enumerate([0.1, 0.15, 0.15]):
+        state, _ = run(state, *devices.split_rows(make_batch(number), mesh))
+        mean = jax.tree.map(
+            lambda old, new: decay * old + (1 - decay) * np.asarray(new),  # noqa: B023
+            mean,
+            jax.device_get(state.params),
+        )
+    assert state.served is state.mean
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7),
+        *(jax.device_get(state.mean), mean),
+    )
+
+
+def test_the_scale_is_that_of_the_rate(start):
+    def moved(scale: float) -> list[np.ndarray]:
+        state = devices.replicate(start(), mesh_of(1))
+        before = jax.device_get(state.params)
+        state = state.replace(scale=jnp.float32(scale))
+        batch = devices.split_rows(make_batch(1), mesh_of(1))
+        after = jax.device_get(stepper(1)(state, *batch)[0].params)
+        return [b - a for a, b in zip(*map(jax.tree.leaves, (before, after)))]
+
+    for whole, half in zip(moved(1.0), moved(0.5)):
+        np.testing.assert_allclose(half, whole / 2, rtol=1e-3, atol=1e-7)
+
+
+@pytest.mark.parametrize("remat", ["chunk", "chunk:0", "chunk:-1", "all", ""])
+def test_an_unknown_way_to_compute_again_is_told(remat):
+    with pytest.raises(UserError, match="none, step or chunk:STEPS"):
+        _ = StepOptions(remat=remat).chunk
 
 
 def test_a_batch_is_split_by_rows():
@@ -115,18 +265,18 @@ def test_a_batch_is_split_by_rows():
     assert len({shard.device for shard in source.addressable_shards}) == 8
 
 
-def test_the_same_steps_give_the_same_bits(start, run):
-    some, others = (train(run, start(), devices.data_mesh(), 3) for _ in range(2))
+def test_the_same_steps_give_the_same_bits(start):
+    some, others = (train(stepper(8), start(), mesh_of(8), 3) for _ in range(2))
     assert some.losses == others.losses
     jax.tree.map(np.testing.assert_array_equal, some.params, others.params)
 
 
-def test_masks_change_with_the_step(start, run):
+def test_masks_change_with_the_step(start):
     mesh, batch = mesh_of(1), make_batch(1)
 
     def loss(step: int) -> float:
         state = devices.replicate(start().replace(step=jnp.int32(step)), mesh)
-        return float(run(state, *devices.split_rows(batch, mesh))[1].loss.nats)
+        return float(stepper(1)(state, *devices.split_rows(batch, mesh))[1].loss.nats)
 
     losses = [loss(step) for step in range(3)]
     assert len(set(losses)) == len(losses)
@@ -146,8 +296,8 @@ def test_a_step_goes_down_the_gradient_per_real_token():
     value, gradient = jax.jit(jax.value_and_grad(mean))(params)
     update = optax.sgd(1.0)
     state = steps.init_state(jax.tree.map(jnp.array, params), update)
-    step = steps.make_train_step(model, Objective(), update, KEY)
     mesh = devices.data_mesh()
+    step = steps.make_train_step(model, Objective(), update, KEY, mesh=mesh)
     new, metrics = step(
         devices.replicate(state, mesh), *devices.split_rows(batch, mesh)
     )
@@ -170,7 +320,7 @@ def test_a_batch_without_words_changes_nothing():
     state = steps.init_state(jax.tree.map(jnp.array, params), update)
     nothing = Batch(*(np.full((ROWS, LENGTH), -1, np.int32),) * 2)
     mesh = devices.data_mesh()
-    step = steps.make_train_step(model, Objective(), update, KEY)
+    step = steps.make_train_step(model, Objective(), update, KEY, mesh=mesh)
     new, metrics = step(
         devices.replicate(state, mesh), *devices.split_rows(nothing, mesh)
     )
@@ -179,10 +329,10 @@ def test_a_batch_without_words_changes_nothing():
         np.testing.assert_array_equal(before, after)
 
 
-def test_a_step_consumes_its_state(start, run):
+def test_a_step_consumes_its_state(start):
     mesh = mesh_of(1)
     state = devices.replicate(start(), mesh)
-    run(state, *devices.split_rows(make_batch(1), mesh))
+    stepper(1)(state, *devices.split_rows(make_batch(1), mesh))
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state.params))
 
 

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people see of a training: a bar while it runs, a line for every validation."""
+
+import math
+from collections.abc import Mapping
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+
+class Bar:
+    """Shows steps of an epoch while it is open, if somebody looks."""
+
+    def __init__(self, console: Console, epoch: int, done: int, total: int):
+        """Begins at so many steps of so many."""
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[note]}"),
+            TimeRemainingColumn(),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        )
+        named = {"total": total, "completed": done, "note": ""}
+        self._task = self._bar.add_task(f"epoch {epoch}", **named)
+
+    def __enter__(self) -> "Bar":
+        """Shows it."""
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Takes it away."""
+        self._bar.stop()
+
+    def advance(self) -> None:
+        """One step more."""
+        self._bar.advance(self._task)
+
+    def note(self, text: str) -> None:
+        """Says something beside it."""
+        self._bar.update(self._task, note=text)
+
+
+def running(loss: float, skipped: int, padding: float, rate: float) -> str:
+    """What stands beside the bar."""
+    return (
+        f"loss {loss:.3f}  {_skipped(skipped)}{100 * padding:.0f}% padding  "
+        f"{rate:,.0f} target tokens/s"
+    )
+
+
+def validated(record: Mapping[str, float], better: bool) -> str:
+    """The line of a validation."""
+    quality = f"perplexity {math.exp(min(record['valid_loss'], 700)):.1f}"
+    if "valid_bleu" in record:
+        quality = f"BLEU {record['valid_bleu']:5.2f}"
+    return (
+        f"epoch {record['epoch']:5.4g}  step {record['step']:6d}  "
+        f"train loss {record['train_loss']:.3f}  "
+        f"valid loss {record['valid_loss']:.3f}  {quality}  "
+        f"{_skipped(int(record['skipped']))}"
+        f"{record['tokens_per_second']:,.0f} target tokens/s"
+        f"{'  best' if better else ''}"
+    )
+
+
+def _skipped(steps: int) -> str:
+    return f"{steps} steps skipped  " if steps else ""

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What training knows beside the arrays; saved with them, so that it can go on."""
+
+import math
+from dataclasses import dataclass, field
+
+from kvnmt.losses import Objective
+from kvnmt.training.step import Metrics
+
+
+@dataclass
+class Sums:
+    """Of the steps since the last validation."""
+
+    steps: int = 0
+    nats: float = 0.0
+    atteos: float = 0.0
+    subtractive: float = 0.0
+    gradient_norm: float = 0.0
+    tokens: int = 0  # real ones of the target
+    positions: int = 0  # of the target, padding included
+
+    def add(self, made: Metrics, positions: int) -> None:
+        """Counts a step, unless it was skipped."""
+        if bool(made.skipped):
+            return
+        self.steps += 1
+        self.positions += positions
+        self.nats += float(made.loss.nats)
+        self.atteos += float(made.loss.atteos)
+        self.subtractive += float(made.loss.subtractive)
+        self.gradient_norm += float(made.gradient_norm)
+        self.tokens += int(made.loss.tokens)
+
+    @property
+    def loss(self) -> float:
+        """Nats per target token."""
+        return self.nats / max(self.tokens, 1)
+
+    @property
+    def padding(self) -> float:
+        """Share of the target positions that hold no token."""
+        return 1 - self.tokens / max(self.positions, 1)
+
+    def figures(self, objective: Objective) -> dict[str, float]:
+        """What is written down of them; per target token where it is a loss."""
+        tokens = max(self.tokens, 1)
+        found = {
+            "train_loss": self.loss,
+            "gradient_norm": self.gradient_norm / max(self.steps, 1),
+            "padding": self.padding,
+        }
+        if objective.atteos:
+            found["train_atteos"] = self.atteos / tokens
+        if objective.subtractive:
+            found["train_subtractive"] = self.subtractive / tokens
+        return found
+
+
+@dataclass
+class Progress:
+    """What is saved beside a checkpoint."""
+
+    sums: Sums = field(default_factory=Sums)
+    validated: int = 0  # the step of the last validation
+    best: float = -math.inf
+    best_step: int = 0
+    figures: dict[str, float] = field(default_factory=dict)  # of the best
+    since_best: int = 0  # validations
+    since_fall: int = 0  # ... and since the rate fell for a plateau
+    scale: float = 1.0  # of the learning rate, after such falls
+    skipped: int = 0  # steps that changed nothing, since a number was not finite
+    skipped_last: int = 0  # how many of them in a row
+    tokens: int = 0  # of steps whose program was compiled already ...
+    seconds: float = 0.0  # ... and their time
+    elapsed: float = 0.0  # all time
+
+    @property
+    def rate(self) -> float:
+        """Real target tokens per second, compiling and validating apart."""
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+    def rated(self, step: int, score: float, figures: dict[str, float]) -> bool:
+        """Takes what a validation found; whether it is the best so far."""
+        better = score > self.best
+        if better:
+            self.best, self.best_step, self.figures = score, step, figures
+        self.since_best = 0 if better else self.since_best + 1
+        self.since_fall = 0 if better else self.since_fall + 1
+        self.validated, self.sums = step, Sums()
+        return better

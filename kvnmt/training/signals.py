@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""SIGTERM and SIGINT: the first asks training to save and leave, the second ends it.
+
+Python runs a signal's handler between two instructions of the main thread, which may
+wait in a compiler for minutes. Python writes the number of a signal down at once,
+however; a thread that reads it tells the user, and ends the process at the second.
+"""
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from kvnmt.errors import STATUS_OF_SIGNALS
+
+HANDLED = (signal.SIGTERM, signal.SIGINT)
+
+
+class Signals:
+    """Handles both while it is open; does nothing outside of the main thread."""
+
+    def __init__(self, tell: Callable[[str], None]):
+        """Takes who is told of the first signal."""
+        self.tell = tell
+        self.asked = 0  # the number of the first signal; 0: none came
+        self._breaks = False
+
+    def __enter__(self) -> "Signals":
+        """Installs the handlers."""
+        self._installed = threading.current_thread() is threading.main_thread()
+        if self._installed:
+            self._read, self._write = os.pipe()
+            os.set_blocking(self._write, False)
+            self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+            self._before = {n: signal.signal(n, self._handle) for n in HANDLED}
+            threading.Thread(target=self._watch, daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Puts back what was there."""
+        if self._installed:
+            for number, handler in self._before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(self._wakeup)
+            os.close(self._write)  # the thread reads the end
+
+    @contextmanager
+    def breaking(self) -> Iterator[None]:
+        """Within it the first signal raises KeyboardInterrupt, as does one before."""
+        self._breaks = True
+        try:
+            if self.asked:
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._breaks = False
+
+    def _handle(self, number: int, frame: object) -> None:
+        self.asked = self.asked or number
+        if self._breaks:
+            raise KeyboardInterrupt
+
+    def _watch(self) -> None:
+        came = 0
+        while found := os.read(self._read, 1):
+            if found[0] not in HANDLED:
+                continue
+            came += 1
+            self.asked = self.asked or found[0]
+            if came > 1:
+                os._exit(STATUS_OF_SIGNALS + found[0])
+            name = signal.Signals(found[0]).name
+            self.tell(f"{name}: saving, then leaving; once more leaves at once")
+        os.close(self._read)
