@@ -218,6 +218,8 @@ class Checkpoints:
         try:
             yield
         except Exception as error:
+            if self.first:
+                self._clear()  # half a checkpoint takes room
             reason = _reason(error)
             raise UserError(
                 f"the checkpoint of step {step} could not be written to "
@@ -283,7 +285,7 @@ class Checkpoints:
     def _clear(self) -> None:
         for path in self.folder.iterdir():
             if _UNFINISHED in path.name:
-                shutil.rmtree(path)
+                shutil.rmtree(path, ignore_errors=True)
 
     def _prune(self) -> None:
         steps, (last, every) = self.steps(), self.keep

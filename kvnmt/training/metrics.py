@@ -7,10 +7,17 @@
 
 import json
 import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore
+from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore
+
+from kvnmt.errors import UserError
 
 NAME = "metrics.jsonl"
 EVENTS = "events"
@@ -21,31 +28,51 @@ class Log:
     """The records of one run directory."""
 
     def __init__(self, folder: Path, step: int):
-        """Opens the records to go on after a step; later ones are dropped."""
+        """Opens the records to go on after a step; later ones are dropped.
+
+        Raises:
+            UserError: They cannot be written.
+        """
         self.folder = folder
-        if (folder / NAME).exists():
-            kept = [record for record in read(folder) if record["step"] <= step]
-            text = "".join(json.dumps(record) + "\n" for record in kept)
-            new = folder / f"{NAME}.new"
-            new.write_text(text)
-            new.replace(folder / NAME)
-        self._events = SummaryWriter(str(folder / EVENTS), purge_step=step + 1)
+        with _telling(folder):
+            if (folder / NAME).exists():
+                kept = [record for record in read(folder) if record["step"] <= step]
+                text = "".join(json.dumps(record) + "\n" for record in kept)
+                new = folder / f"{NAME}.new"
+                new.write_text(text)
+                new.replace(folder / NAME)
+            (folder / EVENTS).mkdir(exist_ok=True)
+            self._events = EventsWriter(str(folder / EVENTS / "events"))
+            start = SessionLog(status=SessionLog.START)  # what comes later is void
+            self._write(Event(step=step + 1, session_log=start))
 
     def add(self, record: dict[str, Any]) -> None:
-        """Writes a line; a figure that is no finite number is null there."""
+        """Writes a line; a figure that is no finite number is null there.
+
+        Raises:
+            UserError: It cannot be written.
+        """
         plain = {k: v if math.isfinite(v) else None for k, v in record.items()}
-        with (self.folder / NAME).open("a") as file:
-            file.write(json.dumps(plain, allow_nan=False) + "\n")
-        for name in record.keys() - {"step"}:
-            self._events.add_scalar(name, record[name], record["step"])
+        with _telling(self.folder):
+            with (self.folder / NAME).open("a") as file:
+                file.write(json.dumps(plain, allow_nan=False) + "\n")
+            for name in record.keys() - {"step"}:
+                figure = Summary.Value(tag=name, simple_value=record[name])
+                self._write(Event(step=record["step"], summary=Summary(value=[figure])))
 
     def close(self) -> None:
         """Ends the events and draws the learning curve, if there is one."""
         from kvnmt.evaluation.plots import learning_curve  # slow to import
 
-        self._events.close()
-        if records := read(self.folder):
-            learning_curve(records, self.folder / CURVE)
+        with suppress(OSError):  # a full disk was told of, and neither is needed
+            self._events.close()
+            if records := read(self.folder):
+                learning_curve(records, self.folder / CURVE)
+
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        self._events.write_event(event)
+        self._events.flush()
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
@@ -57,3 +84,14 @@ def read(folder: Path) -> list[dict[str, Any]]:
         except ValueError:
             continue
     return found
+
+
+@contextmanager
+def _telling(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"the records of '{folder}' cannot be written: {error.strerror}; mend the "
+            "cause and go on with --resume."
+        ) from None

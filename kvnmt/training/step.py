@@ -10,7 +10,7 @@ computed in.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -212,9 +212,9 @@ def _over_rows(
         sums, gradients = sums_of(*inputs)
         # All of one type meet at once; two meetings can block a CPU's few threads.
         tokens = sums.tokens.astype(sums.total.dtype)  # exact up to 2^24
-        found = jax.lax.psum((sums.replace(tokens=tokens), gradients), "data")
+        found = jax.lax.psum((replace(sums, tokens=tokens), gradients), "data")
         sums, gradients = found
-        return sums.replace(tokens=sums.tokens.astype(jnp.int32)), gradients
+        return replace(sums, tokens=sums.tokens.astype(jnp.int32)), gradients
 
     whole, rows = PartitionSpec(), PartitionSpec("data")
     return jax.shard_map(
