@@ -20,6 +20,7 @@ Runs that are already finished are reported, not repeated; an interrupted one go
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import jax
 import tyro
@@ -55,6 +56,10 @@ SIZES = {
     )
     for corpus, embedding, units in (("synthetic", 64, 120), ("multi30k", 144, 144))
 }
+OPTIMIZERS = {
+    "adam": {"learning_rate": 2e-3, "clip": 1.0},
+    "sgd": {"learning_rate": 1.0, "clip": 5.0},  # as Luong et al. (2015)
+}
 SEARCH = SearchConfig(beam=5)
 
 
@@ -68,6 +73,7 @@ class Catalogue:
     epochs: int = 10  # on the made-up language
     pairs: int = 8000  # of it
     multi30k_epochs: int = 1
+    optimizer: Literal["adam", "sgd"] = "adam"
     speed: bool = True  # measure it
     seed: int = 1
 
@@ -89,7 +95,8 @@ def configure(options: Catalogue, name: str, corpus: str) -> Experiment:
             min_count=1 if made else 2,
         ),
         optimizer=OptimizerConfig(
-            learning_rate=2e-3,
+            name=options.optimizer,
+            **OPTIMIZERS[options.optimizer],
             decay=0.5,
             decay_after=max(epochs - 2, 1),
         ),

@@ -69,6 +69,11 @@ def embed(table: Float[Array, "V E"], tokens: Int[Array, "*N"]) -> Float[Array, 
     return jnp.where((tokens >= 0)[..., None], rows, 0)
 
 
+def precise(x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The same in float32, if it had fewer bits: for sums, softmax and memories."""
+    return x.astype(jnp.promote_types(x.dtype, jnp.float32))
+
+
 def row_keys(key: Key[Array, ""], rows: Int[Array, " B"]) -> Key[Array, " B"]:
     """A key for each row by its number, whichever rows share a batch with it."""
     return jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
@@ -110,12 +115,15 @@ def masked_softmax(
     """Softmax over the last axis where the mask is true; exactly 0 elsewhere.
 
     A row without a single true entry gives zeros, with zero gradient, never NaN.
+    Energies of fewer bits are worked with in float32.
     """
+    given = energies.dtype
+    energies = precise(energies)
     energies = jnp.where(mask, energies, jnp.finfo(energies.dtype).min)
     peak = jax.lax.stop_gradient(jnp.max(energies, axis=-1, keepdims=True))
     weights = jnp.where(mask, jnp.exp(energies - peak), 0)
     total = jnp.sum(weights, axis=-1, keepdims=True)
-    return weights / jnp.where(total > 0, total, 1)
+    return (weights / jnp.where(total > 0, total, 1)).astype(given)
 
 
 @typed

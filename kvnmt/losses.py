@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.errors import UserError
+from kvnmt.layers import precise
 from kvnmt.models import Prediction
 from kvnmt.typing import Array, Bool, Float, Int, typed
 
@@ -107,9 +108,9 @@ def loss(
                 "--objective.atteos to 0 or choose another attention."
             )
         rounds = prediction.features.alignments
-        reading = rounds[-1]
+        reading = precise(rounds[-1])
         if objective.atteos_rounds == "mean":
-            reading = jnp.mean(jnp.stack(rounds), axis=0)
+            reading = jnp.mean(precise(jnp.stack(rounds)), axis=0)
         attention = jnp.sum(atteos(reading, source >= 0, mask))
         total = total + objective.atteos * attention
     auxiliary = jnp.zeros((), nats.dtype)

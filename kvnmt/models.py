@@ -29,7 +29,7 @@ from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.config import ModelConfig
 from kvnmt.initializers import weights
-from kvnmt.layers import Linear, dropout, embed, init_linear, linear, scan
+from kvnmt.layers import Linear, dropout, embed, init_linear, linear, precise, scan
 from kvnmt.typing import Array, Float, Int, Key, PyTree
 
 
@@ -248,9 +248,9 @@ def _predict(
     inputs = context | {"context": features.context} | dict(features.extras)
     read = readouts.apply(config.readout, params.readout, inputs)
     read = dropout(key, config.dropout.output, read)
-    logits = linear(params.output, read)
+    logits = precise(linear(params.output, read))
     heads = zip(params.auxiliary, features.auxiliary, strict=True)
-    others = tuple(linear(head, own) for head, own in heads)
+    others = tuple(precise(linear(head, own)) for head, own in heads)
     if config.average_auxiliary and others and key is None:
         votes = jnp.stack([jax.nn.log_softmax(x) for x in (logits, *others)])
         logits = jax.nn.logsumexp(votes, axis=0) - jnp.log(len(votes))

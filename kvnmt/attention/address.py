@@ -36,7 +36,7 @@ def init_address(
 @typed
 def project_keys(params: Address, keys: Float[Array, "B S C"]) -> Float[Array, "B S A"]:
     """``U k_j + b``: constant over the target where the keys are."""
-    return keys @ params.U_key + params.b
+    return keys.astype(params.U_key.dtype) @ params.U_key + params.b
 
 
 @typed
@@ -64,4 +64,4 @@ def read_values(
     alignment: Float[Array, "B S"], values: Float[Array, "B S C"]
 ) -> Float[Array, "B C"]:
     """``c = sum_j a_j v_j``."""
-    return jnp.einsum("bs,bsc->bc", alignment, values)
+    return jnp.einsum("bs,bsc->bc", alignment, values.astype(alignment.dtype))

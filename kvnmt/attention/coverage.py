@@ -45,7 +45,16 @@ from kvnmt.attention.address import (
 )
 from kvnmt.errors import UserError
 from kvnmt.initializers import Weights
-from kvnmt.layers import GRU, Linear, Reset, gru, init_gru, init_linear, linear
+from kvnmt.layers import (
+    GRU,
+    Linear,
+    Reset,
+    gru,
+    init_gru,
+    init_linear,
+    linear,
+    precise,
+)
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
 
 
@@ -145,16 +154,18 @@ def prepare(
 def initial_state(options: Options, params: Params, source: Source) -> State:
     """Nothing is covered; all is left to cover in the subtractive form."""
     shape = (*source.mask.shape, options.size)
-    subtractive = options.kind == "linguistic" and options.subtractive
-    value = 1.0 if subtractive else 0.0
-    return State(jnp.full(shape, value, source.annotations.dtype))
+    covered = jnp.zeros(shape, source.annotations.dtype)
+    if options.kind == "linguistic":  # a sum over the whole target
+        covered = precise(covered) + options.subtractive
+    return State(covered)
 
 
 def read(
     params: Params, source: Source, state: State, moment: base.Moment
 ) -> base.Attended:
     """Addresses the annotations by the query and their coverage, and reads them."""
-    keys = source.projected_keys + state.coverage @ params.G
+    coverage = state.coverage.astype(params.G.dtype)
+    keys = source.projected_keys + coverage @ params.G
     alignment = address(params.address, moment.query, keys, source.mask)
     return base.Attended(read_values(alignment, source.annotations), alignment)
 

@@ -44,7 +44,7 @@ from kvnmt.attention.address import (
     read_values,
 )
 from kvnmt.initializers import Weights
-from kvnmt.layers import Linear, init_linear, linear
+from kvnmt.layers import Linear, init_linear, linear, precise
 from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
 
 
@@ -124,7 +124,8 @@ def read(
         "target": moment.embedded,
         "hidden": moment.query,
     }[options.context]
-    chances = jax.nn.softmax(linear(params.moves, z), axis=-1)
+    moves = linear(params.moves, z)
+    chances = jax.nn.softmax(precise(moves), axis=-1).astype(moves.dtype)
     moved = jnp.where(source.mask, move(state.alignment, chances), 0)
     if options.renormalise == "distortion":
         moved = _normalise(moved)

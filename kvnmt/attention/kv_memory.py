@@ -58,7 +58,7 @@ from kvnmt.attention.address import (
     read_values,
 )
 from kvnmt.initializers import Weights
-from kvnmt.layers import Linear, init_linear, linear
+from kvnmt.layers import Linear, init_linear, linear, precise
 from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
 
 
@@ -125,7 +125,7 @@ def prepare(
 
 def initial_state(params: Params, source: Source) -> State:
     """The key memory before the first word is the annotations (section 3)."""
-    return State(keys=source.values)
+    return State(keys=precise(source.values))
 
 
 def read(

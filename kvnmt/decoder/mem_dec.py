@@ -63,7 +63,7 @@ from kvnmt.decoder.rounds import (
 from kvnmt.decoder.start import init_start
 from kvnmt.encoder import Encoded
 from kvnmt.initializers import Weights
-from kvnmt.layers import GRU, Linear, draw, gru, masked_mean
+from kvnmt.layers import GRU, Linear, draw, gru, masked_mean, precise
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 
 
@@ -193,8 +193,8 @@ def initial_state(
         noise = fixed_noise(options.slots, width)[None]
     else:
         noise = draw(key, jax.random.normal, (rows, options.slots, width))
-    noise = options.noise * noise.astype(source.cell.dtype)
-    cells = source.cell[:, None, :] + noise
+    noise = options.noise * noise.astype(precise(source.cell).dtype)
+    cells = precise(source.cell)[:, None, :] + noise
     start, dtype = source.source.start, source.cell.dtype
     uniform = jnp.full((rows, options.slots), 1 / options.slots, dtype)
     return State(
@@ -227,7 +227,8 @@ def step(
     inputs: Inputs,
 ) -> tuple[State, base.Features]:
     """One target word: read the memory, look at the source, advance, write."""
-    read = jnp.einsum("bm,bmd->bd", state.weights, state.cells)  # (4)
+    cells = state.cells.astype(state.weights.dtype)
+    read = jnp.einsum("bm,bmd->bd", state.weights, cells)  # (4)
     query = jnp.tanh(read @ params.query.W_state + inputs.query)  # (5)
 
     def advance(cell: GRU, own: int, context: Array) -> Array:  # (7)
@@ -270,9 +271,12 @@ def _address(
     before: Float[Array, "B M"],
 ) -> Float[Array, "B M"]:
     """Content addressing, mixed with the weights before (10 to 12)."""
-    hidden = cells @ params.W_cell + (state @ params.U_state)[:, None, :]
+    hidden = (
+        cells.astype(params.W_cell.dtype) @ params.W_cell
+        + (state @ params.U_state)[:, None, :]
+    )
     hidden = jnp.tanh(hidden) if options.score == "tanh" else hidden
-    content = jax.nn.softmax(hidden @ params.v, axis=-1)
+    content = jax.nn.softmax(precise(hidden @ params.v), axis=-1).astype(hidden.dtype)
     keep = jax.nn.sigmoid(state @ params.gate)[:, None]
     return keep * before + (1 - keep) * content
 

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.initializers import Weights
+from kvnmt.layers import precise
 from kvnmt.target_context import base
 from kvnmt.typing import Array, Float, Int, Key, Sizes
 
@@ -54,8 +55,9 @@ def over_time(
     params: tuple[()], states: Float[Array, "B T D"], embedded: Float[Array, "B T E"]
 ) -> dict[str, Float[Array, "B T _"]]:
     """Running means; x_1 is zero and counts for no word."""
-    count = jnp.maximum(jnp.arange(embedded.shape[1]), 1).astype(embedded.dtype)
-    mean = jnp.cumsum(embedded, axis=1) / count[:, None]
+    total = jnp.cumsum(precise(embedded), axis=1)
+    count = jnp.maximum(jnp.arange(embedded.shape[1]), 1).astype(total.dtype)
+    mean = (total / count[:, None]).astype(embedded.dtype)
     return {"state": states, "word": mean}
 
 
