@@ -340,7 +340,7 @@ def _plan(config: TrainingConfig, corpus: Encoded, mesh: Mesh) -> Plan:
     share = devices.rows(mesh) * config.accumulate
     if config.batch_tokens:
         # The same batches on any number of devices that divides eight.
-        multiple = math.lcm(8, share)
+        multiple = math.lcm(8 * config.accumulate, share)
         return by_tokens(lengths, config.batch_tokens, shapes, multiple=multiple)
     devices.check_rows(config.batch_size, share, "devices and parts")
     return by_pairs(lengths, config.batch_size, shapes)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The largest batch is tried first: its need is told, and too much is an error."""
+
+import dataclasses
+
+import jax
+import pytest
+
+from kvnmt import devices, experiment
+from kvnmt.errors import UserError
+from kvnmt.training import memory
+from kvnmt.training.loop import Trainer
+from tests.helpers import quiet, tiny, toy_data
+
+
+def need_of(trainer: Trainer) -> memory.Need:
+    found = memory.check(trainer.train_step, trainer.state, trainer.plan, trainer.mesh)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def trainer_of(tmp_path, monkeypatch):
+    """Makes trainers without training."""
+    made: list[Trainer] = []
+    monkeypatch.setattr(Trainer, "fit", lambda self, resume: made.append(self))
+
+    def make(name: str = "rnnsearch-star", **training) -> Trainer:
+        data = toy_data(tmp_path / "text", train=200)
+        folder = tmp_path / f"run-{len(made)}"
+        exp = tiny(data, name, batch_size=64, **training)
+        wide = dataclasses.replace(exp.model, embedding=64, encoder=64, state=64)
+        exp = dataclasses.replace(exp, model=wide)
+        experiment.run(exp, folder, console=quiet())
+        return made[-1]
+
+    return make
+
+
+def test_the_need_of_the_largest_batch_is_told(trainer_of):
+    trainer = trainer_of(shapes=3)
+    need = need_of(trainer)
+    assert need.rows == 64 and (need.source, need.target) == (7, 7)
+    state = sum(leaf.nbytes for leaf in jax.tree.leaves(trainer.state))
+    assert state < need.bytes < 100 * state
+    assert "64 pairs of 7 and 7 tokens" in str(need) and " GiB of " in str(need)
+
+
+def test_its_program_is_not_compiled_again(trainer_of):
+    trainer = trainer_of(shapes=1)
+    need_of(trainer)
+    with jax.log_compiles(), pytest.MonkeyPatch.context() as patch:
+        said: list[str] = []
+        patch.setattr(
+            "logging.Logger.handle", lambda _, record: said.append(str(record.msg))
+        )
+        (batch,) = [next(iter(trainer_batches(trainer)))]
+        trainer.train_step(trainer.state, *devices.split_rows(batch, trainer.mesh))
+    assert not [line for line in said if "step" in line]
+
+
+def trainer_batches(trainer: Trainer):
+    from kvnmt.data.stream import BatchAt
+
+    make = BatchAt(trainer.corpora.train, trainer.plan, 1)
+    yield make(0)
+
+
+def test_what_does_not_fit_is_an_error_with_remedies(trainer_of, monkeypatch):
+    monkeypatch.setattr(memory, "available", lambda: 1000)
+    with pytest.raises(UserError, match="64 pairs .*--training.batch-size .*remat"):
+        need_of(trainer_of())
+
+
+def test_running_out_of_memory_is_told_alike():
+    error = memory.explained(RuntimeError("RESOURCE_EXHAUSTED: Out of"), 80, 51, 52)
+    assert isinstance(error, UserError) and "80 pairs of 51 and 52" in str(error)
+    other = RuntimeError("INTERNAL")
+    assert memory.explained(other, 80, 51, 52) is other
+
+
+@pytest.mark.parametrize(
+    "remedy", [{"remat": "chunk:2"}, {"remat": "step"}, {"accumulate": 4}]
+)
+def test_the_remedies_help(trainer_of, remedy):
+    """A memory that is rewritten in each step is not kept for each step."""
+    name = "kvmematt-r2"
+    plain, less = need_of(trainer_of(name)), need_of(trainer_of(name, **remedy))
+    assert less.bytes < 0.9 * plain.bytes
