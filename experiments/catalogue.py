@@ -18,7 +18,7 @@ Runs that are already finished are reported, not repeated; an interrupted one go
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -57,8 +57,8 @@ SIZES = {
     for corpus, embedding, units in (("synthetic", 64, 120), ("multi30k", 144, 144))
 }
 OPTIMIZERS = {
-    "adam": {"learning_rate": 2e-3, "clip": 1.0},
-    "sgd": {"learning_rate": 1.0, "clip": 5.0},  # as Luong et al. (2015)
+    "adam": OptimizerConfig(learning_rate=2e-3),
+    "sgd": OptimizerConfig("sgd", 1.0, clip=5.0),  # as Luong et al. (2015)
 }
 SEARCH = SearchConfig(beam=5)
 
@@ -94,11 +94,8 @@ def configure(options: Catalogue, name: str, corpus: str) -> Experiment:
             valid_target=text / f"valid.{sides[1]}",
             min_count=1 if made else 2,
         ),
-        optimizer=OptimizerConfig(
-            name=options.optimizer,
-            **OPTIMIZERS[options.optimizer],
-            decay=0.5,
-            decay_after=max(epochs - 2, 1),
+        optimizer=replace(
+            OPTIMIZERS[options.optimizer], decay=0.5, decay_after=max(epochs - 2, 1)
         ),
         training=TrainingConfig(
             epochs=epochs,

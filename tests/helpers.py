@@ -45,12 +45,14 @@ def toy_lines(seed: int, count: int, longest: int = 6) -> list[str]:
     return [" ".join(rng.choices(WORDS, k=size)) for size in sizes]
 
 
-def toy_data(folder: Path, train: int = 60, valid: int = 12, **changes) -> DataConfig:
+def toy_data(
+    folder: Path, train: int = 60, valid: int = 12, longest: int = 6, **changes
+) -> DataConfig:
     """Writes a corpus of the toy language."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = {}
     for seed, part, count in ((1, "", train), (2, "valid_", valid)):
-        lines = toy_lines(seed, count)
+        lines = toy_lines(seed, count, longest)
         for side, text in (("source", lines), ("target", map(str.upper, lines))):
             paths[part + side] = folder / f"{part}{side}.txt"
             paths[part + side].write_text("".join(f"{line}\n" for line in text))

@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a run is trained: lengths, batches, validation, checkpoints."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
+from jax.sharding import Mesh
+from numpy.typing import NDArray
+
+from kvnmt import devices
+from kvnmt.data.plan import Plan, by_pairs, by_tokens
 from kvnmt.training.step import StepOptions
 
 
@@ -28,3 +35,20 @@ class TrainingConfig(StepOptions):
     keep_last: int = 2  # newest checkpoints kept beside the best
     keep_every: int = 0  # checkpoints of steps that are multiples stay; 0: none
     warm_start: Path | None = None  # run directory of a trained model to start from
+
+
+def plan_batches(
+    config: TrainingConfig, lengths: NDArray[np.integer], mesh: Mesh
+) -> Plan:
+    """Plans batches that the devices, and the parts of a batch, can share.
+
+    Raises:
+        UserError: So many pairs cannot be shared.
+    """
+    share = devices.rows(mesh) * config.accumulate
+    if config.batch_tokens:
+        # The same batches on any number of devices that divides eight.
+        multiple = math.lcm(8 * config.accumulate, share)
+        return by_tokens(lengths, config.batch_tokens, config.shapes, multiple=multiple)
+    devices.check_rows(config.batch_size, share, "devices and parts")
+    return by_pairs(lengths, config.batch_size, config.shapes)

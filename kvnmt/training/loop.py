@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The training loop: steps, saves, validation, early stop, and leaving when asked."""
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
@@ -14,28 +13,25 @@ from typing import Any, NamedTuple, NoReturn
 import cattrs
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
 from rich.console import Console
 
 from kvnmt import devices
-from kvnmt.data.batches import Batch, Encoded
+from kvnmt.data.batches import Batch
 from kvnmt.data.corpus import Corpora, check_digests
-from kvnmt.data.plan import Plan, by_pairs, by_tokens
 from kvnmt.data.stream import BatchAt, stream
 from kvnmt.errors import StoppedError
 from kvnmt.losses import Objective
 from kvnmt.models import Model, Params
-from kvnmt.training import display, memory, metrics
+from kvnmt.training import display, memory, metrics, validation
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
 from kvnmt.training.bad_numbers import report, too_many
 from kvnmt.training.checkpoint import Checkpoints, Keep
-from kvnmt.training.config import TrainingConfig
+from kvnmt.training.config import TrainingConfig, plan_batches
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.progress import Progress
 from kvnmt.training.sharding import shardings
 from kvnmt.training.signals import Signals
-from kvnmt.training.validation import validation_bleu, validation_loss
 
 FETCH = 20  # steps whose figures are read together
 
@@ -93,8 +89,9 @@ class Trainer:
         self.folder, self.about, self.console = folder, about, console
         self.first = devices.part()[0] == 0  # of all processes: it writes
         self.mesh = devices.data_mesh(training.model_axis)
-        self.plan = _plan(training, corpora.train, self.mesh)
+        self.plan = plan_batches(training, corpora.train.lengths, self.mesh)
         self.per_epoch = self.plan.per_epoch
+        self.total = training.epochs * self.per_epoch  # steps
         update = optimizers.build(optimizer, self.per_epoch)
         state = steps.init_state(params, update, training)
         places = shardings(state, self.mesh)
@@ -117,42 +114,14 @@ class Trainer:
             UserError: The largest batch does not fit, a checkpoint cannot be written,
                 or too many steps in a row had numbers that are not finite.
         """
-        start = time.monotonic()
-        config = self.config
-        keep = Keep(config.keep_last, config.keep_every)
-        with ExitStack() as open_:
-            self.signals = open_.enter_context(Signals(self._say))
-            self.checkpoints = open_.enter_context(
-                Checkpoints(self.folder / "checkpoints", keep=keep, tell=self._say)
+        self.start = time.monotonic()
+        with ExitStack() as stack:
+            step = self._open(stack, resume)
+            make = BatchAt(
+                *(self.corpora.train, self.plan, self.config.seed, devices.part())
             )
-            step = self._restore() if resume else 0
-            before, total = self.progress.elapsed, config.epochs * self.per_epoch
-            if self.first:
-                self.log = metrics.Log(self.folder, step)
-                open_.callback(self.log.close)
-            if step < total and not self._stale():
-                need = memory.check(self.train_step, self.state, self.plan, self.mesh)
-                if need:
-                    self._say(str(need))
-            make = BatchAt(self.corpora.train, self.plan, config.seed, devices.part())
-            batches = open_.enter_context(stream(make, step, config.workers))
-            while True:
-                self.progress.elapsed = before + time.monotonic() - start
-                if self._is_due(step, total):
-                    self._validate(step)
-                if step >= total or self._stale():
-                    break
-                if self._asked_alone():
-                    self._leave(step)
-                step = self._train(batches, step, self._next_stop(step, total))
-                self.progress.elapsed = before + time.monotonic() - start
-                leaving = self.leaving or self._asked_alone()
-                often = config.save_every
-                if leaving or self._is_due(step, total) or often and step % often == 0:
-                    progress = asdict(self.progress)
-                    self.checkpoints.save(self.state, progress, self.about)
-                if leaving:
-                    self._leave(step)
+            batches = stack.enter_context(stream(make, step, self.config.workers))
+            step = self._run(batches, step)
         progress = self.progress
         return Result(
             steps=step,
@@ -162,20 +131,60 @@ class Trainer:
             best=progress.figures,
             tokens_per_second=progress.rate,
             minutes=progress.elapsed / 60,
-            stopped_early=step < total,
+            stopped_early=step < self.total,
         )
+
+    def _open(self, stack: ExitStack, resume: bool) -> int:
+        """Opens what is written to and finds where to begin, and if there is room."""
+        keep = Keep(self.config.keep_last, self.config.keep_every)
+        folder = self.folder / "checkpoints"
+        self.signals = stack.enter_context(Signals(self._say))
+        self.checkpoints = stack.enter_context(
+            Checkpoints(folder, keep=keep, tell=self._say)
+        )
+        step = self._restore() if resume else 0
+        self.start -= self.progress.elapsed
+        if self.first:
+            self.log = metrics.Log(self.folder, step)
+            stack.callback(self.log.close)
+        if step < self.total and not self._stale():
+            need = memory.check(self.train_step, self.state, self.plan, self.mesh)
+            if need:
+                self._say(str(need))
+        return step
+
+    def _run(self, batches: Iterator[Batch], step: int) -> int:
+        """Trains, saves and validates by turns; returns the last step."""
+        often = self.config.save_every
+        while True:
+            self.progress.elapsed = time.monotonic() - self.start
+            if self._is_due(step):
+                self._validate(step)
+            if step >= self.total or self._stale():
+                return step
+            if self._asked_alone():
+                self._leave(step)
+            step = self._train(batches, step, self._next_stop(step))
+            self.progress.elapsed = time.monotonic() - self.start
+            leaving = self.leaving or self._asked_alone()
+            if leaving or self._is_due(step) or (often and step % often == 0):
+                progress = asdict(self.progress)
+                self.checkpoints.save(self.state, progress, self.about)
+            if leaving:
+                self._leave(step)
 
     def _stale(self) -> bool:
         return self.progress.since_best >= self.config.patience
 
-    def _is_due(self, step: int, total: int) -> bool:
+    def _is_due(self, step: int) -> bool:
         every = self.config.validate_every or self.per_epoch
-        return step > self.progress.validated and (step % every == 0 or step == total)
+        due = step % every == 0 or step == self.total
+        return due and step > self.progress.validated
 
-    def _next_stop(self, step: int, total: int) -> int:
+    def _next_stop(self, step: int) -> int:
         """Where training stops to validate or to save; no later than an epoch."""
         every = (self.config.validate_every, self.config.save_every, self.per_epoch)
-        return min(total, *((step // n + 1) * n for n in every if n))
+        return min(self.total, *((step // n + 1) * n for n in every if n))
 
     def _restore(self) -> int:
         if self.checkpoints.last_step() is not None:
@@ -296,7 +305,7 @@ class Trainer:
             },
             **{"tokens_per_second": progress.rate},
         }
-        score = self._score(found)
+        score = validation.score(self.config.metric, found)
         better = progress.rated(step, score, found)
         if config.plateau < 1 and progress.since_fall >= config.plateau_patience:
             progress.since_fall, progress.scale = 0, progress.scale * config.plateau
@@ -307,24 +316,10 @@ class Trainer:
         self.checkpoints.rate(step, score, asdict(progress))
 
     def _figures(self) -> dict[str, float]:
-        params, valid = self.state.served, self.corpora.valid
-        loss = validation_loss(
-            self.eval_step, params, valid, self.config.batch_size, self.mesh
+        return validation.figures(
+            *(self.model, self.eval_step, self.state.served, self.corpora),
+            *(self.config, self.mesh),
         )
-        figures = {"valid_loss": loss}
-        if self.model.config.reads_source:
-            figures["valid_bleu"] = validation_bleu(
-                self.model,
-                devices.gather(params, self.mesh),
-                self.corpora,
-                self.config.bleu_tokenize,
-            )
-        return figures
-
-    def _score(self, figures: dict[str, float]) -> float:
-        if self.config.metric == "bleu" and "valid_bleu" in figures:
-            return figures["valid_bleu"]
-        return -figures["valid_loss"]  # a language model has no other
 
     def _note(self) -> str:
         progress = self.progress
@@ -333,14 +328,3 @@ class Trainer:
 
     def _say(self, message: str) -> None:
         self.console.print(message, highlight=False, soft_wrap=True)
-
-
-def _plan(config: TrainingConfig, corpus: Encoded, mesh: Mesh) -> Plan:
-    lengths, shapes = corpus.lengths, config.shapes
-    share = devices.rows(mesh) * config.accumulate
-    if config.batch_tokens:
-        # The same batches on any number of devices that divides eight.
-        multiple = math.lcm(8 * config.accumulate, share)
-        return by_tokens(lengths, config.batch_tokens, shapes, multiple=multiple)
-    devices.check_rows(config.batch_size, share, "devices and parts")
-    return by_pairs(lengths, config.batch_size, shapes)

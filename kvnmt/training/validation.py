@@ -12,7 +12,32 @@ from kvnmt.data.buckets import edge
 from kvnmt.data.corpus import Corpora
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.models import Model, Params
+from kvnmt.training.config import TrainingConfig
 from kvnmt.translation import SearchConfig, translate
+
+
+def figures(
+    model: Model,
+    eval_step: jax.stages.Wrapped,
+    params: Params,
+    corpora: Corpora,
+    config: TrainingConfig,
+    mesh: Mesh,
+) -> dict[str, float]:
+    """The loss and, of a model that reads a source, BLEU on the validation text."""
+    loss = validation_loss(eval_step, params, corpora.valid, config.batch_size, mesh)
+    if not model.config.reads_source:
+        return {"valid_loss": loss}
+    whole = devices.gather(params, mesh)
+    bleu = validation_bleu(model, whole, corpora, config.bleu_tokenize)
+    return {"valid_loss": loss, "valid_bleu": bleu}
+
+
+def score(metric: str, figures: dict[str, float]) -> float:
+    """What the best checkpoint has most of."""
+    if metric == "bleu" and "valid_bleu" in figures:
+        return figures["valid_bleu"]
+    return -figures["valid_loss"]  # a language model has no other
 
 
 def validation_loss(

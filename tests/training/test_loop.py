@@ -334,7 +334,7 @@ def test_the_best_and_the_last_checkpoint_are_kept(
     """Of equal scores the first is the best; what was best can be read back."""
     folder, seen, states = tmp_path / "run", [], []
     given, rate = iter(scores), Checkpoints.rate
-    monkeypatch.setattr(loop.Trainer, "_score", lambda *_: current[0])
+    monkeypatch.setattr(loop.validation, "score", lambda *_: current[0])
     current = [0.0]
 
     def rated(self, *arguments):
