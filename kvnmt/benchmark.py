@@ -23,7 +23,7 @@ from kvnmt.data.batches import Batch, pad, with_end
 from kvnmt.errors import Range, UserError, check_ranges
 from kvnmt.systems import system
 from kvnmt.training import step as steps
-from kvnmt.training.step import TrainState
+from kvnmt.training.step import StepOptions, TrainState
 from kvnmt.typing import Array
 
 SYSTEMS = (
@@ -37,7 +37,7 @@ SYSTEMS = (
 
 
 @dataclass(frozen=True)
-class BenchmarkConfig:
+class BenchmarkConfig(StepOptions):
     """What is measured."""
 
     systems: tuple[str, ...] = SYSTEMS  # the first is what the others are compared to
@@ -57,6 +57,8 @@ RANGES: dict[str, Range] = {
     "model.state": (1, None),
     "model.alignment": (1, None),
     "batch_size": (1, None),
+    "accumulate": (1, None),
+    "ema": (0, 0.999999),
     "source_length": (2, None),
     "target_length": (2, None),
     "fill": (0.5, 1),
@@ -102,7 +104,9 @@ def measure(
     for name in config.systems:
         system(name)  # an unknown name is an error before any work
     mesh = devices.data_mesh()
-    devices.check_rows(config.batch_size, devices.rows(mesh))
+    share = devices.rows(mesh) * config.accumulate
+    devices.check_rows(config.batch_size, share, "devices and parts")
+    _ = config.chunk  # raises what is wrong with it
     batch = random_batch(config)
     arrays = devices.split_rows(batch, mesh)
     compiled = []
@@ -133,7 +137,8 @@ def table(rows: Sequence[Row], config: BenchmarkConfig) -> Table:
         *("system", "parameters", "compile s", "step ms", "target tokens/s"),
         *(f"x {rows[0].system}", "memory MiB"),
         title=f"{device}, batch {config.batch_size} x {config.source_length} x "
-        f"{config.target_length}, vocabulary {config.vocabulary}",
+        f"{config.target_length}, vocabulary {config.vocabulary}, {config.dtype}, "
+        f"remat {config.remat}, {config.accumulate} parts",
         box=None,
     )
     for row in rows:
@@ -171,9 +176,9 @@ def _compile(
     model = models.build(chosen.model(config.model), words, words)
     update = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
     params = jax.jit(model.init)(jax.random.key(config.seed))
-    state = devices.replicate(steps.init_state(params, update), devices.data_mesh())
-    key = jax.random.key(config.seed)
-    step = steps.make_train_step(model, chosen.objective(), update, key)
+    mesh, key = devices.data_mesh(), jax.random.key(config.seed)
+    state = devices.replicate(steps.init_state(params, update, config), mesh)
+    step = steps.make_train_step(model, chosen.objective(), update, key, config, mesh)
     start = time.perf_counter()
     run = step.lower(state, *arrays).compile()
     seconds = time.perf_counter() - start

@@ -53,6 +53,11 @@ class Train:
         """Trains."""
         if self.distributed or self.coordinator:
             devices.join(self.coordinator, self.processes, self.process)
+        elif self.processes is not None or self.process is not None:
+            raise UserError(
+                "--processes and --process need --coordinator HOST:PORT, where the "
+                "first process is found."
+            )
         result = experiment.run(self.experiment, self.run, resume=self.resume)
         error_console().print(
             f"best checkpoint: step {result.best_step}, "

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -71,6 +72,33 @@ def agree(number: int) -> int:
     return int(multihost_utils.broadcast_one_to_all(np.int64(number)))
 
 
+def agree_on_figures(figures: dict[str, float]) -> dict[str, float]:
+    """The figures of the first process, on all of them: rounding may differ."""
+    if jax.process_count() == 1:
+        return figures
+    found = multihost_utils.broadcast_one_to_all(np.array(list(figures.values())))
+    return dict(zip(figures, map(float, found)))
+
+
+def first_does(work: Callable[[], object]) -> None:
+    """Lets the first process do something alone; if it fails, all of them fail.
+
+    Raises:
+        UserError: What the work raised; on the others, that it did.
+    """
+    failure = None
+    if part()[0] == 0:
+        try:
+            work()
+        except UserError as error:
+            failure = error
+    failed = agree(failure is not None)
+    if failure is not None:
+        raise failure
+    if failed:
+        raise UserError("the first process cannot go on; it says why.")
+
+
 def vote(asked: bool, mesh: Mesh) -> jax.Array:
     """Whether any process asks; known to all of them once the device gets to it."""
     by_rows = NamedSharding(mesh, PartitionSpec("data"))
@@ -92,8 +120,10 @@ def data_mesh(model: int = 1) -> Mesh:
             f"--training.model-axis is {model} but must divide the "
             f"{jax.local_device_count()} devices of a process."
         )
-    shape = (jax.device_count() // model, model)
-    return jax.make_mesh(shape, ("data", "model"), (AxisType.Auto,) * 2)
+    # By process, so that each has whole rows of the mesh.
+    order = sorted(jax.devices(), key=lambda one: (one.process_index, one.id))
+    grid = np.array(order).reshape(-1, model)
+    return Mesh(grid, ("data", "model"), axis_types=(AxisType.Auto,) * 2)
 
 
 def rows(mesh: Mesh) -> int:

@@ -102,7 +102,7 @@ RANGES: dict[str, Range] = {
     "training.batch_tokens": (1, None),
     "training.shapes": (1, 255),
     "training.workers": (0, None),
-    "training.seed": (0, None),
+    "training.seed": (0, 2**32 - 1),
     "training.validate_every": (0, None),
     "training.patience": (1, None),
     "training.skip_at_most": (1, None),
@@ -129,6 +129,8 @@ KEPT = (
     "training.batch_tokens",
     "training.shapes",
     "training.seed",
+    "training.metric",
+    "training.bleu_tokenize",
     "training.accumulate",
     "training.ema",
 )
@@ -169,7 +171,8 @@ def run(
     _ = experiment.training.chunk  # raises what is wrong with --training.remat
     trained = None
     if resume:
-        _check_kept(load_experiment(folder), experiment, folder)
+        if _was_saved(folder):
+            _check_kept(load_experiment(folder), experiment, folder)
         trained = load_vocabularies(folder)
     else:
         _refuse_existing(folder)
@@ -191,9 +194,7 @@ def run(
         *(experiment.optimizer, folder, about, console),
     )
     devices.meet("checked")  # by all, before one of them makes the folder
-    if devices.part()[0] == 0:
-        _create(folder, experiment, words)
-    devices.meet("made")
+    devices.first_does(lambda: _create(folder, experiment, words))
     return trainer.fit(resume=resume)
 
 
@@ -249,7 +250,11 @@ def _existing(folder: Path) -> Path:
 
 
 def _refuse_existing(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    begun = {"vocabulary", "versions.json", "versions.new", "config.new"}
+    # What a start that was killed has left is no run.
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= begun:
+        return
+    if folder.exists():
         raise UserError(
             f"'{folder}' exists already and is not empty; pass --resume to go on "
             "with the run in it, or choose another folder."
@@ -285,11 +290,12 @@ def _was_saved(folder: Path) -> bool:
 def _create(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "config.json").exists():  # else they are what was read
+            save_vocabularies(words, folder / "vocabulary")
+        _write_json(folder / "versions.json", _versions())
+        _write_json(folder / "config.json", to_plain(experiment))  # last: it is a run
     except OSError as error:
         raise UserError(f"'{folder}' cannot be made: {error.strerror}.") from None
-    save_vocabularies(words, folder / "vocabulary")
-    _write_json(folder / "versions.json", _versions())
-    _write_json(folder / "config.json", to_plain(experiment))
 
 
 def _versions() -> dict[str, str]:

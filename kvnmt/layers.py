@@ -255,7 +255,7 @@ def scan(
         return x[:whole].reshape(-1, chunk, *x.shape[1:])
 
     def join(x: Array, rest: Array) -> Array:
-        return jnp.concatenate([x.reshape(-1, *rest.shape[1:]), rest])
+        return jnp.concatenate([x.reshape(whole, *rest.shape[1:]), rest])
 
     # A scan keeps XLA from merging both computations; outside of one it must be told.
     inside = jax.checkpoint(run, prevent_cse=False)

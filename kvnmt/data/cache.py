@@ -80,11 +80,18 @@ def locked(folder: Path, key: str) -> Iterator[Path]:
     Raises:
         UserError: The folder cannot be written.
     """
-    try:
+    with _telling(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / f"{key}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield folder / key
+        lock = (folder / f"{key}.lock").open("w")
+    with lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder / key
+
+
+@contextlib.contextmanager
+def _telling(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UserError(
             f"'{folder}' cannot keep what is prepared: {error.strerror}; free space or "
@@ -127,14 +134,15 @@ def write(entry: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> N
     """Makes an entry of encoded blocks; whatever happens, it is whole or not there.
 
     Raises:
-        OSError: It cannot be written, for example because the disk is full.
+        UserError: It cannot be written, for example because the disk is full.
     """
     part = entry.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
     try:
-        part.mkdir()
-        _fill(part, words, blocks)
-        part.replace(entry)
+        with _telling(entry.parent):
+            part.mkdir()
+            _fill(part, words, blocks)
+            part.replace(entry)
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -175,8 +183,10 @@ def _damage(entry: Path) -> str | None:
                 return f"{name} is missing"
             if digest_of(entry / name) != told:
                 return f"{name} is not what was written"
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
         return "its manifest cannot be read"
+    except OSError as error:  # perhaps it can be read another time: it stays
+        raise UserError(f"'{entry}' cannot be read: {error.strerror}.") from None
     return None
 
 

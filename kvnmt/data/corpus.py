@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a user's text to what training eats: pairs, vocabularies, ids."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,10 +59,11 @@ def load_corpora(
     valid = sources.read(config, "valid")  # first, since it is short
     found = prepare_train(config, trained, console)
     words = found.vocabularies
+    left_out = Dropped(empty=valid.empty, undecodable=valid.undecodable)
     report = (
         f"{len(found.train.source):,} training pairs (left out: "
         f"{prepare.described(found.dropped, config)}), {len(valid.source):,} "
-        "validation pairs, "
+        f"validation pairs (left out: {prepare.described(left_out, config)}), "
         f"vocabularies of {len(words.source):,} and {len(words.target):,}"
     )
     return Corpora(words, found.train, encode(words, valid), valid.target, report)
@@ -164,10 +165,24 @@ def _cached(
         if not found:
             words = trained or prepare.build_vocabularies(config, text)
             blocks = prepare.encode_text(config, words, text)
-            cache.write(place, words, _some_left(config, blocks))
+            blocks = _unchanged(text, files, _some_left(config, blocks))
+            cache.write(place, words, blocks)
             found = cache.find(place, console)
             assert found
     return Prepared(found.vocabularies, found.corpus, found.dropped, place)
+
+
+def _unchanged(
+    text: Text, files: list[str], blocks: Iterable[EncodedBlock]
+) -> Iterator[EncodedBlock]:
+    """Passes blocks on; refuses them if a file is not what it was before."""
+    yield from blocks
+    for path, before in zip(text.files, files):
+        if cache.digest_of(path) != before:
+            raise UserError(
+                f"'{path}' changed while it was read; start again once nobody changes "
+                "it."
+            )
 
 
 def _in_memory(config: DataConfig, text: Text, words: Vocabularies) -> Prepared:

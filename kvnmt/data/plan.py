@@ -14,6 +14,7 @@ chosen from the corpus, so the number of compiled programs is known before the f
 step.
 """
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -52,6 +53,13 @@ class Plan:
     rows: NDArray[np.int64]  # [K]
     window: int  # pairs sorted together; 0: pairs of a shape share a batch
     per_epoch: int  # batches
+
+    def digest(self) -> str:
+        """Tells plans apart: of other pairs, lengths, shapes or rows."""
+        seal = hashlib.blake2b(digest_size=16)
+        for array in (self.lengths, self.shapes, self.rows):
+            seal.update(np.ascontiguousarray(array, np.int64).tobytes())
+        return seal.hexdigest()
 
     def epoch(self, seed: int, number: int) -> Epoch:
         """Plans the epoch of this number, from 0."""
@@ -139,6 +147,9 @@ def _starts(pairs: NDArray[np.integer], rows: NDArray[np.integer]) -> NDArray:
     """Where batches start in pairs sorted by shape; what is left goes to the next."""
     starts, start, left = [], 0, 0
     for count, size in zip(pairs, rows):
+        if left >= size:  # more than one batch of the longer ones: one of its own
+            starts.append(np.array([start]))
+            start, left = start + left, 0
         full, left = divmod(left + count, size)
         starts.append(start + size * np.arange(full))
         start += full * size

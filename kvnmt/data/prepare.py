@@ -79,6 +79,8 @@ class Encoder:
             short, long = sorted(map(len, pair))
             if long > self.longest:
                 dropped.too_long += 1
+            elif not short and self.faulty != "keep":  # nothing that can be seen
+                dropped.empty += 1
             elif self.max_ratio and long > self.max_ratio * short:
                 dropped.uneven += 1
             else:
@@ -129,7 +131,8 @@ def workers_for(config: DataConfig, text: Text) -> int:
     if config.workers is not None:
         return config.workers
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    return cores if cores > 1 and text.pairs > PAIRS_PER_WORKER * cores else 0
+    workers = min(cores, text.pairs // PAIRS_PER_WORKER)
+    return workers if workers > 1 else 0
 
 
 def described(dropped: Dropped, config: DataConfig) -> str:

@@ -74,6 +74,9 @@ def choose_edges(lengths: NDArray[np.integer], count: int) -> tuple[int, ...]:
 def fit(lengths: NDArray[np.integer], shapes: NDArray[np.int64]) -> NDArray[np.intp]:
     """The smallest shape that holds a pair, for every pair of lengths ``[N, 2]``."""
     most = shapes.max(axis=0)
+    if np.prod(most + 1) > max(len(lengths), 1 << 20):  # a table would be larger
+        cells, places = np.unique(lengths, axis=0, return_inverse=True)
+        return _cheapest(cells, shapes)[0][places.ravel()]
     table = np.indices(most + 1).reshape(2, -1).T  # all pairs of lengths
     best, _ = _cheapest(table, shapes)
     return best.reshape(most + 1)[lengths[:, 0], lengths[:, 1]]

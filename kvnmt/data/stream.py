@@ -5,6 +5,7 @@ The batch at a position is a pure function of plan, seed and position, so the st
 can be entered anywhere, and is the same whoever makes it: a thread or processes.
 """
 
+import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,8 +86,14 @@ def dataset(at: BatchAt, positions: range, workers: int = 0) -> "grain.IterDatas
         if not flags.FLAGS.is_parsed():  # grain's workers read its defaults from there
             flags.FLAGS.mark_as_parsed()
         options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=AHEAD)
-        found = found.mp_prefetch(options)
+        found = found.mp_prefetch(options, worker_init_fn=_ignore_signals)
     return found
+
+
+def _ignore_signals(index: int, count: int) -> None:
+    """A terminal signals the whole group; training ends its workers itself."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import contextlib
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
@@ -128,13 +128,15 @@ def count_parallel(source: Path | str, target: Path | str) -> int:
 
 def parallel_blocks(source: Path | str, target: Path | str) -> Iterator[Block]:
     """Reads two files of equally many lines, some lines at a time."""
-    places = f"{source}, line", f"{target}, line"
-    with opened(source) as one, opened(target) as other:
-        first = 1
-        while lines := list(map(_bare, islice(one, BLOCK))):
-            others = list(map(_bare, islice(other, len(lines))))
-            yield Block(lines, others, first, places)
-            first += len(lines)
+    places, first = (f"{source}, line", f"{target}, line"), 1
+    for lines, others in zip_longest(_lines(source), _lines(target), fillvalue=()):
+        if len(lines) != len(others):
+            raise UserError(
+                f"'{source}' and '{target}' had equally many lines and no longer have; "
+                "start again once nobody changes them."
+            )
+        yield Block(list(lines), list(others), first, places)
+        first += len(lines)
 
 
 def count_lines(path: Path | str) -> int:
@@ -186,6 +188,12 @@ def tsv_blocks(path: Path | str) -> Iterator[Block]:
             source, target = map(list, zip(*rows))
             yield Block(source, target, first, places)
             first += len(lines)
+
+
+def _lines(path: Path | str) -> Iterator[list[bytes]]:
+    with opened(path) as file:
+        while lines := list(map(_bare, islice(file, BLOCK))):
+            yield lines
 
 
 def clean(block: Block, faulty: Faulty) -> Parallel:
@@ -257,6 +265,11 @@ def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
     reason = ""
     try:
         with Path(path).open("rb") as raw:
+            if not raw.seekable():
+                raise UserError(
+                    f"'{path}' is a pipe, and text is read several times; write it to "
+                    "a file first."
+                )
             packed = raw.read(len(GZIP)) == GZIP
             raw.seek(0)
             yield gzip.open(raw) if packed else raw
@@ -267,7 +280,9 @@ def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
     except (gzip.BadGzipFile, zlib.error) as error:
         reason = f"it is damaged ({error})"
     except OSError as error:
-        raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
+        raise UserError(
+            f"'{path}' cannot be read: {error.strerror or error}."
+        ) from None
     if reason:
         raise UserError(
             f"'{path}' cannot be decompressed: {reason}; copy it again, check it with "

@@ -224,6 +224,7 @@ def build_subwords(lines: Iterable[str], size: int) -> Subwords:
             model_type="bpe",
             vocab_size=size,
             character_coverage=1.0,
+            max_sentence_length=1 << 30,  # bytes; longer lines would be left out
             eos_id=EOS,
             unk_id=UNK,
             bos_id=-1,

@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from kvnmt.data.corpus import Corpora
@@ -28,7 +29,8 @@ def report(
     pairs = [{"source": source, "target": target} for source, target in zip(*texts)]
     plain = {"step": step, "seed": seed, "pairs": pairs}
     text = json.dumps(plain, indent=2, ensure_ascii=False)
-    (folder / NAME).write_text(text + "\n")
+    with suppress(OSError):  # the error to come is the thing to tell
+        (folder / NAME).write_text(text + "\n")
 
 
 def too_many(folder: Path, count: int, step: int) -> UserError:

@@ -7,11 +7,13 @@ behind is cleared when training opens the folder again; a checkpoint that is not
 was written is named, set aside, and the one before it is used.
 """
 
+import fcntl
 import logging
+import math
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -30,6 +32,7 @@ from kvnmt.training.step import TrainState
 from kvnmt.typing import PyTree
 
 DAMAGED = "damaged"  # beside the folder of the checkpoints
+READS = 5  # times that a reader looks anew, while training removes what it found
 _UNFINISHED = ".unfinished"  # behind the name of what is written or removed
 
 
@@ -113,13 +116,16 @@ class Checkpoints:
     def rate(self, step: int, score: float, progress: dict[str, Any]) -> None:
         """Adds what validation found to a checkpoint, and removes what is not kept."""
         self.wait()
-        if self.first:
-            folder = self.folder / str(step)
-            before = manifests.read(folder)
+        folder = self.folder / str(step)
+        score = score if math.isfinite(score) else -math.inf  # NaN has no order
+
+        def rate() -> None:
             with self._telling(step):
+                before = manifests.read(folder)
                 manifests.write(folder, replace(before, score=score, progress=progress))
             self._prune()
-        devices.meet("rated")
+
+        devices.first_does(rate)
 
     def wait(self) -> None:
         """Returns once what was saved is on disk.
@@ -129,10 +135,13 @@ class Checkpoints:
         """
         if self._writer is not None:
             writer, self._writer = self._writer, None
-            with self._telling(writer.step):
-                writer.finish()
-            if self.first:
+
+            def finish() -> None:
+                with self._telling(writer.step):
+                    writer.finish()
                 self._prune()
+
+            devices.first_does(finish)
 
     def steps(self) -> list[int]:
         """What is kept, oldest first."""
@@ -156,11 +165,14 @@ class Checkpoints:
         Raises:
             UserError: There is none.
         """
-        found = self._first_whole(which) if self.first else 0
-        step = devices.agree(found)
-        if step < 0:
-            raise UserError(f"'{self.folder}' holds no finished checkpoint.")
-        return manifests.read(self.folder / str(step))
+        for _ in range(READS):
+            step = devices.agree(self._first_whole(which) if self.first else 0)
+            if step < 0:
+                break
+            # A training may have removed it since then: then there is a better one.
+            with suppress(DamagedError):
+                return manifests.read(self.folder / str(step))
+        raise UserError(f"'{self.folder}' holds no finished checkpoint.")
 
     def manifest(self, step: int) -> Manifest:
         """What is known of a checkpoint, its files checked.
@@ -232,7 +244,7 @@ class Checkpoints:
         folder = self.folder / str(step)
         try:
             found = self._orbax.restore(folder, args=ocp.args.Composite(**wanted))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, OSError) as error:
             raise UserError(
                 f"checkpoint '{folder}' is not one of this model and optimiser: "
                 f"{_reason(error)}."
@@ -268,7 +280,8 @@ class Checkpoints:
         try:
             look(folder)
         except DamagedError as error:
-            self._set_aside(folder, str(error))
+            if folder.exists():  # else a training has just removed it
+                self._set_aside(folder, str(error))
             return False
         return True
 
@@ -293,7 +306,29 @@ class Checkpoints:
         for step in steps:
             if step not in kept and not (every and step % every == 0):
                 gone = self.folder / f"{step}{_UNFINISHED}"  # no checkpoint any more
-                shutil.rmtree((self.folder / str(step)).rename(gone))
+                shutil.rmtree(
+                    (self.folder / str(step)).rename(gone), ignore_errors=True
+                )
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Keeps a second training out of a run directory.
+
+    Raises:
+        UserError: One is there already.
+    """
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(
+                f"another training writes to '{folder}'; wait until it has ended, or "
+                "choose another folder."
+            ) from None
+        except OSError:
+            pass  # some network file systems cannot lock
+        yield
 
 
 class _Writer:

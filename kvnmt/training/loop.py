@@ -3,7 +3,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from signal import SIGTERM
@@ -19,14 +19,14 @@ from kvnmt import devices
 from kvnmt.data.batches import Batch
 from kvnmt.data.corpus import Corpora, check_digests
 from kvnmt.data.stream import BatchAt, stream
-from kvnmt.errors import StoppedError
+from kvnmt.errors import StoppedError, UserError
 from kvnmt.losses import Objective
 from kvnmt.models import Model, Params
 from kvnmt.training import display, memory, metrics, validation
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
 from kvnmt.training.bad_numbers import report, too_many
-from kvnmt.training.checkpoint import Checkpoints, Keep
+from kvnmt.training.checkpoint import DAMAGED, Checkpoints, Keep, only_writer
 from kvnmt.training.config import TrainingConfig, plan_batches
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.progress import Progress
@@ -86,11 +86,12 @@ class Trainer:
     ):
         self.model, self.corpora, self.config = model, corpora, training
         self.objective, self.optimizer = objective, optimizer
-        self.folder, self.about, self.console = folder, about, console
+        self.folder, self.about, self.console = folder, dict(about), console
         self.first = devices.part()[0] == 0  # of all processes: it writes
         self.mesh = devices.data_mesh(training.model_axis)
         self.plan = plan_batches(training, corpora.train.lengths, self.mesh)
         self.per_epoch = self.plan.per_epoch
+        self.about["batches"] = self.plan.digest()
         self.total = training.epochs * self.per_epoch  # steps
         update = optimizers.build(optimizer, self.per_epoch)
         state = steps.init_state(params, update, training)
@@ -138,14 +139,15 @@ class Trainer:
         """Opens what is written to and finds where to begin, and if there is room."""
         keep = Keep(self.config.keep_last, self.config.keep_every)
         folder = self.folder / "checkpoints"
+        devices.first_does(lambda: stack.enter_context(only_writer(self.folder)))
         self.signals = stack.enter_context(Signals(self._say))
         self.checkpoints = stack.enter_context(
             Checkpoints(folder, keep=keep, tell=self._say)
         )
-        step = self._restore() if resume else 0
+        self.saved = step = self._restore() if resume else 0
         self.start -= self.progress.elapsed
         if self.first:
-            self.log = metrics.Log(self.folder, step)
+            self.log = metrics.Log(self.folder, self.progress.validated)
             stack.callback(self.log.close)
         if step < self.total and not self._stale():
             need = memory.check(self.train_step, self.state, self.plan, self.mesh)
@@ -168,10 +170,13 @@ class Trainer:
             self.progress.elapsed = time.monotonic() - self.start
             leaving = self.leaving or self._asked_alone()
             if leaving or self._is_due(step) or (often and step % often == 0):
-                progress = asdict(self.progress)
-                self.checkpoints.save(self.state, progress, self.about)
+                self._save(step)
             if leaving:
                 self._leave(step)
+
+    def _save(self, step: int) -> None:
+        self.checkpoints.save(self.state, asdict(self.progress), self.about)
+        self.saved = step
 
     def _stale(self) -> bool:
         return self.progress.since_best >= self.config.patience
@@ -187,13 +192,25 @@ class Trainer:
         return min(self.total, *((step // n + 1) * n for n in every if n))
 
     def _restore(self) -> int:
-        if self.checkpoints.last_step() is not None:
+        if devices.agree(self.checkpoints.last_step() or 0):
             found = self.checkpoints.find("last")
             words = self.corpora.vocabularies
             check_digests(found.about.get("vocabularies"), words, self.folder)
+            if found.about.get("batches") != self.about["batches"]:
+                raise UserError(
+                    f"the run in '{self.folder}' was trained on other pairs, or "
+                    "batched for another number of devices, so its place among them "
+                    "means nothing here; put that back, or begin another run with "
+                    "--training.warm-start."
+                )
             self.state = self.checkpoints.restore(self.state, found.step)
             self.progress = cattrs.structure(found.progress, Progress)
             self._scale()
+        elif (self.folder / DAMAGED).exists():
+            raise UserError(
+                f"'{self.folder}' has no checkpoint left that is whole, see "
+                f"'{self.folder / DAMAGED}'; begin another run."
+            )
         step = int(self.state.step)
         self._say(f"resuming after step {step}")
         return step
@@ -263,7 +280,9 @@ class Trainer:
         return self.leaving
 
     def _leave(self, step: int) -> NoReturn:
-        """Ends the run; its last checkpoint is of this step, if there was one."""
+        """Saves if there is anything new, and ends the run."""
+        if step > self.saved:
+            self._save(step)
         self.checkpoints.wait()
         name = SignalName(self.signals.asked or SIGTERM).name
         kept = f"after step {step}, which is saved" if step else "before the first step"
@@ -280,8 +299,9 @@ class Trainer:
         if progress.skipped_last >= self.config.skip_at_most:
             make = BatchAt(self.corpora.train, self.plan, self.config.seed)
             where = {"step": step + 1, "seed": self.config.seed}
-            if self.first:
-                report(self.folder, self.corpora, make.lines(step), **where)
+            devices.first_does(
+                lambda: report(self.folder, self.corpora, make.lines(step), **where)
+            )
             raise too_many(self.folder, progress.skipped_last, step + 1)
 
     def _validate(self, step: int) -> None:
@@ -310,16 +330,16 @@ class Trainer:
         if config.plateau < 1 and progress.since_fall >= config.plateau_patience:
             progress.since_fall, progress.scale = 0, progress.scale * config.plateau
             self._scale()
-        if self.first:
-            self.log.add(record)
+        devices.first_does(lambda: self.log.add(record))
         self._say(display.validated(record, better))
         self.checkpoints.rate(step, score, asdict(progress))
 
     def _figures(self) -> dict[str, float]:
-        return validation.figures(
+        found = validation.figures(
             *(self.model, self.eval_step, self.state.served, self.corpora),
             *(self.config, self.mesh),
         )
+        return devices.agree_on_figures(found)
 
     def _note(self) -> str:
         progress = self.progress
@@ -327,4 +347,5 @@ class Trainer:
         return display.running(sums.loss, progress.skipped, sums.padding, progress.rate)
 
     def _say(self, message: str) -> None:
-        self.console.print(message, highlight=False, soft_wrap=True)
+        with suppress(BrokenPipeError, SystemExit):  # who read it may be gone
+            self.console.print(message, highlight=False, soft_wrap=True)

@@ -36,9 +36,9 @@ class Need(NamedTuple):
 def check(
     step: jax.stages.Wrapped, state: TrainState, plan: Plan, mesh: Mesh
 ) -> Need | None:
-    """Compiles the step for the largest batch and asks what it needs.
+    """Compiles the step for the largest batches and asks what it needs.
 
-    The program is kept: training does not compile it again.
+    The programs are kept: training does not compile them again.
 
     Args:
         step: Of `make_train_step`.
@@ -52,8 +52,29 @@ def check(
     Raises:
         UserError: The device has less; the remedies are named.
     """
-    largest = (plan.rows * plan.shapes.sum(axis=1)).argmax()
-    rows, (S, T) = int(plan.rows[largest]), map(int, plan.shapes[largest])
+    needs = [_need(step, state, *batch, mesh) for batch in _largest(plan)]
+    found = [need for need in needs if need is not None]
+    need = max(found, key=lambda one: one.bytes, default=None)
+    if need and need.available is not None and need.bytes > need.available:
+        raise too_large(str(need))
+    return need
+
+
+def _largest(plan: Plan) -> set[tuple[int, int, int]]:
+    """The batches of which one needs most: by attention, logits or tokens."""
+    rows, (S, T) = plan.rows, plan.shapes.T
+    places = {int(load.argmax()) for load in (rows * S * T, rows * T, rows * (S + T))}
+    return {(int(rows[i]), int(S[i]), int(T[i])) for i in places}
+
+
+def _need(
+    step: jax.stages.Wrapped,
+    state: TrainState,
+    rows: int,
+    S: int,
+    T: int,
+    mesh: Mesh,
+) -> Need | None:
     by_rows = NamedSharding(mesh, PartitionSpec("data"))
     batch = [
         jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=by_rows)
@@ -71,10 +92,7 @@ def check(
         + found.output_size_in_bytes
         - found.alias_size_in_bytes
     )
-    need = Need(rows, S, T, used, available())
-    if need.available is not None and need.bytes > need.available:
-        raise too_large(str(need))
-    return need
+    return Need(rows, S, T, used, available())
 
 
 def available() -> int | None:

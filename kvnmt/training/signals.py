@@ -10,7 +10,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from kvnmt.errors import STATUS_OF_SIGNALS
 
@@ -71,5 +71,6 @@ class Signals:
             if came > 1:
                 os._exit(STATUS_OF_SIGNALS + found[0])
             name = signal.Signals(found[0]).name
-            self.tell(f"{name}: saving, then leaving; once more leaves at once")
+            with suppress(BaseException):  # who reads it may be gone: go on watching
+                self.tell(f"{name}: saving, then leaving; once more leaves at once")
         os.close(self._read)

@@ -48,7 +48,7 @@ class StepOptions:
         found = re.fullmatch(r"none|step|chunk:([1-9][0-9]*)", self.remat)
         if found is None:
             raise UserError(
-                f"--training.remat is '{self.remat}' but must be none, step or "
+                f"remat is '{self.remat}' but must be none, step or "
                 "chunk:STEPS, for example chunk:8."
             )
         return int(found[1] or self.remat == "step")

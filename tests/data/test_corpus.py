@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kvnmt.data import synthetic
+from kvnmt.data import prepare, synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import (
     Vocabularies,
@@ -18,7 +18,7 @@ from kvnmt.data.corpus import (
 from kvnmt.data.prepare import build_vocabularies
 from kvnmt.data.sources import Text
 from kvnmt.data.text import Block, Parallel
-from kvnmt.data.vocabulary import Words, digest
+from kvnmt.data.vocabulary import UNK, Words, build_subwords, digest
 from kvnmt.errors import UserError
 
 
@@ -216,3 +216,33 @@ def test_subwords_may_be_learnt_from_fewer_sentences(text):
     all_of_them = dataclasses.replace(config, subword_sentences=1000)
     assert build_vocabularies(all_of_them, as_text(some)) == words
     assert build_vocabularies(all_of_them, as_text(text)) != words
+
+
+def test_validation_pairs_that_are_left_out_are_counted(tmp_path):
+    config = write(tmp_path, ["a|A", "b|B"], ["a|A", "b|B"], faulty="skip")
+    config.valid_target.write_text("A\n\n")
+    assert (
+        "1 validation pairs (left out: 1 with an empty side)"
+        in load_corpora(config).report
+    )
+
+
+def test_long_lines_teach_subwords_too():
+    omega = "Ω" * 3000
+    lines = ["a b c d"] * 50 + [f"{omega} {n}" for n in range(3)]
+    words = build_subwords(lines, 20)
+    assert UNK not in words.encode("Ω")
+
+
+def test_a_text_that_changes_meanwhile_is_not_kept(tmp_path, monkeypatch):
+    config = write(tmp_path, ["a b|A B", "c d|C D"], ["a|A"], cache=tmp_path / "cache")
+    build = prepare.build_vocabularies
+
+    def changed(*arguments):
+        config.source.write_text("x y\nz z\n")
+        return build(*arguments)
+
+    monkeypatch.setattr(prepare, "build_vocabularies", changed)
+    with pytest.raises(UserError, match="changed while it was read"):
+        load_corpora(config)
+    assert not [path for path in config.cache.iterdir() if path.is_dir()]

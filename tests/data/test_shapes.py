@@ -76,3 +76,9 @@ def test_long_texts_are_rounded(monkeypatch, cells):
     assert len(shapes) <= 5
     assert (shapes <= lengths.max(axis=0)).all()
     assert (lengths <= shapes[fit(lengths, shapes)]).all()
+
+
+def test_long_pairs_need_no_table():
+    lengths = np.array([[3, 4], [9000, 8000], [3, 4], [50, 9000]])
+    shapes = np.array([[5, 5], [60, 9000], [9000, 9000]])
+    np.testing.assert_array_equal(fit(lengths, shapes), [0, 2, 0, 1])

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines end at the line feed and nowhere else; bad files are named with the line."""
 
+import gzip
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt.data.text import decode_lines, read_lines, read_parallel
+from kvnmt.data.text import decode_lines, parallel_blocks, read_lines, read_parallel
 from kvnmt.errors import UserError
 
 # What `str.splitlines` takes for line ends, the line feed apart.
@@ -136,3 +138,24 @@ def test_nothing_but_empty_lines_is_told(tmp_path):
     source, target = pair(tmp_path, b"a\n\n", b"\nB\n")
     with pytest.raises(UserError, match="no line of .* has both sides"):
         read_parallel(source, target, faulty="skip")
+
+
+def test_a_side_that_changes_while_it_is_read_is_told(tmp_path):
+    source, target = pair(tmp_path, b"a\nb\nc\n", b"A\nB\n")
+    with pytest.raises(UserError, match="no longer have"):
+        list(parallel_blocks(source, target))
+
+
+def test_the_file_that_ends_too_early_is_named(tmp_path):
+    whole = gzip.compress(b"a b c\n" * 9)
+    source, target = pair(tmp_path, whole[:-12], b"A\n" * 9)
+    with pytest.raises(UserError, match=f"'{source}' cannot be decompressed"):
+        list(parallel_blocks(source, target))
+
+
+def test_a_pipe_is_told():
+    read, write = os.pipe()
+    os.close(write)
+    with pytest.raises(UserError, match="is a pipe"):
+        read_lines(f"/dev/fd/{read}")
+    os.close(read)

@@ -2,6 +2,7 @@
 """Checkpoints come back bit for bit, on any devices, or are found to be damaged."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -255,3 +256,27 @@ def test_a_manifest_says_what_it_is_of(tmp_path):
     found = json.loads(text)
     assert found["about"] == ABOUT and found["score"] == 0.3
     assert set(found["files"]) == set(files(tmp_path / "3")) - {manifests.NAME}
+
+
+def test_a_score_that_is_no_number_is_the_worst(tmp_path):
+    save_at(tmp_path, 1, 2, rate=False)
+    with Checkpoints(tmp_path, keep=Keep(1)) as checkpoints:
+        checkpoints.rate(1, -2.0, {})
+        checkpoints.rate(2, float("nan"), {})
+        assert checkpoints.best_step() == 1 and checkpoints.steps() == [1, 2]
+
+
+def test_what_training_removes_meanwhile_is_not_called_damaged(tmp_path, monkeypatch):
+    save_at(tmp_path, 1, 2, 3)
+    check, gone = manifests.check, iter(["3"])
+
+    def removed(folder: Path) -> manifests.Manifest:
+        if folder.name == next(gone, ""):
+            shutil.rmtree(folder)
+        return check(folder)
+
+    monkeypatch.setattr(manifests, "check", removed)
+    told: list[str] = []
+    with Checkpoints(tmp_path, read_only=True, tell=told.append) as checkpoints:
+        assert checkpoints.find("best").step == 2
+    assert told == []

@@ -21,7 +21,7 @@ from kvnmt.experiment import Experiment, load_run
 from kvnmt.training import loop
 from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps
-from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoint import Checkpoints, only_writer
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.translation import SearchConfig, translate_lines
 from tests.helpers import quiet, records, steps_kept, tiny, toy_data, trained
@@ -233,6 +233,97 @@ def test_records_behind_the_checkpoint_are_dropped(tmp_path, data, whole):
         file.write('{"step": 8, "valid_loss": 1.5}\n{"step": 12, "val')
     run(exp, tmp_path / "parts", resume=True)
     check_same_run(exp, whole, tmp_path / "parts")
+
+
+def test_a_kill_between_record_and_rating_records_once(
+    tmp_path, data, whole, monkeypatch
+):
+    rate, left = Checkpoints.rate, iter(range(1))
+
+    def rated(self, *arguments):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        rate(self, *arguments)
+
+    monkeypatch.setattr(Checkpoints, "rate", rated)
+    exp = tiny(data, epochs=3)
+    with pytest.raises(KeyboardInterrupt):
+        run(exp, tmp_path / "killed")
+    monkeypatch.undo()
+    assert len(records(tmp_path / "killed")) == 2
+    run(exp, tmp_path / "killed", resume=True)
+    check_same_run(exp, whole, tmp_path / "killed")
+
+
+def test_other_pairs_are_not_gone_on_with(tmp_path, data):
+    own = toy_data(tmp_path / "text")
+    run(tiny(own, epochs=1), tmp_path / "run")
+    for path in (own.source, own.target):
+        path.write_text("a b\n" + path.read_text())
+    with pytest.raises(UserError, match="was trained on other pairs"):
+        run(tiny(own, epochs=2), tmp_path / "run", resume=True)
+
+
+def test_two_trainings_do_not_share_a_folder(tmp_path, data):
+    run(tiny(data, epochs=1), tmp_path / "run")
+    with only_writer(tmp_path / "run"):
+        with pytest.raises(UserError, match="another training writes to"):
+            run(tiny(data, epochs=2), tmp_path / "run", resume=True)
+    assert run(tiny(data, epochs=2), tmp_path / "run", resume=True).steps == 2 * EPOCH
+
+
+def test_a_run_without_a_whole_checkpoint_does_not_start_anew(tmp_path, data):
+    run(tiny(data, epochs=1), tmp_path / "run")
+    (tmp_path / "run" / "checkpoints" / "4" / "params" / "_METADATA").unlink()
+    for reason in ("no finished checkpoint", "no checkpoint left that is whole"):
+        with pytest.raises(UserError, match=reason):
+            run(tiny(data, epochs=2), tmp_path / "run", resume=True)
+
+
+def test_a_start_that_was_killed_early_leaves_no_run(tmp_path, data):
+    (tmp_path / "run" / "vocabulary").mkdir(parents=True)
+    (tmp_path / "run" / "vocabulary" / "source.words").write_text("ha")
+    assert run(tiny(data, epochs=1), tmp_path / "run").steps == EPOCH
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [{"accumulate": 2}, {"ema": 0.8}, {"remat": "chunk:3"}, {"dtype": "bfloat16"}],
+)
+def test_every_way_of_computing_goes_on(tmp_path, data, choices):
+    """Saved in the middle of an epoch, with the rate falling on a plateau."""
+    falling = OptimizerConfig(learning_rate=0.03, plateau=0.5, plateau_patience=1)
+    one, two = (
+        dataclasses.replace(
+            tiny(data, epochs=n, validate_every=3, save_every=2, shapes=1, **choices),
+            optimizer=falling,
+        )
+        for n in (2, 2)
+    )
+    run(two, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
+        save = Checkpoints.save
+
+        def saved(self, state, *rest):
+            save(self, state, *rest)
+            self.wait()
+            if int(state.step) == 4:
+                raise KeyboardInterrupt
+
+        patch.setattr(Checkpoints, "save", saved)
+        run(one, tmp_path / "parts")
+    assert max(steps_kept(tmp_path / "parts")) == 4
+    run(two, tmp_path / "parts", resume=True)
+    contents = (
+        manifests.check(tmp_path / name / "checkpoints" / "8").content
+        for name in ("whole", "parts")
+    )
+    assert next(contents) == next(contents)
+    ours, theirs = (
+        [*map(timeless, records(tmp_path / name))] for name in ("whole", "parts")
+    )
+    assert ours == theirs
+    assert any(r["learning_rate"] < 0.02 for r in ours)
 
 
 def test_lost_records_do_not_stop_a_run(tmp_path, data):

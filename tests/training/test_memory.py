@@ -4,9 +4,11 @@
 import dataclasses
 
 import jax
+import numpy as np
 import pytest
 
 from kvnmt import devices, experiment
+from kvnmt.data.plan import by_tokens
 from kvnmt.data.stream import BatchAt
 from kvnmt.errors import UserError
 from kvnmt.training import memory
@@ -81,3 +83,14 @@ def test_the_remedies_help(trainer_of, remedy):
     asked = {"name": "kvmematt-r2", "longest": 23}
     plain, less = need_of(trainer_of(**asked)), need_of(trainer_of(**asked, **remedy))
     assert less.bytes < 0.8 * plain.bytes
+
+
+def test_attention_decides_which_batch_is_the_largest():
+    """Batches of tokens have about as many tokens each; long ones attend more."""
+    random = np.random.default_rng(1)
+    lengths = np.clip(random.lognormal(3, 0.6, (4000, 2)), 2, 90).astype(int)
+    plan = by_tokens(lengths, 4096, 12, multiple=8)
+    loads = plan.rows * plan.shapes.prod(axis=1)
+    assert int(loads.max()) in {rows * S * T for rows, S, T in memory._largest(plan)}
+    tokens = plan.rows * plan.shapes.sum(axis=1)
+    assert loads.argmax() != tokens.argmax()
