@@ -171,8 +171,9 @@ def run(
     _ = experiment.training.chunk  # raises what is wrong with --training.remat
     trained = None
     if resume:
+        before = load_experiment(folder)
         if _was_saved(folder):
-            _check_kept(load_experiment(folder), experiment, folder)
+            _check_kept(before, experiment, folder)
         trained = load_vocabularies(folder)
     else:
         _refuse_existing(folder)

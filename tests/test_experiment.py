@@ -233,7 +233,7 @@ def test_an_empty_folder_may_be_used(tmp_path, shared):
     names = {path.name for path in shared.iterdir()}
     assert names == {
         *("config.json", "versions.json", "metrics.jsonl"),
-        *("vocabulary", "checkpoints"),
+        *("vocabulary", "checkpoints", "events", "learning-curve.png", "lock"),
     }
     versions = json.loads((shared / "versions.json").read_text())
     assert versions["jax"] == jax.__version__

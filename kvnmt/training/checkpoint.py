@@ -7,9 +7,11 @@ behind is cleared when training opens the folder again; a checkpoint that is not
 was written is named, set aside, and the one before it is used.
 """
 
+import errno
 import fcntl
 import logging
 import math
+import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
@@ -66,7 +68,8 @@ class Checkpoints:
             keep: Which stay when there are more.
             tell: Told of every checkpoint that cannot be used.
         """
-        logging.getLogger("absl").setLevel(logging.CRITICAL)  # we tell ourselves
+        for name in ("absl", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)  # we tell ourselves
         self.folder, self.keep, self.tell = folder.absolute(), keep, tell
         self.writes = not read_only
         self.first = devices.part()[0] == 0  # of all processes: it tidies
@@ -218,12 +221,20 @@ class Checkpoints:
         about: dict[str, Any],
     ) -> None:
         self.wait()
+        devices.first_does(lambda: self._check_room(step, arrays))
         manifest = Manifest(step, fingerprint(arrays), about, progress, score)
         items = {k: ocp.args.StandardSave(_solid(v)) for k, v in arrays.items()}
         folder = self.folder / f"{step}{_UNFINISHED}"
         with self._telling(step):
             self._orbax.save(folder, args=ocp.args.Composite(**items), force=True)
         self._writer = _Writer(self._orbax, folder, manifest, self.first)
+
+    def _check_room(self, step: int, arrays: dict[str, PyTree]) -> None:
+        """Refuses what the disk cannot take before half of it is written."""
+        needed = sum(leaf.nbytes for leaf in jax.tree.leaves(arrays))
+        with self._telling(step):
+            if shutil.disk_usage(self.folder).free < needed:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     @contextmanager
     def _telling(self, step: int) -> Iterator[None]:

@@ -192,10 +192,12 @@ class Trainer:
         return min(self.total, *((step // n + 1) * n for n in every if n))
 
     def _restore(self) -> int:
-        if devices.agree(self.checkpoints.last_step() or 0):
+        last = self.checkpoints.last_step()
+        if devices.agree(-1 if last is None else last) >= 0:
             found = self.checkpoints.find("last")
             words = self.corpora.vocabularies
             check_digests(found.about.get("vocabularies"), words, self.folder)
+            self.state = self.checkpoints.restore(self.state, found.step)
             if found.about.get("batches") != self.about["batches"]:
                 raise UserError(
                     f"the run in '{self.folder}' was trained on other pairs, or "
@@ -203,7 +205,6 @@ class Trainer:
                     "means nothing here; put that back, or begin another run with "
                     "--training.warm-start."
                 )
-            self.state = self.checkpoints.restore(self.state, found.step)
             self.progress = cattrs.structure(found.progress, Progress)
             self._scale()
         elif (self.folder / DAMAGED).exists():
