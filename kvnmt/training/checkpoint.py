@@ -138,13 +138,16 @@ class Checkpoints:
         """
         if self._writer is not None:
             writer, self._writer = self._writer, None
+            writer.join()  # by all: orbax writes for each of them
 
             def finish() -> None:
                 with self._telling(writer.step):
-                    writer.finish()
+                    writer.check()
                 self._prune()
 
             devices.first_does(finish)
+            with self._telling(writer.step):
+                writer.check()
 
     def steps(self) -> list[int]:
         """What is kept, oldest first."""
@@ -354,9 +357,12 @@ class _Writer:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def finish(self) -> None:
-        """Waits, and raises what went wrong."""
+    def join(self) -> None:
+        """Waits until it has done all."""
         self._thread.join()
+
+    def check(self) -> None:
+        """Raises what went wrong."""
         if self._error is not None:
             raise self._error
 
@@ -367,7 +373,7 @@ class _Writer:
                 files = manifests.digests(self._folder)
                 manifests.write(self._folder, replace(self._about, files=files))
                 self._folder.rename(self._folder.with_suffix(""))
-        except Exception as error:  # told by `finish`
+        except Exception as error:  # raised by `check`
             self._error = error
 
 
