@@ -150,6 +150,7 @@ class Trainer:
             self.log = metrics.Log(self.folder, self.progress.validated)
             stack.callback(self.log.close)
         if step < self.total and not self._stale():
+            self._say("compiling the steps that need most memory")
             need = memory.check(self.train_step, self.state, self.plan, self.mesh)
             if need:
                 self._say(str(need))
