@@ -13,7 +13,6 @@ import logging
 import math
 import os
 import shutil
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -21,7 +20,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
 from kvnmt import devices
@@ -30,6 +28,7 @@ from kvnmt.models import Params
 from kvnmt.training import manifest as manifests
 from kvnmt.training.fingerprint import fingerprint
 from kvnmt.training.manifest import DamagedError, Manifest
+from kvnmt.training.orbax_arrays import Writer, abstract, reason, solid, whole
 from kvnmt.training.step import TrainState
 from kvnmt.typing import PyTree
 
@@ -73,7 +72,7 @@ class Checkpoints:
         self.folder, self.keep, self.tell = folder.absolute(), keep, tell
         self.writes = not read_only
         self.first = devices.part()[0] == 0  # of all processes: it tidies
-        self._writer: _Writer | None = None
+        self._writer: Writer | None = None
         self._orbax = ocp.AsyncCheckpointer(ocp.CompositeCheckpointHandler())
         if self.writes and self.first:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -226,11 +225,11 @@ class Checkpoints:
         self.wait()
         devices.first_does(lambda: self._check_room(step, arrays))
         manifest = Manifest(step, fingerprint(arrays), about, progress, score)
-        items = {k: ocp.args.StandardSave(_solid(v)) for k, v in arrays.items()}
+        items = {k: ocp.args.StandardSave(solid(v)) for k, v in arrays.items()}
         folder = self.folder / f"{step}{_UNFINISHED}"
         with self._telling(step):
             self._orbax.save(folder, args=ocp.args.Composite(**items), force=True)
-        self._writer = _Writer(self._orbax, folder, manifest, self.first)
+        self._writer = Writer(self._orbax, folder, manifest, self.first)
 
     def _check_room(self, step: int, arrays: dict[str, PyTree]) -> None:
         """Refuses what the disk cannot take before half of it is written."""
@@ -246,24 +245,24 @@ class Checkpoints:
         except Exception as error:
             if self.first:
                 self._clear()  # half a checkpoint takes room
-            reason = _reason(error)
+            why = reason(error)
             raise UserError(
                 f"the checkpoint of step {step} could not be written to "
-                f"'{self.folder}': {reason}; the ones before it are whole: mend the "
+                f"'{self.folder}': {why}; the ones before it are whole: mend the "
                 "cause and go on with --resume."
             ) from error
 
     def _read(self, step: int, like: dict[str, PyTree]) -> dict[str, PyTree]:
-        wanted = {k: ocp.args.StandardRestore(_abstract(v)) for k, v in like.items()}
+        wanted = {k: ocp.args.StandardRestore(abstract(v)) for k, v in like.items()}
         folder = self.folder / str(step)
         try:
             found = self._orbax.restore(folder, args=ocp.args.Composite(**wanted))
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise UserError(
                 f"checkpoint '{folder}' is not one of this model and optimiser: "
-                f"{_reason(error)}."
+                f"{reason(error)}."
             ) from error
-        return {name: _whole(found[name], like[name]) for name in like}
+        return {name: whole(found[name], like[name]) for name in like}
 
     def _order(self, which: Literal["last", "best"]) -> list[int]:
         newest = self.steps()[::-1]
@@ -299,8 +298,8 @@ class Checkpoints:
             return False
         return True
 
-    def _set_aside(self, folder: Path, reason: str) -> None:
-        told = f"checkpoint '{folder}' is damaged ({reason}) and is not used"
+    def _set_aside(self, folder: Path, why: str) -> None:
+        told = f"checkpoint '{folder}' is damaged ({why}) and is not used"
         if self.writes:
             aside = self.folder.parent / DAMAGED / folder.name
             shutil.rmtree(aside, ignore_errors=True)
@@ -343,69 +342,3 @@ def only_writer(folder: Path) -> Iterator[None]:
         except OSError:
             pass  # some network file systems cannot lock
         yield
-
-
-class _Writer:
-    """Waits for orbax in the background, then seals a checkpoint and names it."""
-
-    def __init__(
-        self, orbax: ocp.AsyncCheckpointer, folder: Path, about: Manifest, first: bool
-    ):
-        self.step, self._orbax, self._folder = about.step, orbax, folder
-        self._about, self._first = about, first
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def join(self) -> None:
-        """Waits until it has done all."""
-        self._thread.join()
-
-    def check(self) -> None:
-        """Raises what went wrong."""
-        if self._error is not None:
-            raise self._error
-
-    def _run(self) -> None:
-        try:
-            self._orbax.wait_until_finished()
-            if self._first:
-                files = manifests.digests(self._folder)
-                manifests.write(self._folder, replace(self._about, files=files))
-                self._folder.rename(self._folder.with_suffix(""))
-        except Exception as error:  # raised by `check`
-            self._error = error
-
-
-def _reason(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    for known in ("No space left on device", "Disk quota exceeded", "Read-only file"):
-        if known.lower() in text.lower():
-            return known
-    return text[:200] or type(error).__name__
-
-
-def _solid(tree: PyTree) -> PyTree:
-    """The tree without arrays of no entry, which orbax refuses to write."""
-    return jax.tree.map(lambda leaf: leaf if leaf.size else None, tree)
-
-
-def _whole(found: PyTree, like: PyTree) -> PyTree:
-    """What was left out by `_solid`, put back."""
-
-    def fill(leaf: Any, own: Any) -> Any:
-        if own is not None or leaf is None:
-            return own
-        return jnp.zeros(leaf.shape, leaf.dtype)
-
-    return jax.tree.map(fill, like, found, is_leaf=lambda leaf: leaf is None)
-
-
-def _abstract(tree: PyTree) -> PyTree:
-    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-
-    def describe(leaf: Any) -> jax.ShapeDtypeStruct:
-        sharding = getattr(leaf, "sharding", None) or here
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-    return jax.tree.map(describe, _solid(tree))
