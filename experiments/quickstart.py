@@ -27,8 +27,9 @@ from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Pair
 from kvnmt.errors import run_program
-from kvnmt.evaluation.alignment import Gold, alignment_error_rate, hard_links
+from kvnmt.evaluation.alignment import alignment_error_rate, hard_links
 from kvnmt.evaluation.bleu import corpus_bleu
+from kvnmt.evaluation.links import Gold
 from kvnmt.evaluation.plots import attention_heatmap
 from kvnmt.experiment import Experiment, Run
 from kvnmt.models import count_parameters

@@ -13,10 +13,12 @@ import tyro
 from kvnmt import attention, decoder, devices, experiment, target_context
 from kvnmt.average import average
 from kvnmt.cli_data import Prepare, Validate
+from kvnmt.cli_evaluate import Evaluate
+from kvnmt.cli_explore import Explore
 from kvnmt.cli_pairs import Align, Score
 from kvnmt.cli_tables import FLAT, Benchmark, Systems
 from kvnmt.cli_tfds import PrepareTfds
-from kvnmt.cli_translate import Evaluate, Translate
+from kvnmt.cli_translate import Translate
 from kvnmt.errors import UserError, check_ranges, run_program, unknown_name
 from kvnmt.experiment import Experiment
 from kvnmt.progress import error_console
@@ -101,6 +103,7 @@ COMMANDS: dict[str, Any] = {
     "train": Train,
     "translate": Translate,
     "evaluate": Evaluate,
+    "explore": Explore,
     "score": Score,
     "align": Align,
     "average": Average,
@@ -138,7 +141,8 @@ def _parse(arguments: list[str], base: Experiment) -> Any:
     defaults = {
         "train": Train(missing, start),
         "translate": Translate(missing, start.search),
-        "evaluate": Evaluate(missing, missing, missing, start.search),
+        "evaluate": Evaluate(missing, missing, start.search),
+        "explore": Explore(missing, missing, start.search),
         "benchmark": Benchmark(),
         "systems": Systems(),
     }
@@ -154,7 +158,7 @@ def _defaults(arguments: list[str], base: Experiment) -> Experiment:
     """The config that the flags start from: the run's own, or that of a system."""
     command = arguments[0] if arguments else ""
     resumes = command == "train" and "--resume" in arguments
-    if resumes or command in ("translate", "evaluate"):
+    if resumes or command in ("translate", "evaluate", "explore"):
         if run := _peek_run(arguments):
             base = experiment.load_experiment(Path(run))
             if not any(_peek(arguments, name) for name in ("system", *AXES)):

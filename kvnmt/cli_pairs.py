@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import tyro
 
 from kvnmt import experiment
@@ -16,10 +14,11 @@ from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
 from kvnmt.ensemble import load_ensemble
 from kvnmt.errors import UserError
-from kvnmt.evaluation.alignment import format_pharaoh, hard_links, word_links
+from kvnmt.evaluation.alignment import hard_links, word_links
+from kvnmt.evaluation.links import format_pharaoh
 from kvnmt.experiment import Run
 from kvnmt.progress import counting, error_console
-from kvnmt.scoring import Scored, score_lines
+from kvnmt.scoring import Scored, rounds_of, score_lines
 
 
 @dataclass(frozen=True)
@@ -103,11 +102,10 @@ def _rounds(run: Run) -> int:
     """How many alignments the run's model gives."""
     if not run.model.config.reads_source:
         raise UserError("the run holds a language model, which aligns nothing.")
-    word = jnp.zeros((1, 1), jnp.int32)
-    traced = jax.eval_shape(run.model.forward, run.params, word, word)
-    if not traced.features.alignments:
+    rounds = rounds_of(run.model, run.params)
+    if not rounds:
         raise UserError("the run's system has no attention, so nothing is aligned.")
-    return len(traced.features.alignments)
+    return rounds
 
 
 def _read(run: Run, source: Path | None, target: Path) -> Parallel:

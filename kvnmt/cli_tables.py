@@ -2,6 +2,7 @@
 """The commands that print tables about systems: benchmark and systems."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from kvnmt import benchmark, overview
 
+WIDTH = 160  # characters, of a file
 FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
 
 
@@ -54,7 +56,10 @@ class Systems:
         print_table(overview.table(rows, self.config))
 
 
-def print_table(table: Table) -> None:
+def print_table(table: Table, notes: Sequence[str] = ()) -> None:
     """Prints a table on standard output; a file is as wide as what is put there."""
     console = Console()
-    (console if console.is_terminal else Console(width=160)).print(table)
+    console = console if console.is_terminal else Console(width=WIDTH)
+    console.print(table)
+    for note in notes:
+        console.print(note, style="dim", markup=False, highlight=False, soft_wrap=True)

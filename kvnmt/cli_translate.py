@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that search: translate and evaluate."""
+"""The command that translates standard input."""
 
-import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import tyro
-from rich.table import Table
 
-from kvnmt.cli_tables import print_table
 from kvnmt.data.long_lines import cut
-from kvnmt.data.text import decode, read_lines, read_parallel
+from kvnmt.data.text import decode, read_lines
 from kvnmt.decoding import RANGES, SearchConfig
 from kvnmt.devices import use_cores
 from kvnmt.ensemble import load_ensemble
 from kvnmt.errors import UserError, check_ranges
-from kvnmt.evaluation.bleu import check_tokenizer, corpus_bleu, corpus_chrf
 from kvnmt.experiment import Run
 from kvnmt.output import describe, join, read_dictionary, write
 from kvnmt.progress import counting, error_console
@@ -134,51 +130,6 @@ class _Work:
         return [ids for one, more in zip(mine, rest) for ids in [encode(one), *more]]
 
 
-@dataclass(frozen=True)
-class Evaluate:
-    """Translate a test set and score it with sacreBLEU."""
-
-    run: tyro.conf.Positional[Path]  # run directory of a trained model
-    source: Path  # source text
-    reference: Path  # its translation by people
-    search: SearchConfig
-    ensemble: tuple[Path, ...] = ()  # further runs that translate with it as one
-    tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
-    lowercase: bool = False  # ignore case
-    output: Path | None = None  # also write the translations there
-    json: bool = False  # print a JSON object instead of a table
-
-    def __call__(self) -> None:
-        """Evaluates."""
-        check_ranges(self, SEARCH)
-        if self.tokenize:
-            check_tokenizer(self.tokenize)
-        use_cores()
-        run = load_translator(self.run, self.ensemble)
-        text = read_parallel(self.source, self.reference, faulty="keep")
-        if self.output:
-            _write(self.output, [])  # fails now rather than after the work
-        with counting("translating", len(text.source)) as advance:
-            found = write(run, text.source, self.search, None, advance)
-        if self.output:
-            _write(self.output, found)
-        tokenize = self.tokenize or run.experiment.training.bleu_tokenize
-        bleu = corpus_bleu(
-            found, text.target, tokenize=tokenize, lowercase=self.lowercase
-        )
-        chrf = corpus_chrf(found, text.target, lowercase=self.lowercase)
-        rows = {"BLEU": bleu, "chrF2": chrf}
-        if self.json:
-            plain = {name: dataclasses.asdict(score) for name, score in rows.items()}
-            print(json.dumps(plain))
-            return
-        table = Table("metric", "score", "length ratio", "signature", box=None)
-        for name, score in rows.items():
-            figures = f"{score.score:.2f}", f"{score.length_ratio:.3f}"
-            table.add_row(name, *figures, score.signature)
-        print_table(table)
-
-
 def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
     """Reads a run, or an ensemble of runs, that translates.
 
@@ -223,7 +174,24 @@ def _count_lines(stream: BinaryIO) -> int | None:
     return count
 
 
-def _write(path: Path, lines: Sequence[str]) -> None:
+def make_folder(path: Path) -> None:
+    """Makes a folder, unless it is there.
+
+    Raises:
+        UserError: It cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be made: {error.strerror}.") from None
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Writes lines, each with a line feed.
+
+    Raises:
+        UserError: They cannot be written.
+    """
     try:
         path.write_bytes("".join(f"{line}\n" for line in lines).encode())
     except OSError as error:

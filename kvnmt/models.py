@@ -14,6 +14,7 @@ first is no word: its embedding is the zero vector.
 A language model is a model whose encoder is ``none``: it ignores its source.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from typing import NamedTuple
@@ -62,6 +63,8 @@ class Prediction:
     logits: Float[Array, "*N V"]
     features: decoders.Features
     auxiliary: tuple[Float[Array, "*N V"], ...]  # of the auxiliary predictors
+    self_attention: tuple[Float[Array, "B T T"], ...] = ()  # out of ``forward`` only:
+    # of every mechanism that looks at earlier words, as in `target_context.base`
 
 
 class Model(NamedTuple):
@@ -88,15 +91,22 @@ class _Parts(NamedTuple):
 
 
 @cache
-def build(config: ModelConfig, source_words: int, target_words: int) -> Model:
+def build(
+    config: ModelConfig,
+    source_words: int,
+    target_words: int,
+    around: Callable[[attentions.Attention], attentions.Attention] = lambda own: own,
+) -> Model:
     """Assembles a model; the same arguments give the same functions.
 
     Args:
         config: The choices and sizes.
         source_words: Rows of the source vocabulary.
         target_words: Rows of the target vocabulary.
+        around: Makes of the mechanism one with the same parameters that does more,
+            such as write down what happens.
     """
-    attend = attentions.CATALOGUE.build(config.attention)
+    attend = around(attentions.CATALOGUE.build(config.attention))
     parts = _Parts(
         attend,
         decoders.CATALOGUE.build(config.decoder, attend),
@@ -235,7 +245,27 @@ def _forward(
     context = parts.target_context.over_time(
         params.target_context, features.state, embedded
     )
-    return _predict(config, params, context, features, key_output)
+    looks = _self_attention(parts, params, features, embedded)
+    prediction = _predict(config, params, context, features, key_output)
+    return replace(prediction, self_attention=looks)
+
+
+def _self_attention(
+    parts: _Parts,
+    params: Params,
+    features: decoders.Features,
+    embedded: Float[Array, "B T E"],
+) -> tuple[Float[Array, "B T T"], ...]:
+    """What nobody asks for is not computed: programs leave unused results out."""
+    length = embedded.shape[1]
+    own = features.self_attention
+    found = [None if own is None else own[..., :length]]
+    found.append(
+        parts.target_context.self_attention(
+            params.target_context, features.state, embedded
+        )
+    )
+    return tuple(one for one in found if one is not None)
 
 
 def _predict(

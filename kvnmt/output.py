@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from kvnmt.data.text import read_lines
 from kvnmt.data.vocabulary import EOS, UNK, Words
 from kvnmt.errors import UserError
-from kvnmt.evaluation.alignment import format_pharaoh, hard_links, word_links
+from kvnmt.evaluation.alignment import hard_links, word_links
+from kvnmt.evaluation.links import format_pharaoh
 from kvnmt.experiment import Run
 from kvnmt.scoring import align, score
 from kvnmt.translation import (

@@ -22,11 +22,14 @@ class Scored(NamedTuple):
     """One pair; natural logarithms, EOS last and included.
 
     There is an alignment per round, ``[target + 1, source + 1]``: EOS has the last row
-    and the last column; row t belongs to the t-th target word.
+    and the last column; row t belongs to the t-th target word. There is a
+    self-attention per mechanism that looks at earlier words, ``[target + 1, target +
+    1]``: column 0 stands before the first word, column i at the i-th.
     """
 
     token_log_probs: list[float]
     alignments: list[NDArray[np.floating]]
+    self_attention: list[NDArray[np.floating]]
 
     @property
     def log_prob(self) -> float:
@@ -55,20 +58,31 @@ def score(
     """
     run, mesh = compiled_score(model), own_mesh()
     params = replicate(params, mesh)
-    results = [Scored([], [])] * len(source)
+    results = [Scored([], [], [])] * len(source)
     for places, block in in_batches(
         source, keep_empty=True, multiple=mesh.size, **batches
     ):
         longest = max(len(target[i]) for i in places) + 1
         given = [with_end(target[i]) for i in places]
         rows = block, pad(given, len(block), edge(longest))
-        log_probs, rounds = jax.device_get(run(params, *split_rows(rows, mesh)))
+        found = jax.device_get(run(params, *split_rows(rows, mesh)))
+        log_probs, rounds, looks = found
         for row, i in enumerate(places):
             T, S = len(target[i]) + 1, len(source[i]) + 1
             alignments = [matrix[row, :T, :S] for matrix in rounds]
-            results[i] = Scored(log_probs[row, :T].tolist(), alignments)
+            own = [matrix[row, :T, :T] for matrix in looks]
+            results[i] = Scored(log_probs[row, :T].tolist(), alignments, own)
         advance(len(places))
     return results
+
+
+def rounds_of(model: Model, params: Params) -> int:
+    """How many alignments a model gives: 0 without a source or without attention."""
+    if not model.config.reads_source:
+        return 0
+    word = jax.ShapeDtypeStruct((1, 1), np.int32)
+    traced = jax.eval_shape(model.forward, params, word, word)
+    return len(traced.features.alignments)
 
 
 def align(*given: Any, **options: Any) -> list[list[NDArray[np.floating]]]:
@@ -104,13 +118,18 @@ def compiled_score(
     model: Model,
 ) -> Callable[
     [Params, Int[Array, "B S"], Int[Array, "B T"]],
-    tuple[Float[Array, "B T"], tuple[Float[Array, "B T S"], ...]],
+    tuple[
+        Float[Array, "B T"],
+        tuple[Float[Array, "B T S"], ...],
+        tuple[Float[Array, "B T T"], ...],
+    ],
 ]:
-    """The jitted forced decoding of a model: log-probabilities and alignments."""
+    """The jitted forced decoding: log-probabilities, alignments, self-attention."""
 
-    def run(params: Params, source: Array, target: Array) -> tuple[Array, tuple]:
+    def run(params: Params, source: Array, target: Array) -> tuple[Array, tuple, tuple]:
         prediction = model.forward(params, source, target)
         log_probs = -negative_log_likelihood(prediction.logits, target)
-        return log_probs, prediction.features.alignments
+        looks = prediction.self_attention
+        return log_probs, prediction.features.alignments, looks
 
     return jax.jit(run)

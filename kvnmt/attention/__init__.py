@@ -11,10 +11,10 @@ from kvnmt.attention import (
     modifying_iw,
     none,
 )
-from kvnmt.attention.base import Attended, Attention, Moment, Options
+from kvnmt.attention.base import Attended, Attention, Change, Moment, Options
 from kvnmt.catalogue import Catalogue
 
-__all__ = ["CATALOGUE", "Attended", "Attention", "Moment", "Options"]
+__all__ = ["CATALOGUE", "Attended", "Attention", "Change", "Moment", "Options"]
 
 CATALOGUE = Catalogue(
     "attention",

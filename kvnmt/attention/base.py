@@ -36,6 +36,15 @@ class Attended:
 
 
 @struct.dataclass
+class Change:
+    """What one write did to every slot: lengths (L2) of vectors, for people to see."""
+
+    changed: Float[Array, "B S"]  # of new - old
+    forgotten: Float[Array, "B S"]  # of what was taken away
+    added: Float[Array, "B S"]  # of what was put in its place
+
+
+@struct.dataclass
 class Moment:
     """What is known at one point of a target step; fields fill as it goes on."""
 
@@ -79,6 +88,14 @@ class Write(Protocol):  # noqa: D101
         ...
 
 
+class Explain(Protocol):  # noqa: D101
+    def __call__(
+        self, params: PyTree, source: PyTree, state: PyTree, moment: Moment
+    ) -> Change | None:
+        """Tells what ``write`` would do; None where there is no memory of slots."""
+        ...
+
+
 class InitialState(Protocol):  # noqa: D101
     def __call__(self, params: PyTree, source: PyTree) -> PyTree:
         """Returns the State before the first target word."""
@@ -101,6 +118,12 @@ def all_read(sizes: Sizes) -> int:
     return 0
 
 
+def nothing_written(
+    params: PyTree, source: PyTree, state: PyTree, moment: Moment
+) -> None:
+    """``explain`` of a mechanism that does not rewrite a memory slot by slot."""
+
+
 class Attention(NamedTuple):
     """One mechanism: pure functions over the three kinds of arrays."""
 
@@ -111,6 +134,7 @@ class Attention(NamedTuple):
     write: Write
     context_size: Width = annotation_size  # of the context that `read` gives
     unread: Width = all_read  # its leading columns with zero weight in the readout
+    explain: Explain = nothing_written
 
 
 def no_state(params: PyTree, source: PyTree) -> tuple[()]:

@@ -150,16 +150,9 @@ def write(
     moment: base.Moment,
 ) -> State:
     """Forgets and adds at the keys that the new state addresses (14 to 16)."""
-    assert moment.decoder_state is not None
-    theta = params.write_address
-    if theta is None:
-        theta = params.address
-    projected = project_keys(theta, state.keys)  # [B, S, A]
-    weights = address(theta, moment.decoder_state, projected, source.mask)
-    squash = jax.nn.sigmoid if options.add == "sigmoid" else jnp.tanh
-    forget = jax.nn.sigmoid(linear(params.forget, moment.decoder_state))
-    add = squash(linear(params.add, moment.decoder_state))
-    return State(keys=rewrite(state.keys, weights, forget, add))
+    return State(
+        keys=rewrite(state.keys, *_written(options, params, source, state, moment))
+    )
 
 
 @typed
@@ -174,6 +167,40 @@ def rewrite(
     return keys * (1 - slots * forget[:, None, :]) + slots * add[:, None, :]
 
 
+def explain(
+    options: Options,
+    params: Params,
+    source: Source,
+    state: State,
+    moment: base.Moment,
+) -> base.Change:
+    """Takes a write apart: ``k_j * w_j F`` is forgotten, ``w_j A`` added."""
+    weights, forget, add = _written(options, params, source, state, moment)
+    slots = weights[..., None]  # [B, S, 1]
+    forgotten, added = state.keys * slots * forget[:, None], slots * add[:, None]
+    vectors = added - forgotten, forgotten, added
+    return base.Change(*(jnp.linalg.norm(one, axis=-1) for one in vectors))
+
+
+def _written(
+    options: Options,
+    params: Params,
+    source: Source,
+    state: State,
+    moment: base.Moment,
+) -> tuple[Float[Array, "B S"], Float[Array, "B C"], Float[Array, "B C"]]:
+    """Write weights w, F and A."""
+    assert moment.decoder_state is not None
+    theta = params.write_address
+    if theta is None:
+        theta = params.address
+    projected = project_keys(theta, state.keys)  # [B, S, A]
+    weights = address(theta, moment.decoder_state, projected, source.mask)
+    squash = jax.nn.sigmoid if options.add == "sigmoid" else jnp.tanh
+    forget = jax.nn.sigmoid(linear(params.forget, moment.decoder_state))
+    return weights, forget, squash(linear(params.add, moment.decoder_state))
+
+
 def build(options: Options) -> base.Attention:
     """KVMemAtt or MemAtt under the contract."""
     return base.Attention(
@@ -182,4 +209,5 @@ def build(options: Options) -> base.Attention:
         initial_state=initial_state,
         read=partial(read, options),
         write=partial(write, options),
+        explain=partial(explain, options),
     )

@@ -34,6 +34,7 @@ class Features:
     extras: Mapping[str, Float[Array, "*N _"]] = struct.field(default_factory=dict)
     # further inputs of the readout, by name
     auxiliary: tuple[Float[Array, "*N _"], ...] = ()  # each predicts y_t on its own
+    self_attention: Float[Array, "*N _"] | None = None  # to s_0 and the states so far
 
 
 class Init(Protocol):  # noqa: D101

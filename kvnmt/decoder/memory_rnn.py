@@ -196,7 +196,10 @@ def step(
         count=state.count + 1,
         attention=looked.memory,
     )
-    return following, base.Features(new, looked.attended.context, looked.alignments)
+    features = base.Features(
+        *(new, looked.attended.context, looked.alignments), self_attention=weights
+    )
+    return following, features
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:

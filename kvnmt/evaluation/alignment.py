@@ -9,35 +9,19 @@ Alignment error rate (Och and Ney 2003). People mark a link as sure (S) or as po
 
 with every count summed over the corpus before the one division.
 
-A link is (source word, target word), both counted from 0. Files are in the Pharaoh
-format: one line per sentence pair, ``i-j`` for a sure link, ``i?j`` for a possible one.
+Soft AER (Tu et al. 2016, section 5.4) puts the attention itself in the place of A: the
+sizes of the intersections are the sums of its weights at sure and at possible links,
+|A| is the sum of all its weights on words.
 """
 
-import os
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kvnmt.errors import UserError
-
-Links = frozenset[tuple[int, int]]
-
-_TOKEN = re.compile(r"([0-9]+)([-?])([0-9]+)")
-
-
-@dataclass(frozen=True)
-class Gold:
-    """The links that people drew for one sentence pair; possible includes sure."""
-
-    sure: Links
-    possible: Links
-
-    def __post_init__(self) -> None:
-        if not self.sure <= self.possible:
-            raise ValueError("every sure link must be a possible link too")
+from kvnmt.evaluation.links import Gold, Links
 
 
 @dataclass(frozen=True)
@@ -96,18 +80,83 @@ def word_links(
 def alignment_error_rate(
     hypotheses: Sequence[Links], gold: Sequence[Gold]
 ) -> AlignmentScore:
-    """Scores hard links, sentence by sentence in the order of the gold file."""
-    if len(hypotheses) != len(gold):
-        raise UserError(
-            f"there are links for {len(hypotheses)} sentences but gold alignments for "
-            f"{len(gold)}; they must match line by line"
+    """Scores hard links, sentence by sentence in the order of the gold file.
+
+    For the value of one sentence, give one.
+
+    Raises:
+        UserError: The numbers of sentences differ.
+    """
+    _check_count(len(hypotheses), gold)
+    pairs = list(zip(hypotheses, gold, strict=True))
+    in_sure = sum(len(a & g.sure) for a, g in pairs)
+    in_possible = sum(len(a & g.possible) for a, g in pairs)
+    proposed, sure = sum(map(len, hypotheses)), sum(len(g.sure) for g in gold)
+    return _score(in_sure, in_possible, proposed, sure)
+
+
+def soft_alignment_error_rate(
+    matrices: Sequence[NDArray[np.floating]], gold: Sequence[Gold]
+) -> AlignmentScore:
+    """Scores attention as it is; precision and recall are soft too.
+
+    Args:
+        matrices: [target words, source words], as of `word_matrix`.
+        gold: Of the same sentences.
+    """
+    _check_count(len(matrices), gold)
+    sizes = np.zeros(4)
+    for matrix, one in zip(matrices, gold, strict=True):
+        in_sure, in_possible = (
+            sum(float(matrix[j, i]) for i, j in links)
+            for links in (one.sure, one.possible)
         )
-    in_sure = sum(len(a & g.sure) for a, g in zip(hypotheses, gold, strict=True))
-    in_possible = sum(
-        len(a & g.possible) for a, g in zip(hypotheses, gold, strict=True)
-    )
-    proposed = sum(map(len, hypotheses))
-    sure = sum(len(g.sure) for g in gold)
+        sizes += [in_sure, in_possible, matrix.sum(), len(one.sure)]
+    return _score(*sizes.tolist())
+
+
+def word_matrix(
+    alignment: NDArray[np.floating],
+    source_words: Sequence[int],
+    target_words: Sequence[int],
+    counts: tuple[int, int],
+) -> NDArray[np.floating]:
+    """Turns attention between pieces into attention between words.
+
+    A target word attends as its pieces do on average; the weights of the pieces of a
+    source word are summed. EOS has neither row nor column: what is attended there is
+    missing from the sums of the rows.
+
+    Args:
+        alignment: [T, S], as in `hard_links`.
+        source_words: For each source piece, the number of the word it belongs to.
+        target_words: The same for the target.
+        counts: How many source words and target words there are; a word may have no
+            piece.
+
+    Returns:
+        [target words, source words].
+    """
+    T, S = len(target_words), len(source_words)
+    source = np.zeros((S, counts[0]))
+    source[np.arange(S), list(source_words)] = 1
+    target = np.zeros((counts[1], T))
+    target[list(target_words), np.arange(T)] = 1
+    share = target / np.maximum(target.sum(1, keepdims=True), 1)
+    return share @ alignment[:T, :S] @ source
+
+
+def _check_count(found: int, gold: Sequence[Gold]) -> None:
+    if found != len(gold):
+        raise UserError(
+            f"there are links for {found} sentences but gold alignments for "
+            f"{len(gold)}; they must match line by line."
+        )
+
+
+def _score(
+    in_sure: float, in_possible: float, proposed: float, sure: float
+) -> AlignmentScore:
     return AlignmentScore(
         aer=1.0 - _share(in_sure + in_possible, proposed + sure),
         precision=_share(in_possible, proposed),
@@ -115,73 +164,5 @@ def alignment_error_rate(
     )
 
 
-def parse_pharaoh(line: str) -> Gold:
-    """Reads one line; a malformed token raises a ValueError that quotes it."""
-    sure, possible = set(), set()
-    for token in line.split():
-        match = _TOKEN.fullmatch(token)
-        if match is None:
-            raise ValueError(f"{token!r} is not a link; write 'i-j' or 'i?j'")
-        link = (int(match[1]), int(match[3]))
-        possible.add(link)
-        if match[2] == "-":
-            sure.add(link)
-    return Gold(frozenset(sure), frozenset(possible))
-
-
-def format_pharaoh(links: Iterable[tuple[int, int]]) -> str:
-    """Writes links as ``i-j``, sorted by source word, without a line end."""
-    return " ".join(f"{i}-{j}" for i, j in sorted(links))
-
-
-def read_pharaoh(path: str | os.PathLike[str]) -> list[Gold]:
-    """Reads gold alignments, one sentence pair per line; a blank line has no links."""
-    try:
-        lines = Path(path).read_bytes().split(b"\n")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    if not lines[-1]:
-        lines.pop()
-    gold = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            gold.append(parse_pharaoh(line.decode()))
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}:{number}: not UTF-8 ({error.reason})") from error
-        except ValueError as error:
-            raise UserError(f"{path}:{number}: {error}") from error
-    return gold
-
-
-def check_links(
-    gold: Sequence[Gold],
-    source_lengths: Sequence[int],
-    target_lengths: Sequence[int],
-    path: str | os.PathLike[str],
-) -> None:
-    """Refuses gold alignments that cannot belong to these sentences.
-
-    Args:
-        gold: As read from `path`.
-        source_lengths: Words of each source sentence, without EOS.
-        target_lengths: Words of each target sentence, without EOS.
-        path: The file to name in the error.
-    """
-    if not len(gold) == len(source_lengths) == len(target_lengths):
-        raise UserError(
-            f"{path} has {len(gold)} lines for {len(source_lengths)} source and "
-            f"{len(target_lengths)} target sentences; the files must match line by line"
-        )
-    sizes = zip(gold, source_lengths, target_lengths, strict=True)
-    for number, (sentence, source, target) in enumerate(sizes, start=1):
-        for i, j in sorted(sentence.possible):
-            if i >= source or j >= target:
-                raise UserError(
-                    f"{path}:{number}: link {i}-{j} lies outside a pair of {source} "
-                    f"source and {target} target words (counted from 0); check that "
-                    "the sides are not swapped"
-                )
-
-
-def _share(part: int, whole: int) -> float:
+def _share(part: float, whole: float) -> float:
     return part / whole if whole else 1.0

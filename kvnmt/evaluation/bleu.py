@@ -7,7 +7,10 @@ its signature cannot be compared with another one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
@@ -41,6 +44,13 @@ class Score:
     length_ratio: float
 
 
+class Settings(NamedTuple):
+    """How text is taken apart before n-grams are counted."""
+
+    tokenize: str = "13a"  # of sacrebleu; "none": the text is tokenised already
+    lowercase: bool = False
+
+
 def corpus_bleu(
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -57,17 +67,8 @@ def corpus_bleu(
             already.
         lowercase: Whether case is ignored.
     """
-    _check_counts(hypotheses, references)
-    check_tokenizer(tokenize)
-    try:
-        # `force` only silences the advice given about text that looks tokenized.
-        metric = BLEU(tokenize=tokenize, lowercase=lowercase, force=True)
-    except (ImportError, OSError, RuntimeError) as error:
-        # Some tokenizers need a package, or a model that is fetched at first use.
-        reason = " ".join(str(error).split())
-        raise UserError(
-            f"the BLEU tokenizer '{tokenize}' cannot be used here: {reason}"
-        ) from error
+    check_counts(hypotheses, references)
+    metric = bleu_metric(Settings(tokenize, lowercase))
     result = metric.corpus_score(hypotheses, [references])
     return Score(result.score, str(metric.get_signature()), result.ratio)
 
@@ -76,7 +77,7 @@ def corpus_chrf(
     hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
 ) -> Score:
     """Scores sentences with chrF2: character n-grams up to 6, no word n-grams."""
-    _check_counts(hypotheses, references)
+    check_counts(hypotheses, references)
     metric = CHRF(lowercase=lowercase)
     result = metric.corpus_score(hypotheses, [references])
     characters = _count_characters(references)
@@ -84,7 +85,73 @@ def corpus_chrf(
     return Score(result.score, str(metric.get_signature()), ratio)
 
 
-def _check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def sentence_chrf(hypothesis: str, reference: str) -> float:
+    """Scores one sentence with chrF2; two empty ones are alike: 100."""
+    if hypothesis.split() == reference.split():
+        return 100.0
+    return CHRF().sentence_score(hypothesis, [reference]).score
+
+
+def sentence_statistics(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    settings: Settings = Settings(),
+) -> NDArray[np.int64]:
+    """Counts what BLEU is made of, sentence by sentence.
+
+    Returns:
+        [sentences, 10]: of each order 1 to 4 the n-grams found in the reference, then
+        of each order all n-grams, then the lengths of hypothesis and reference. The
+        sum over sentences gives corpus BLEU, see `bleu_of`.
+    """
+    check_counts(hypotheses, references)
+    metric = bleu_metric(settings)
+    rows = []
+    for pair in zip(hypotheses, references):
+        found = metric.corpus_score([pair[0]], [[pair[1]]])
+        rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
+    return np.array(rows, np.int64)
+
+
+def bleu_of(statistics: NDArray[np.integer]) -> NDArray[np.floating]:
+    """BLEU-4 without smoothing, 0 to 100, of summed `sentence_statistics`.
+
+    Args:
+        statistics: [..., 10]; all corpora are scored at once.
+    """
+    correct, total = statistics[..., :4], statistics[..., 4:8]
+    length, wanted = statistics[..., 8], statistics[..., 9]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        precision = np.where(total > 0, correct / np.maximum(total, 1), 0.0)
+        brevity = np.minimum(0.0, 1 - wanted / length)  # a logarithm
+        score = 100 * np.exp(brevity + np.log(precision).mean(-1))
+    return np.where(length > 0, score, 0.0)
+
+
+def bleu_metric(settings: Settings) -> BLEU:
+    """Makes the metric of sacrebleu.
+
+    Raises:
+        UserError: There is no such tokenizer, or it cannot be used here.
+    """
+    check_tokenizer(settings.tokenize)
+    try:
+        # `force` only silences the advice given about text that looks tokenized.
+        return BLEU(**settings._asdict(), force=True)
+    except (ImportError, OSError, RuntimeError) as error:
+        # Some tokenizers need a package, or a model that is fetched at first use.
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"the BLEU tokenizer '{settings.tokenize}' cannot be used here: {reason}"
+        ) from error
+
+
+def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Refuses texts of different length, and none at all.
+
+    Raises:
+        UserError: They are so.
+    """
     if len(hypotheses) != len(references):
         raise UserError(
             f"there are {len(hypotheses)} hypotheses but {len(references)} references; "

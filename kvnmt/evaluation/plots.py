@@ -1,53 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of attention and of training, written as PNG.
+"""Pictures of attention, words along both axes, written as PNG."""
 
-Figures are made without pyplot and fonts are chosen text by text, so that nothing here
-touches the matplotlib settings of a notebook that calls it.
-"""
-
-import math
 import os
-import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import chain, pairwise
 from typing import Any
 from unicodedata import east_asian_width
 
 import numpy as np
-from matplotlib import font_manager
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
 
-from kvnmt.errors import UserError
-from kvnmt.evaluation.alignment import Links
-
-# In order of preference. DejaVu Sans comes with matplotlib and lacks CJK characters.
-_CJK_FONTS = (
-    "Noto Sans CJK JP",
-    "Noto Sans CJK SC",
-    "Noto Sans JP",
-    "Noto Sans SC",
-    "IPAexGothic",
-    "IPAGothic",
-    "WenQuanYi Zen Hei",
-    "WenQuanYi Micro Hei",
-    "Droid Sans Fallback",
-    "Hiragino Sans",
-    "PingFang SC",
-    "Yu Gothic",
-    "Microsoft YaHei",
-    "Arial Unicode MS",
-)
+from kvnmt.evaluation.drawing import GOLD, MOVED, font_families, save, style
+from kvnmt.evaluation.links import Links
 
 _CELL = 0.27  # inches
 _GAP = 0.2  # inches, between panels
 _LONGEST_SIDE = 30.0  # inches; more words get smaller cells and smaller text
 _LONGEST_LABEL = 20  # characters
-_GOLD = "#e66100"
-_MOVED = "#c51b7d"
+_NULL = "∅"
 
 
 def attention_heatmap(
@@ -71,6 +45,10 @@ def attention_heatmap(
         path: Where to write the PNG.
         titles: One per round; by default they are numbered if there are several.
         gold: Links (source, target) to outline.
+
+    Raises:
+        ValueError: There is nothing to draw, or shapes and words do not fit together.
+        UserError: The file cannot be written.
     """
     rounds = [np.asarray(alignment, dtype=np.float64) for alignment in alignments]
     if titles is None:
@@ -79,49 +57,70 @@ def attention_heatmap(
     gold = gold or frozenset()
     _check_shapes(rounds, (len(target), len(source)), titles, gold)
     cell = min(_CELL, _LONGEST_SIDE / max(len(rounds) * len(source), len(target)))
-    figure, panels = _grid(titles, cell * len(source), cell * len(target))
+    shape = (len(target), len(source))
+    figure, panels = _grid(titles, [shape] * len(rounds), cell)
+    families = font_families([*titles, *source, *target])
     for panel, alignment, title in zip(panels, rounds, titles, strict=True):
-        panel.imshow(alignment, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-        _write_words(panel, source, target, title, font_size=32 * cell)
+        _shade(panel, alignment)
+        panel.xaxis.tick_top()  # before labels are set: these are other texts
+        rows = target if panel is panels[0] else []
+        _write_words(panel, rows, source, title, cell, families)
+        _rule(panel, shape)
         _outline(panel, gold)
     steps = zip(panels[1:], pairwise(rounds), strict=True)
     moves = [_dot_moves(panel, before, after) for panel, (before, after) in steps]
     _add_color_bar(figure, panels[0].images[0])
     _explain_marks(figure, outlined=bool(gold), dotted=any(moves))
-    _save(figure, path)
+    save(figure, path)
 
 
-def learning_curve(
-    records: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]
+def self_attention_heatmap(
+    weights: Sequence[np.ndarray],
+    words: Sequence[Sequence[str]],
+    path: str | os.PathLike[str],
+    *,
+    titles: Sequence[str] | None = None,
 ) -> None:
-    """Draws the losses above the BLEU of one training run.
+    """Draws where a decoder looked among its own words, one panel per system.
+
+    Figure 3 of Miculicich Werlen et al. 2018: a row for each step, a column for each
+    word before it; the first column is the null slot. What lies ahead stays empty, so
+    that words stand below their columns.
 
     Args:
-        records: Metrics as training logs them, in the order of logging: ``step`` and
-            any of ``train_loss``, ``valid_loss``, ``valid_bleu``. Where a step was
-            logged twice, as after a restart, the later value counts.
+        weights: One [T, T] array per system, as self_attention describes them.
+        words: The T words that each system predicts, with EOS if there is its row.
         path: Where to write the PNG.
+        titles: One per system.
+
+    Raises:
+        ValueError: There is nothing to draw, or shapes and words do not fit together.
+        UserError: The file cannot be written.
     """
-    records = list(records)
-    figure = Figure((7.0, 5.5), layout="constrained")
-    losses, bleu = figure.subplots(2, 1, sharex=True)
-    _curve(losses, records, "train_loss", "training", color="#6baed6", linewidth=1)
-    _curve(losses, records, "valid_loss", "validation", color="#08306b", marker="o")
-    _curve(bleu, records, "valid_bleu", "validation", color=_GOLD, marker="o")
-    losses.set_ylabel("loss (nats per target token)")
-    bleu.set_ylabel("BLEU")
-    bleu.set_xlabel("step")
-    bleu.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    for panel in (losses, bleu):
-        panel.grid(color="0.9", linewidth=0.6)
-        panel.spines[["top", "right"]].set_visible(False)
-        if panel.lines:
-            panel.legend(frameon=False, fontsize=9)
-        else:
-            panel.set_yticks([])
-            centre = {"ha": "center", "transform": panel.transAxes}
-            panel.text(0.5, 0.5, "not recorded", **centre)
-    _save(figure, path)
+    systems = [np.asarray(matrix, dtype=np.float64) for matrix in weights]
+    titles = titles or [""] * len(systems)
+    if not len(systems) == len(words) == len(titles) or not systems:
+        raise ValueError(
+            f"{len(words)} lists of words and {len(titles)} titles for {len(systems)} "
+            "systems"
+        )
+    for matrix, said in zip(systems, words, strict=True):
+        _check_shapes([matrix], (len(said), len(said)), [""], frozenset())
+    cell = min(_CELL, _LONGEST_SIDE / sum(map(len, words)))
+    # Where all say the same, its rows are labelled once.
+    same = all(list(said) == list(words[0]) for said in words)
+    longest = max(_width(_shorten(word)) for word in chain(*words))
+    gap = 0.0 if same else 0.3 * cell * longest  # letters are 0.3 cells wide
+    figure, panels = _grid(titles, [matrix.shape for matrix in systems], cell, gap)
+    families = font_families([*titles, *chain(*words), _NULL])
+    for panel, matrix, said, title in zip(panels, systems, words, titles, strict=True):
+        ahead = np.triu(np.ones_like(matrix, dtype=bool), 1)
+        _shade(panel, np.ma.masked_array(matrix, ahead))
+        rows = said if panel is panels[0] or not same else []
+        _write_words(panel, rows, [_NULL, *said[:-1]], title, cell, families)
+        _rule_triangle(panel, len(said))
+    _add_color_bar(figure, panels[0].images[0])
+    save(figure, path)
 
 
 def _check_shapes(
@@ -145,44 +144,70 @@ def _check_shapes(
 
 
 def _grid(
-    titles: Sequence[str], width: float, height: float
+    titles: Sequence[str],
+    shapes: Sequence[tuple[int, int]],
+    cell: float,
+    gap: float = 0.0,
 ) -> tuple[Figure, Sequence[Axes]]:
-    """Makes a panel of exactly this size in inches for each title, side by side.
+    """Makes a panel of exactly these rows and columns for each title, side by side.
 
     The panels fill the figure; words, color bar and legend lie outside of it and are
     added to the picture when it is saved. No layout engine can then resize the cells.
     """
     # Ten-point letters are less than 0.1 inches wide: titles do not touch either.
-    gap = max(_GAP, 0.1 * max(map(len, titles)) - width)
-    panels = {"left": 0, "right": 1, "bottom": 0, "top": 1, "wspace": gap / width}
-    figure = Figure((len(titles) * (width + gap) - gap, height))
-    axes = figure.subplots(
-        1, len(titles), sharey=True, squeeze=False, gridspec_kw=panels
-    )
-    return figure, axes[0]
+    widest_title = 0.1 * max(map(_width, titles))
+    narrowest = cell * min(columns for _, columns in shapes)
+    gap = _GAP + max(gap, widest_title - narrowest)
+    width = sum(cell * columns + gap for _, columns in shapes) - gap
+    height = cell * max(rows for rows, _ in shapes)
+    figure = Figure((width, height))
+    panels, left = [], 0.0
+    for rows, columns in shapes:
+        size = (cell * columns / width, cell * rows / height)
+        panels.append(figure.add_axes((left / width, 1 - size[1], *size)))
+        left += cell * columns + gap
+    return figure, panels
+
+
+def _shade(panel: Axes, weights: np.ndarray) -> None:
+    panel.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
 
 
 def _write_words(
     panel: Axes,
-    source: Sequence[str],
-    target: Sequence[str],
+    rows: Sequence[str],
+    columns: Sequence[str],
     title: str,
-    font_size: float,
+    cell: float,
+    families: Sequence[str],
 ) -> None:
-    # Words may hold dollar signs, which would otherwise start a formula.
-    style: dict[str, Any] = {"family": _font_families(), "parse_math": False}
-    panel.set_title(title, fontsize=10, pad=9, **style)
-    style["fontsize"] = font_size
-    panel.xaxis.tick_top()
-    panel.set_yticks(range(len(target)), map(_shorten, target), **style)
-    panel.set_xticks(range(len(source)), map(_shorten_column, source), **style)
-    for word, label in zip(source, panel.get_xticklabels(), strict=True):
+    panel.set_title(title, fontsize=10, pad=9)
+    panel.set_yticks(range(len(rows)), map(_shorten, rows), fontsize=32 * cell)
+    labels = map(_shorten_column, columns)
+    panel.set_xticks(range(len(columns)), labels, fontsize=32 * cell)
+    for word, label in zip(columns, panel.get_xticklabels(), strict=True):
         label.set(rotation=0 if _is_wide(word) else 90, linespacing=1.0)
-    panel.set_xticks(np.arange(1, len(source)) - 0.5, minor=True)
-    panel.set_yticks(np.arange(1, len(target)) - 0.5, minor=True)
-    panel.grid(which="minor", color="0.9", linewidth=0.5)
+    labels = [*panel.get_xticklabels(), *panel.get_yticklabels()]
+    style([panel.title, *labels], families)
     panel.tick_params(which="both", length=0)
+
+
+def _rule(panel: Axes, shape: tuple[int, int]) -> None:
+    panel.set_xticks(np.arange(1, shape[1]) - 0.5, minor=True)
+    panel.set_yticks(np.arange(1, shape[0]) - 0.5, minor=True)
+    panel.grid(which="minor", color="0.9", linewidth=0.5)
+    panel.tick_params(which="minor", length=0)
     panel.spines[:].set_color("0.7")
+
+
+def _rule_triangle(panel: Axes, size: int) -> None:
+    """Lines around the cells on and below the diagonal, which have a meaning."""
+    edges = np.arange(size + 1) - 0.5
+    first, last = -0.5, size - 0.5
+    look: dict[str, Any] = {"colors": "0.85", "linewidth": 0.5}
+    panel.hlines(edges, first, np.minimum(edges + 1, last), **look)
+    panel.vlines(edges, np.maximum(edges - 1, first), last, **look)
+    panel.spines[:].set_visible(False)
 
 
 def _shorten(word: str) -> str:
@@ -192,7 +217,7 @@ def _shorten(word: str) -> str:
 
 
 def _shorten_column(word: str) -> str:
-    """A label to stand above a column; Chinese and Japanese are written downwards."""
+    """A label of a column; Chinese and Japanese are written downwards."""
     return "\n".join(_shorten(word)) if _is_wide(word) else _shorten(word)
 
 
@@ -200,10 +225,15 @@ def _is_wide(word: str) -> bool:
     return all(east_asian_width(character) in "WF" for character in word)
 
 
+def _width(text: str) -> float:
+    """About how wide it is drawn, in narrow letters."""
+    return len(text) + sum(east_asian_width(character) in "WF" for character in text)
+
+
 def _outline(panel: Axes, gold: Links) -> None:
     for i, j in gold:
         square = Rectangle(
-            (i - 0.32, j - 0.32), 0.64, 0.64, fill=False, edgecolor=_GOLD, linewidth=1.5
+            (i - 0.32, j - 0.32), 0.64, 0.64, fill=False, edgecolor=GOLD, linewidth=1.5
         )
         panel.add_patch(square)
 
@@ -216,7 +246,7 @@ def _dot_moves(panel: Axes, before: np.ndarray, after: np.ndarray) -> bool:
             Circle(
                 (float(now[j]), float(j)),
                 0.15,
-                facecolor=_MOVED,
+                facecolor=MOVED,
                 edgecolor="white",
                 linewidth=0.8,
             )
@@ -234,8 +264,8 @@ def _add_color_bar(figure: Figure, image: AxesImage) -> None:
 
 
 def _explain_marks(figure: Figure, *, outlined: bool, dotted: bool) -> None:
-    square = Line2D([], [], marker="s", markersize=8, color=_GOLD, fillstyle="none")
-    dot = Line2D([], [], marker="o", markersize=6, color=_MOVED)
+    square = Line2D([], [], marker="s", markersize=8, color=GOLD, fillstyle="none")
+    dot = Line2D([], [], marker="o", markersize=6, color=MOVED)
     marks = [(square, "gold link")] * outlined
     marks += [(dot, "strongest word moved")] * dotted
     for line, label in marks:
@@ -249,44 +279,3 @@ def _explain_marks(figure: Figure, *, outlined: bool, dotted: bool) -> None:
             frameon=False,
             fontsize=9,
         )
-
-
-def _curve(
-    panel: Axes,
-    records: Iterable[Mapping[str, Any]],
-    key: str,
-    label: str,
-    **style: Any,
-) -> None:
-    points = {
-        record["step"]: record[key]
-        for record in records
-        if record.get("step") is not None and _is_number(record.get(key))
-    }
-    if points:
-        steps = sorted(points)
-        values = [points[step] for step in steps]
-        panel.plot(steps, values, label=label, markersize=4, **style)
-
-
-def _is_number(value: Any) -> bool:
-    return value is not None and math.isfinite(value)
-
-
-def _font_families() -> list[str]:
-    """DejaVu Sans, and one font with Chinese and Japanese characters if there is one.
-
-    Asking for a font that is not installed would log a warning for every label.
-    """
-    installed = set(font_manager.fontManager.get_font_names())
-    return ["DejaVu Sans", *[font for font in _CJK_FONTS if font in installed][:1]]
-
-
-def _save(figure: Figure, path: str | os.PathLike[str]) -> None:
-    with warnings.catch_warnings():
-        # Characters in none of the fonts become boxes; nobody can act on the warning.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        try:
-            figure.savefig(path, format="png", dpi=150, bbox_inches="tight")
-        except OSError as error:
-            raise UserError(f"cannot write {path}: {error.strerror}") from error

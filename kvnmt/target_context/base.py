@@ -75,6 +75,28 @@ class Step(Protocol):  # noqa: D101
         ...
 
 
+class SelfAttention(Protocol):  # noqa: D101
+    def __call__(
+        self,
+        params: PyTree,
+        states: Float[Array, "B T D"],
+        embedded: Float[Array, "B T E"],
+    ) -> Float[Array, "B T T"] | None:
+        """Computes the weights that ``over_time`` mixes with, for people to see.
+
+        Row t belongs to the step that predicts word t, from 0. Column 0 stands before
+        the first word, column i at word i - 1: its embedding, or the state that
+        predicted it. None where no weights are learnt.
+        """
+        ...
+
+
+def looks_at_none(
+    params: PyTree, states: Float[Array, "B T D"], embedded: Float[Array, "B T E"]
+) -> None:
+    """``self_attention`` of a target context without learnt weights."""
+
+
 class TargetContext(NamedTuple):
     """One target context: pure functions."""
 
@@ -83,3 +105,4 @@ class TargetContext(NamedTuple):
     over_time: OverTime
     initial_state: InitialState
     step: Step
+    self_attention: SelfAttention = looks_at_none

@@ -48,6 +48,11 @@ def earlier(
     return allowed if window is None else allowed & (back <= window)
 
 
+def by_word(weights: Float[Array, "B T T"]) -> Float[Array, "B T T"]:
+    """Weights of the states of earlier steps, with a column before the first word."""
+    return jnp.pad(weights[:, :, :-1], ((0, 0), (0, 0), (1, 0)))
+
+
 @typed
 def mix(
     weights: Float[Array, "B T I"], rows: Float[Array, "B I N"]

@@ -36,7 +36,15 @@ from kvnmt.errors import UserError
 from kvnmt.initializers import Weights
 from kvnmt.layers import masked_softmax
 from kvnmt.target_context import base
-from kvnmt.target_context.history import History, append, earlier, empty, mix, present
+from kvnmt.target_context.history import (
+    History,
+    append,
+    by_word,
+    earlier,
+    empty,
+    mix,
+    present,
+)
 from kvnmt.typing import Array, Float, Key, Sizes
 
 PARTS = {"plain": 1, "kv": 2, "kvp": 3}
@@ -97,10 +105,8 @@ def over_time(
     embedded: Float[Array, "B T E"],
 ) -> dict[str, Float[Array, "B T _"]]:
     """Attends to the states before each step."""
-    keys, values, predict = _split(options, states)
-    energies = _energies(params, keys[:, None], keys[:, :, None])  # [B, T, T]
-    mask = earlier(states.shape[1], itself=False, window=options.window)
-    weights = masked_softmax(energies, jnp.broadcast_to(mask, energies.shape))
+    _, values, predict = _split(options, states)
+    weights = _weights(options, params, states)
     return _result(options, params, mix(weights, values), predict, embedded)
 
 
@@ -133,6 +139,25 @@ def step(
     return append(memory, state), _result(options, params, read, predict, embedded)
 
 
+def self_attention(
+    options: Options,
+    params: Params,
+    states: Float[Array, "B T D"],
+    embedded: Float[Array, "B T E"],
+) -> Float[Array, "B T T"]:
+    """``a_t``, by the words that the states predicted."""
+    return by_word(_weights(options, params, states))
+
+
+def _weights(
+    options: Options, params: Params, states: Float[Array, "B T D"]
+) -> Float[Array, "B T T"]:
+    keys, _, _ = _split(options, states)
+    energies = _energies(params, keys[:, None], keys[:, :, None])
+    mask = earlier(states.shape[1], itself=False, window=options.window)
+    return masked_softmax(energies, jnp.broadcast_to(mask, energies.shape))
+
+
 def _split(
     options: Options, states: Float[Array, "*N D"]
 ) -> tuple[Float[Array, "*N _"], Float[Array, "*N _"], Float[Array, "*N _"]]:
@@ -162,4 +187,5 @@ def build(options: Options) -> base.TargetContext:
         over_time=partial(over_time, options),
         initial_state=initial_state,
         step=partial(step, options),
+        self_attention=partial(self_attention, options),
     )

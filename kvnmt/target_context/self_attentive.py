@@ -96,6 +96,17 @@ def over_time(
     embedded: Float[Array, "B T E"],
 ) -> dict[str, Float[Array, "B T _"]]:
     """Mixes the words up to each step."""
+    weights = self_attention(options, params, states, embedded)
+    return {"state": states, "word": mix(weights, embedded)}
+
+
+def self_attention(
+    options: Options,
+    params: Params,
+    states: Float[Array, "B T D"],
+    embedded: Float[Array, "B T E"],
+) -> Float[Array, "B T T"]:
+    """``softmax(f_t)``; column 0 is the null slot x_1."""
     mask = earlier(embedded.shape[1], itself=True)
     if not options.null_slot:
         mask = mask.at[:, 0].set(False)
@@ -106,10 +117,9 @@ def over_time(
     else:
         energies = (jnp.tanh(_content(params, embedded)) @ params.v)[:, None]
     shape = (embedded.shape[0], *mask.shape)
-    weights = masked_softmax(
+    return masked_softmax(
         jnp.broadcast_to(energies, shape), jnp.broadcast_to(mask, shape)
     )
-    return {"state": states, "word": mix(weights, embedded)}
 
 
 def initial_state(
@@ -182,4 +192,5 @@ def build(options: Options) -> base.TargetContext:
         over_time=partial(over_time, options),
         initial_state=partial(initial_state, options),
         step=partial(step, options),
+        self_attention=partial(self_attention, options),
     )

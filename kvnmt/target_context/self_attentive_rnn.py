@@ -30,6 +30,7 @@ from kvnmt.target_context import base
 from kvnmt.target_context.history import (
     History,
     append,
+    by_word,
     earlier,
     empty,
     mix,
@@ -72,9 +73,7 @@ def over_time(
     embedded: Float[Array, "B T E"],
 ) -> dict[str, Float[Array, "B T _"]]:
     """Mixes the states before each step."""
-    energies = _energies(params, states[:, None], states[:, :, None])  # [B, T, T]
-    mask = earlier(states.shape[1], itself=False)
-    weights = masked_softmax(energies, jnp.broadcast_to(mask, energies.shape))
+    weights = _weights(params, states)
     return {"state": states, "word": embedded, "summary": mix(weights, states)}
 
 
@@ -101,6 +100,21 @@ def step(
     return append(memory, state), {"state": state, "word": embedded, "summary": mixed}
 
 
+def self_attention(
+    params: Params,
+    states: Float[Array, "B T D"],
+    embedded: Float[Array, "B T E"],
+) -> Float[Array, "B T T"]:
+    """``softmax(f_t)``, by the words that the states predicted."""
+    return by_word(_weights(params, states))
+
+
+def _weights(params: Params, states: Float[Array, "B T D"]) -> Float[Array, "B T T"]:
+    energies = _energies(params, states[:, None], states[:, :, None])
+    mask = earlier(states.shape[1], itself=False)
+    return masked_softmax(energies, jnp.broadcast_to(mask, energies.shape))
+
+
 def _energies(
     params: Params, earlier: Float[Array, "*N D"], now: Float[Array, "*N D"]
 ) -> Float[Array, "..."]:
@@ -110,4 +124,6 @@ def _energies(
 
 def build(options: Options) -> base.TargetContext:
     """The self-attentive RNN under the contract."""
-    return base.TargetContext(init, widths, over_time, initial_state, step)
+    return base.TargetContext(
+        init, widths, over_time, initial_state, step, self_attention
+    )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hard links, the Pharaoh format, and alignment error rate."""
+"""Hard links, attention between words, and alignment error rate."""
 
 from pathlib import Path
 
@@ -10,15 +10,18 @@ from hypothesis import strategies as st
 
 from kvnmt.errors import UserError
 from kvnmt.evaluation.alignment import (
+    alignment_error_rate,
+    hard_links,
+    soft_alignment_error_rate,
+    word_links,
+    word_matrix,
+)
+from kvnmt.evaluation.links import (
     Gold,
     Links,
-    alignment_error_rate,
     check_links,
-    format_pharaoh,
-    hard_links,
     parse_pharaoh,
-    read_pharaoh,
-    word_links,
+    read_gold,
 )
 
 GOLD_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "align"
@@ -103,60 +106,45 @@ def test_counts_must_agree():
         alignment_error_rate([frozenset()], [parse_pharaoh("")] * 2)
 
 
-def test_sure_links_are_possible():
-    assert parse_pharaoh(" 0-1 2?3\r") == Gold(
-        frozenset({(0, 1)}), frozenset({(0, 1), (2, 3)})
-    )
-    with pytest.raises(ValueError, match="possible"):
-        Gold(frozenset({(0, 0)}), frozenset())
+def test_soft_alignment_error_rate_by_hand():
+    # Target word 0 reads 0.6 and 0.3 (0.1 is on EOS), word 1 reads 0.2 and 0.8.
+    # S = {00}, P = {00, 11}: A ∩ S = 0.6, A ∩ P = 0.6 + 0.8 = 1.4, |A| = 1.9, |S| = 1:
+    #   1 - (0.6 + 1.4) / (1.9 + 1) = 0.9 / 2.9.
+    matrix = np.array([[0.6, 0.3], [0.2, 0.8]])
+    score = soft_alignment_error_rate([matrix], [parse_pharaoh("0-0 1?1")])
+    assert score.aer == pytest.approx(0.9 / 2.9)
+    assert score.precision == pytest.approx(1.4 / 1.9)
+    assert score.recall == pytest.approx(0.6)
 
 
 @settings(deadline=None, max_examples=50)
-@given(links)
-def test_format_and_parse_are_inverse(drawn):
-    text = format_pharaoh(drawn)
-    assert parse_pharaoh(text) == Gold(drawn, drawn)
-    assert parse_pharaoh(text.replace("-", "?")) == Gold(frozenset(), drawn)
+@given(st.lists(st.tuples(links, links), min_size=1, max_size=4))
+def test_soft_error_of_hard_links_is_the_hard_error(sentences):
+    """Links are attention of one where they are, which is what they stand for."""
+    hypotheses = [a for a, _ in sentences]
+    gold = [Gold(sure, sure) for _, sure in sentences]
+    matrices = [np.zeros((10, 10)) for _ in sentences]
+    for matrix, own in zip(matrices, hypotheses):
+        for i, j in own:
+            matrix[j, i] = 1
+    soft = soft_alignment_error_rate(matrices, gold)
+    assert soft == pytest.approx(alignment_error_rate(hypotheses, gold), abs=1e-12)
 
 
-def test_format_is_sorted_by_number():
-    assert format_pharaoh([(10, 0), (2, 1), (2, 0)]) == "2-0 2-1 10-0"
-
-
-@pytest.mark.parametrize("token", ["1", "1-", "-1-2", "1-2-3", "a-b", "1:2", "١-٢"])
-def test_malformed_token(tmp_path, token):
-    path = tmp_path / "gold.align"
-    path.write_text(f"0-0\n\n0-1 {token}\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"gold\.align:3: .* is not a link"):
-        read_pharaoh(path)
-
-
-def test_read_splits_on_line_feeds_only(tmp_path):
-    path = tmp_path / "gold.align"
-    path.write_bytes("0-0\u20281-1\x0b2-2\r\n\n3?3".encode())
-    assert [len(gold.possible) for gold in read_pharaoh(path)] == [3, 0, 1]
-
-
-def test_unreadable_files(tmp_path):
-    path = tmp_path / "gold.align"
-    with pytest.raises(UserError, match="cannot read .*gold.align: No such file"):
-        read_pharaoh(path)
-    path.write_bytes(b"0-0\n\xff\n")
-    with pytest.raises(UserError, match="gold.align:2: not UTF-8"):
-        read_pharaoh(path)
-    path.write_bytes(b"")
-    assert read_pharaoh(path) == []
-
-
-def test_links_outside_their_sentence():
-    gold = [parse_pharaoh("0-0"), parse_pharaoh("1?2 0-1")]
-    check_links(gold, [1, 2], [1, 3], "gold.align")
-    with pytest.raises(UserError, match="gold.align:2: link 1-2 .* 1 source and 3"):
-        check_links(gold, [1, 1], [1, 3], "gold.align")
-    with pytest.raises(UserError, match="gold.align:2: link 1-2 .* 2 source and 2"):
-        check_links(gold, [1, 2], [1, 2], "gold.align")
-    with pytest.raises(UserError, match="2 lines for 1 source and 2 target"):
-        check_links(gold, [1], [1, 3], "gold.align")
+def test_attention_between_words_by_hand():
+    # Source pieces 0 1 | 2 and EOS, target pieces 0 | 1 2 and EOS; source word 2 and
+    # target word 2 have no piece.
+    alignment = np.array(
+        [
+            [0.1, 0.2, 0.3, 0.4],
+            [0.5, 0.1, 0.4, 0.0],
+            [0.1, 0.1, 0.0, 0.8],
+            [9.0, 9.0, 9.0, 9.0],
+        ]
+    )
+    found = word_matrix(alignment, [0, 0, 1], [0, 1, 1], (3, 3))
+    want = [[0.3, 0.3, 0.0], [0.4, 0.2, 0.0], [0.0, 0.0, 0.0]]
+    np.testing.assert_allclose(found, want)
 
 
 @pytest.mark.skipif(not GOLD_FOLDER.is_dir(), reason="gold alignments not at hand")
@@ -174,7 +162,10 @@ def test_links_outside_their_sentence():
 def test_gold_files(name, percent):
     """The data's own description gives the scores of a diagonal alignment."""
     path = GOLD_FOLDER / name / "dev.align"
-    gold = read_pharaoh(path)
+    gold = read_gold(path)
+    naacl = path.with_suffix(".naacl")
+    if naacl.exists():
+        assert read_gold(naacl, len(gold)) == gold
     source, target = (
         [len(line.split(b" ")) for line in text.read_bytes().splitlines()]
         for text in (

@@ -1,35 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots: what is drawn is read from the figure, what is written from the file."""
+"""Plots: what is drawn is read from the figure."""
 
 import logging
 
-import matplotlib
 import numpy as np
 import pytest
-from matplotlib import font_manager
-from matplotlib.figure import Figure
 from matplotlib.patches import Circle, Rectangle
 
 from kvnmt.errors import UserError
-from kvnmt.evaluation import plots
-from kvnmt.evaluation.plots import attention_heatmap, learning_curve
+from kvnmt.evaluation import drawing
+from kvnmt.evaluation.plots import attention_heatmap, self_attention_heatmap
 
 SOURCE = ["ein", "$5", "und", "$6", "</s>"]
 TARGET = ["a", "科学", "", "</s>"]
-
-
-@pytest.fixture
-def saved(monkeypatch):
-    """The figures that were saved."""
-    figures = []
-    save = Figure.savefig
-
-    def remember(figure, *args, **kwargs):
-        figures.append(figure)
-        save(figure, *args, **kwargs)
-
-    monkeypatch.setattr(Figure, "savefig", remember)
-    return figures
 
 
 def _rounds(count: int) -> list[np.ndarray]:
@@ -38,16 +21,10 @@ def _rounds(count: int) -> list[np.ndarray]:
     return list(weights / weights.sum(axis=2, keepdims=True))
 
 
-def _assert_png(path) -> None:
-    assert path.read_bytes().startswith(b"\x89PNG\r\n")
-    assert path.stat().st_size > 5000
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_one_panel_per_round_on_one_scale(tmp_path, saved, count):
     path = tmp_path / "attention"
     attention_heatmap(_rounds(count), SOURCE, TARGET, path)
-    _assert_png(path)
     *panels, bar = saved[0].axes
     assert len(panels) == count
     assert bar.get_ylim() == (0, 1)
@@ -67,10 +44,13 @@ def test_cells_are_square_and_panels_apart(tmp_path, saved):
 
 
 def test_words_label_the_axes(tmp_path, saved):
-    attention_heatmap(_rounds(1), SOURCE, TARGET, tmp_path / "a.png", titles=["T$1$"])
-    panel = saved[0].axes[0]
+    titles = ["T$1$", "two"]
+    attention_heatmap(_rounds(2), SOURCE, TARGET, tmp_path / "a.png", titles=titles)
+    panel, second = saved[0].axes[:2]
     assert [text.get_text() for text in panel.get_xticklabels()] == SOURCE
     assert [text.get_text() for text in panel.get_yticklabels()] == TARGET
+    assert [text.get_text() for text in second.get_xticklabels()] == SOURCE
+    assert not second.get_yticklabels()
     assert panel.yaxis_inverted()
     texts = [panel.title, *panel.get_xticklabels()]
     assert not any(text.get_parse_math() for text in texts)
@@ -129,48 +109,100 @@ def test_what_does_not_fit_together(tmp_path, change, message):
         attention_heatmap(**(arguments | change), path=tmp_path / "a.png")
 
 
-@pytest.mark.filterwarnings("error")
-def test_without_cjk_font_nothing_is_said(tmp_path, monkeypatch, caplog):
-    monkeypatch.setattr(plots, "_CJK_FONTS", ())
-    before = dict(matplotlib.rcParams)
+def test_without_a_font_nothing_is_said(tmp_path, monkeypatch, caplog, saved):
+    monkeypatch.setattr(drawing, "_choose", lambda characters: ([], characters))
     with caplog.at_level(logging.WARNING):
         attention_heatmap(_rounds(1), SOURCE, TARGET, tmp_path / "a.png")
+    assert len(saved) == 1
     assert not caplog.records
-    assert dict(matplotlib.rcParams) == before
 
 
-def test_first_installed_cjk_font_is_the_fallback(monkeypatch):
-    names = ["Arial", "WenQuanYi Micro Hei", "IPAGothic", "DejaVu Sans"]
-    monkeypatch.setattr(font_manager.fontManager, "get_font_names", lambda: names)
-    assert plots._font_families() == ["DejaVu Sans", "IPAGothic"]
+def test_words_have_the_fonts_they_need(tmp_path, monkeypatch, saved):
+    monkeypatch.setattr(drawing, "_choose", lambda characters: (["STIXGeneral"], {0}))
+    attention_heatmap(_rounds(1), SOURCE, TARGET, tmp_path / "a.png", titles=["科学"])
+    weights = np.tril(np.full((4, 4), 0.1))
+    self_attention_heatmap([weights], [TARGET], tmp_path / "b.png")
+    for panel in (saved[0].axes[0], saved[1].axes[0]):
+        texts = [panel.title, *panel.get_xticklabels(), *panel.get_yticklabels()]
+        families = {tuple(text.get_fontfamily()) for text in texts}
+        assert families == {("DejaVu Sans", "STIXGeneral")}
 
 
-def test_learning_curve_draws_losses_and_bleu(tmp_path, saved):
-    records = [
-        {"step": 1, "train_loss": 5.0},
-        {"step": 2, "train_loss": 4.0, "valid_loss": 4.5, "valid_bleu": 1.0},
-        {"step": 3, "train_loss": float("nan"), "valid_loss": None},
-        {"step": 2, "train_loss": 3.5},
-        {"train_loss": 9.0},
-        {"step": 4, "tokens": 100},
-    ]
-    learning_curve(iter(records), tmp_path / "curve.png")
-    _assert_png(tmp_path / "curve.png")
-    losses, bleu = saved[0].axes
-    training, validation = losses.lines
-    np.testing.assert_array_equal(training.get_xydata(), [[1, 5.0], [2, 3.5]])
-    np.testing.assert_array_equal(validation.get_xydata(), [[2, 4.5]])
-    np.testing.assert_array_equal(bleu.lines[0].get_xydata(), [[2, 1.0]])
+def _triangle(size: int) -> np.ndarray:
+    weights = np.tril(np.random.default_rng(1).random((size, size)))
+    return weights / weights.sum(axis=1, keepdims=True)
 
 
-def test_learning_curve_without_records(tmp_path, saved):
-    learning_curve([], tmp_path / "curve.png")
-    _assert_png(tmp_path / "curve.png")
-    assert [panel.texts[0].get_text() for panel in saved[0].axes] == [
-        "not recorded"
-    ] * 2
+def test_self_attention_leaves_what_lies_ahead_empty(tmp_path, saved):
+    systems, words = [_triangle(4), np.eye(4)], [TARGET, TARGET]
+    path = tmp_path / "self.png"
+    self_attention_heatmap(systems, words, path, titles=["one", "two $2$"])
+    *panels, bar = saved[0].axes
+    assert bar.get_ylim() == (0, 1)
+    for panel, weights in zip(panels, systems, strict=True):
+        drawn = panel.images[0].get_array()
+        np.testing.assert_array_equal(drawn.mask, np.triu(np.ones((4, 4)), 1) == 1)
+        np.testing.assert_array_equal(drawn.filled(0), weights)
+        columns = [text.get_text() for text in panel.get_xticklabels()]
+        assert columns == ["∅", "a", "科\n学", ""]
+        assert panel.yaxis_inverted()
+    rows = [[text.get_text() for text in panel.get_yticklabels()] for panel in panels]
+    assert rows == [TARGET, []]  # the second says the same
+    assert [panel.get_title() for panel in panels] == ["one", "two $2$"]
+    assert not panels[1].title.get_parse_math()
+
+
+def test_self_attention_lines_follow_the_diagonal(tmp_path, saved):
+    self_attention_heatmap([_triangle(2)], [["a", "b"]], tmp_path / "self.png")
+    across, down = (
+        {tuple(map(tuple, line)) for line in lines.get_segments()}
+        for lines in saved[0].axes[0].collections
+    )
+    assert across == {
+        ((-0.5, -0.5), (0.5, -0.5)),
+        ((-0.5, 0.5), (1.5, 0.5)),
+        ((-0.5, 1.5), (1.5, 1.5)),
+    }
+    assert down == {
+        ((-0.5, -0.5), (-0.5, 1.5)),
+        ((0.5, -0.5), (0.5, 1.5)),
+        ((1.5, 0.5), (1.5, 1.5)),
+    }
+
+
+def test_systems_that_say_something_else_have_their_own_words(tmp_path, saved):
+    words = [["a", "b"], ["a", "longer", "one"]]
+    self_attention_heatmap([_triangle(2), _triangle(3)], words, tmp_path / "self.png")
+    short, long = saved[0].axes[:2]
+    for panel, said in zip((short, long), words, strict=True):
+        assert [text.get_text() for text in panel.get_yticklabels()] == said
+    # Cells are of one size and panels start at the same height.
+    size = saved[0].get_size_inches()
+    a, b = short.get_position(), long.get_position()
+    assert b.width * size[0] / 3 == pytest.approx(a.width * size[0] / 2)
+    assert b.height * size[1] / 3 == pytest.approx(a.height * size[1] / 2)
+    assert a.y1 == pytest.approx(b.y1)
+    drawn = [text.get_window_extent() for text in long.get_yticklabels()]
+    assert min(box.x0 for box in drawn) > short.get_window_extent().x1
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"words": [TARGET]}, "1 lists of words and 2 titles for 2 systems"),
+        ({"titles": ["one"]}, "2 lists of words and 1 titles for 2 systems"),
+        ({"words": [TARGET, TARGET[1:]]}, r"shape \(4, 4\), but there are 3"),
+        ({"weights": [], "words": [], "titles": []}, "0 systems"),
+        ({"weights": [np.eye(0)] * 2, "words": [[], []]}, "no alignment"),
+    ],
+)
+def test_self_attention_that_does_not_fit(tmp_path, change, message):
+    arguments = {"weights": [_triangle(4)] * 2, "words": [TARGET] * 2}
+    arguments["titles"] = ["one", "two"]
+    with pytest.raises(ValueError, match=message):
+        self_attention_heatmap(**(arguments | change), path=tmp_path / "a.png")
 
 
 def test_path_that_cannot_be_written(tmp_path):
     with pytest.raises(UserError, match="cannot write .*: No such file"):
-        learning_curve([], tmp_path / "missing" / "curve.png")
+        self_attention_heatmap([np.eye(1)], [["a"]], tmp_path / "missing" / "a.png")

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that measures systems on a test set, beside each other."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kvnmt.cli_tables import print_table
+from kvnmt.cli_translate import SEARCH, load_translator, make_folder, write_lines
+from kvnmt.data.text import read_lines, read_parallel
+from kvnmt.decoding import SearchConfig
+from kvnmt.devices import use_cores
+from kvnmt.errors import UserError, check_ranges, unknown_name
+from kvnmt.evaluation.bleu import Settings, check_tokenizer
+from kvnmt.evaluation.links import Gold, check_links, read_gold
+from kvnmt.experiment import Run, load_run
+from kvnmt.measures import MEASURES, LackingError, Report, System, Test, table
+from kvnmt.output import write
+from kvnmt.progress import counting, error_console
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Measure systems on a test set: scores, significance, alignment, adequacy.
+
+    A system is a run directory, which translates the source, or a file of
+    translations, a line for each reference. The first system is the baseline.
+    """
+
+    systems: tyro.conf.Positional[tuple[Path, ...]]  # runs or files of translations
+    reference: Path  # translations by people
+    search: SearchConfig
+    source: Path | None = None  # what is translated; runs need it
+    measures: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar=f"{{{','.join(MEASURES)},{ALL}}}")
+    ] = ()  # default: score, significance of several, and what --gold, --brackets ask
+    gold: Path | None = None  # alignments of source and reference: Pharaoh or NAACL
+    swap: bool = False  # the gold links and those of --links are target-source
+    links: tuple[Path, ...] = ()  # alignments by other programs, for the same table
+    reverse: Path | None = None  # run of the other direction, to join alignments with
+    stem: int | None = None  # adequacy: letters that tell a word from its inflection
+    brackets: Path | None = None  # trees of the references
+    ensemble: tuple[Path, ...] = ()  # further runs that translate with a single one
+    tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
+    lowercase: bool = False  # ignore case
+    output: Path | None = (
+        None  # also write the translations: a file, of several a folder
+    )
+    pictures: Path | None = None  # folder to draw in: attention, BLEU by length
+    draw: tuple[int, ...] = (1, 2, 3)  # lines whose attention is drawn, from 1
+    json: bool = False  # print a JSON object instead of tables
+
+    def __call__(self) -> None:
+        """Evaluates."""
+        check_ranges(self, SEARCH | {"stem": (1, None)})
+        if self.tokenize:
+            check_tokenizer(self.tokenize)
+        if any(number < 1 for number in self.draw):
+            raise UserError("--draw takes numbers of lines, from 1.")
+        for name in self.measures:
+            if name not in (*MEASURES, ALL):
+                raise unknown_name("measure", name, [*MEASURES, ALL])
+        use_cores()
+        test = self._test()
+        systems = list(self._systems(test))
+        tokenize = self.tokenize or next(
+            (s.run.experiment.training.bleu_tokenize for s in systems if s.run), "13a"
+        )
+        test.settings = Settings(tokenize, self.lowercase)
+        if self.pictures:
+            self._draw(test, systems, self.pictures)
+        found = {name: self._measure(name, test, systems) for name in self._wanted()}
+        if self.json:
+            plain = {
+                name: [{"title": one.title, "rows": one.rows} for one in reports]
+                for name, reports in found.items()
+            }
+            print(json.dumps(plain, ensure_ascii=False))
+            return
+        for number, report in enumerate(chain(*found.values())):
+            if number:
+                print()
+            print_table(table(report), report.notes)
+
+    def _wanted(self) -> Sequence[str]:
+        if ALL in self.measures:
+            return list(MEASURES)
+        if self.measures:
+            return self.measures
+        given = {
+            "score": True,
+            "significance": len(self.systems) > 1,
+            "alignment": self.gold is not None,
+            "self-attention": self.brackets is not None,
+        }
+        return [name for name, wanted in given.items() if wanted]
+
+    def _measure(
+        self, name: str, test: Test, systems: Sequence[System]
+    ) -> list[Report]:
+        try:
+            found = MEASURES[name](test, systems)
+        except LackingError as lacking:
+            if name in self.measures or ALL not in self.measures:
+                raise UserError(f"{name} cannot be measured: {lacking}.") from None
+            error_console().print(f"left out {name}: {lacking}.", highlight=False)
+            return []
+        return [found] if isinstance(found, Report) else found
+
+    def _draw(self, test: Test, systems: Sequence[System], folder: Path) -> None:
+        from kvnmt.pictures import draw  # slow to import
+
+        make_folder(folder)
+        lines = [n for n in self.draw if n <= len(test.reference)]
+        lacking = draw(test, systems, lines, folder)
+        said = [f"the pictures are in {folder}", *([lacking] if lacking else [])]
+        for sentence in said:
+            error_console().print(sentence, highlight=False, soft_wrap=True)
+
+    def _test(self) -> Test:
+        if not self.systems:
+            raise UserError("name at least one run directory or file of translations.")
+        source, reference = None, read_lines(self.reference)
+        if self.source:
+            text = read_parallel(self.source, self.reference, faulty="keep")
+            source, reference = text.source, text.target
+        if not reference:
+            raise UserError(
+                f"'{self.reference}' is empty; there is nothing to measure."
+            )
+        test = Test(reference, source, brackets=self.brackets, stem=self.stem)
+        if (self.gold or self.links) and source is None:
+            raise UserError("--gold and --links need --source.")
+        if self.links and not self.gold:
+            raise UserError("--links need --gold, which they are compared with.")
+        if self.gold:
+            test.gold = self._read_links(self.gold, test)
+        test.aligners = {str(path): self._read_links(path, test) for path in self.links}
+        test.reverse = load_run(self.reverse) if self.reverse else None
+        return test
+
+    def _read_links(self, path: Path, test: Test) -> list[Gold]:
+        assert test.source is not None
+        found = read_gold(path, len(test.reference))
+        if self.swap:
+            found = [one.inverted() for one in found]
+        source, target = (
+            [len(line.split()) for line in side]
+            for side in (test.source, test.reference)
+        )
+        check_links(found, source, target, path)
+        return found
+
+    def _systems(self, test: Test) -> Iterator[System]:
+        """Reads every system; runs translate when they are asked to."""
+        if self.ensemble and len(self.systems) > 1:
+            raise UserError("--ensemble goes with one run; name a single system.")
+        several = len(self.systems) > 1
+        if self.output and several:
+            make_folder(self.output)
+        for path, name in zip(self.systems, names(self.systems)):
+            output = self.output
+            if output and several:
+                output = output / f"{name.replace('/', '-')}.txt"
+            if path.is_file():
+                yield System(name, partial(list, _read_translations(path, test)))
+                continue
+            run = load_translator(path, self.ensemble)
+            if test.source is None:
+                raise UserError(f"'{path}' is a run, which translates; give --source.")
+            if output:
+                write_lines(output, [])  # fails now rather than after the work
+            given = name, run, test.source, self.search, output
+            yield System(name, partial(_translate, *given), run)
+
+
+def _read_translations(path: Path, test: Test) -> list[str]:
+    lines = read_lines(path)
+    if len(lines) != len(test.reference):
+        raise UserError(
+            f"'{path}' has {len(lines)} lines but there are {len(test.reference)} "
+            "references; line n of one must translate what line n of the other does."
+        )
+    return lines
+
+
+def _translate(
+    name: str, run: Run, source: list[str], search: SearchConfig, output: Path | None
+) -> list[str]:
+    with counting(f"translating with {name}", len(source)) as advance:
+        found = write(run, source, search, None, advance)
+    if output:
+        write_lines(output, found)
+    return found
+
+
+def names(paths: Sequence[Path]) -> list[str]:
+    """The last parts of paths, as many as tell them apart."""
+    parts = [path.resolve().parts for path in paths]
+    depth = 1
+    while depth < max(map(len, parts)) and len({own[-depth:] for own in parts}) < len(
+        set(parts)
+    ):
+        depth += 1
+    return ["/".join(own[-depth:]) for own in parts]

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that writes a page in which systems can be looked at."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from kvnmt.cli_evaluate import names
+from kvnmt.cli_translate import SEARCH, load_translator, write_lines
+from kvnmt.data.text import read_lines, read_parallel
+from kvnmt.decoding import SearchConfig
+from kvnmt.devices import use_cores
+from kvnmt.errors import UserError, check_ranges
+from kvnmt.evaluation.explorer import write_explorer
+from kvnmt.exploration import explore
+from kvnmt.progress import counting, error_console
+
+
+@dataclass(frozen=True)
+class Explore:
+    """Write a page to look at systems with: alignments, memories, differences.
+
+    It is one HTML file that needs no network. Choose a sentence and one or two
+    systems, step through the words, see where each was read and what was rewritten.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories
+    source: Path  # what is translated
+    search: SearchConfig
+    reference: Path | None = None  # translations by people, to compare with
+    forced: bool = False  # show how the references are read; translate nothing
+    first: int = 100  # so many sentences; about a megabyte
+    output: Path = Path("explorer.html")  # page to write
+
+    def __call__(self) -> None:
+        """Explores."""
+        check_ranges(self, SEARCH | {"first": (1, None)})
+        if not self.runs:
+            raise UserError("name at least one run directory.")
+        if self.forced and not self.reference:
+            raise UserError("--forced reads the references; give --reference.")
+        use_cores()
+        runs = dict(zip(names(self.runs), map(load_translator, self.runs)))
+        source, reference = read_lines(self.source), None
+        if self.reference:
+            text = read_parallel(self.source, self.reference, faulty="keep")
+            source, reference = text.source, text.target[: self.first]
+        if not source:
+            raise UserError(f"'{self.source}' is empty; there is nothing to look at.")
+        write_lines(self.output, [])  # fails now rather than after the work
+        data = explore(
+            *(runs, source[: self.first], reference, self.search),
+            forced=self.forced,
+            title=f"{self.source.name}: {', '.join(runs)}",
+            counting=counting,
+        )
+        write_explorer(data, self.output)
+        size = self.output.stat().st_size / 1e6
+        error_console().print(
+            f"{len(data['sentences'])} sentences are in {self.output} ({size:.1f} MB); "
+            "open it in a browser.",
+            highlight=False,
+            soft_wrap=True,
+        )

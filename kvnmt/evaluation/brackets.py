@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trees as text, one a line: plain brackets, or those of the Penn Treebank.
+
+    ((the dog) barks)     (S (NP (DT the) (NN dog)) (VBZ barks))
+
+Round brackets in words are written ``-LRB-`` and ``-RRB-``.
+"""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from kvnmt.errors import UserError
+from kvnmt.evaluation.trees import Tree
+
+_TOKEN = re.compile(r"[()]|[^ \t\r\n()]+")
+_LABELLED = re.compile(r"\(w(w|t+)\)")  # label and word, or label and trees
+_TRACE = "-NONE-"  # the label of what stands for no word in the Penn Treebank
+
+
+def format_tree(tree: Tree) -> str:
+    """Writes plain brackets, as ``((the dog) barks)``, without a line end.
+
+    Round brackets in words become ``-LRB-`` and ``-RRB-``.
+
+    Raises:
+        ValueError: A word is empty or holds white space.
+    """
+    opened = Counter(start for start, _ in tree.phrases)
+    closed = Counter(end for _, end in tree.phrases)
+    text = []
+    for i, word in enumerate(tree.words):
+        word = word.replace("(", "-LRB-").replace(")", "-RRB-")
+        if not _TOKEN.fullmatch(word):
+            raise ValueError(f"{word!r} cannot be written as one word of a tree")
+        text.append("(" * opened[i] + word + ")" * closed[i + 1])
+    return " ".join(text) if tree.phrases else f"({text[0]})"
+
+
+def parse_brackets(line: str, *, labelled: bool | None = None) -> Tree:
+    """Reads one tree.
+
+    Labels, unary chains, traces (-NONE-) and an outer empty bracket are dropped.
+
+    Without being told, a line counts as labelled if it can be read so and if that gives
+    it two words or more. That is wrong only of labelled sentences of one word, and of
+    plain trees that are not binary and whose phrases all start with a word.
+
+    Args:
+        line: One tree.
+        labelled: Whether it has labels; None: to be seen from the line.
+
+    Raises:
+        ValueError: The line is empty, unbalanced, or no tree.
+    """
+    tokens = _tokens(line)
+    if labelled is None:
+        labelled = _is_labelled(tokens, surely=True)
+    elif labelled and not _is_labelled(tokens):
+        raise ValueError("in a labelled tree every word and phrase has its own label")
+    words, spans, starts = [], set(), []
+    label = ""
+    for before, token in zip(["", *tokens], tokens):
+        if token == "(":
+            starts.append(len(words))
+        elif token == ")":
+            spans.add((starts.pop(), len(words)))
+        elif labelled and before == "(":
+            label = token
+        elif not (labelled and label == _TRACE):
+            words.append(token.replace("-LRB-", "(").replace("-RRB-", ")"))
+    return Tree(tuple(words), frozenset(s for s in spans if s[1] - s[0] > 1))
+
+
+def read_brackets(
+    path: str | os.PathLike[str], *, labelled: bool | None = None
+) -> list[Tree]:
+    """Reads trees, one a line.
+
+    Args:
+        path: UTF-8 text, every line as ``parse_brackets`` reads it.
+        labelled: Whether they have labels; None: to be seen from the file, by most of
+            its lines.
+
+    Raises:
+        UserError: The file cannot be read, or a line is no tree.
+    """
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if not lines[-1]:
+        lines.pop()
+    if labelled is None:
+        labelled = _most_are_labelled(lines)
+    trees = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            trees.append(parse_brackets(line.decode(), labelled=labelled))
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path}:{number}: not UTF-8 ({error.reason}).") from error
+        except ValueError as error:
+            raise UserError(f"{path}:{number}: {error}.") from error
+    return trees
+
+
+def _tokens(line: str) -> list[str]:
+    """Brackets, words and labels of one tree, its brackets balanced."""
+    tokens = _TOKEN.findall(line)
+    if not tokens:
+        raise ValueError("the line is empty")
+    if tokens[0] != "(":
+        raise ValueError(f"a tree begins with '(', not with {tokens[0]!r}")
+    depth = 0
+    for before, token in zip(["", *tokens], tokens):
+        if before and not depth:
+            raise ValueError(f"{token!r} follows the end of the tree")
+        if (before, token) == ("(", ")"):
+            raise ValueError("a bracket holds nothing")
+        depth += {"(": 1, ")": -1}.get(token, 0)
+    if depth:
+        raise ValueError(f"{depth} '(' without ')'; a tree stands on one line")
+    return tokens
+
+
+def _is_labelled(tokens: Sequence[str], *, surely: bool = False) -> bool:
+    """Can these be read with labels; surely, if that gives more than a chain?"""
+    shape = "".join(token if token in "()" else "w" for token in tokens)
+    branches, found = False, 1
+    while found:
+        shape, found = _LABELLED.subn("t", shape)
+        branches |= "tt" in shape
+    return shape in ("t", "(t)") and (branches or not surely)
+
+
+def _most_are_labelled(lines: Sequence[bytes]) -> bool:
+    possible, surely, trees = 0, False, 0
+    for line in lines:
+        try:
+            tokens = _tokens(line.decode())
+        except ValueError:  # told of when it is read
+            continue
+        trees += 1
+        possible += _is_labelled(tokens)
+        surely |= _is_labelled(tokens, surely=True)
+    return surely and 2 * possible > trees

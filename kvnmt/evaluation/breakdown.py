@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BLEU of parts of a test set: by length of the source, by how rare its words are.
+
+Also, word by word, how well target words of a frequency are translated. Words are what
+stands between spaces; frequencies are those of the training text.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.evaluation.bleu import bleu_of
+
+LENGTHS = (1, 11, 21, 31, 41, 51)  # words; the first of each bucket
+FREQUENCIES = (0, 1, 2, 5, 10, 100, 1000)  # times seen in training
+
+
+class Part(NamedTuple):
+    """One bucket of sentences."""
+
+    label: str  # "11-20"
+    sentences: int
+    bleu: float  # without smoothing
+
+
+class WordScore(NamedTuple):
+    """One bucket of target words; shares, not percent."""
+
+    label: str
+    wanted: int  # words of the references
+    precision: float
+    recall: float
+    f1: float
+
+
+def bleu_by(
+    values: Sequence[int], edges: Sequence[int], statistics: NDArray[np.integer]
+) -> list[Part]:
+    """BLEU of the sentences of every bucket that has some.
+
+    Args:
+        values: Of every sentence what decides its bucket.
+        edges: The first value of each bucket, rising; lower values join the first.
+        statistics: [sentences, 10], of `kvnmt.evaluation.bleu.sentence_statistics`.
+    """
+    places = _places(values, edges)
+    found = []
+    for place, label in enumerate(_labels(edges)):
+        mine = places == place
+        if mine.any():
+            score = float(bleu_of(statistics[mine].sum(0)))
+            found.append(Part(label, int(mine.sum()), score))
+    return found
+
+
+def rarest(lines: Iterable[str], counts: Mapping[str, int]) -> list[int]:
+    """How often the rarest word of every line was seen; 0 for a line without words."""
+    return [
+        min((counts.get(word, 0) for word in line.split()), default=0) for line in lines
+    ]
+
+
+def words_by_frequency(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    counts: Mapping[str, int],
+    edges: Sequence[int] = FREQUENCIES,
+) -> list[WordScore]:
+    """Precision, recall and F1 of target words, by how often training saw them.
+
+    A word is right as often as it stands in both translation and reference of a
+    sentence, wherever it stands there.
+
+    Args:
+        hypotheses: Translations.
+        references: One for each.
+        counts: How often every target word was seen.
+        edges: The first count of each bucket, rising.
+    """
+    totals = np.zeros((3, len(edges)), np.int64)  # right, proposed, wanted
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        mine, its = Counter(hypothesis.split()), Counter(reference.split())
+        for row, words in enumerate((mine & its, mine, its)):
+            places = _places([counts.get(word, 0) for word in words], edges)
+            np.add.at(totals[row], places, list(words.values()))
+    found = []
+    for label, (right, proposed, wanted) in zip(_labels(edges), totals.T.tolist()):
+        if proposed or wanted:
+            precision, recall = right / max(proposed, 1), right / max(wanted, 1)
+            f1 = 2 * right / (proposed + wanted)
+            found.append(WordScore(label, wanted, precision, recall, f1))
+    return found
+
+
+def count_words(
+    lines: Iterable[str], advance: Callable[[int], None] = lambda lines: None
+) -> Counter[str]:
+    """How often every word stands in the lines."""
+    counts: Counter[str] = Counter()
+    for line in lines:
+        counts.update(line.split())
+        advance(1)
+    return counts
+
+
+def _places(values: Sequence[int], edges: Sequence[int]) -> NDArray[np.intp]:
+    found = np.searchsorted(np.array(edges), np.array(values, np.int64), side="right")
+    return np.maximum(found - 1, 0)
+
+
+def _labels(edges: Sequence[int]) -> list[str]:
+    last = [edge - 1 for edge in edges[1:]]
+    inner = [f"{a}-{b}" if a < b else f"{a}" for a, b in zip(edges, last)]
+    return [*inner, f"{edges[-1]}+"]

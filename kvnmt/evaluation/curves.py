@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Charts of figures, written as PNG: of a training run, and of systems side by side."""
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from kvnmt.evaluation.drawing import (
+    GOLD,
+    MARKERS,
+    PALETTE,
+    font_families,
+    save,
+    style,
+)
+from kvnmt.evaluation.self_attention import RelativePositions
+
+Measure = Literal["counts", "normalised", "share"]
+
+_MEASURES: dict[str, str] = {
+    "counts": "predictions",
+    "normalised": "predictions,\neach over its number of earlier words",
+    "share": "share of the predictions\nwith a word at this position",
+}
+
+
+def learning_curve(
+    records: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]
+) -> None:
+    """Draws the losses above the BLEU of one training run.
+
+    Args:
+        records: Metrics as training logs them, in the order of logging: ``step`` and
+            any of ``train_loss``, ``valid_loss``, ``valid_bleu``. Where a step was
+            logged twice, as after a restart, the later value counts.
+        path: Where to write the PNG.
+
+    Raises:
+        UserError: The file cannot be written.
+    """
+    records = list(records)
+    figure = Figure((7.0, 5.5), layout="constrained")
+    losses, bleu = figure.subplots(2, 1, sharex=True)
+    _curve(losses, records, "train_loss", "training", color="#6baed6", linewidth=1)
+    _curve(losses, records, "valid_loss", "validation", color="#08306b", marker="o")
+    _curve(bleu, records, "valid_bleu", "validation", color=GOLD, marker="o")
+    losses.set_ylabel("loss (nats per target token)")
+    bleu.set_ylabel("BLEU")
+    bleu.set_xlabel("step")
+    bleu.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    for panel in (losses, bleu):
+        _tidy(panel)
+        if panel.lines:
+            panel.legend(frameon=False, fontsize=9)
+        else:
+            panel.set_yticks([])
+            centre = {"ha": "center", "transform": panel.transAxes}
+            panel.text(0.5, 0.5, "not recorded", **centre)
+    save(figure, path)
+
+
+def bleu_by_length(
+    systems: Mapping[str, Sequence[tuple[str, int, float | None]]],
+    path: str | os.PathLike[str],
+    *,
+    axis: str = "source words (sentences)",
+) -> None:
+    """Draws the BLEU of systems on the shorter and the longer sentences of a test set.
+
+    Args:
+        systems: For each system by its name its buckets, from short to long: a label
+            such as ``11-20``, how many sentences, and their BLEU. None, as of a bucket
+            without sentences, leaves a gap. All systems have the same buckets.
+        path: Where to write the PNG.
+        axis: What the labels and, in brackets, the numbers below them count.
+
+    Raises:
+        ValueError: There is nothing to draw, or the buckets of the systems differ.
+        UserError: The file cannot be written.
+    """
+    buckets = {tuple((b[0], b[1]) for b in found) for found in systems.values()}
+    if len(buckets) != 1 or not max(buckets):
+        raise ValueError(f"the systems have {len(buckets)} different lists of buckets")
+    (labels,) = buckets
+    places = np.arange(len(labels))
+    figure = Figure((max(5.0, 1.6 + 0.75 * len(labels)), 4.0), layout="constrained")
+    panel = figure.subplots()
+    for number, (name, found) in enumerate(systems.items()):
+        bleu = [math.nan if value is None else value for _, _, value in found]
+        panel.plot(
+            places,
+            bleu,
+            label=name,
+            color=_pick(PALETTE, number),
+            marker=_pick(MARKERS, number),
+            markersize=5,
+            linestyle="-" if number < len(PALETTE) else "--",
+        )
+    panel.set_xlim(-0.4, len(labels) - 0.6)
+    panel.set_xticks(places, [f"{label}\n({count:,})" for label, count in labels])
+    panel.set_xlabel(axis)
+    panel.set_ylabel("BLEU")
+    _finish(panel, path)
+
+
+def relative_positions_chart(
+    systems: Mapping[str, RelativePositions],
+    path: str | os.PathLike[str],
+    *,
+    measure: Measure = "normalised",
+    greatest: int = 15,
+) -> None:
+    """Draws how far back systems attend most (Miculicich Werlen et al. 2018, figure 2).
+
+    Args:
+        systems: What ``relative_positions`` gave for each system, by its name.
+        path: Where to write the PNG.
+        measure: Which of its values; the figure of the paper has ``normalised``.
+        greatest: The last position with bars of its own; "more" has the rest.
+
+    Raises:
+        ValueError: There is nothing to draw.
+        UserError: The file cannot be written.
+    """
+    if not systems:
+        raise ValueError("there is no system to draw")
+    places = np.arange(greatest + 1)
+    width = 0.8 / len(systems)
+    figure = Figure((9.0, 4.0), layout="constrained")
+    panel = figure.subplots()
+    for number, (name, positions) in enumerate(systems.items()):
+        left = places - 0.4 + width * number
+        values = getattr(positions.cut(greatest), measure)
+        look = {"color": _pick(PALETTE, number), "label": name, "zorder": 2}
+        panel.bar(left, values, width, align="edge", **look)
+    panel.set_xticks(places, [*map(str, range(1, greatest + 1)), "more"])
+    panel.set_xlim(-0.6, greatest + 0.6)
+    panel.set_xlabel("position of the word attended to most (1: the previous word)")
+    panel.set_ylabel(_MEASURES[measure])
+    panel.set_ylim(bottom=0)
+    _finish(panel, path)
+
+
+def _curve(
+    panel: Axes,
+    records: Iterable[Mapping[str, Any]],
+    key: str,
+    label: str,
+    **look: Any,
+) -> None:
+    points = {
+        record["step"]: record[key]
+        for record in records
+        if record.get("step") is not None and _is_number(record.get(key))
+    }
+    if points:
+        steps = sorted(points)
+        values = [points[step] for step in steps]
+        panel.plot(steps, values, label=label, markersize=4, **look)
+
+
+def _is_number(value: Any) -> bool:
+    return value is not None and math.isfinite(value)
+
+
+def _pick(choices: Sequence[str], number: int) -> str:
+    return choices[number % len(choices)]
+
+
+def _finish(panel: Axes, path: str | os.PathLike[str]) -> None:
+    """Adds what charts of several systems share, and writes the file."""
+    _tidy(panel)
+    panel.grid(visible=False, axis="x")
+    panel.tick_params(axis="x", length=0)
+    legend = panel.legend(frameon=False, fontsize=9)
+    texts = [*legend.get_texts(), *panel.get_xticklabels(), panel.xaxis.label]
+    style(texts, font_families(text.get_text() for text in texts))
+    figure = panel.get_figure(root=True)
+    assert figure is not None
+    save(figure, path)
+
+
+def _tidy(panel: Axes) -> None:
+    panel.grid(color="0.9", linewidth=0.6)
+    panel.spines[["top", "right"]].set_visible(False)

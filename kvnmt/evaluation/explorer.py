@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The explorer: one HTML file to look at sentences and how systems translated them.
+
+The file asks nothing of a network: style, script and data are inside of it. What it
+is made of lies beside this file in ``page``; the scripts share one scope and are joined
+in the order of ``_SCRIPTS``.
+"""
+
+import html
+import json
+import os
+import re
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from kvnmt.errors import UserError
+
+_SCRIPTS = (
+    "dom.js",
+    "data.js",
+    "state.js",
+    "list.js",
+    "texts.js",
+    "matrix.js",
+    "links.js",
+    "memory.js",
+    "values.js",
+    "panel.js",
+    "main.js",  # starts the page, so it comes last
+)
+
+
+def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Writes the page that shows these sentences.
+
+    Args:
+        data: What is shown, of types that JSON has; numbers are finite::
+
+            title        str
+            systems      a list, the same order in every sentence, of
+              name            str
+              rounds          int, R; 0 for a system that does not align
+              memory          bool, whether outputs have "memory"
+              self_attention  bool, whether outputs have "self_attention"
+            sentences    a list, of
+              number      int, the line, counted from 1; no two are alike
+              source      str
+              reference   str or None
+              difference  float from 0 to 100, how much the outputs differ: 100
+                          less chrF of one against the other; 0 for one system
+              outputs     a list, one for each system, of
+                text             str, the translation
+                score            float from 0 to 100 or None, chrF of the sentence
+                log_prob         float, of the whole translation, in nats
+                source           S tokens, "</s>" included
+                target           T tokens, "</s>" included; S and T are of this system
+                token_log_probs  T floats
+                rounds           R alignments, each T rows of S integers per mille; the
+                                 last is the one that is read
+                memory           None, or R objects with "changed", "forgotten" and
+                                 "added", each T rows of S floats, at least 0: L2 norms
+                                 of what the write after that target word did to the
+                                 key of that source word
+                self_attention   None, or T rows of T integers per mille: row t is the
+                                 step that predicts ``target[t]``, column 0 stands
+                                 before the first word, column i is ``target[i - 1]``;
+                                 columns after t are 0
+
+        path: Where to write the HTML.
+
+    Raises:
+        UserError: The path cannot be written.
+    """
+    text = _page(data)
+    try:
+        # JSON reads what a lone surrogate becomes; UTF-8 has no bytes for one.
+        Path(path).write_text(
+            text, encoding="utf-8", errors="backslashreplace", newline="\n"
+        )
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"'{path}' cannot be written: {reason}.") from error
+
+
+def _page(data: Mapping[str, Any]) -> str:
+    parts = {
+        "title": html.escape(data["title"]),
+        "style": _asset("explorer.css"),
+        "script": "\n".join(map(_asset, _SCRIPTS)),
+        "data": _script_json(data),
+    }
+    # In one pass: a part may hold what looks like the place of another.
+    return re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], _asset("explorer.html"))
+
+
+def _asset(name: str) -> str:
+    folder = resources.files("kvnmt.evaluation") / "page"
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def _script_json(data: Mapping[str, Any]) -> str:
+    """JSON that no text in it can make end the script element it stands in."""
+    text = json.dumps(data, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")

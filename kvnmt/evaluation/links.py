@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Word alignments as sets of links: files of them, and two directions made one.
+
+A link is (source word, target word), both counted from 0. Two formats are read:
+
+* Pharaoh: one line per sentence pair, ``i-j`` for a sure link, ``i?j`` for a possible
+  one, counted from 0;
+* NAACL 2003 (Mihalcea and Pedersen 2003): one line per link, ``sentence source target
+  [S|P] [confidence]``, all counted from 1; sure unless it says P.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from kvnmt.data.text import read_lines
+from kvnmt.errors import UserError
+
+Links: TypeAlias = frozenset[tuple[int, int]]
+Heuristic: TypeAlias = Literal[
+    "intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"
+]
+
+_PHARAOH = re.compile(r"([0-9]+)([-?])([0-9]+)")
+_NAACL = re.compile(r"([0-9]+)\s+([0-9]+)\s+([0-9]+)(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?")
+
+
+@dataclass(frozen=True)
+class Gold:
+    """The links that people drew for one sentence pair; possible includes sure."""
+
+    sure: Links
+    possible: Links
+
+    def __post_init__(self) -> None:
+        if not self.sure <= self.possible:
+            raise ValueError("every sure link must be a possible link too")
+
+    def inverted(self) -> "Gold":
+        """The same links from target to source."""
+        return Gold(invert(self.sure), invert(self.possible))
+
+
+def invert(links: Links) -> Links:
+    """The same links from target to source."""
+    return frozenset((j, i) for i, j in links)
+
+
+def read_gold(path: Path, sentences: int | None = None) -> list[Gold]:
+    """Reads alignments in either format.
+
+    Args:
+        path: The file; a blank line of the Pharaoh format has no links.
+        sentences: How many sentence pairs there are. The NAACL format does not tell:
+            without this, as many as the greatest number in it.
+
+    Raises:
+        UserError: The file cannot be read, a line is malformed, or there are more or
+            fewer sentences; file and line are named.
+    """
+    lines = read_lines(path)
+    if not any(line.strip() for line in lines):
+        raise UserError(f"'{path}' holds no links; give a file of word alignments.")
+    first = next(line for line in lines if line.strip())
+    if _NAACL.fullmatch(first.strip()):
+        return _read_naacl(path, lines, sentences)
+    if sentences is not None and len(lines) != sentences:
+        raise UserError(
+            f"'{path}' has {len(lines)} lines for {sentences} sentence pairs; line n "
+            "must hold the links of pair n."
+        )
+    gold = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            gold.append(parse_pharaoh(line))
+        except ValueError as error:
+            raise UserError(f"{path}, line {number}: {error}.") from None
+    return gold
+
+
+def parse_pharaoh(line: str) -> Gold:
+    """Reads one line; a malformed token raises a ValueError that quotes it."""
+    sure, possible = set(), set()
+    for token in line.split():
+        match = _PHARAOH.fullmatch(token)
+        if match is None:
+            raise ValueError(f"{token!r} is not a link; write 'i-j' or 'i?j'")
+        link = (int(match[1]), int(match[3]))
+        possible.add(link)
+        if match[2] == "-":
+            sure.add(link)
+    return Gold(frozenset(sure), frozenset(possible))
+
+
+def format_pharaoh(links: Iterable[tuple[int, int]]) -> str:
+    """Writes links as ``i-j``, sorted by source word, without a line end."""
+    return " ".join(f"{i}-{j}" for i, j in sorted(links))
+
+
+def check_links(
+    gold: Sequence[Gold],
+    source_lengths: Sequence[int],
+    target_lengths: Sequence[int],
+    path: Path,
+) -> None:
+    """Refuses alignments that cannot belong to these sentences.
+
+    Args:
+        gold: As read from `path`.
+        source_lengths: Words of each source sentence, without EOS.
+        target_lengths: Words of each target sentence, without EOS.
+        path: The file to name in the error.
+
+    Raises:
+        UserError: The numbers of lines differ, or a link lies outside its pair.
+    """
+    if not len(gold) == len(source_lengths) == len(target_lengths):
+        raise UserError(
+            f"'{path}' has {len(gold)} lines for {len(source_lengths)} source and "
+            f"{len(target_lengths)} target sentences; the files must match line by "
+            "line."
+        )
+    sizes = zip(gold, source_lengths, target_lengths, strict=True)
+    for number, (sentence, source, target) in enumerate(sizes, start=1):
+        for i, j in sorted(sentence.possible):
+            if i >= source or j >= target:
+                raise UserError(
+                    f"{path}, line {number}: link {i}-{j} lies outside a pair of "
+                    f"{source} source and {target} target words (counted from 0); "
+                    "check that the sides are not swapped."
+                )
+
+
+def symmetrize(forward: Links, backward: Links, heuristic: Heuristic) -> Links:
+    """Makes one alignment of two directions (Och and Ney 2003; Koehn et al. 2005).
+
+    ``grow-diag`` starts from the intersection and adds links of the union that are
+    neighbours, diagonals included, of a link that is there, while one of their words
+    has none yet; ``final`` then adds links of either direction, the forward one first,
+    of which a word has none; ``final-and``, of which neither has.
+
+    Args:
+        forward: Links (source, target) of one direction.
+        backward: Links of the other, in the same order (source, target).
+        heuristic: Which.
+    """
+    if heuristic == "intersection":
+        return forward & backward
+    if heuristic == "union":
+        return forward | backward
+    grown = _grow(forward & backward, forward | backward)
+    if heuristic == "grow-diag":
+        return frozenset(grown)
+    both = heuristic == "grow-diag-final-and"
+    for direction in (forward, backward):
+        for link in sorted(direction):
+            free = _free(link, grown)
+            if all(free) if both else any(free):
+                grown.add(link)
+    return frozenset(grown)
+
+
+def _grow(start: Links, union: Links) -> set[tuple[int, int]]:
+    grown = set(start)
+    before = -1
+    while before < len(grown):
+        before = len(grown)
+        for i, j in sorted(grown):
+            around = ((i + a, j + b) for a in (-1, 0, 1) for b in (-1, 0, 1))
+            for link in around:
+                if link in union and any(_free(link, grown)):
+                    grown.add(link)
+    return grown
+
+
+def _free(link: tuple[int, int], links: Iterable[tuple[int, int]]) -> tuple[bool, bool]:
+    """Whether the source word, and whether the target word, has no link."""
+    i, j = link
+    return all(i != a for a, _ in links), all(j != b for _, b in links)
+
+
+def _read_naacl(path: Path, lines: list[str], sentences: int | None) -> list[Gold]:
+    sure: dict[int, set[tuple[int, int]]] = {}
+    possible: dict[int, set[tuple[int, int]]] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        match = _NAACL.fullmatch(line.strip())
+        if match is None:
+            raise UserError(
+                f"{path}, line {number}: {line!r} is not a link; write 'sentence "
+                "source target S' or '... P'."
+            )
+        pair, i, j = (int(match[group]) for group in (1, 2, 3))
+        if pair < 1 or (sentences is not None and pair > sentences):
+            raise UserError(
+                f"{path}, line {number}: there is no sentence pair {pair}; there are "
+                f"{sentences or 'pairs from 1 on'}."
+            )
+        if not (i and j):  # aligned to nothing
+            continue
+        for links in [possible, sure] if match[4] != "P" else [possible]:
+            links.setdefault(pair, set()).add((i - 1, j - 1))
+    count = max(possible, default=0) if sentences is None else sentences
+    return [
+        Gold(frozenset(sure.get(n, ())), frozenset(possible.get(n, ())))
+        for n in range(1, count + 1)
+    ]

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// The list of sentences: built once, then only put in order and filtered.
+
+let options = [];
+let order = [];
+
+function buildList() {
+  byId('title').replaceChildren(DATA.title);
+  options = DATA.sentences.map(sentenceOption);
+  byId('sort').replaceChildren(...sortings().map(([key, label]) => element('option', { value: key }, label)));
+  arrangeList();
+}
+
+function sentenceOption(sentence, index) {
+  const facts = [];
+  if (DATA.systems.length > 1) facts.push(differenceBar(sentence.difference));
+  if (sentence.outputs.some(({ score }) => score !== null))
+    facts.push(element('span', { class: 'scores' }, sentence.outputs.map(scoreOf)));
+  return element(
+    'li',
+    { id: `sentence-${index}`, role: 'option', 'aria-selected': 'false', onclick: () => choose(index) },
+    element('span', { class: 'number' }, String(sentence.number)),
+    element('span', { class: 'start', dir: 'auto' }, sentence.source.slice(0, 120) || '(empty)'),
+    facts.length ? element('span', { class: 'facts' }, facts) : null,
+  );
+}
+
+function differenceBar(difference) {
+  const width = Math.min(Math.max(difference, 0), 100);
+  return element(
+    'span',
+    { class: 'difference', title: `The outputs differ by ${difference.toFixed(1)} of 100` },
+    element('i', {}, element('i', { style: `width: ${width}%` })),
+    element('span', {}, difference.toFixed(0)),
+  );
+}
+
+const scoreOf = ({ score }, system) =>
+  element(
+    'span',
+    { title: `chrF of ${DATA.systems[system].name}` },
+    element('abbr', {}, letter(system)),
+    ` ${sayScore(score)}`,
+  );
+
+function arrangeList() {
+  order = arranged();
+  byId('list').replaceChildren(...order.map((index) => options[index]));
+  byId('sort').value = state.sort;
+  if (byId('filter').value !== state.filter) byId('filter').value = state.filter;
+  const [, , , , most, least] = sortings().find(([key]) => key === state.sort);
+  byId('reverse').textContent = isDescending() ? most : least;
+  byId('count').textContent = sayCount();
+  markChosen();
+}
+
+function sayCount() {
+  const total = DATA.sentences.length;
+  if (!total) return 'no sentence';
+  if (!order.length) return 'no sentence has this text';
+  return order.length === total ? plural(total, 'sentence') : `${order.length} of ${plural(total, 'sentence')}`;
+}
+
+function markChosen() {
+  for (const node of byId('list').querySelectorAll('[aria-selected="true"]'))
+    node.setAttribute('aria-selected', 'false');
+  const chosen = options[state.sentence];
+  if (!chosen) return;
+  chosen.setAttribute('aria-selected', 'true');
+  byId('list').setAttribute('aria-activedescendant', chosen.id);
+  showOption(chosen);
+}
+
+// Not by scrollIntoView: the Tab key would then go on from there.
+function showOption(option) {
+  const list = byId('list');
+  const top = option.offsetTop - list.offsetTop;
+  list.scrollTop = scrolledTo(list.scrollTop, top, option.offsetHeight, list.clientHeight);
+}
+
+function moveSentence(by) {
+  const place = order.indexOf(state.sentence);
+  const next = place < 0 ? 0 : Math.min(Math.max(place + by, 0), order.length - 1);
+  if (order.length && order[next] !== state.sentence) choose(order[next]);
+}

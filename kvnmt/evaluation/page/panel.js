@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one system did with the sentence: its words, and every picture of them.
+
+// Returns the element and `mark`, which moves all of it to a step.
+function createPanel(system, width) {
+  const output = outputOf(state.sentence, system);
+  const figures = [];
+  const add = (group, figure) => {
+    figures.push({ ...figure, group });
+    return figure.node;
+  };
+  // A column means a source word in one group of figures, an earlier word in the other.
+  const pointIn = (group) => (place) =>
+    figures.filter((figure) => figure.group === group).forEach((figure) => figure.aim(place));
+  const strip = tokenStrip(output);
+  const readout = element('div', { class: 'readout', 'aria-live': 'polite', 'aria-atomic': 'true' });
+  const values = valuesOf(output);
+  const node = element(
+    'section',
+    { class: 'panel', 'aria-label': DATA.systems[system].name },
+    panelHeading(system, output), strip, readout,
+    element('div', {},
+      alignmentSection(output, width, pointIn('source'), (figure) => add('source', figure)),
+      output.memory && memorySection(output, width, pointIn('source'), (figure) => add('source', figure)),
+      output.self_attention && selfSection(output, width, pointIn('self'), (figure) => add('self', figure)),
+      values.node),
+  );
+
+  function mark() {
+    const t = clampedStep(output);
+    showChip(strip, t);
+    readout.replaceChildren(...readStep(output, t));
+    figures.forEach((figure) => figure.mark(t));
+    values.mark(t);
+  }
+
+  return { node, mark };
+}
+
+function panelHeading(system, { log_prob: log, score, target }) {
+  const facts = [
+    score === null ? null : `chrF ${sayScore(score)}`,
+    `log-prob ${sayLog(log)}, ${sayLog(log === null ? null : log / target.length)} per token`,
+    plural(target.length, 'token'),
+  ];
+  return element(
+    'header',
+    {},
+    element('h2', {}, element('abbr', { class: 'letter' }, letter(system)), DATA.systems[system].name),
+    element('p', {}, facts.filter(Boolean).join(' · ')),
+  );
+}
+
+// --- words of the target ----------------------------------------------------
+
+// A click is a shortcut for the pointer; with keys the slider does the same.
+function tokenStrip({ target, token_log_probs: logs }) {
+  const chips = target.map((word, t) =>
+    element('span', { class: 'chip', onclick: () => goTo(t) },
+      element('bdi', {}, word || '\u00a0'),
+      element('i', { style: `width: ${100 * Math.exp(logs[t] ?? 0)}%` })));
+  chips.forEach((chip, t) => {
+    chip.addEventListener('pointermove', (event) =>
+      showTip(event, `${t + 1} ${target[t]}`, [['log-prob', sayLog(logs[t])], ['probability', sayProbability(logs[t])]]));
+    chip.addEventListener('pointerleave', hideTip);
+  });
+  return element('div', { class: 'chips', 'aria-hidden': 'true' }, chips);
+}
+
+function showChip(strip, t) {
+  [...strip.children].forEach((chip, i) => chip.classList.toggle('current', i === t));
+  const top = strip.children[t].offsetTop - strip.offsetTop;
+  strip.scrollTop = scrolledTo(strip.scrollTop, top, strip.children[t].offsetHeight, strip.clientHeight);
+}
+
+function readStep(output, t) {
+  const { source, target, rounds, memory } = output;
+  const lines = rounds.map((matrix, round) => {
+    const before = round > 0 ? strongest(rounds[round - 1][t]) : null;
+    const moved = before !== null && before !== strongest(matrix[t]);
+    return readLine(`round ${round + 1}`, topWords(matrix[t], source).map(wordAndWeight),
+      moved ? `moved from ${source[before]}` : null);
+  });
+  if (memory) lines.push(...memory.map((round, r) => readMemory(round, r, t, source, memory.length)));
+  if (output.self_attention)
+    lines.push(readLine('looks back at', topWords(output.self_attention[t], earlierWords(target)).map(wordAndWeight)));
+  const log = output.token_log_probs[t];
+  const heading = element('p', { class: 'word' },
+    element('bdi', {}, element('b', {}, target[t])),
+    element('span', {}, `word ${t + 1} of ${target.length} · log-prob ${sayLog(log)} · probability ${sayProbability(log)}`));
+  return [heading, lines.length ? element('dl', {}, lines) : null].filter(Boolean);
+}
+
+const wordAndWeight = ([word, weight]) => [word, sayWeight(weight)];
+
+function readMemory(round, r, t, source, count) {
+  const s = strongest(round.changed[t]);
+  const norms = KINDS.map((kind) => `${kind} ${sayNorm(round[kind][t][s])}`).join(', ');
+  return readLine(count > 1 ? `write ${r + 1}` : 'write', [[source[s], norms]]);
+}
+
+function readLine(name, pairs, note = null) {
+  const words = pairs.map(([word, value]) => element('span', {}, element('bdi', {}, word), ` ${value}`));
+  return element('div', {}, element('dt', {}, name),
+    element('dd', {}, words, note && element('span', { class: 'moved' }, note)));
+}
+
+// --- pictures ---------------------------------------------------------------
+
+function alignmentSection(output, width, point, add) {
+  const { source, target, rounds } = output;
+  if (!rounds.length)
+    return section('Alignment', [element('p', { class: 'none' }, 'This system does not align: it reads the source without attending to its words.')]);
+  const tell = (t, s) => [
+    `${target[t]} ← ${source[s]}`,
+    rounds.map((matrix, r) => [`round ${r + 1}`, sayWeight(matrix[t][s])]),
+  ];
+  const caption = (r) => `round ${r + 1} of ${rounds.length}`;
+  if (state.view === 'links') {
+    const r = shownRound(output);
+    const figure = linksFigure({ caption: caption(r), source, target, values: rounds[r], tell });
+    return section('Alignment', [add(figure)], ['weights below 0.050 are not drawn']);
+  }
+  const labels = rowLabelWidth(target);
+  const cell = cellSize(width, rounds.length, source.length, target.length, labels);
+  const moves = rounds.map((_, r) => movedCells(rounds, r));
+  const figures = rounds.map((values, r) =>
+    add(matrixFigure({ caption: caption(r), rows: target, columns: source, values, cell, labels, dots: moves[r], tell, point })));
+  const dotted = moves.some((dots) => dots.length);
+  return section('Alignment', figures, [
+    heatScale('alignment', '1'),
+    dotted ? element('span', { class: 'key moved-dot' }, 'strongest word moved since the round before') : null,
+  ]);
+}
+
+function memorySection({ source, target, memory }, width, point, add) {
+  const most = memoryScale(memory);
+  const labels = rowLabelWidth(target);
+  const cell = cellSize(width, memory.length, source.length, target.length, labels);
+  const figures = memory.map((round, r) => {
+    const tell = (t, s) => [`${source[s]} after ${target[t]}`, KINDS.map((kind) => [kind, sayNorm(round[kind][t][s])])];
+    return add(memoryFigure({ caption: `write of round ${r + 1}`, source, target, round, most, cell, labels, tell, point }));
+  });
+  const note = 'Size (L2 norm) of what the write after the target word did to the key of each source word';
+  return section('Key memory', figures, null, [element('p', { class: 'note' }, note), memoryLegend(most)]);
+}
+
+function selfSection({ target, self_attention: values }, width, point, add) {
+  const columns = earlierWords(target);
+  const labels = rowLabelWidth(target);
+  const cell = cellSize(width, 1, columns.length, target.length, labels);
+  const tell = (t, i) => [`${target[t]} ← ${columns[i]}`, [['self-attention', sayWeight(values[t][i])]]];
+  const figure = matrixFigure({ caption: 'target words by earlier target words', rows: target, columns, values,
+    cell, labels, isBlank: (t, i) => i > t, tell, point });
+  return section('Self-attention', [add(figure)], [heatScale('alignment', '1')]);
+}
+
+function section(title, figures, legend = null, before = []) {
+  return element('section', {}, element('h3', {}, title), before,
+    element('div', { class: 'figures' }, figures),
+    legend && legend.some(Boolean) ? element('p', { class: 'legend' }, legend) : null);
+}

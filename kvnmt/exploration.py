@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Everything that the explorer shows of runs on sentences, as plain data."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.data.vocabulary import EOS
+from kvnmt.decoding import SearchConfig
+from kvnmt.evaluation.bleu import sentence_chrf
+from kvnmt.experiment import Run
+from kvnmt.scoring import Scored, rounds_of, score
+from kvnmt.trace import Changes, has_memory, memory_changes
+from kvnmt.translation import translate
+
+THOUSAND = 1000  # weights are written in thousandths
+
+
+def explore(
+    runs: dict[str, Run],
+    source: Sequence[str],
+    reference: Sequence[str] | None,
+    search: SearchConfig,
+    *,
+    forced: bool = False,
+    title: str = "kvnmt",
+    counting: Callable[[str, int], Any],
+) -> dict[str, Any]:
+    """Translates sentences with every run and tells how it read them.
+
+    Args:
+        runs: Trained models by name; none is a language model or an ensemble.
+        source: What is translated.
+        reference: Its translations by people, if there are any.
+        search: How to search.
+        forced: Show how the references are read instead of translating.
+        title: Of the page.
+        counting: Shows progress, as `kvnmt.progress.counting` does.
+
+    Returns:
+        What `kvnmt.evaluation.explorer.write_explorer` writes; the format is there.
+    """
+    outputs = [
+        _outputs(name, run, source, reference, search, forced, counting)
+        for name, run in runs.items()
+    ]
+    systems = [
+        {
+            "name": name,
+            "rounds": rounds_of(run.model, run.params),
+            "memory": has_memory(run.model.config),
+            "self_attention": any(one["self_attention"] is not None for one in own),
+        }
+        for (name, run), own in zip(runs.items(), outputs)
+    ]
+    sentences = []
+    for n, (line, *own) in enumerate(zip(source, *outputs)):
+        expected = reference[n] if reference is not None else None
+        for one in own:
+            scored = expected is not None and sentence_chrf(one["text"], expected)
+            one["score"] = round(scored, 2) if expected is not None else None
+        sentences.append(
+            {
+                "number": n + 1,
+                "source": line,
+                "reference": expected,
+                "difference": round(_difference([one["text"] for one in own]), 2),
+                "outputs": own,
+            }
+        )
+    return {"title": title, "systems": systems, "sentences": sentences}
+
+
+def _outputs(
+    name: str,
+    run: Run,
+    source: Sequence[str],
+    reference: Sequence[str] | None,
+    search: SearchConfig,
+    forced: bool,
+    counting: Callable[[str, int], Any],
+) -> list[dict[str, Any]]:
+    words, given = run.vocabularies, (run.model, run.params)
+    x = [words.source.encode(line) for line in source]
+    if forced:
+        assert reference is not None
+        y = [words.target.encode(line) for line in reference]
+    else:
+        with counting(f"translating with {name}", len(x)) as advance:
+            y = [found.ids for found in translate(*given, x, search, advance)]
+    with counting(f"reading {name}", len(x)) as advance:
+        scored = score(*given, x, y, advance=advance)
+    changes: Sequence[Changes | None] = [None] * len(x)
+    if has_memory(run.model.config):
+        with counting(f"memory of {name}", len(x)) as advance:
+            changes = memory_changes(run.model.config, run.params, x, y, advance)
+    return [
+        {
+            "text": words.target.decode(ids),
+            "log_prob": round(one.log_prob, 4),
+            "source": words.source.pieces([*given, EOS]),
+            "target": words.target.pieces([*ids, EOS]),
+            **_read(one),
+            "memory": _memory(change),
+        }
+        for given, ids, one, change in zip(x, y, scored, changes)
+    ]
+
+
+def _read(one: Scored) -> dict[str, Any]:
+    looks = one.self_attention
+    return {
+        "token_log_probs": [round(value, 4) for value in one.token_log_probs],
+        "rounds": [_thousandths(matrix) for matrix in one.alignments],
+        "self_attention": _thousandths(looks[0]) if looks else None,
+    }
+
+
+def _memory(change: Changes | None) -> list[dict[str, Any]] | None:
+    if change is None:
+        return None
+    rounds = zip(*change)
+    return [
+        {kind: _rounded(matrix) for kind, matrix in zip(Changes._fields, matrices)}
+        for matrices in rounds
+    ]
+
+
+def _thousandths(matrix: NDArray[np.floating]) -> list[list[int]]:
+    return np.rint(THOUSAND * matrix).astype(int).tolist()
+
+
+def _rounded(matrix: NDArray[np.floating]) -> list[list[float]]:
+    """Three places of lengths that are of the order of one."""
+    return np.round(matrix.astype(float), 3).tolist()
+
+
+def _difference(texts: Sequence[str]) -> float:
+    """100 less the least chrF of a later system's output against the first's."""
+    others = [sentence_chrf(text, texts[0]) for text in texts[1:]]
+    return 100 - min(others, default=100.0)

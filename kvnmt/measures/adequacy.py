@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Over- and under-translation; see `kvnmt.evaluation.adequacy` for what each means."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from kvnmt.evaluation.adequacy import (
+    MASS,
+    MOST,
+    Coverage,
+    coverage_by_attention,
+    coverage_by_gold,
+    repeated_ngrams,
+)
+from kvnmt.measures.base import Column, Report, System, Test, need
+
+BY_GOLD = (
+    Column("dropped", "dropped", "{:.2%}"),
+    Column("repeated", "repeated", "{:.2%}"),
+    Column("invented", "invented", "{:.2%}"),
+)
+BY_ATTENTION = (
+    Column("unread", "unread", "{:.2%}"),
+    Column("overread", "overread", "{:.2%}"),
+)
+BY_TEXT = (
+    Column("repeated_1", "repeated 1-grams", "{:+.2%}"),
+    Column("repeated_2", "2-grams", "{:+.2%}"),
+    Column("repeated_3", "3-grams", "{:+.2%}"),
+    Column("repeated_4", "4-grams", "{:+.2%}"),
+    Column("words_ratio", "words ratio", "{:.3f}"),
+)
+GOLD_NOTE = (
+    "dropped, repeated: share of linked source words whose translation is missing from "
+    "the output or there too often; invented: output words that the reference has not"
+)
+ATTENTION_NOTE = (
+    f"unread: share of source words with attention below {MASS} and no target word's "
+    f"strongest; overread: strongest of more than {MOST} target words"
+)
+TEXT_NOTE = "repeated n-grams: share repeated within a sentence, less the reference's"
+
+
+def measure(test: Test, systems: Sequence[System]) -> Report:
+    """What was dropped and repeated, as exactly as the input allows."""
+    rows, notes = [], [TEXT_NOTE]
+    columns = [Column("system", "system")]
+    if test.gold and test.source:
+        columns, notes = [*columns, *BY_GOLD], [GOLD_NOTE, *notes]
+    if any(system.rounds for system in systems):
+        need(test.source, "--source")
+        columns, notes = [*columns, *BY_ATTENTION], [*notes, ATTENTION_NOTE]
+    for system in systems:
+        row: dict[str, Any] = {"system": system.name, **_by_text(test, system)}
+        if test.gold and test.source:
+            row |= _by_gold(test, system)
+        if system.rounds:
+            row |= _by_attention(test, system)
+        rows.append(row)
+    return Report("adequacy", [*columns, *BY_TEXT], rows, notes)
+
+
+def _by_gold(test: Test, system: System) -> dict[str, float]:
+    assert test.source is not None and test.gold is not None
+    total = Coverage()
+    lines = zip(test.source, test.reference, test.gold, system.hypotheses)
+    for source, reference, gold, hypothesis in lines:
+        texts = source.split(), reference.split(), gold.possible, hypothesis.split()
+        total += coverage_by_gold(*texts, stem=lambda word: word[: test.stem])
+    invented = total.invented / max(total.produced, 1)
+    return {"dropped": total.under, "repeated": total.over, "invented": invented}
+
+
+def _by_attention(test: Test, system: System) -> dict[str, float]:
+    total = Coverage()
+    for one in system.forced(test, "hypothesis"):
+        total += coverage_by_attention(one.matrix())
+    return {"unread": total.under, "overread": total.over}
+
+
+def _by_text(test: Test, system: System) -> dict[str, float]:
+    output, reference = (
+        [line.split() for line in lines]
+        for lines in (system.hypotheses, test.reference)
+    )
+    found = {
+        f"repeated_{n}": repeated_ngrams(output, n) - repeated_ngrams(reference, n)
+        for n in range(1, 5)
+    }
+    words = sum(map(len, reference))
+    return found | {"words_ratio": sum(map(len, output)) / words if words else 0.0}

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Alignment error of the attention under forced decoding of the references."""
+
+import statistics
+from collections.abc import Sequence
+from typing import Any, get_args
+
+from kvnmt.evaluation.alignment import (
+    alignment_error_rate,
+    soft_alignment_error_rate,
+)
+from kvnmt.evaluation.links import Gold, Heuristic, Links, invert, symmetrize
+from kvnmt.measures.base import (
+    Column,
+    Report,
+    System,
+    Test,
+    force,
+    need,
+    with_attention,
+)
+
+COLUMNS = (
+    Column("system", "system"),
+    Column("aer", "AER %", "{:.1%}"),
+    Column("precision", "precision", "{:.1%}"),
+    Column("recall", "recall", "{:.1%}"),
+    Column("soft_aer", "soft AER", "{:.1%}"),
+    Column("mean_aer", "mean of sentences", "{:.1%}"),
+    Column("links", "links", "{:,}"),
+)
+NOTE = (
+    "one link for each target token, to the source token it attends to most; none to "
+    "or from EOS; words are linked if pieces are; counts are summed over the corpus"
+)
+
+
+def measure(test: Test, systems: Sequence[System]) -> Report:
+    """AER of every system, round by round, of both directions joined, of aligners."""
+    gold = need(test.gold, "--gold")
+    need(test.source, "--source")
+    rows = []
+    reverse = _reverse(test)
+    if reverse:
+        rows.append(_row("the other direction", reverse, gold))
+    for system in with_attention(systems):
+        forced = system.forced(test, "reference")
+        for r in range(system.rounds):
+            last = r == system.rounds - 1
+            name = system.name if last else f"{system.name}, round {r + 1}"
+            links = [one.links(r) for one in forced]
+            rows.append(_row(name, links, gold))
+            soft = soft_alignment_error_rate([one.matrix(r) for one in forced], gold)
+            rows[-1]["soft_aer"] = soft.aer
+        if reverse:
+            own = [one.links() for one in forced]
+            for how in get_args(Heuristic):
+                joined = [symmetrize(a, b, how) for a, b in zip(own, reverse)]
+                rows.append(_row(f"{system.name}, {how}", joined, gold))
+    for name, found in test.aligners.items():
+        rows.append(_row(name, [one.possible for one in found], gold))
+    return Report("alignment error", COLUMNS, rows, [NOTE])
+
+
+def _row(name: str, links: Sequence[Links], gold: Sequence[Gold]) -> dict[str, Any]:
+    whole = alignment_error_rate(links, gold)
+    each = [alignment_error_rate([a], [g]).aer for a, g in zip(links, gold)]
+    return {
+        "system": name,
+        **vars(whole),
+        "mean_aer": statistics.fmean(each),
+        "links": sum(map(len, links)),
+        "sentences": each,
+    }
+
+
+def _reverse(test: Test) -> list[Links] | None:
+    if test.reverse is None or test.source is None:
+        return None
+    forced = force(test.reverse, test.reference, test.source, "the other direction")
+    return [invert(one.links()) for one in forced]

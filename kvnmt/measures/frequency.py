@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BLEU and single words by how often training saw them."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kvnmt.data import sources
+from kvnmt.errors import UserError
+from kvnmt.evaluation.breakdown import (
+    FREQUENCIES,
+    bleu_by,
+    count_words,
+    rarest,
+    words_by_frequency,
+)
+from kvnmt.experiment import Run
+from kvnmt.measures.base import Column, LackingError, Report, System, Test, need
+from kvnmt.measures.length import by_bucket
+from kvnmt.progress import counting
+
+WORDS = (
+    Column("bucket", "seen in training"),
+    Column("wanted", "words", "{:,}"),
+)
+
+
+def measure(test: Test, systems: Sequence[System]) -> list[Report]:
+    """BLEU by the rarest source word, and F1 of target words by frequency."""
+    source = need(test.source, "--source")
+    run = next((system.run for system in systems if system.run), None)
+    if run is None:
+        raise LackingError("no system is a run, whose training text is counted")
+    counts = _count(run)
+    rare = rarest(source, counts[0])
+    found = {
+        system.name: bleu_by(rare, FREQUENCIES, test.statistics(system))
+        for system in systems
+    }
+    title = "BLEU by the rarest word of the source"
+    return [
+        by_bucket(title, "seen in training", found),
+        _words(test, systems, counts[1]),
+    ]
+
+
+def _count(run: Run) -> tuple[Counter[str], Counter[str]]:
+    """Words of the training text, which must still be where it was."""
+    try:
+        text = sources.open_text(run.experiment.data, "train")
+        counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+        with counting("counting words", text.pairs) as advance:
+            for block in text.blocks():
+                for own, side in zip(counts, (block.source, block.target)):
+                    own.update(
+                        count_words(line.decode(errors="replace") for line in side)
+                    )
+                advance(len(block.source))
+        return counts
+    except UserError as error:
+        raise LackingError(f"the training text is not there: {error}") from None
+
+
+def _words(test: Test, systems: Sequence[System], counts: Counter[str]) -> Report:
+    found = {
+        system.name: words_by_frequency(system.hypotheses, test.reference, counts)
+        for system in systems
+    }
+    labels = dict.fromkeys(one.label for own in found.values() for one in own)
+    rows = []
+    for label in labels:
+        row = {"bucket": label}
+        for name, own in found.items():
+            for one in own:
+                if one.label == label:
+                    row |= {"wanted": one.wanted, name: one.f1}
+                    row[f"{name} precision"] = one.precision
+                    row[f"{name} recall"] = one.recall
+        rows.append(row)
+    columns = [*WORDS, *(Column(name, name, "{:.1%}") for name in found)]
+    return Report("F1 of target words by frequency", columns, rows)

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BLEU by the length of the source."""
+
+from collections.abc import Sequence
+
+from kvnmt.evaluation.breakdown import LENGTHS, Part, bleu_by
+from kvnmt.measures.base import Column, Report, System, Test, need
+
+
+def parts(test: Test, systems: Sequence[System]) -> dict[str, list[Part]]:
+    """The buckets of every system; without a source, by length of the reference."""
+    lengths = [len(line.split()) for line in test.source or test.reference]
+    return {
+        system.name: bleu_by(lengths, LENGTHS, test.statistics(system))
+        for system in systems
+    }
+
+
+def measure(test: Test, systems: Sequence[System]) -> Report:
+    """A row for each bucket of lengths, a column for each system."""
+    need(test.source, "--source")
+    return by_bucket("BLEU by words of the source", "words", parts(test, systems))
+
+
+def by_bucket(title: str, what: str, found: dict[str, list[Part]]) -> Report:
+    """A row for each bucket, a column for each system."""
+    columns = [Column("bucket", what), Column("sentences", "sentences", "{:,}")]
+    columns += [Column(name, name, "{:.2f}") for name in found]
+    rows = []
+    for same in zip(*found.values()):
+        scores = {name: part.bleu for name, part in zip(found, same)}
+        row = {"bucket": same[0].label, "sentences": same[0].sentences}
+        rows.append(row | scores)
+    return Report(title, columns, rows, ["corpus BLEU of each bucket, not smoothed"])

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How probable the references are to every run, and how many words it does not know."""
+
+import math
+from collections.abc import Sequence
+
+from kvnmt.data.vocabulary import UNK, Vocabulary
+from kvnmt.measures.base import Column, LackingError, Report, System, Test
+
+COLUMNS = (
+    Column("system", "system"),
+    Column("perplexity", "per token", "{:.3f}"),
+    Column("word_perplexity", "per word", "{:.3f}"),
+    Column("tokens", "tokens", "{:,}"),
+    Column("unknown_source", "unknown in source", "{:.2%}"),
+    Column("unknown_reference", "in reference", "{:.2%}"),
+    Column("unknown_output", "in output", "{:.2%}"),
+)
+NOTE = "EOS counts as a token and as a word; per word compares runs of any vocabulary"
+
+
+def measure(test: Test, systems: Sequence[System]) -> Report:
+    """Perplexity of the references and shares of unknown tokens."""
+    rows = []
+    for system in systems:
+        if system.run is None:
+            continue
+        forced = system.forced(test, "reference")
+        total = math.fsum(one.scored.log_prob for one in forced)
+        tokens = sum(len(one.scored.token_log_probs) for one in forced)
+        words = sum(one.counts[1] + 1 for one in forced)
+        source, target = system.run.vocabularies
+        rows.append(
+            {
+                "system": system.name,
+                "perplexity": math.exp(min(-total / max(tokens, 1), 700)),
+                "word_perplexity": math.exp(min(-total / max(words, 1), 700)),
+                "log_prob": total,
+                "tokens": tokens,
+                "unknown_source": unknown(source, test.source or []),
+                "unknown_reference": unknown(target, test.reference),
+                "unknown_output": unknown(target, system.hypotheses),
+            }
+        )
+    if not rows:
+        raise LackingError("no system is a run")
+    return Report("perplexity of the references", COLUMNS, rows, [NOTE])
+
+
+def unknown(vocabulary: Vocabulary, lines: Sequence[str]) -> float:
+    """Share of tokens that the vocabulary does not know."""
+    ids = [i for line in lines for i in vocabulary.encode(line)]
+    return ids.count(UNK) / len(ids) if ids else 0.0

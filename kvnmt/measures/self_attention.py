@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where decoders look among the words that they have written, and trees from that."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.errors import UserError
+from kvnmt.evaluation.brackets import read_brackets
+from kvnmt.evaluation.self_attention import (
+    RelativePositions,
+    focus,
+    relative_positions,
+)
+from kvnmt.evaluation.trees import Tree, parseval, right_branching, sentence_tree
+from kvnmt.measures.base import Column, Forced, LackingError, Report, System, Test
+
+NEAREST = 5  # positions with columns of their own
+POSITIONS = (
+    Column("system", "system"),
+    *(Column(str(p), f"{p} back", "{:.1%}") for p in range(1, NEAREST + 1)),
+    Column("more", "further", "{:.1%}"),
+    Column("predictions", "predictions", "{:,}"),
+)
+TREES = (
+    Column("system", "system"),
+    Column("precision", "precision", "{:.1%}"),
+    Column("recall", "recall", "{:.1%}"),
+    Column("f1", "F1", "{:.1%}"),
+)
+NOTE = "share of predictions whose strongest earlier word stands so many words back"
+TREE_NOTE = "ParsEval of the references, unlabelled, the whole sentence counted"
+
+
+def measure(test: Test, systems: Sequence[System]) -> list[Report]:
+    """Relative positions of the focus; with brackets, trees by Algorithm 1."""
+    rows, trees = [], []
+    for system in systems:
+        if system.run is None:
+            continue
+        for name, matrices in by_word(system.name, system.forced(test, "reference")):
+            positions = relative_positions(matrices)
+            rows.append({"system": name, **_positions(positions)})
+            trees.append((name, matrices))
+    if not rows:
+        raise LackingError("no system attends to earlier words")
+    found = [Report("attention to earlier words", POSITIONS, rows, [NOTE])]
+    return found + ([_trees(test, trees)] if test.brackets else [])
+
+
+def by_word(
+    name: str, forced: Sequence[Forced]
+) -> list[tuple[str, list[NDArray[np.floating]]]]:
+    """Self-attention between words, for each mechanism of a system.
+
+    A word looks as its pieces do on average; what pieces of a word look at each other
+    is left out.
+    """
+    count = len(forced[0].scored.self_attention) if forced else 0
+    names = [name] if count == 1 else [f"{name}, {n + 1}" for n in range(count)]
+    return [
+        (own, [_between_words(one, n) for one in forced]) for n, own in enumerate(names)
+    ]
+
+
+def _between_words(one: Forced, n: int) -> NDArray[np.floating]:
+    """[words + 1, words + 1], as in `kvnmt.evaluation.self_attention`."""
+    matrix, words = one.scored.self_attention[n], one.counts[1]
+    rows = np.zeros((words + 1, len(matrix)))
+    rows[[*one.target, words], np.arange(len(matrix))] = 1  # EOS is a word
+    columns = np.zeros((len(matrix), words + 1))
+    columns[np.arange(len(matrix)), [0, *(word + 1 for word in one.target)]] = 1
+    share = rows / np.maximum(rows.sum(1, keepdims=True), 1)
+    return np.tril(share @ matrix @ columns)
+
+
+def _positions(found: RelativePositions) -> dict[str, Any]:
+    total = max(sum(found.counts), 1)
+    counts = found.cut(NEAREST).counts
+    shares = {str(p + 1): count / total for p, count in enumerate(counts)}
+    shares["more"] = shares.pop(str(NEAREST + 1))
+    return {
+        **shares,
+        "predictions": sum(found.counts),
+        "counts": found.counts,
+        "normalised": found.normalised,
+        "share_where_available": found.share,
+    }
+
+
+def _trees(
+    test: Test, systems: Sequence[tuple[str, list[NDArray[np.floating]]]]
+) -> Report:
+    assert test.brackets
+    gold = read_brackets(test.brackets)
+    lines = [line.split() for line in test.reference]
+    empty = next((n for n, words in enumerate(lines, 1) if not words), None)
+    if empty:
+        raise UserError(f"reference {empty} has no words, so it has no tree.")
+    trees: dict[str, list[Tree]] = {
+        name: [sentence_tree(w, focus(m)[:-1]) for w, m in zip(lines, matrices)]
+        for name, matrices in systems
+    }
+    trees["right-branching"] = [right_branching(words) for words in lines]
+    rows = [{"system": n, **vars(parseval(own, gold))} for n, own in trees.items()]
+    return Report("trees from self-attention", TREES, rows, [TREE_NOTE])

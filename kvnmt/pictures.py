@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pictures of `kvnmt evaluate`: attention of sentences, figures of a test set."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from kvnmt.evaluation.curves import bleu_by_length, relative_positions_chart
+from kvnmt.evaluation.drawing import missing_font
+from kvnmt.evaluation.plots import attention_heatmap, self_attention_heatmap
+from kvnmt.evaluation.self_attention import relative_positions
+from kvnmt.measures import System, Test
+from kvnmt.measures.length import parts
+from kvnmt.measures.self_attention import by_word
+
+END = "</s>"
+
+
+def draw(
+    test: Test, systems: Sequence[System], sentences: Sequence[int], folder: Path
+) -> str | None:
+    """Draws what the systems have to show.
+
+    * ``bleu-by-length.png``: all systems;
+    * ``relative-positions.png``: those that look at their own words (Miculicich
+      Werlen et al. 2018, figure 2), on the references;
+    * ``attention-N-SYSTEM.png``: how sentence N was read, word by word, a panel for
+      each round (Meng et al. 2018, figure 3): of the system's own translation or,
+      where there is gold, of the reference, the gold links outlined;
+    * ``self-attention-N.png``: the same among the words of the reference (figure 3).
+
+    Args:
+        test: The text.
+        systems: What to draw.
+        sentences: Lines, from 1, of which the attention is drawn.
+        folder: Where; it is there.
+
+    Returns:
+        What to install if a font is missing, as a sentence.
+    """
+    bleu_by_length(parts(test, systems), folder / "bleu-by-length.png")
+    runs = [system for system in systems if system.run and test.source]
+    looks = {
+        name: matrices
+        for system in runs
+        for name, matrices in by_word(system.name, system.forced(test, "reference"))
+    }
+    if looks:
+        positions = {name: relative_positions(own) for name, own in looks.items()}
+        relative_positions_chart(positions, folder / "relative-positions.png")
+    for number in sentences:
+        words = [*test.reference[number - 1].split(), END]
+        if looks:
+            matrices = [own[number - 1] for own in looks.values()]
+            self_attention_heatmap(
+                *(matrices, [words] * len(looks)),
+                folder / f"self-attention-{number}.png",
+                titles=list(looks),
+            )
+        for system in runs:
+            if system.rounds:
+                _attention(test, system, number, folder)
+    drawn = [number - 1 for number in sentences]
+    texts = [test.reference[n] for n in drawn] + [system.name for system in systems]
+    return missing_font([*texts, *((test.source or [""])[n] for n in drawn)])
+
+
+def _attention(test: Test, system: System, number: int, folder: Path) -> None:
+    assert test.source is not None
+    n = number - 1
+    target = (test.reference if test.gold else system.hypotheses)[n].split()
+    source = test.source[n].split()
+    if not (source and target):
+        return
+    forced = system.forced(test, "reference" if test.gold else "hypothesis")[n]
+    attention_heatmap(
+        [forced.matrix(r) for r in range(system.rounds)],
+        *(source, target),
+        folder / f"attention-{number}-{system.name.replace('/', '-')}.png",
+        gold=test.gold[n].possible if test.gold else None,
+    )

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statistical tests: worked by hand, and against scoring everything again."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+
+from kvnmt.errors import UserError
+from kvnmt.evaluation.bleu import Settings, bleu_of, sentence_statistics
+from kvnmt.evaluation.significance import (
+    SignTest,
+    resample,
+    sentence_bleu,
+    sign_test,
+    stars,
+    t_test,
+)
+
+PLAIN = Settings("none")
+RNG = random.Random(7)
+REFERENCES = [" ".join(RNG.choices("abcdef", k=RNG.randint(1, 12))) for _ in range(40)]
+
+
+def noisy(seed: int, share: float) -> list[str]:
+    """The references with some of their words replaced."""
+    rng = random.Random(seed)
+    return [
+        " ".join(rng.choice("abcdef") if rng.random() < share else w for w in r.split())
+        for r in REFERENCES
+    ]
+
+
+def unsmoothed(hypotheses: list[str], references: list[str]) -> float:
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    return metric.corpus_score(hypotheses, [references]).score
+
+
+def counted(hypotheses: list[str]) -> np.ndarray:
+    return sentence_statistics(hypotheses, REFERENCES, PLAIN)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.6])
+def test_bleu_of_summed_statistics_is_sacrebleus(share):
+    own = noisy(1, share)
+    assert bleu_of(counted(own).sum(0)) == pytest.approx(unsmoothed(own, REFERENCES))
+
+
+def test_bleu_of_nothing_is_0():
+    rows = sentence_statistics(["", "x y", "a b c"], ["a b", "a b", "a b c d"], PLAIN)
+    assert bleu_of(rows).tolist() == [0, 0, 0]  # no 4-grams, no match, too short
+
+
+def test_sign_test_by_hand():
+    # Baseline: "a b c d" three times, of which it has "a b c d", "a b c x", "a b c d".
+    # System:                                       "a b c d", "a b c d", "x x x x".
+    #   Sentence 1 the same: a tie. Sentence 2 in the baseline's place: all n-grams
+    #   right, better. Sentence 3: fewer right, worse. So one up, one down: p = 1.
+    references = ["a b c d"] * 3
+    baseline = sentence_statistics(["a b c d", "a b c x", "a b c d"], references, PLAIN)
+    system = sentence_statistics(["a b c d", "a b c d", "x x x x"], references, PLAIN)
+    assert sign_test(baseline, system) == SignTest(1, 1, 1.0)
+
+
+def test_sign_test_by_hand_without_a_doubt():
+    # Eight sentences better, none worse: p = 2 / 2^8.
+    references = ["a b c d"] * 9
+    worse = sentence_statistics(["a b c x"] * 8 + ["a b c d"], references, PLAIN)
+    right = sentence_statistics(references, references, PLAIN)
+    assert sign_test(worse, right) == SignTest(8, 0, pytest.approx(2 / 256))
+    assert sign_test(right, worse) == SignTest(0, 8, pytest.approx(2 / 256))
+    assert sign_test(right, right) == SignTest(0, 0, 1.0)
+
+
+def test_the_sign_test_does_what_scoring_everything_again_does():
+    """Of every sentence: the baseline's corpus with that one replaced, scored anew."""
+    baseline, system = noisy(1, 0.4), noisy(2, 0.3)
+    whole, improved, worsened = unsmoothed(baseline, REFERENCES), 0, 0
+    for i, replaced in enumerate(system):
+        mixed = [*baseline[:i], replaced, *baseline[i + 1 :]]
+        change = unsmoothed(mixed, REFERENCES) - whole
+        improved += change > 1e-9
+        worsened += change < -1e-9
+    tails = sum(math.comb(improved + worsened, k) for k in range(worsened + 1))
+    p = min(1.0, 2 * tails / 2 ** (improved + worsened))
+    assert improved > worsened > 3
+    found = sign_test(counted(baseline), counted(system))
+    assert found == SignTest(improved, worsened, pytest.approx(p))
+
+
+def test_t_test_by_hand():
+    # Sentence BLEU 100 against 50 and 100 against 100, by sacrebleu's own function.
+    baseline, system = counted(noisy(1, 0.4)), counted(noisy(2, 0.1))
+    metric = BLEU(tokenize="none", effective_order=True, force=True)
+    given = zip(noisy(1, 0.4), REFERENCES)
+    scores = [metric.sentence_score(h, [r]).score for h, r in given]
+    np.testing.assert_allclose(sentence_bleu(baseline), scores)
+    difference = sentence_bleu(system) - sentence_bleu(baseline)
+    n = len(difference)
+    t = difference.mean() / (difference.std(ddof=1) / math.sqrt(n))
+    # The tail of Student's t by summing its density, n - 1 degrees of freedom.
+    points = np.linspace(t, t + 200, 2_000_001)
+    density = (1 + points**2 / (n - 1)) ** (-n / 2)
+    norm = math.gamma(n / 2) / math.gamma((n - 1) / 2) / math.sqrt((n - 1) * math.pi)
+    tail = norm * np.trapezoid(density, points)
+    assert t_test(baseline, system) == pytest.approx(tail, rel=1e-4)
+    assert t_test(system, baseline) == pytest.approx(1 - tail, rel=1e-4)
+    assert t_test(system, system) == 1.0
+
+
+@pytest.mark.parametrize("kind", ["bootstrap", "randomisation"])
+def test_resampling_tells_a_better_system_from_one_that_is_no_better(kind):
+    baseline, equal, better = noisy(1, 0.4), noisy(3, 0.4), noisy(2, 0.1)
+    found = resample([baseline, equal, better, baseline], REFERENCES, kind, PLAIN)
+    for metric in ("BLEU", "chrF2"):
+        none, much, same = found.p[metric]
+        assert much < 0.01 < 0.05 < none <= 1
+        assert same == 1
+    assert "tok:none" in found.signatures["BLEU"]
+    assert {"bootstrap": "bs:1000", "randomisation": "ar:10000"}[kind] in (
+        found.signatures["BLEU"]
+    )
+    assert resample([baseline, better], REFERENCES, kind, PLAIN).p["BLEU"] == [
+        found.p["BLEU"][1]
+    ]
+
+
+def test_as_many_hypotheses_as_references():
+    with pytest.raises(UserError, match="2 hypotheses but 1 references"):
+        sentence_statistics(["a", "b"], ["a"])
+    with pytest.raises(UserError, match="2 hypotheses but 1 references"):
+        resample([["a"], ["a", "b"]], ["a"], "bootstrap")
+
+
+@pytest.mark.parametrize(
+    ("above", "baseline", "marks"),
+    [(0.009, 0.001, "*+"), (0.02, 0.001, "+"), (0.001, 0.01, "*"), (None, None, "")],
+)
+def test_stars(above, baseline, marks):
+    assert stars(above, baseline) == marks
+    assert stars(above, baseline, level=1e-9) == ""
