@@ -11,11 +11,17 @@ import tyro
 
 from kvnmt import experiment
 from kvnmt.data.text import Parallel, read_parallel
-from kvnmt.data.vocabulary import EOS
+from kvnmt.data.vocabulary import EOS, word_numbers
 from kvnmt.ensemble import load_ensemble
 from kvnmt.errors import UserError
 from kvnmt.evaluation.alignment import hard_links, word_links
-from kvnmt.evaluation.links import format_pharaoh
+from kvnmt.evaluation.links import (
+    Heuristic,
+    Links,
+    format_pharaoh,
+    invert,
+    symmetrize,
+)
 from kvnmt.experiment import Run
 from kvnmt.progress import counting, error_console
 from kvnmt.scoring import Scored, rounds_of, score_lines
@@ -68,6 +74,8 @@ class Align:
     source: Path  # what is translated
     target: Path  # its translations
     round: int | None = None  # of attention, from 1; default: the last, which is read
+    reverse: Path | None = None  # run of the other direction, to join its links with
+    heuristic: Heuristic = "grow-diag-final-and"  # how they are joined
     json: bool = False  # print JSON lines with the tokens and the soft alignment
 
     def __call__(self) -> None:
@@ -78,24 +86,45 @@ class Align:
         if not 1 <= (self.round or rounds) <= rounds:
             raise UserError(f"--round is {self.round} but must be 1 to {rounds}.")
         chosen = (self.round or rounds) - 1
+        backward = self._reverse(text)
         scored = _forced(run, text, "aligning")
-        for source, target, one in zip(text.source, text.target, scored):
-            print(self._line(run, source, target, one.alignments[chosen]))
+        for n, pair in enumerate(zip(text.source, text.target)):
+            matrix = scored[n].alignments[chosen]
+            links = _links(run, *pair, matrix)
+            if backward:
+                links = symmetrize(links, backward[n], self.heuristic)
+            print(self._line(run, *pair, matrix, format_pharaoh(links)))
 
-    def _line(self, run: Run, source: str, target: str, matrix: Any) -> str:
+    def _reverse(self, text: Parallel) -> list[Links] | None:
+        """The links of the other direction, if they are to be joined."""
+        if self.reverse is None:
+            return None
+        run = experiment.load_run(self.reverse)
+        _rounds(run)
+        turned = Parallel(text.target, text.source)
+        scored = _forced(run, turned, "aligning the other way")
+        given = zip(turned.source, turned.target, scored)
+        return [invert(_links(run, x, y, one.alignments[-1])) for x, y, one in given]
+
+    def _line(self, run: Run, source: str, target: str, matrix: Any, links: str) -> str:
+        if not self.json:
+            return links
         words = run.vocabularies
         x, y = words.source.encode(source), words.target.encode(target)
-        links = hard_links(matrix, len(x), len(y))
-        links = word_links(links, words.source.words_of(x), words.target.words_of(y))
-        if not self.json:
-            return format_pharaoh(links)
         found = {
-            "links": format_pharaoh(links),
+            "links": links,
             "source": words.source.pieces([*x, EOS]),
             "target": words.target.pieces([*y, EOS]),
             "alignment": [[round(float(a), 6) for a in row] for row in matrix],
         }
         return json.dumps(found)
+
+
+def _links(run: Run, source: str, target: str, matrix: Any) -> Links:
+    """Links between the words of two lines."""
+    words = run.vocabularies
+    x, y = word_numbers(words.source, source), word_numbers(words.target, target)
+    return word_links(hard_links(matrix, len(x), len(y)), x, y)
 
 
 def _rounds(run: Run) -> int:

@@ -187,7 +187,7 @@ BAD_USE = [
     (["evalute"], "did you mean 'evaluate'?"),
     (
         ["xyz"],
-        "no command 'xyz'. Known: align, average, benchmark, evaluate, prepare,",
+        "no command 'xyz'. Known: align, average, benchmark, evaluate, explore,",
     ),
 ]
 
@@ -204,7 +204,7 @@ def test_mistakes_are_told_in_a_sentence(kvnmt, tmp_path, run, text, arguments, 
     [
         ([], "train"),
         (["train"], "run directory to write"),
-        (["evaluate", "RUN"], "--source"),
+        (["evaluate", "RUN"], "--reference"),
         (["train", "NEW", "--training.epcohs", "3"], "--training.epochs"),
         (["train", "NEW", "--training.epochs", "three"], "--training.epochs"),
         (["train", "NEW", "--optimizer.name", "adagrad"], "adadelta"),
@@ -360,12 +360,13 @@ def test_evaluation_prints_json(kvnmt, run, text, tmp_path):
     common = ["--search.beam=1", "--json", "--tokenize", "13a"]
     said = kvnmt("evaluate", run, *sides, *common, "--lowercase")
     found = json.loads(said.out)
-    assert "tok:13a" in found["BLEU"]["signature"]
-    assert "case:lc" in found["BLEU"]["signature"]
-    assert found["chrF2"]["score"] == pytest.approx(100)
-    assert found["BLEU"]["length_ratio"] == pytest.approx(1)
+    (row,) = found["score"][0]["rows"]
+    assert "tok:13a" in row["bleu_signature"]
+    assert "case:lc" in row["bleu_signature"]
+    assert row["chrf"] == pytest.approx(100)
+    assert row["length_ratio"] == pytest.approx(1)
     cased = json.loads(kvnmt("evaluate", run, *sides, *common).out)
-    assert cased["chrF2"]["score"] < 50
+    assert cased["score"][0]["rows"][0]["chrf"] < 50
 
 
 def command(*arguments: object, **choices) -> subprocess.CompletedProcess[bytes]:

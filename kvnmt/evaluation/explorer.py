@@ -26,6 +26,7 @@ _SCRIPTS = (
     "matrix.js",
     "links.js",
     "memory.js",
+    "readout.js",
     "values.js",
     "panel.js",
     "main.js",  # starts the page, so it comes last

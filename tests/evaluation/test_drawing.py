@@ -90,6 +90,7 @@ def test_fewest_fonts_that_have_all(install):
 
 def test_any_font_will_do(install, monkeypatch):
     monkeypatch.setattr(drawing, "_PREFERRED", ("Not There",))
+    monkeypatch.setattr(font_manager, "findSystemFonts", pytest.fail)
     install("Odd", "字")
     install("Odder", "한글")
     assert font_families(["字"]) == ["DejaVu Sans", "Odd"]

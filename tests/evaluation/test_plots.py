@@ -51,6 +51,7 @@ def test_words_label_the_axes(tmp_path, saved):
     assert [text.get_text() for text in panel.get_yticklabels()] == TARGET
     assert [text.get_text() for text in second.get_xticklabels()] == SOURCE
     assert not second.get_yticklabels()
+    assert panel.xaxis.get_ticks_position() == "top"
     assert panel.yaxis_inverted()
     texts = [panel.title, *panel.get_xticklabels()]
     assert not any(text.get_parse_math() for text in texts)

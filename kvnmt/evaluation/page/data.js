@@ -43,10 +43,13 @@ function movedCells(rounds, round) {
 // The few words that most of the weight is on, the strongest first.
 function topWords(row, words) {
   const order = [...row.keys()].sort((a, b) => row[b] - row[a]).slice(0, 4);
-  return order.filter((i, rank) => rank === 0 || row[i] >= 50).map((i) => [words[i], row[i]]);
+  return order
+    .filter((i, rank) => rank === 0 || row[i] >= 50)
+    .map((i) => [words[i], sayWeight(row[i])]);
 }
 
-const greatest = (matrices) => matrices.flat(2).reduce((most, value) => Math.max(most, value), 0);
+const greatest = (matrices) =>
+  matrices.flat(2).reduce((most, value) => Math.max(most, value), 0);
 
 // Column 0 of self-attention stands before the first word.
 const earlierWords = (target) => ['(start)', ...target.slice(0, -1)];
@@ -57,7 +60,8 @@ const CJK = '\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}';
 const UNIT = new RegExp(`[${CJK}]|(?:(?![${CJK}])[\\p{L}\\p{M}\\p{N}'’-])+|\\S`, 'gu');
 
 // The words of a text, each with its place; Chinese and Japanese by character.
-const unitsOf = (text) => [...text.matchAll(UNIT)].map((match) => ({ text: match[0], start: match.index }));
+const unitsOf = (text) =>
+  [...text.matchAll(UNIT)].map((match) => ({ text: match[0], start: match.index }));
 
 // Units of one text outside of a longest common subsequence with the other.
 function differing(units, others) {
@@ -65,7 +69,12 @@ function differing(units, others) {
   const different = new Set();
   let j = 0;
   for (let i = 0; i < units.length; i++) {
-    while (j < others.length && units[i].text !== others[j].text && table[i][j + 1] >= table[i + 1][j]) j++;
+    while (
+      j < others.length &&
+      units[i].text !== others[j].text &&
+      table[i][j + 1] >= table[i + 1][j]
+    )
+      j++;
     if (j < others.length && units[i].text === others[j].text) j++;
     else different.add(units[i].start);
   }
@@ -74,7 +83,10 @@ function differing(units, others) {
 
 // table[i][j]: length of the longest common subsequence of what begins at i and j.
 function commonLengths(units, others) {
-  const table = Array.from({ length: units.length + 1 }, () => new Uint16Array(others.length + 1));
+  const table = Array.from(
+    { length: units.length + 1 },
+    () => new Uint16Array(others.length + 1),
+  );
   for (let i = units.length - 1; i >= 0; i--)
     for (let j = others.length - 1; j >= 0; j--)
       table[i][j] =

@@ -9,7 +9,11 @@ function element(tag, attributes = {}, ...children) {
 }
 
 function svg(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
+  return fill(
+    document.createElementNS('http://www.w3.org/2000/svg', tag),
+    attributes,
+    children,
+  );
 }
 
 function fill(node, attributes, children) {
@@ -18,7 +22,7 @@ function fill(node, attributes, children) {
     if (name.startsWith('on')) node.addEventListener(name.slice(2), value);
     else node.setAttribute(name, value === true ? '' : value);
   }
-  node.append(...children.flat().filter((child) => child !== null));
+  node.append(...children.flat().filter((child) => child != null));
   return node;
 }
 
@@ -31,9 +35,11 @@ function textWidth(text, size) {
   return pen.measureText(text).width;
 }
 
-const widest = (words, size) => Math.max(0, ...words.map((word) => textWidth(word, size)));
+const widest = (words, size) =>
+  Math.max(0, ...words.map((word) => textWidth(word, size)));
 
-const WIDE = /^[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\u{20000}-\u{3ffff}]+$/u;
+const WIDE =
+  /^[\u1100-\u11ff\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef\u{20000}-\u{3ffff}]+$/u;
 
 // Chinese, Japanese and Korean stand upright above a column; other words are turned.
 const isWide = (word) => WIDE.test(word);
@@ -64,7 +70,9 @@ function heat(name) {
   return (value) => {
     const place = Math.min(Math.max(value, 0), 1) * (stops.length - 1);
     const low = Math.min(Math.floor(place), stops.length - 2);
-    const mixed = stops[low].map((from, i) => from + (stops[low + 1][i] - from) * (place - low));
+    const mixed = stops[low].map(
+      (from, i) => from + (stops[low + 1][i] - from) * (place - low),
+    );
     return `rgb(${mixed.map(Math.round).join(' ')})`;
   };
 }
@@ -90,7 +98,12 @@ function showTip(event, heading, lines) {
   const rows = lines.map((line) =>
     typeof line === 'string'
       ? element('p', {}, line)
-      : element('p', { class: line[2] || null }, element('span', {}, line[0]), element('b', {}, line[1])),
+      : element(
+          'p',
+          { class: line[2] || null },
+          element('span', {}, line[0]),
+          element('b', {}, line[1]),
+        ),
   );
   tip.replaceChildren(element('strong', {}, heading), ...rows);
   tip.hidden = false;

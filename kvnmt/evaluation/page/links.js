@@ -9,32 +9,46 @@ function linksFigure({ caption, source, target, values, tell }) {
   const below = spread(target, width);
   const rows = target.map((_, t) => curvesOf(t, values[t], above, below, tell));
   const tops = source.map((word, s) => linkWord(word, above[s], 18, 'source-word'));
-  const bottoms = target.map((word, t) => linkWord(word, below[t], LINKS.height - 8, 'target-word', () => goTo(t)));
+  const bottoms = target.map((word, t) =>
+    linkWord(word, below[t], LINKS.height - 8, 'target-word', () => goTo(t)),
+  );
   const picture = svg(
     'svg',
-    { width: width + 2 * LINKS.margin, height: LINKS.height, role: 'img', 'aria-label': `${caption}: links from source to target words` },
-    svg('g', { class: 'curves' }, rows), svg('g', {}, tops), svg('g', {}, bottoms),
+    {
+      width: width + 2 * LINKS.margin,
+      height: LINKS.height,
+      role: 'img',
+      'aria-label': `${caption}: links from source to target words`,
+    },
+    svg('g', { class: 'curves' }, rows),
+    svg('g', {}, tops),
+    svg('g', {}, bottoms),
   );
   const scroller = element('div', { class: 'scroller wide', tabindex: '-1' }, picture);
   let current = 0;
 
   const spotlight = (chosen) => {
     rows.forEach((row, t) => {
-      for (const curve of row.children) curve.classList.toggle('lit', chosen(t, Number(curve.dataset.s)));
+      for (const curve of row.children)
+        curve.classList.toggle('lit', chosen(t, Number(curve.dataset.s)));
     });
   };
   const rest = () => {
     hideTip();
     spotlight((t) => t === current);
   };
-  tops.forEach((node, s) => hoverWord(node, rest, (event) => {
-    spotlight((_, other) => other === s);
-    showTip(event, source[s], readers(values, s, target));
-  }));
-  bottoms.forEach((node, t) => hoverWord(node, rest, (event) => {
-    spotlight((other) => other === t);
-    showTip(event, `${t + 1} ${target[t]}`, topWords(values[t], source).map(([word, weight]) => [word, sayWeight(weight)]));
-  }));
+  tops.forEach((node, s) =>
+    hoverWord(node, rest, (event) => {
+      spotlight((_, other) => other === s);
+      showTip(event, source[s], readers(values, s, target));
+    }),
+  );
+  bottoms.forEach((node, t) =>
+    hoverWord(node, rest, (event) => {
+      spotlight((other) => other === t);
+      showTip(event, `${t + 1} ${target[t]}`, topWords(values[t], source));
+    }),
+  );
 
   function mark(t) {
     current = t;
@@ -46,10 +60,16 @@ function linksFigure({ caption, source, target, values, tell }) {
       node.classList.toggle('strong', s === strongest(values[t]));
     });
     const centre = below[t] + LINKS.margin - scroller.clientWidth / 2;
-    if (Math.abs(centre - scroller.scrollLeft) > scroller.clientWidth / 2 - 40) scroller.scrollLeft = centre;
+    if (Math.abs(centre - scroller.scrollLeft) > scroller.clientWidth / 2 - 40)
+      scroller.scrollLeft = centre;
   }
 
-  const node = element('figure', { class: 'links' }, element('figcaption', {}, caption), scroller);
+  const node = element(
+    'figure',
+    { class: 'links' },
+    element('figcaption', {}, caption),
+    scroller,
+  );
   return { node, mark, aim: () => {} };
 }
 
@@ -57,7 +77,8 @@ function linksFigure({ caption, source, target, values, tell }) {
 
 const widths = (words) => words.map((word) => textWidth(word, LINKS.size));
 
-const lineWidth = (words) => widths(words).reduce((sum, width) => sum + width + LINKS.gap, -LINKS.gap);
+const lineWidth = (words) =>
+  widths(words).reduce((sum, width) => sum + width + LINKS.gap, -LINKS.gap);
 
 // Centres of the words; a shorter line is given wider gaps to end with the longer one.
 function spread(words, width) {
@@ -73,7 +94,11 @@ function spread(words, width) {
 }
 
 function linkWord(word, x, y, kind, onclick = null) {
-  const text = svg('text', { class: kind, x: x + LINKS.margin, y, 'text-anchor': 'middle' }, word);
+  const text = svg(
+    'text',
+    { class: kind, x: x + LINKS.margin, y, 'text-anchor': 'middle' },
+    word,
+  );
   if (onclick) text.addEventListener('click', onclick);
   return text;
 }
@@ -83,7 +108,8 @@ function linkWord(word, x, y, kind, onclick = null) {
 function curvesOf(t, row, above, below, tell) {
   const curves = [];
   row.forEach((weight, s) => {
-    if (weight >= LINKS.least) curves.push(curve(t, s, weight / 1000, above[s], below[t], tell));
+    if (weight >= LINKS.least)
+      curves.push(curve(t, s, weight / 1000, above[s], below[t], tell));
   });
   return svg('g', { 'data-t': t }, curves);
 }
@@ -110,7 +136,12 @@ function hoverWord(node, rest, show) {
 
 // Target words that look at source word s, those that look most first.
 function readers(values, s, target) {
-  const found = target.map((word, t) => [`${t + 1} ${word}`, values[t][s]]).filter(([, weight]) => weight >= LINKS.least);
+  const found = target
+    .map((word, t) => [`${t + 1} ${word}`, values[t][s]])
+    .filter(([, weight]) => weight >= LINKS.least);
   if (!found.length) return ['read by no word with 0.050 or more'];
-  return found.sort((a, b) => b[1] - a[1]).slice(0, 6).map(([word, weight]) => [word, sayWeight(weight)]);
+  return found
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, 6)
+    .map(([word, weight]) => [word, sayWeight(weight)]);
 }

@@ -7,7 +7,9 @@ let order = [];
 function buildList() {
   byId('title').replaceChildren(DATA.title);
   options = DATA.sentences.map(sentenceOption);
-  byId('sort').replaceChildren(...sortings().map(([key, label]) => element('option', { value: key }, label)));
+  byId('sort').replaceChildren(
+    ...sortings().map(({ key, label }) => element('option', { value: key }, label)),
+  );
   arrangeList();
 }
 
@@ -18,9 +20,18 @@ function sentenceOption(sentence, index) {
     facts.push(element('span', { class: 'scores' }, sentence.outputs.map(scoreOf)));
   return element(
     'li',
-    { id: `sentence-${index}`, role: 'option', 'aria-selected': 'false', onclick: () => choose(index) },
+    {
+      id: `sentence-${index}`,
+      role: 'option',
+      'aria-selected': 'false',
+      onclick: () => choose(index),
+    },
     element('span', { class: 'number' }, String(sentence.number)),
-    element('span', { class: 'start', dir: 'auto' }, sentence.source.slice(0, 120) || '(empty)'),
+    element(
+      'span',
+      { class: 'start', dir: 'auto' },
+      sentence.source.slice(0, 120) || '(empty)',
+    ),
     facts.length ? element('span', { class: 'facts' }, facts) : null,
   );
 }
@@ -29,7 +40,10 @@ function differenceBar(difference) {
   const width = Math.min(Math.max(difference, 0), 100);
   return element(
     'span',
-    { class: 'difference', title: `The outputs differ by ${difference.toFixed(1)} of 100` },
+    {
+      class: 'difference',
+      title: `The outputs differ by ${difference.toFixed(1)} of 100`,
+    },
     element('i', {}, element('i', { style: `width: ${width}%` })),
     element('span', {}, difference.toFixed(0)),
   );
@@ -48,8 +62,7 @@ function arrangeList() {
   byId('list').replaceChildren(...order.map((index) => options[index]));
   byId('sort').value = state.sort;
   if (byId('filter').value !== state.filter) byId('filter').value = state.filter;
-  const [, , , , most, least] = sortings().find(([key]) => key === state.sort);
-  byId('reverse').textContent = isDescending() ? most : least;
+  byId('reverse').textContent = sorting().words[isDescending() ? 0 : 1];
   byId('count').textContent = sayCount();
   markChosen();
 }
@@ -58,7 +71,9 @@ function sayCount() {
   const total = DATA.sentences.length;
   if (!total) return 'no sentence';
   if (!order.length) return 'no sentence has this text';
-  return order.length === total ? plural(total, 'sentence') : `${order.length} of ${plural(total, 'sentence')}`;
+  return order.length === total
+    ? plural(total, 'sentence')
+    : `${order.length} of ${plural(total, 'sentence')}`;
 }
 
 function markChosen() {
@@ -75,7 +90,12 @@ function markChosen() {
 function showOption(option) {
   const list = byId('list');
   const top = option.offsetTop - list.offsetTop;
-  list.scrollTop = scrolledTo(list.scrollTop, top, option.offsetHeight, list.clientHeight);
+  list.scrollTop = scrolledTo(
+    list.scrollTop,
+    top,
+    option.offsetHeight,
+    list.clientHeight,
+  );
 }
 
 function moveSentence(by) {

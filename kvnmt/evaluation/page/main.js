@@ -62,21 +62,36 @@ function showStep() {
 }
 
 const sayWords = () =>
-  state.systems.map((system) => {
-    const output = outputOf(state.sentence, system);
-    return output.target[clampedStep(output)];
-  }).join(', ');
+  state.systems
+    .map((system) => {
+      const output = outputOf(state.sentence, system);
+      return output.target[clampedStep(output)];
+    })
+    .join(', ');
 
 function showControls() {
   const [system, other] = state.systems;
   byId('system').value = system;
   byId('other').value = other ?? '';
-  for (const option of byId('other').options) option.disabled = option.value === String(system);
-  for (const view of ['matrix', 'links']) byId(view).setAttribute('aria-pressed', state.view === view);
+  for (const option of byId('other').options)
+    option.disabled = option.value === String(system);
+  for (const view of ['matrix', 'links'])
+    byId(view).setAttribute('aria-pressed', state.view === view);
   const rounds = mostRounds(state.systems);
   byId('rounds').hidden = state.view !== 'links' || rounds < 2;
-  byId('rounds').replaceChildren(...Array.from({ length: rounds }, (_, r) =>
-    element('button', { type: 'button', 'aria-pressed': String(r === shownOf(rounds)), onclick: () => change({ round: r }) }, `Round ${r + 1}`)));
+  byId('rounds').replaceChildren(
+    ...Array.from({ length: rounds }, (_, r) =>
+      element(
+        'button',
+        {
+          type: 'button',
+          'aria-pressed': String(r === shownOf(rounds)),
+          onclick: () => change({ round: r }),
+        },
+        `Round ${r + 1}`,
+      ),
+    ),
+  );
   markChosen();
 }
 
@@ -110,7 +125,9 @@ function chooseSystem(system) {
 }
 
 const chooseOther = (text) =>
-  change({ systems: text === '' ? [state.systems[0]] : [state.systems[0], Number(text)] });
+  change({
+    systems: text === '' ? [state.systems[0]] : [state.systems[0], Number(text)],
+  });
 
 function rearrange(part) {
   Object.assign(state, part);
@@ -127,9 +144,14 @@ const toggleTheme = () => {
 // --- controls ---------------------------------------------------------------
 
 function buildControls() {
-  const names = DATA.systems.map(({ name }, i) => element('option', { value: i }, `${letter(i)}  ${name}`));
+  const names = DATA.systems.map(({ name }, i) =>
+    element('option', { value: i }, `${letter(i)}  ${name}`),
+  );
   byId('system').append(...names);
-  byId('other').append(element('option', { value: '' }, 'none'), ...names.map((name) => name.cloneNode(true)));
+  byId('other').append(
+    element('option', { value: '' }, 'none'),
+    ...names.map((name) => name.cloneNode(true)),
+  );
   byId('versus').hidden = DATA.systems.length < 2;
   on('system', 'change', (event) => chooseSystem(Number(event.target.value)));
   on('other', 'change', (event) => chooseOther(event.target.value));
@@ -141,7 +163,9 @@ function buildControls() {
   on('on', 'click', () => moveStep(1));
   on('step', 'input', (event) => goTo(Number(event.target.value) - 1));
   on('filter', 'input', (event) => rearrange({ filter: event.target.value }));
-  on('sort', 'change', (event) => rearrange({ sort: event.target.value, reversed: false }));
+  on('sort', 'change', (event) =>
+    rearrange({ sort: event.target.value, reversed: false }),
+  );
   on('reverse', 'click', () => rearrange({ reversed: !state.reversed }));
 }
 
@@ -181,7 +205,8 @@ const KEYS_IN_FILTER = ['ArrowUp', 'ArrowDown'];
 
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || byId('manual').open) return;
-  if (event.target === byId('filter') && event.key === 'Escape') return leaveFilter(event);
+  if (event.target === byId('filter') && event.key === 'Escape')
+    return leaveFilter(event);
   const act = KEYS[event.key];
   if (!act || isNative(event)) return;
   if (!DATA.sentences.length && !KEYS_WITHOUT_SENTENCES.includes(event.key)) return;

@@ -9,65 +9,97 @@ const GAP = 20; // pixels between figures
 // Cells as large as fit, all figures side by side if that leaves them readable; no
 // larger than lets all rows be seen at once, while that leaves them readable too.
 function cellSize(width, figures, columns, rows, labels) {
-  const inOneRow = (count) => Math.floor((width - (count - 1) * GAP - count * labels) / (count * columns)) || 0;
+  const inOneRow = (count) =>
+    Math.floor((width - (count - 1) * GAP - count * labels) / (count * columns)) || 0;
   const together = inOneRow(figures);
   const cell = together >= CELLS.least ? together : inOneRow(1);
   const inHeight = Math.floor((SEEN * innerHeight - 130) / rows);
   return Math.min(Math.max(Math.min(cell, inHeight), CELLS.least), CELLS.most);
 }
 
-const rowLabelWidth = (words) => Math.round(Math.min(Math.max(1.1 * widest(words, LABEL), 44), 120)) + 12;
+const rowLabelWidth = (words) =>
+  Math.round(Math.min(Math.max(1.1 * widest(words, LABEL), 44), 120)) + 12;
 
 /* A figure with `rows` x `columns` cells of `values[t][s]` per mille.
 
    `dots` are cells to mark; `isBlank(t, s)` are cells that cannot be; `tell(t, s)` gives
    heading and lines of the tooltip; `point` is called with the cell under the pointer or
    with null. The figure can `mark` a row as the current one and `aim` at a cell. */
-function matrixFigure({ caption, rows, columns, values, cell, labels, dots = [], isBlank, tell, point }) {
+function matrixFigure(options) {
+  const { caption, rows, columns, values, cell, labels } = options;
   const across = columnLabels(columns, cell);
   const down = rowLabels(rows, cell, labels);
-  const canvas = cellCanvas(rows.length, columns.length, cell, cell, (t, s, colour) =>
-    isBlank?.(t, s) ? null : colour(values[t][s] / 1000), 'alignment');
-  drawDots(canvas, dots, cell);
-  canvas.setAttribute('aria-label', `${caption}: ${rows.length} target words by ${columns.length} words`);
+  const canvas = weightCanvas(options);
   const row = element('div', { class: 'row-mark', style: `height: ${cell}px` });
-  const aimed = element('div', { class: 'cell-mark', style: `width: ${cell}px; height: ${cell}px`, hidden: true });
+  const size = `width: ${cell}px; height: ${cell}px`;
+  const aimed = element('div', { class: 'cell-mark', style: size, hidden: true });
   const field = element('div', { class: 'cells' }, canvas, row, aimed);
-  const scroller = element('div', { class: 'scroller', tabindex: '-1' }, element('div', { class: 'corner' }), across, down, field);
-  listen(field, canvas, cell, cell, { tell, point, isBlank });
-  down.addEventListener('click', (event) => {
-    const t = [...down.children].indexOf(event.target);
-    if (t >= 0) goTo(t);
-  });
+  const corner = element('div', { class: 'corner' });
+  const scroller = element(
+    'div',
+    { class: 'scroller', tabindex: '-1' },
+    corner,
+    across,
+    down,
+    field,
+  );
+  listen(field, canvas, cell, cell, options);
 
   function mark(t) {
+    const s = strongest(values[t]);
     row.style.top = `${t * cell}px`;
     emphasize(down, t, 'current');
-    emphasize(across, strongest(values[t]), 'strong');
-    keepInView(scroller, down.offsetWidth, across.offsetHeight, [t, strongest(values[t])], cell);
+    emphasize(across, s, 'strong');
+    keepInView(scroller, down.offsetWidth, across.offsetHeight, [t, s], cell);
   }
 
   function aim(place) {
+    const [t, s] = place ?? [-1, -1];
     aimed.hidden = !place;
-    if (place) Object.assign(aimed.style, { top: `${place[0] * cell}px`, left: `${place[1] * cell}px` });
-    emphasize(down, place ? place[0] : -1, 'aimed');
-    emphasize(across, place ? place[1] : -1, 'aimed');
+    aimed.style.top = `${t * cell}px`;
+    aimed.style.left = `${s * cell}px`;
+    emphasize(down, t, 'aimed');
+    emphasize(across, s, 'aimed');
   }
 
   const node = element('figure', {}, element('figcaption', {}, caption), scroller);
   return { node, mark, aim };
 }
 
+function weightCanvas({ caption, rows, columns, values, cell, dots = [], isBlank }) {
+  const colourOf = (t, s, colour) =>
+    isBlank?.(t, s) ? null : colour(values[t][s] / 1000);
+  const canvas = cellCanvas(
+    rows.length,
+    columns.length,
+    cell,
+    cell,
+    colourOf,
+    'alignment',
+  );
+  drawDots(canvas, dots, cell);
+  const size = `${rows.length} target words by ${columns.length} words`;
+  canvas.setAttribute('aria-label', `${caption}: ${size}`);
+  return canvas;
+}
+
 // --- labels -----------------------------------------------------------------
 
 function columnLabels(words, cell) {
   const labels = words.map((word) =>
-    element('span', { class: isWide(word) ? 'upright' : 'turned', title: word }, word));
-  return element('div', { class: 'across', style: `--cell: ${cell}px`, 'aria-hidden': 'true' }, labels);
+    element('span', { class: isWide(word) ? 'upright' : 'turned', title: word }, word),
+  );
+  return element(
+    'div',
+    { class: 'across', style: `--cell: ${cell}px`, 'aria-hidden': 'true' },
+    labels,
+  );
 }
 
 function rowLabels(words, cell, width) {
-  const labels = words.map((word) => element('span', { title: word, dir: 'auto' }, word));
+  const labels = words.map((word, t) =>
+    element('span', { title: word, dir: 'auto', onclick: () => goTo(t) }, word),
+  );
   const style = `--cell: ${cell}px; width: ${width}px`;
   return element('div', { class: 'down', style, 'aria-hidden': 'true' }, labels);
 }
@@ -107,7 +139,13 @@ function drawDots(canvas, dots, cell) {
   context.lineWidth = 1.5;
   for (const [t, s] of dots) {
     context.beginPath();
-    context.arc((s + 0.5) * cell - 0.5, (t + 0.5) * cell - 0.5, cell * 0.17 + 0.5, 0, 2 * Math.PI);
+    context.arc(
+      (s + 0.5) * cell - 0.5,
+      (t + 0.5) * cell - 0.5,
+      cell * 0.17 + 0.5,
+      0,
+      2 * Math.PI,
+    );
     context.stroke();
     context.fill();
   }
@@ -120,7 +158,8 @@ function listen(field, canvas, width, height, { tell, point, isBlank }) {
     const box = canvas.getBoundingClientRect();
     const t = Math.floor((event.clientY - box.top) / height);
     const s = Math.floor((event.clientX - box.left) / width);
-    const inside = event.clientX < box.right && event.clientY < box.bottom && t >= 0 && s >= 0;
+    const inside =
+      event.clientX < box.right && event.clientY < box.bottom && t >= 0 && s >= 0;
     return inside && !isBlank?.(t, s) ? [t, s] : null;
   };
   const leave = () => {
@@ -142,8 +181,18 @@ function listen(field, canvas, width, height, { tell, point, isBlank }) {
 
 // `left` and `top` are what the labels cover.
 function keepInView(scroller, left, top, [t, s], cell) {
-  scroller.scrollTop = scrolledTo(scroller.scrollTop, t * cell, cell, scroller.clientHeight - top);
-  scroller.scrollLeft = scrolledTo(scroller.scrollLeft, s * cell, cell, scroller.clientWidth - left);
+  scroller.scrollTop = scrolledTo(
+    scroller.scrollTop,
+    t * cell,
+    cell,
+    scroller.clientHeight - top,
+  );
+  scroller.scrollLeft = scrolledTo(
+    scroller.scrollLeft,
+    s * cell,
+    cell,
+    scroller.clientWidth - left,
+  );
 }
 
 // The least change of what is scrolled that shows a cell with a neighbour on each side.

@@ -11,25 +11,36 @@ function createPanel(system, width) {
   };
   // A column means a source word in one group of figures, an earlier word in the other.
   const pointIn = (group) => (place) =>
-    figures.filter((figure) => figure.group === group).forEach((figure) => figure.aim(place));
+    figures
+      .filter((figure) => figure.group === group)
+      .forEach((figure) => figure.aim(place));
   const strip = tokenStrip(output);
-  const readout = element('div', { class: 'readout', 'aria-live': 'polite', 'aria-atomic': 'true' });
+  const readout = element('div', {
+    class: 'readout',
+    'aria-live': 'polite',
+    'aria-atomic': 'true',
+  });
   const values = valuesOf(output);
+  const ofSource = [pointIn('source'), (figure) => add('source', figure)];
+  const ofTarget = [pointIn('target'), (figure) => add('target', figure)];
+  const pictures = [
+    alignmentSection(output, width, ...ofSource),
+    output.memory && memorySection(output, width, ...ofSource),
+    output.self_attention && selfSection(output, width, ...ofTarget),
+  ];
   const node = element(
     'section',
     { class: 'panel', 'aria-label': DATA.systems[system].name },
-    panelHeading(system, output), strip, readout,
-    element('div', {},
-      alignmentSection(output, width, pointIn('source'), (figure) => add('source', figure)),
-      output.memory && memorySection(output, width, pointIn('source'), (figure) => add('source', figure)),
-      output.self_attention && selfSection(output, width, pointIn('self'), (figure) => add('self', figure)),
-      values.node),
+    panelHeading(system, output),
+    strip,
+    readout,
+    element('div', {}, pictures, values.node),
   );
 
   function mark() {
     const t = clampedStep(output);
     showChip(strip, t);
-    readout.replaceChildren(...readStep(output, t));
+    readout.replaceChildren(...sayStep(output, t));
     figures.forEach((figure) => figure.mark(t));
     values.mark(t);
   }
@@ -46,7 +57,12 @@ function panelHeading(system, { log_prob: log, score, target }) {
   return element(
     'header',
     {},
-    element('h2', {}, element('abbr', { class: 'letter' }, letter(system)), DATA.systems[system].name),
+    element(
+      'h2',
+      {},
+      element('abbr', { class: 'letter' }, letter(system)),
+      DATA.systems[system].name,
+    ),
     element('p', {}, facts.filter(Boolean).join(' · ')),
   );
 }
@@ -56,12 +72,20 @@ function panelHeading(system, { log_prob: log, score, target }) {
 // A click is a shortcut for the pointer; with keys the slider does the same.
 function tokenStrip({ target, token_log_probs: logs }) {
   const chips = target.map((word, t) =>
-    element('span', { class: 'chip', onclick: () => goTo(t) },
+    element(
+      'span',
+      { class: 'chip', onclick: () => goTo(t) },
       element('bdi', {}, word || '\u00a0'),
-      element('i', { style: `width: ${100 * Math.exp(logs[t] ?? 0)}%` })));
+      element('i', { style: `width: ${100 * Math.exp(logs[t] ?? 0)}%` }),
+    ),
+  );
   chips.forEach((chip, t) => {
     chip.addEventListener('pointermove', (event) =>
-      showTip(event, `${t + 1} ${target[t]}`, [['log-prob', sayLog(logs[t])], ['probability', sayProbability(logs[t])]]));
+      showTip(event, `${t + 1} ${target[t]}`, [
+        ['log-prob', sayLog(logs[t])],
+        ['probability', sayProbability(logs[t])],
+      ]),
+    );
     chip.addEventListener('pointerleave', hideTip);
   });
   return element('div', { class: 'chips', 'aria-hidden': 'true' }, chips);
@@ -70,66 +94,60 @@ function tokenStrip({ target, token_log_probs: logs }) {
 function showChip(strip, t) {
   [...strip.children].forEach((chip, i) => chip.classList.toggle('current', i === t));
   const top = strip.children[t].offsetTop - strip.offsetTop;
-  strip.scrollTop = scrolledTo(strip.scrollTop, top, strip.children[t].offsetHeight, strip.clientHeight);
-}
-
-function readStep(output, t) {
-  const { source, target, rounds, memory } = output;
-  const lines = rounds.map((matrix, round) => {
-    const before = round > 0 ? strongest(rounds[round - 1][t]) : null;
-    const moved = before !== null && before !== strongest(matrix[t]);
-    return readLine(`round ${round + 1}`, topWords(matrix[t], source).map(wordAndWeight),
-      moved ? `moved from ${source[before]}` : null);
-  });
-  if (memory) lines.push(...memory.map((round, r) => readMemory(round, r, t, source, memory.length)));
-  if (output.self_attention)
-    lines.push(readLine('looks back at', topWords(output.self_attention[t], earlierWords(target)).map(wordAndWeight)));
-  const log = output.token_log_probs[t];
-  const heading = element('p', { class: 'word' },
-    element('bdi', {}, element('b', {}, target[t])),
-    element('span', {}, `word ${t + 1} of ${target.length} · log-prob ${sayLog(log)} · probability ${sayProbability(log)}`));
-  return [heading, lines.length ? element('dl', {}, lines) : null].filter(Boolean);
-}
-
-const wordAndWeight = ([word, weight]) => [word, sayWeight(weight)];
-
-function readMemory(round, r, t, source, count) {
-  const s = strongest(round.changed[t]);
-  const norms = KINDS.map((kind) => `${kind} ${sayNorm(round[kind][t][s])}`).join(', ');
-  return readLine(count > 1 ? `write ${r + 1}` : 'write', [[source[s], norms]]);
-}
-
-function readLine(name, pairs, note = null) {
-  const words = pairs.map(([word, value]) => element('span', {}, element('bdi', {}, word), ` ${value}`));
-  return element('div', {}, element('dt', {}, name),
-    element('dd', {}, words, note && element('span', { class: 'moved' }, note)));
+  strip.scrollTop = scrolledTo(
+    strip.scrollTop,
+    top,
+    strip.children[t].offsetHeight,
+    strip.clientHeight,
+  );
 }
 
 // --- pictures ---------------------------------------------------------------
 
+const DOES_NOT_ALIGN =
+  'This system does not align: it reads the source without attending to its words.';
+
 function alignmentSection(output, width, point, add) {
+  if (!output.rounds.length)
+    return section('Alignment', [element('p', { class: 'none' }, DOES_NOT_ALIGN)]);
   const { source, target, rounds } = output;
-  if (!rounds.length)
-    return section('Alignment', [element('p', { class: 'none' }, 'This system does not align: it reads the source without attending to its words.')]);
   const tell = (t, s) => [
     `${target[t]} ← ${source[s]}`,
     rounds.map((matrix, r) => [`round ${r + 1}`, sayWeight(matrix[t][s])]),
   ];
-  const caption = (r) => `round ${r + 1} of ${rounds.length}`;
-  if (state.view === 'links') {
-    const r = shownRound(output);
-    const figure = linksFigure({ caption: caption(r), source, target, values: rounds[r], tell });
-    return section('Alignment', [add(figure)], ['weights below 0.050 are not drawn']);
-  }
+  return state.view === 'links'
+    ? linksSection(output, tell, add)
+    : matrixSection(output, width, tell, point, add);
+}
+
+const roundCaption = (rounds, r) => `round ${r + 1} of ${rounds.length}`;
+
+function linksSection(output, tell, add) {
+  const { source, target, rounds } = output;
+  const r = shownRound(output);
+  const caption = roundCaption(rounds, r);
+  const figure = linksFigure({ caption, source, target, values: rounds[r], tell });
+  return section('Alignment', [add(figure)], ['weights below 0.050 are not drawn']);
+}
+
+function matrixSection({ source, target, rounds }, width, tell, point, add) {
   const labels = rowLabelWidth(target);
   const cell = cellSize(width, rounds.length, source.length, target.length, labels);
+  const shared = { rows: target, columns: source, cell, labels, tell, point };
   const moves = rounds.map((_, r) => movedCells(rounds, r));
-  const figures = rounds.map((values, r) =>
-    add(matrixFigure({ caption: caption(r), rows: target, columns: source, values, cell, labels, dots: moves[r], tell, point })));
-  const dotted = moves.some((dots) => dots.length);
+  const figures = rounds.map((values, r) => {
+    const caption = roundCaption(rounds, r);
+    return add(matrixFigure({ ...shared, caption, values, dots: moves[r] }));
+  });
+  const key = element(
+    'span',
+    { class: 'key moved-dot' },
+    'strongest word moved since the round before',
+  );
+  const isMoved = moves.some((dots) => dots.length);
   return section('Alignment', figures, [
     heatScale('alignment', '1'),
-    dotted ? element('span', { class: 'key moved-dot' }, 'strongest word moved since the round before') : null,
+    isMoved ? key : null,
   ]);
 }
 
@@ -137,26 +155,52 @@ function memorySection({ source, target, memory }, width, point, add) {
   const most = memoryScale(memory);
   const labels = rowLabelWidth(target);
   const cell = cellSize(width, memory.length, source.length, target.length, labels);
+  const shared = { source, target, most, cell, labels, point };
   const figures = memory.map((round, r) => {
-    const tell = (t, s) => [`${source[s]} after ${target[t]}`, KINDS.map((kind) => [kind, sayNorm(round[kind][t][s])])];
-    return add(memoryFigure({ caption: `write of round ${r + 1}`, source, target, round, most, cell, labels, tell, point }));
+    const tell = (t, s) => [
+      `${source[s]} after ${target[t]}`,
+      KINDS.map((kind) => [kind, sayNorm(round[kind][t][s])]),
+    ];
+    const caption = `write of round ${r + 1}`;
+    return add(memoryFigure({ ...shared, caption, round, tell }));
   });
-  const note = 'Size (L2 norm) of what the write after the target word did to the key of each source word';
-  return section('Key memory', figures, null, [element('p', { class: 'note' }, note), memoryLegend(most)]);
+  const note =
+    'Size (L2 norm) of what the write after the target word did to the key of each source word';
+  return section('Key memory', figures, null, [
+    element('p', { class: 'note' }, note),
+    memoryLegend(most),
+  ]);
 }
 
 function selfSection({ target, self_attention: values }, width, point, add) {
   const columns = earlierWords(target);
   const labels = rowLabelWidth(target);
   const cell = cellSize(width, 1, columns.length, target.length, labels);
-  const tell = (t, i) => [`${target[t]} ← ${columns[i]}`, [['self-attention', sayWeight(values[t][i])]]];
-  const figure = matrixFigure({ caption: 'target words by earlier target words', rows: target, columns, values,
-    cell, labels, isBlank: (t, i) => i > t, tell, point });
+  const tell = (t, i) => [
+    `${target[t]} ← ${columns[i]}`,
+    [['self-attention', sayWeight(values[t][i])]],
+  ];
+  const figure = matrixFigure({
+    caption: 'target words by earlier target words',
+    rows: target,
+    columns,
+    values,
+    cell,
+    labels,
+    isBlank: (t, i) => i > t,
+    tell,
+    point,
+  });
   return section('Self-attention', [add(figure)], [heatScale('alignment', '1')]);
 }
 
 function section(title, figures, legend = null, before = []) {
-  return element('section', {}, element('h3', {}, title), before,
+  return element(
+    'section',
+    {},
+    element('h3', {}, title),
+    before,
     element('div', { class: 'figures' }, figures),
-    legend && legend.some(Boolean) ? element('p', { class: 'legend' }, legend) : null);
+    legend && legend.some(Boolean) ? element('p', { class: 'legend' }, legend) : null,
+  );
 }

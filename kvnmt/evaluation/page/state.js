@@ -6,22 +6,33 @@ const state = {};
 function readState() {
   const given = new URLSearchParams(location.hash.slice(1));
   const number = Number(given.get('sentence'));
-  state.sort = sortings().some(([key]) => key === given.get('sort')) ? given.get('sort') : sortings()[0][0];
+  state.sort = readSort(given.get('sort'));
   state.reversed = given.has('reversed');
   state.filter = given.get('filter') || '';
   state.systems = readSystems(given.get('systems'));
   state.step = Math.max(0, (Number.parseInt(given.get('step'), 10) || 1) - 1);
   state.view = given.get('view') === 'links' ? 'links' : 'matrix';
   state.round = readRound(given.get('round'));
-  state.theme = ['light', 'dark'].includes(given.get('theme')) ? given.get('theme') : null;
+  state.theme = ['light', 'dark'].includes(given.get('theme'))
+    ? given.get('theme')
+    : null;
   state.sentence = DATA.sentences.findIndex((sentence) => sentence.number === number);
   if (state.sentence < 0) state.sentence = arranged()[0] ?? 0;
 }
 
+function readSort(key) {
+  const known = sortings();
+  return (known.find((one) => one.key === key) ?? known[0]).key;
+}
+
 function readSystems(text) {
   const known = (text || '').split(',').map((name) => Number(name) - 1);
-  const chosen = known.filter((system, i) => system in DATA.systems && known.indexOf(system) === i);
-  return chosen.length ? chosen.slice(0, 2) : [0, 1].filter((system) => system in DATA.systems);
+  const chosen = known.filter(
+    (system, i) => system in DATA.systems && known.indexOf(system) === i,
+  );
+  return chosen.length
+    ? chosen.slice(0, 2)
+    : [0, 1].filter((system) => system in DATA.systems);
 }
 
 // Counted from 0; null is the last round of each system, the one that is read.
@@ -30,7 +41,8 @@ function readRound(text) {
   return round >= 0 && round < mostRounds(DATA.systems.keys()) ? round : null;
 }
 
-const mostRounds = (systems) => Math.max(0, ...[...systems].map((system) => DATA.systems[system].rounds));
+const mostRounds = (systems) =>
+  Math.max(0, ...[...systems].map((system) => DATA.systems[system].rounds));
 
 function address() {
   const parts = {
@@ -40,7 +52,7 @@ function address() {
     view: state.view,
   };
   if (state.round !== null) parts.round = state.round + 1;
-  if (state.sort !== sortings()[0][0]) parts.sort = state.sort;
+  if (state.sort !== sortings()[0].key) parts.sort = state.sort;
   if (state.reversed) parts.reversed = 1;
   if (state.filter) parts.filter = state.filter;
   if (state.theme) parts.theme = state.theme;
@@ -58,36 +70,66 @@ function keepAddress() {
 // --- steps ------------------------------------------------------------------
 
 const stepCount = () =>
-  Math.max(1, ...state.systems.map((system) => outputOf(state.sentence, system).target.length));
+  Math.max(
+    1,
+    ...state.systems.map((system) => outputOf(state.sentence, system).target.length),
+  );
 
 const clampedStep = (output) => Math.min(state.step, output.target.length - 1);
 
-const shownRound = (output) => Math.min(state.round ?? Infinity, output.rounds.length - 1);
+const shownRound = (output) =>
+  Math.min(state.round ?? Infinity, output.rounds.length - 1);
 
 // --- the order of the sentences ---------------------------------------------
 
-// Name, label, value to sort by, whether the largest comes first, and the two orders' names.
+// What sentences can be sorted by; `words` name the descending and the ascending order.
 function sortings() {
-  const difference = ['difference', 'difference', (s) => s.difference, true, 'largest first', 'smallest first'];
-  const scores = DATA.systems.map(({ name }, i) => [
-    `score-${i + 1}`, `score of ${letter(i)} ${name}`, (s) => s.outputs[i].score, false, 'best first', 'worst first',
-  ]);
-  return [
-    ...(DATA.systems.length > 1 ? [difference] : []),
-    ['number', 'line number', (s) => s.number, false, 'last first', 'in order'],
-    ...scores,
-    ['length', 'length of the source', (s) => s.outputs[0]?.source.length ?? s.source.length, false, 'longest first', 'shortest first'],
-  ];
+  const difference = {
+    key: 'difference',
+    label: 'difference',
+    value: (sentence) => sentence.difference,
+    descending: true,
+    words: ['largest first', 'smallest first'],
+  };
+  const number = {
+    key: 'number',
+    label: 'line number',
+    value: (sentence) => sentence.number,
+    descending: false,
+    words: ['last first', 'in order'],
+  };
+  const length = {
+    key: 'length',
+    label: 'length of the source',
+    value: ({ source, outputs }) => outputs[0]?.source.length ?? source.length,
+    descending: false,
+    words: ['longest first', 'shortest first'],
+  };
+  const scores = DATA.systems.map(scoreSorting);
+  return [...(DATA.systems.length > 1 ? [difference] : []), number, ...scores, length];
 }
 
-const isDescending = () => sortings().find(([key]) => key === state.sort)[3] !== state.reversed;
+const scoreSorting = ({ name }, i) => ({
+  key: `score-${i + 1}`,
+  label: `score of ${letter(i)} ${name}`,
+  value: (sentence) => sentence.outputs[i].score,
+  descending: false,
+  words: ['best first', 'worst first'],
+});
+
+const sorting = () => sortings().find(({ key }) => key === state.sort);
+
+const isDescending = () => sorting().descending !== state.reversed;
 
 // Indices of the sentences that pass the filter, sorted; without a score last.
 function arranged() {
-  const [, , value] = sortings().find(([key]) => key === state.sort);
+  const { value } = sorting();
   const sign = isDescending() ? -1 : 1;
   const wanted = state.filter.trim().toLowerCase();
-  const found = DATA.sentences.map((sentence, index) => ({ index, key: value(sentence) }));
+  const found = DATA.sentences.map((sentence, index) => ({
+    index,
+    key: value(sentence),
+  }));
   return found
     .filter(({ index }) => !wanted || haystack(index).includes(wanted))
     .sort((a, b) => compareKeys(a.key, b.key, sign) || a.index - b.index)
@@ -103,6 +145,8 @@ const haystacks = [];
 
 function haystack(index) {
   const { source, reference, outputs } = DATA.sentences[index];
-  haystacks[index] ??= [source, reference ?? '', ...outputs.map(({ text }) => text)].join('\n').toLowerCase();
+  haystacks[index] ??= [source, reference ?? '', ...outputs.map(({ text }) => text)]
+    .join('\n')
+    .toLowerCase();
   return haystacks[index];
 }

@@ -3,9 +3,13 @@
 
 function showTexts() {
   const { number, source, reference } = DATA.sentences[state.sentence];
-  const hypotheses = state.systems.map((system) => unitsOf(outputOf(state.sentence, system).text));
+  const hypotheses = state.systems.map((system) =>
+    unitsOf(outputOf(state.sentence, system).text),
+  );
   const lines = [textLine('source', `source ${number}`, source)];
-  state.systems.forEach((system, place) => lines.push(hypothesisLine(system, place, hypotheses, reference)));
+  state.systems.forEach((system, place) =>
+    lines.push(hypothesisLine(system, place, hypotheses, reference)),
+  );
   if (reference !== null) lines.push(referenceLine(reference, hypotheses));
   byId('texts').replaceChildren(...lines, explanation(reference));
 }
@@ -16,7 +20,10 @@ function hypothesisLine(system, place, hypotheses, reference) {
   const marks = {};
   if (reference !== null) marks.unlike = differing(units, unitsOf(reference));
   if (hypotheses.length > 1) marks.apart = differing(units, hypotheses[1 - place]);
-  const name = [element('abbr', { class: 'letter' }, letter(system)), DATA.systems[system].name];
+  const name = [
+    element('abbr', { class: 'letter' }, letter(system)),
+    DATA.systems[system].name,
+  ];
   return textLine('hypothesis', name, text, units, marks);
 }
 
@@ -24,12 +31,16 @@ function hypothesisLine(system, place, hypotheses, reference) {
 function referenceLine(reference, hypotheses) {
   const units = unitsOf(reference);
   const missing = hypotheses.map((others) => differing(units, others));
-  const unlike = new Set([...missing[0]].filter((start) => missing.every((set) => set.has(start))));
+  const unlike = new Set(
+    [...missing[0]].filter((start) => missing.every((set) => set.has(start))),
+  );
   return textLine('reference', 'reference', reference, units, { unlike });
 }
 
 function textLine(kind, name, text, units = [], marks = {}) {
-  const content = text.trim() ? markedText(text, units, marks) : [element('em', {}, '(empty)')];
+  const content = text.trim()
+    ? markedText(text, units, marks)
+    : [element('em', {}, '(empty)')];
   return element(
     'div',
     { class: `text ${kind}` },
@@ -42,7 +53,10 @@ function markedText(text, units, marks) {
   const parts = [];
   let end = 0;
   for (const { start, stop, kinds } of markedRuns(units, marks)) {
-    parts.push(text.slice(end, start), element('mark', { class: kinds }, text.slice(start, stop)));
+    parts.push(
+      text.slice(end, start),
+      element('mark', { class: kinds }, text.slice(start, stop)),
+    );
     end = stop;
   }
   return [...parts, text.slice(end)];
@@ -53,7 +67,9 @@ function markedRuns(units, marks) {
   const runs = [];
   let last = null;
   for (const { text, start } of units) {
-    const kinds = Object.keys(marks).filter((kind) => marks[kind].has(start)).join(' ');
+    const kinds = Object.keys(marks)
+      .filter((kind) => marks[kind].has(start))
+      .join(' ');
     if (kinds && last?.kinds === kinds) last.stop = start + text.length;
     else runs.push((last = { start, stop: start + text.length, kinds }));
   }
@@ -64,7 +80,14 @@ function explanation(reference) {
   const two = state.systems.length > 1;
   const notes = [];
   if (reference !== null)
-    notes.push(element('mark', { class: 'unlike' }, 'dotted'), ' hypothesis and reference differ');
-  if (two) notes.push(element('mark', { class: 'apart' }, 'tinted'), ' the two systems differ');
+    notes.push(
+      element('mark', { class: 'unlike' }, 'dotted'),
+      ' hypothesis and reference differ',
+    );
+  if (two)
+    notes.push(
+      element('mark', { class: 'apart' }, 'tinted'),
+      ' the two systems differ',
+    );
   return element('p', { class: 'legend' }, notes);
 }

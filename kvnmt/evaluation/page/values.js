@@ -5,7 +5,12 @@ let valuesOpen = false;
 
 function valuesOf(output) {
   const body = element('div', { class: 'scroller wide' });
-  const node = element('details', { class: 'values', open: valuesOpen }, element('summary', {}, 'All values of this step'), body);
+  const node = element(
+    'details',
+    { class: 'values', open: valuesOpen },
+    element('summary', {}, 'All values of this step'),
+    body,
+  );
   let step = 0;
   const update = () => node.open && body.replaceChildren(...valueTables(output, step));
   node.addEventListener('toggle', () => {
@@ -21,21 +26,45 @@ function valuesOf(output) {
 
 function valueTables(output, t) {
   const { source, target, rounds, memory, self_attention: earlier } = output;
-  const columns = rounds.map((matrix, r) => [`round ${r + 1}`, matrix[t].map(sayWeight)]);
+  const columns = rounds.map((matrix, r) => [
+    `round ${r + 1}`,
+    matrix[t].map(sayWeight),
+  ]);
   (memory ?? []).forEach((round, r) =>
-    KINDS.forEach((kind) => columns.push([`${kind} ${r + 1}`, round[kind][t].map(sayNorm)])));
+    KINDS.forEach((kind) =>
+      columns.push([`${kind} ${r + 1}`, round[kind][t].map(sayNorm)]),
+    ),
+  );
   const tables = [];
   if (columns.length) tables.push(valueTable('source word', source, columns));
   if (earlier) {
     const words = earlierWords(target).slice(0, t + 1);
-    tables.push(valueTable('earlier word', words, [['self-attention', earlier[t].slice(0, t + 1).map(sayWeight)]]));
+    tables.push(
+      valueTable('earlier word', words, [
+        ['self-attention', earlier[t].slice(0, t + 1).map(sayWeight)],
+      ]),
+    );
   }
-  return tables.length ? tables : [element('p', { class: 'none' }, 'This system has no weights to tell.')];
+  return tables.length
+    ? tables
+    : [element('p', { class: 'none' }, 'This system has no weights to tell.')];
 }
 
 function valueTable(name, words, columns) {
-  const head = element('tr', {}, [name, ...columns.map(([title]) => title)].map((title) => element('th', { scope: 'col' }, title)));
+  const head = element(
+    'tr',
+    {},
+    [name, ...columns.map(([title]) => title)].map((title) =>
+      element('th', { scope: 'col' }, title),
+    ),
+  );
   const rows = words.map((word, i) =>
-    element('tr', {}, element('th', { scope: 'row' }, element('bdi', {}, word)), columns.map(([, values]) => element('td', {}, values[i]))));
+    element(
+      'tr',
+      {},
+      element('th', { scope: 'row' }, element('bdi', {}, word)),
+      columns.map(([, values]) => element('td', {}, values[i])),
+    ),
+  );
   return element('table', {}, element('thead', {}, head), element('tbody', {}, rows));
 }

@@ -1,0 +1,357 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that measure and show systems, against what they are made of."""
+
+import json
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from kvnmt import experiment
+from kvnmt.data.text import read_lines
+from kvnmt.evaluation.alignment import alignment_error_rate, hard_links
+from kvnmt.evaluation.bleu import (
+    Settings,
+    corpus_chrf,
+    sentence_chrf,
+    sentence_statistics,
+)
+from kvnmt.evaluation.links import parse_pharaoh
+from kvnmt.evaluation.significance import sign_test
+from kvnmt.experiment import load_run
+from kvnmt.scoring import align_lines, score_lines
+from kvnmt.trace import memory_changes
+from kvnmt.translation import SearchConfig, translate_lines
+from tests.helpers import quiet, tiny, toy_data, toy_lines, trained
+from tests.test_cli import check_sentence, filled
+
+BEAM = ("--search.beam", 1)
+LINES = [*toy_lines(9, 5), "", *toy_lines(10, 5)]
+GOLD = [" ".join(f"{i}-{i}" for i in range(len(line.split()))) for line in LINES]
+
+
+class Text(NamedTuple):
+    """A test set with alignments, and runs of three systems."""
+
+    folder: Path
+    good: Path
+    memory: Path  # two rounds, hardly trained
+    looking: Path  # self-attentive, hardly trained
+
+    @property
+    def sides(self) -> list[object]:
+        """The flags that name the test set."""
+        given = self.folder / "test.src", self.folder / "test.ref"
+        return ["--source", given[0], "--reference", given[1], *BEAM]
+
+    def write(self, name: str, lines: list[str]) -> Path:
+        """A further file beside the test set."""
+        path = self.folder / name
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return path
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory) -> Text:
+    base = tmp_path_factory.getbasetemp()
+    folder = tmp_path_factory.mktemp("evaluated")
+    runs = []
+    for name in ("kvmematt-r2", "self-attentive-residual"):
+        exp = tiny(toy_data(folder / "text"), name, epochs=1)
+        experiment.run(exp, folder / name, console=quiet())
+        runs.append(folder / name)
+    made = Text(folder, trained(base), *runs)
+    made.write("test.src", LINES)
+    made.write("test.ref", [line.upper() for line in LINES])
+    made.write("test.align", GOLD)
+    return made
+
+
+def evaluated(kvnmt, *arguments: object) -> dict:
+    said = kvnmt("evaluate", *arguments, "--json")
+    assert said.status == 0, said.err
+    return json.loads(said.out)
+
+
+def rows(found: dict, measure: str, report: int = 0) -> dict[str, dict]:
+    """Rows by system."""
+    return {row["system"]: row for row in found[measure][report]["rows"]}
+
+
+def test_several_systems_against_the_first(kvnmt, text):
+    """A file with a wrong word in every line, two runs, and a file without fault."""
+    references = read_lines(text.folder / "test.ref")
+    wrong = [" ".join(["Z", *line.split()[1:]]) if line else "" for line in references]
+    outputs = {"wrong": wrong, text.memory.name: [], text.good.name: []}
+    outputs["perfect"] = references
+    for folder in (text.memory, text.good):
+        run = load_run(folder)
+        parts = run.vocabularies, run.model, run.params, LINES, SearchConfig(beam=1)
+        outputs[folder.name] = translate_lines(*parts)
+    files = {name: text.write(name, outputs[name]) for name in ("wrong", "perfect")}
+    given = files["wrong"], text.memory, text.good, files["perfect"], *text.sides
+    found = evaluated(kvnmt, *given)
+    assert list(found) == ["score", "significance"]
+    scores, tests = rows(found, "score"), rows(found, "significance")
+    assert list(scores) == list(outputs)
+    assert list(tests) == list(scores)[1:]
+    counted = {
+        name: sentence_statistics(own, references, Settings("none"))
+        for name, own in outputs.items()
+    }
+    for name, own in outputs.items():
+        assert scores[name]["chrf"] == corpus_chrf(own, references).score
+        if name in tests:
+            sign = sign_test(counted["wrong"], counted[name])
+            assert tests[name]["sign_test"] == sign.p
+            assert tests[name]["improved"] == sign.improved
+    assert scores["perfect"]["bleu"] == pytest.approx(100)
+    assert "+" in scores["perfect"]["stars"]  # ten lines better: p = 2 / 1024
+    assert scores["wrong"]["stars"] == scores[text.memory.name]["stars"] == ""
+    said = kvnmt("evaluate", *given).out.decode()
+    for part in ("100.00", "*", "+", "tok:none", "sign test", "ar:10000", "bs:1000"):
+        assert part in said
+
+
+def test_alignment_error_round_by_round(kvnmt, text):
+    found = evaluated(
+        *(kvnmt, text.memory, *text.sides, "--measures", "alignment"),
+        *("--gold", text.folder / "test.align", "--reverse", text.memory),
+        *("--links", text.folder / "test.align"),
+    )
+    told = rows(found, "alignment")
+    assert "score" not in found
+    run = load_run(text.memory)
+    references = [line.upper() for line in LINES]
+    parts = run.vocabularies, run.model, run.params, LINES, references
+    gold = [parse_pharaoh(line) for line in GOLD]
+    for name, r in (("kvmematt-r2, round 1", 0), ("kvmematt-r2", 1)):
+        links = [
+            hard_links(rounds[r], len(line.split()), len(line.split()))
+            for rounds, line in zip(align_lines(*parts), LINES)
+        ]
+        assert told[name]["aer"] == alignment_error_rate(links, gold).aer
+        assert len(told[name]["sentences"]) == len(LINES)
+    assert told[str(text.folder / "test.align")]["aer"] == 0
+    assert "kvmematt-r2, grow-diag-final-and" in told
+    assert 0 <= told["kvmematt-r2"]["soft_aer"] <= 1
+
+
+def test_gold_links_may_be_of_either_direction(kvnmt, text):
+    """Links from target to source are the same links, swapped."""
+    last = [len(line.split()) - 1 for line in LINES]
+    lines = [f"0-0 {n}-0" if n >= 0 else "" for n in last]
+    turned = [f"0-0 0-{n}" if n >= 0 else "" for n in last]
+    straight, swapped = text.write("one.align", lines), text.write("two.align", turned)
+    common = kvnmt, text.memory, *text.sides, "--measures", "alignment"
+    first = evaluated(*common, "--gold", straight)
+    assert first == evaluated(*common, "--gold", swapped, "--swap")
+
+
+def test_adequacy_is_exact_where_gold_is(kvnmt, text):
+    """Of 36 words one is missing, one said twice, one never asked for."""
+    whole = [line.upper().split() for line in LINES]
+    words = sum(map(len, whole))
+    n = next(i for i, line in enumerate(whole) if len(set(line)) == len(line) > 2)
+    broken = [list(line) for line in whole]
+    broken[n] = [*broken[n][1:], broken[n][-1], "Z"]
+    perfect = text.write("perfect", [" ".join(line) for line in whole])
+    worse = text.write("worse", [" ".join(line) for line in broken])
+    found = evaluated(
+        *(kvnmt, perfect, worse, text.memory, *text.sides, "--measures", "adequacy"),
+        *("--gold", text.folder / "test.align"),
+    )
+    told = rows(found, "adequacy")
+    kinds = "dropped", "repeated", "invented"
+    assert [told["perfect"][kind] for kind in kinds] == [0, 0, 0]
+    shares = [1 / words, 1 / words, 1 / (words + 1)]
+    assert [told["worse"][kind] for kind in kinds] == pytest.approx(shares)
+    assert told["perfect"]["repeated_1"] == 0 < told["worse"]["repeated_1"]
+    assert "unread" in told["kvmematt-r2"] and "unread" not in told["worse"]
+
+
+def test_perplexity_is_that_of_scoring(kvnmt, text):
+    found = evaluated(kvnmt, text.good, *text.sides, "--measures", "perplexity")
+    (row,) = rows(found, "perplexity").values()
+    run = load_run(text.good)
+    references = [line.upper() for line in LINES]
+    parts = run.vocabularies, run.model, run.params, LINES, references
+    scored = score_lines(*parts)
+    total = sum(one.log_prob for one in scored)
+    tokens = sum(len(line.split()) + 1 for line in LINES)
+    assert row["perplexity"] == pytest.approx(math.exp(-total / tokens))
+    assert row["word_perplexity"] == pytest.approx(row["perplexity"])
+    assert row["unknown_reference"] == 0
+
+
+def test_parts_of_the_test_set(kvnmt, text):
+    found = evaluated(
+        kvnmt, text.good, *text.sides, "--measures", "length", "frequency"
+    )
+    (lengths,) = (one["rows"] for one in found["length"])
+    assert sum(row["sentences"] for row in lengths) == len(LINES)
+    rare, words = (one["rows"] for one in found["frequency"])
+    assert sum(row["sentences"] for row in rare) == len(LINES)
+    assert sum(row["wanted"] for row in words) == sum(len(x.split()) for x in LINES)
+
+
+def test_trees_from_self_attention(kvnmt, text):
+    lines = [line for line in LINES if line]
+    sides = (
+        *("--source", text.write("full.src", lines)),
+        *("--reference", text.write("full.ref", [line.upper() for line in lines])),
+    )
+    right = []
+    for line in lines:
+        words = line.upper().split()
+        right.append("(" + " (".join(words) + ")" * len(words))
+    brackets = text.write("brackets", right)
+    common = kvnmt, text.looking, *sides, *BEAM
+    found = evaluated(*common, "--brackets", brackets)
+    assert list(found) == ["score", "self-attention"]
+    near, trees = rows(found, "self-attention"), rows(found, "self-attention", 1)
+    shares = [near["self-attentive-residual"][key] for key in [*"12345", "more"]]
+    assert sum(shares) == pytest.approx(1)
+    assert trees["right-branching"]["f1"] == 1
+    assert 0 < trees["self-attentive-residual"]["f1"] <= 1
+
+
+def test_all_measures_leave_out_what_cannot_be(kvnmt, text):
+    given = text.good, *text.sides, "--measures", "all"
+    said = kvnmt("evaluate", *given)
+    assert said.status == 0
+    for part in ("left out significance", "left out alignment: --gold is not given"):
+        assert part in said.err
+    for part in ("scores", "perplexity", "adequacy", "BLEU by words", "F1 of target"):
+        assert part in said.out.decode()
+    check_sentence(
+        kvnmt("evaluate", text.good, *text.sides, "--measures", "alignment"),
+        "alignment cannot be measured: --gold is not given",
+    )
+
+
+def test_translations_and_pictures_are_written(kvnmt, text, tmp_path):
+    said = kvnmt(
+        *("evaluate", text.good, text.looking, text.memory, *text.sides),
+        *("--output", tmp_path / "outputs", "--measures", "score"),
+        *("--pictures", tmp_path / "pictures", "--draw", 1, 6, 99),
+        *("--gold", text.folder / "test.align"),
+    )
+    assert said.status == 0, said.err
+    written = {path.name for path in (tmp_path / "outputs").iterdir()}
+    names = text.good.name, text.looking.name, text.memory.name
+    assert written == {f"{name}.txt" for name in names}
+    drawn = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert drawn == {
+        "bleu-by-length.png",
+        "relative-positions.png",
+        *(f"self-attention-{n}.png" for n in (1, 6)),
+        *(f"attention-1-{name}.png" for name in names),
+    }  # line 6 is empty
+
+
+MISTAKES = [
+    ([], "name at least one run"),
+    (["RUN", "--measures", "blue"], "no measure 'blue'"),
+    (["RUN", "--gold", "TEXT/short"], "short' has 1 lines for 11 sentence pairs"),
+    (["RUN", "--gold", "TEXT/outside"], "outside, line 6: link 7-0 lies outside"),
+    (["RUN", "--gold", "TEXT/empty"], "empty' holds no links"),
+    (["RUN", "--gold", "TEXT/test.src"], "test.src, line 1: "),
+    (["RUN", "--links", "TEXT/test.align"], "--links need --gold"),
+    (["TEXT/short"], "short' has 1 lines but there are 11 references"),
+    (["RUN", "RUN", "--ensemble", "RUN"], "--ensemble goes with one run"),
+    (["RUN", "--draw", "0"], "--draw takes numbers"),
+    (["RUN", "--stem", "0"], "--stem is 0"),
+    (["TEXT/nothing"], "no run directory"),
+    (["RUN", "--brackets", "TEXT/test.src"], "self-attention cannot be measured"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "part"), MISTAKES)
+def test_mistakes(kvnmt, text, arguments, part):
+    text.write("short", ["0-0"])
+    text.write("empty", [])
+    text.write("outside", ["7-0" if n == 5 else "" for n in range(len(LINES))])
+    places = {"RUN": text.good, "TEXT": text.folder}
+    given = filled(arguments, **places)
+    check_sentence(kvnmt("evaluate", *given, *text.sides), part)
+
+
+def test_an_alignment_asked_of_a_system_that_has_none(kvnmt, text):
+    fixed = text.folder / "rnnencdec"
+    exp = tiny(toy_data(text.folder / "text"), fixed.name, epochs=1)
+    experiment.run(exp, fixed, console=quiet())
+    said = kvnmt("evaluate", fixed, *text.sides, "--gold", text.folder / "test.align")
+    check_sentence(said, "rnnencdec", "none is a run with attention")
+
+
+def test_a_run_needs_a_source(kvnmt, text):
+    said = kvnmt("evaluate", text.good, "--reference", text.folder / "test.ref")
+    check_sentence(said, "give --source")
+
+
+def page(path: Path) -> dict:
+    """The data in a page."""
+    written = path.read_text(encoding="utf-8")
+    start = written.index(">", written.index('type="application/json"')) + 1
+    return json.loads(written[start : written.index("</script>", start)])
+
+
+def test_a_page_to_look_at_systems(kvnmt, text, tmp_path):
+    """What it shows is what was translated, aligned and written."""
+    path = tmp_path / "page.html"
+    runs = text.memory, text.looking
+    said = kvnmt("explore", *runs, *text.sides, "--output", path, "--first", 7)
+    assert said.status == 0, said.err
+    assert "7 sentences" in said.err
+    data = page(path)
+    kinds = [(s["rounds"], s["memory"], s["self_attention"]) for s in data["systems"]]
+    assert kinds == [(2, True, False), (1, False, True)]
+    assert [one["number"] for one in data["sentences"]] == list(range(1, 8))
+    for k, folder in enumerate(runs):
+        run = load_run(folder)
+        parts = run.vocabularies, run.model, run.params
+        ours = translate_lines(*parts, LINES[:7], SearchConfig(beam=1))
+        assert [one["outputs"][k]["text"] for one in data["sentences"]] == ours
+    first = data["sentences"][0]
+    output = first["outputs"][0]
+    run = load_run(text.memory)
+    parts = run.vocabularies, run.model, run.params
+    (scored,) = score_lines(*parts, LINES[:1], [output["text"]])
+    shape = len(output["target"]), len(output["source"])
+    for told, matrix in zip(output["rounds"], scored.alignments):
+        assert np.shape(told) == shape
+        np.testing.assert_allclose(np.array(told) / 1000, matrix, atol=0.0006)
+    ids = (run.vocabularies.target.encode(output["text"]),)
+    x = (run.vocabularies.source.encode(LINES[0]),)
+    (changes,) = memory_changes(run.model.config, run.params, x, ids)
+    for told, matrix in zip(output["memory"], changes.added):
+        np.testing.assert_allclose(told["added"], matrix, atol=0.0006)
+    chrf = sentence_chrf(first["outputs"][1]["text"], output["text"])
+    assert first["difference"] == pytest.approx(100 - chrf, abs=0.01)
+    empty = data["sentences"][5]["outputs"][0]
+    assert (empty["text"], empty["target"], empty["source"]) == ("", ["</s>"], ["</s>"])
+
+
+def test_references_can_be_forced(kvnmt, text, tmp_path):
+    path = tmp_path / "page.html"
+    common = "explore", text.good, "--output", path, "--first", 2, "--forced"
+    assert kvnmt(*common, *text.sides).status == 0
+    texts = [one["outputs"][0]["text"] for one in page(path)["sentences"]]
+    assert texts == [line.upper() for line in LINES[:2]]
+    given = "--source", text.folder / "test.src", *BEAM
+    check_sentence(kvnmt(*common, *given), "--forced reads the references")
+
+
+def test_mistakes_of_the_page_are_told(kvnmt, text, tmp_path):
+    source = "--source", text.folder / "test.src", *BEAM
+    check_sentence(kvnmt("explore", *source), "name at least one run")
+    given = "explore", text.good, *source
+    check_sentence(kvnmt(*given, "--first", 0), "--first")
+    said = kvnmt(*given, "--output", tmp_path / "no" / "page.html")
+    check_sentence(said, "cannot be written")
+    nothing = text.write("empty", [])
+    said = kvnmt("explore", text.good, "--source", nothing, *BEAM)
+    check_sentence(said, "empty' is empty")

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What writes do to a memory, against the memory before and after them."""
+
+import dataclasses
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvnmt import decoder as decoders
+from kvnmt import models
+from kvnmt.attention import CATALOGUE, Moment, kv_memory
+from kvnmt.config import ModelConfig
+from kvnmt.initializers import gaussian
+from kvnmt.scoring import score
+from kvnmt.systems import system
+from kvnmt.trace import has_memory, memory_changes, recording
+from kvnmt.typing import Sizes
+
+SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)
+BASE = ModelConfig(embedding=4, encoder=4, state=4, initializer="unit")
+SOURCE, TARGET = [[3, 4, 5], [6], []], [[3, 4], [5, 6, 7, 3], [2]]
+
+
+@cache
+def make(config: ModelConfig):
+    model = models.build(config, 9, 8)
+    return model, model.init(jax.random.key(3))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [kv_memory.Options(), kv_memory.Options(add="tanh", share_addresses=True)],
+    ids=str,
+)
+def test_a_write_is_taken_apart(options, key, x64):
+    """Forgotten and added are what the keys lost and got, by equations 14 and 16."""
+    attention = kv_memory.build(options)
+    params = attention.init(key, SIZES, gaussian(1.0))
+    params = jax.tree.map(lambda x: jnp.asarray(x, float), params)
+    mask = jnp.array([[1, 1, 1, 1], [1, 1, 0, 0]], bool)
+    source = attention.prepare(params, jax.random.normal(key, (2, 4, 8)), mask)
+    state = attention.initial_state(params, source)
+    query = jax.random.normal(jax.random.fold_in(key, 1), (2, 5))
+    given = source, state, Moment(query, query[:, :3], query, decoder_state=query)
+    told = attention.explain(params, *given)
+    change = attention.write(params, *given).keys - state.keys
+    norm = np.linalg.norm
+    np.testing.assert_allclose(told.changed, norm(change, axis=-1), rtol=1e-9)
+    # Without an add gate's output only forgetting is left, and the other way round.
+    low = {"sigmoid": -1e9, "tanh": 0.0}[options.add]
+    still = dataclasses.replace(
+        params.add, W=jax.tree.map(jnp.zeros_like, params.add.W), b=params.add.b + low
+    )
+    still = still if options.add == "sigmoid" else still.replace(b=still.b * 0)
+    only = params.replace(add=still)
+    lost = attention.write(only, *given).keys - state.keys
+    np.testing.assert_allclose(told.forgotten, norm(lost, axis=-1), atol=1e-12)
+    np.testing.assert_allclose(told.added, norm(change - lost, axis=-1), atol=1e-12)
+    assert np.all(np.asarray(told.changed)[1, 2:] == 0)  # padding
+    assert np.all(np.asarray(told.added)[:, :2] > 0)
+
+
+def test_which_mechanisms_tell():
+    telling = {
+        name
+        for name, member in CATALOGUE.items()
+        if has_memory(dataclasses.replace(BASE, attention=member.Options()))
+    }
+    assert telling == {"kv_memory"}
+
+
+@pytest.mark.parametrize("name", decoders.CATALOGUE)
+def test_any_decoder_carries_the_record(name):
+    """The recorded model decodes as the plain one; every round has its writes."""
+    options = decoders.CATALOGUE[name].Options()
+    if "rounds" in vars(options):
+        options = dataclasses.replace(options, rounds=2)
+    base = dataclasses.replace(BASE, merge="sum")
+    config = dataclasses.replace(base, attention=kv_memory.Options(), decoder=options)
+    model, params = make(config)
+    found = memory_changes(config, params, SOURCE, TARGET)
+    rounds = len(score(model, params, SOURCE[:1], TARGET[:1])[0].alignments)
+    watched = models.build(config, 9, 8, recording(rounds))
+    source, target = np.array([[3, 4, 5, 0]]), np.array([[3, 4, 0]])
+    np.testing.assert_array_equal(
+        model.forward(params, source, target).logits,
+        watched.forward(params, source, target).logits,
+    )
+    for one, x, y in zip(found, SOURCE, TARGET):
+        for kind in one:
+            assert [m.shape for m in kind] == [(len(y) + 1, len(x) + 1)] * rounds
+        changed, forgotten, added = (np.stack(kind) for kind in one)
+        assert np.all(changed > 0)
+        assert np.all(changed <= forgotten + added + 1e-6)
+
+
+def test_rows_are_the_writes_after_each_word():
+    """Against a step by hand: the keys before and after the second word's step."""
+    config = system("kvmematt-r2").model(dataclasses.replace(BASE, merge="sum"))
+    model, params = make(config)
+    (found,) = memory_changes(config, params, [SOURCE[0]], [TARGET[0]])
+    source = model.encode(params, np.array([[3, 4, 5, 0]]))
+    state, keys = model.initial_state(params, source, 3), []
+    for token in ([-1], [3], [4]):
+        keys.append(state.decoder.attention.keys)
+        state, _ = model.step(params, source, state, jnp.array(token))
+    keys.append(state.decoder.attention.keys)
+    for t in range(3):
+        whole = np.linalg.norm(keys[t + 1] - keys[t], axis=-1)[0]
+        first, second = found.changed[0][t], found.changed[1][t]
+        assert np.all(whole <= first + second + 1e-6)
+        assert np.all(whole >= abs(first - second) - 1e-6)
+    one = system("kvmematt-r1").model(dataclasses.replace(BASE, merge="sum"))
+    model, params = make(one)
+    (found,) = memory_changes(one, params, [SOURCE[0]], [TARGET[0]])
+    source = model.encode(params, np.array([[3, 4, 5, 0]]))
+    state = model.initial_state(params, source, 3)
+    for t, token in enumerate(([-1], [3], [4])):
+        before = state.decoder.attention.keys
+        state, _ = model.step(params, source, state, jnp.array(token))
+        change = np.linalg.norm(state.decoder.attention.keys - before, axis=-1)[0]
+        np.testing.assert_allclose(found.changed[0][t], change, rtol=1e-4)
