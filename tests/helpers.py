@@ -16,8 +16,11 @@ from rich.console import Console
 from kvnmt import experiment
 from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.config import DataConfig
+from kvnmt.data.corpus import digests, load_corpora, save_vocabularies
 from kvnmt.experiment import Experiment
+from kvnmt.models import build
 from kvnmt.systems import system
+from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 
@@ -98,4 +101,19 @@ def trained(base: Path, name: str = "rnnsearch-star") -> Path:
     data = toy_data(base / "shared-text")
     exp = tiny(data, name, epochs=20, validate_every=40)
     experiment.run(exp, folder, console=quiet())
+    return folder
+
+
+@cache
+def untrained(base: Path, name: str) -> Path:
+    """A run directory whose parameters are as they began, made once, quickly."""
+    folder = base / f"untrained-{name}"
+    exp = tiny(toy_data(base / "shared-text"), name)
+    words = load_corpora(exp.data).vocabularies
+    model = build(exp.model, len(words.source), len(words.target))
+    save_vocabularies(words, folder / "vocabulary")
+    with Checkpoints(folder / "checkpoints") as checkpoints:
+        about = {"vocabularies": digests(words)}
+        checkpoints.save_params(model.init(jax.random.key(1)), {}, about)
+    (folder / "config.json").write_text(json.dumps(experiment.to_plain(exp)))
     return folder

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from kvnmt import experiment
 from kvnmt.data.text import read_lines
 from kvnmt.evaluation.alignment import alignment_error_rate, hard_links
 from kvnmt.evaluation.bleu import (
@@ -24,7 +23,7 @@ from kvnmt.experiment import load_run
 from kvnmt.scoring import align_lines, score_lines
 from kvnmt.trace import memory_changes
 from kvnmt.translation import SearchConfig, translate_lines
-from tests.helpers import quiet, tiny, toy_data, toy_lines, trained
+from tests.helpers import toy_lines, trained, untrained
 from tests.test_cli import check_sentence, filled
 
 BEAM = ("--search.beam", 1)
@@ -37,8 +36,8 @@ class Text(NamedTuple):
 
     folder: Path
     good: Path
-    memory: Path  # two rounds, hardly trained
-    looking: Path  # self-attentive, hardly trained
+    memory: Path  # two rounds, not trained
+    looking: Path  # self-attentive, not trained
 
     @property
     def sides(self) -> list[object]:
@@ -57,12 +56,8 @@ class Text(NamedTuple):
 def text(tmp_path_factory) -> Text:
     base = tmp_path_factory.getbasetemp()
     folder = tmp_path_factory.mktemp("evaluated")
-    runs = []
-    for name in ("kvmematt-r2", "self-attentive-residual"):
-        exp = tiny(toy_data(folder / "text"), name, epochs=1)
-        experiment.run(exp, folder / name, console=quiet())
-        runs.append(folder / name)
-    made = Text(folder, trained(base), *runs)
+    names = "kvmematt-r2", "self-attentive-residual"
+    made = Text(folder, trained(base), *(untrained(base, name) for name in names))
     made.write("test.src", LINES)
     made.write("test.ref", [line.upper() for line in LINES])
     made.write("test.align", GOLD)
@@ -127,7 +122,10 @@ def test_alignment_error_round_by_round(kvnmt, text):
     references = [line.upper() for line in LINES]
     parts = run.vocabularies, run.model, run.params, LINES, references
     gold = [parse_pharaoh(line) for line in GOLD]
-    for name, r in (("kvmematt-r2, round 1", 0), ("kvmematt-r2", 1)):
+    for name, r in (
+        ("untrained-kvmematt-r2, round 1", 0),
+        ("untrained-kvmematt-r2", 1),
+    ):
         links = [
             hard_links(rounds[r], len(line.split()), len(line.split()))
             for rounds, line in zip(align_lines(*parts), LINES)
@@ -135,8 +133,8 @@ def test_alignment_error_round_by_round(kvnmt, text):
         assert told[name]["aer"] == alignment_error_rate(links, gold).aer
         assert len(told[name]["sentences"]) == len(LINES)
     assert told[str(text.folder / "test.align")]["aer"] == 0
-    assert "kvmematt-r2, grow-diag-final-and" in told
-    assert 0 <= told["kvmematt-r2"]["soft_aer"] <= 1
+    assert "untrained-kvmematt-r2, grow-diag-final-and" in told
+    assert 0 <= told["untrained-kvmematt-r2"]["soft_aer"] <= 1
 
 
 def test_gold_links_may_be_of_either_direction(kvnmt, text):
@@ -169,7 +167,7 @@ def test_adequacy_is_exact_where_gold_is(kvnmt, text):
     shares = [1 / words, 1 / words, 1 / (words + 1)]
     assert [told["worse"][kind] for kind in kinds] == pytest.approx(shares)
     assert told["perfect"]["repeated_1"] == 0 < told["worse"]["repeated_1"]
-    assert "unread" in told["kvmematt-r2"] and "unread" not in told["worse"]
+    assert "unread" in told["untrained-kvmematt-r2"] and "unread" not in told["worse"]
 
 
 def test_perplexity_is_that_of_scoring(kvnmt, text):
@@ -212,10 +210,10 @@ def test_trees_from_self_attention(kvnmt, text):
     found = evaluated(*common, "--brackets", brackets)
     assert list(found) == ["score", "self-attention"]
     near, trees = rows(found, "self-attention"), rows(found, "self-attention", 1)
-    shares = [near["self-attentive-residual"][key] for key in [*"12345", "more"]]
+    shares = [near[text.looking.name][key] for key in [*"12345", "more"]]
     assert sum(shares) == pytest.approx(1)
     assert trees["right-branching"]["f1"] == 1
-    assert 0 < trees["self-attentive-residual"]["f1"] <= 1
+    assert 0 < trees[text.looking.name]["f1"] <= 1
 
 
 def test_all_measures_leave_out_what_cannot_be(kvnmt, text):
@@ -279,10 +277,8 @@ def test_mistakes(kvnmt, text, arguments, part):
     check_sentence(kvnmt("evaluate", *given, *text.sides), part)
 
 
-def test_an_alignment_asked_of_a_system_that_has_none(kvnmt, text):
-    fixed = text.folder / "rnnencdec"
-    exp = tiny(toy_data(text.folder / "text"), fixed.name, epochs=1)
-    experiment.run(exp, fixed, console=quiet())
+def test_an_alignment_asked_of_a_system_that_has_none(kvnmt, text, tmp_path_factory):
+    fixed = untrained(tmp_path_factory.getbasetemp(), "rnnencdec")
     said = kvnmt("evaluate", fixed, *text.sides, "--gold", text.folder / "test.align")
     check_sentence(said, "rnnencdec", "none is a run with attention")
 
