@@ -25,6 +25,10 @@ from kvnmt.output import write
 from kvnmt.progress import counting, error_console
 
 ALL = "all"
+MEASURE_HELP = (
+    f"{', '.join(MEASURES)} or {ALL}; by default score, significance if there are "
+    "several systems, and what --gold and --brackets are for"
+)
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,8 @@ class Evaluate:
     search: SearchConfig
     source: Path | None = None  # what is translated; runs need it
     measures: Annotated[
-        tuple[str, ...], tyro.conf.arg(metavar=f"{{{','.join(MEASURES)},{ALL}}}")
-    ] = ()  # default: score, significance of several, and what --gold, --brackets ask
+        tuple[str, ...], tyro.conf.arg(metavar="MEASURE", help=MEASURE_HELP)
+    ] = ()
     gold: Path | None = None  # alignments of source and reference: Pharaoh or NAACL
     swap: bool = False  # the gold links and those of --links are target-source
     links: tuple[Path, ...] = ()  # alignments by other programs, for the same table
@@ -52,7 +56,7 @@ class Evaluate:
     tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
     lowercase: bool = False  # ignore case
     output: Path | None = (
-        None  # also write the translations: a file, of several a folder
+        None  # write the translations too: a file, of several a folder
     )
     pictures: Path | None = None  # folder to draw in: attention, BLEU by length
     draw: tuple[int, ...] = (1, 2, 3)  # lines whose attention is drawn, from 1
@@ -163,22 +167,22 @@ class Evaluate:
         """Reads every system; runs translate when they are asked to."""
         if self.ensemble and len(self.systems) > 1:
             raise UserError("--ensemble goes with one run; name a single system.")
-        several = len(self.systems) > 1
-        if self.output and several:
-            make_folder(self.output)
+        folder = self.output if len(self.systems) > 1 else None
+        if folder:
+            make_folder(folder)
         for path, name in zip(self.systems, names(self.systems)):
-            output = self.output
-            if output and several:
-                output = output / f"{name.replace('/', '-')}.txt"
+            written = self.output
+            if folder:
+                written = folder / f"{name.replace('/', '-')}.txt"
             if path.is_file():
                 yield System(name, partial(list, _read_translations(path, test)))
                 continue
             run = load_translator(path, self.ensemble)
             if test.source is None:
                 raise UserError(f"'{path}' is a run, which translates; give --source.")
-            if output:
-                write_lines(output, [])  # fails now rather than after the work
-            given = name, run, test.source, self.search, output
+            if written:
+                write_lines(written, [])  # fails now rather than after the work
+            given = name, run, test.source, self.search, written
             yield System(name, partial(_translate, *given), run)
 
 

@@ -381,6 +381,8 @@ def test_hover_tells_the_value(page, written):
     first, second = (f"{matrix[3][2] / 1000:.3f}" for matrix in output["rounds"])
     lines = page.locator("#tip").inner_text().split()
     assert lines == ["sleeps", "←", "Katze", "round", "1", first, "round", "2", second]
+    assert page.locator(".cell-mark:visible").count() == 2  # in both rounds
+    assert page.locator(".across .aimed").all_inner_texts() == ["Katze"] * 4
     canvas.click(position={"x": 2.5 * size, "y": 3.5 * size})
     assert page.locator("#where").inner_text() == "word 4 of 8"
     page.mouse.move(700, 5)
@@ -502,7 +504,7 @@ def test_theme_button_changes_cells_too(page, written):
 @pytest.mark.parametrize("view", ["matrix", "links"])
 def test_long_sentences_do_not_widen_the_page(page, written, width, view):
     page.set_viewport_size({"width": width, "height": 600})
-    _show(page, written, f"sentence=4&view={view}&step=30")
+    _show(page, written, f"sentence=4&view={view}&step=40")
     assert page.evaluate("document.documentElement.scrollWidth") == width
     scrolled = _values(page, ".scroller", "node.scrollWidth > node.clientWidth")
     assert any(scrolled)
