@@ -55,9 +55,7 @@ class Evaluate:
     ensemble: tuple[Path, ...] = ()  # further runs that translate with a single one
     tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
     lowercase: bool = False  # ignore case
-    output: Path | None = (
-        None  # write the translations too: a file, of several a folder
-    )
+    output: Path | None = None  # write translations too: a file, of several a folder
     pictures: Path | None = None  # folder to draw in: attention, BLEU by length
     draw: tuple[int, ...] = (1, 2, 3)  # lines whose attention is drawn, from 1
     json: bool = False  # print a JSON object instead of tables

@@ -105,10 +105,16 @@ def trained(base: Path, name: str = "rnnsearch-star") -> Path:
 
 
 @cache
-def untrained(base: Path, name: str) -> Path:
-    """A run directory whose parameters are as they began, made once, quickly."""
-    folder = base / f"untrained-{name}"
-    exp = tiny(toy_data(base / "shared-text"), name)
+def untrained(base: Path, name: str, turned: bool = False) -> Path:
+    """A run directory whose parameters are as they began, made once, quickly.
+
+    Turned, it translates capitals to small letters.
+    """
+    folder = base / f"untrained-{name}{'-turned' * turned}"
+    data = toy_data(base / "shared-text")
+    if turned:
+        data = dataclasses.replace(data, source=data.target, target=data.source)
+    exp = tiny(data, name)
     words = load_corpora(exp.data).vocabularies
     model = build(exp.model, len(words.source), len(words.target))
     save_vocabularies(words, folder / "vocabulary")

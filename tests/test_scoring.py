@@ -17,7 +17,7 @@ from kvnmt.data.vocabulary import EOS, build_subwords
 from kvnmt.experiment import load_run
 from kvnmt.scoring import score, score_lines
 from kvnmt.translation import SearchConfig, translate
-from tests.helpers import quiet, tiny, toy_lines, trained
+from tests.helpers import quiet, tiny, toy_lines, trained, untrained
 
 IDS = [[2, 3, 4], [], [5, 2, 3, 3, 6], [4]]
 
@@ -126,6 +126,31 @@ def test_the_align_command(folder, run, pair, capsys):
             if soft[j].argmax() < len(line["source"]) - 1
         }
         assert set(links.split()) == best
+
+
+def test_both_directions_joined(folder, pair, tmp_path_factory, capsys):
+    """The other run reads the target; its links count from the source all the same."""
+    source, target = pair
+    base = tmp_path_factory.getbasetemp()
+    other = untrained(base, "rnnsearch-star", turned=True)
+
+    def aligned(run: Path, *arguments: object) -> list[set[str]]:
+        cli.main(["align", str(run), *map(str, arguments)])
+        return [set(line.split()) for line in capsys.readouterr().out.split("\n")]
+
+    given = "--source", source, "--target", target
+    forward = aligned(folder, *given)
+    backward = [
+        {"-".join(reversed(link.split("-"))) for link in links}
+        for links in aligned(other, "--source", target, "--target", source)
+    ]
+    both = (*given, "--reverse", other, "--heuristic")
+    union = [a | b for a, b in zip(forward, backward)]
+    assert aligned(folder, *both, "union") == union
+    assert aligned(folder, *both, "intersection") == [
+        a & b for a, b in zip(forward, backward)
+    ]
+    assert union != forward
 
 
 def refused(capsys, *arguments: object) -> str:

@@ -19,6 +19,7 @@ from kvnmt.data.vocabulary import (
     digest,
     load,
     save,
+    word_numbers,
 )
 from kvnmt.errors import UserError
 
@@ -44,6 +45,23 @@ def test_words_come_by_frequency_then_by_spelling():
     assert words.words == ("b", "a", "c", "d")
     assert words.encode("a d b") == [3, 5, 2]
     assert len(words) == 6
+
+
+def test_tokens_belong_to_the_words_between_spaces(text, subwords):
+    """Also where a subword model writes a word as several, or as none."""
+    assert word_numbers(build_words(text), "  the dogs ") == [0, 1]
+    line = "the dogs wait"
+    numbers = word_numbers(subwords, line)
+    assert numbers == subwords.words_of(subwords.encode(line))
+    assert len(numbers) == len(subwords.encode(line)) > 3
+    assert set(numbers) == {0, 1, 2}
+    odd = "the \u200b \u00b4x wait"  # no piece; a space and an accent before the x
+    ids, numbers = subwords.encode(odd), word_numbers(subwords, odd)
+    assert len(ids) == len(numbers)
+    assert numbers[0] == 0 and numbers[-1] == 3
+    assert subwords.words_of(ids)[-1] != 3  # what pieces alone would say
+    characters = vocabulary.keep_characters({c: 1 for c in "abc "})
+    assert word_numbers(characters, "ab c") == [0, 0, 1, 1]
 
 
 def test_rare_words_are_cut():
