@@ -130,7 +130,9 @@ def test_the_align_command(folder, run, pair, capsys):
 
 def test_both_directions_joined(folder, pair, tmp_path_factory, capsys):
     """The other run reads the target; its links count from the source all the same."""
-    source, target = pair
+    lines = toy_lines(12, 4)
+    source = write(pair[0].parent / "longer", lines)
+    target = write(pair[0].parent / "capitals", [line.upper() for line in lines])
     base = tmp_path_factory.getbasetemp()
     other = untrained(base, "rnnsearch-star", turned=True)
 
@@ -150,7 +152,7 @@ def test_both_directions_joined(folder, pair, tmp_path_factory, capsys):
     assert aligned(folder, *both, "intersection") == [
         a & b for a, b in zip(forward, backward)
     ]
-    assert union != forward
+    assert forward != union != backward
 
 
 def refused(capsys, *arguments: object) -> str:
