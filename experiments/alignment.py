@@ -41,6 +41,7 @@ from kvnmt.cli_translate import write_lines
 from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines, read_parallel
+from kvnmt.data.words import split_words
 from kvnmt.errors import run_program
 from kvnmt.evaluation.links import Gold, check_links, read_gold, symmetrize
 from kvnmt.experiment import Experiment, load_run
@@ -217,7 +218,7 @@ def _write_gold(options: Alignment, pair: str) -> None:
     for side in sides:
         lines = [line.lower() for line in read_lines(given / f"dev.{side}")]
         write_lines(folder / f"gold.{side}", lines)
-        lengths.append([len(line.split()) for line in lines])
+        lengths.append([len(split_words(line)) for line in lines])
     gold = read_gold(given / "dev.align", len(lengths[0]))
     if not task.gold.endswith("".join(sides)):
         gold = [one.inverted() for one in gold]

@@ -14,6 +14,7 @@ import tyro
 from kvnmt.cli_tables import print_table
 from kvnmt.cli_translate import SEARCH, load_translator, make_folder, write_lines
 from kvnmt.data.text import read_lines, read_parallel
+from kvnmt.data.words import split_words
 from kvnmt.decoding import SearchConfig
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_ranges, unknown_name
@@ -155,7 +156,7 @@ class Evaluate:
         if self.swap:
             found = [one.inverted() for one in found]
         source, target = (
-            [len(line.split()) for line in side]
+            [len(split_words(line)) for line in side]
             for side in (test.source, test.reference)
         )
         check_links(found, source, target, path)

@@ -11,7 +11,8 @@ import tyro
 
 from kvnmt import experiment
 from kvnmt.data.text import Parallel, read_parallel
-from kvnmt.data.vocabulary import EOS, word_numbers
+from kvnmt.data.vocabulary import EOS
+from kvnmt.data.words import word_numbers
 from kvnmt.ensemble import load_ensemble
 from kvnmt.errors import UserError
 from kvnmt.evaluation.alignment import hard_links, word_links

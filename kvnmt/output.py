@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kvnmt.data.text import read_lines
 from kvnmt.data.vocabulary import EOS, UNK, Words
+from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
 from kvnmt.evaluation.alignment import hard_links, word_links
 from kvnmt.evaluation.links import format_pharaoh
@@ -128,7 +129,7 @@ def replace_unknown(
         raise UserError("the run's system has no attention to replace words by.")
     result = [words.target.decode(one.ids) for one in found]
     for n, matrices in zip(places, rounds):
-        tokens = [word for word in lines[n].split(" ") if word]
+        tokens = split_words(lines[n])
         result[n] = " ".join(
             _written(words.target, found[n].ids, tokens, matrices[-1], dictionary)
         )

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from kvnmt.data.words import split_words
 from kvnmt.evaluation.curves import bleu_by_length, relative_positions_chart
 from kvnmt.evaluation.drawing import missing_font
 from kvnmt.evaluation.plots import attention_heatmap, self_attention_heatmap
@@ -48,7 +49,7 @@ def draw(
         positions = {name: relative_positions(own) for name, own in looks.items()}
         relative_positions_chart(positions, folder / "relative-positions.png")
     for number in sentences:
-        words = [*test.reference[number - 1].split(), END]
+        words = [*split_words(test.reference[number - 1]), END]
         if looks:
             matrices = [own[number - 1] for own in looks.values()]
             self_attention_heatmap(
@@ -67,8 +68,8 @@ def draw(
 def _attention(test: Test, system: System, number: int, folder: Path) -> None:
     assert test.source is not None
     n = number - 1
-    target = (test.reference if test.gold else system.hypotheses)[n].split()
-    source = test.source[n].split()
+    target = split_words((test.reference if test.gold else system.hypotheses)[n])
+    source = split_words(test.source[n])
     if not (source and target):
         return
     forced = system.forced(test, "reference" if test.gold else "hypothesis")[n]

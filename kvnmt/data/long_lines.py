@@ -2,6 +2,7 @@
 """Lines with more tokens than a model should be given: cut between words."""
 
 from kvnmt.data.vocabulary import Vocabulary
+from kvnmt.data.words import split_words
 
 
 def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
@@ -17,7 +18,7 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
     """
     if len(vocabulary.encode(line)) <= limit:
         return [line]
-    words = [word for word in line.split(" ") if word]
+    words = split_words(line)
     if len(words) == 1:
         middle = len(line) // 2
         if not middle:

@@ -175,19 +175,6 @@ class Subwords:
         return self._processor.decode([int(i) for i in ids if i > EOS])
 
 
-def word_numbers(vocabulary: Vocabulary, line: str) -> list[int]:
-    """For every token of a line the number, from 0, of the word between spaces.
-
-    A subword model may write a word as several, or as none; the pieces still belong to
-    the word of the line.
-    """
-    words = [vocabulary.encode(word) for word in line.split(" ") if word]
-    ids = vocabulary.encode(line)
-    if [i for pieces in words for i in pieces] != ids:  # characters: spaces are tokens
-        return vocabulary.words_of(ids)
-    return [number for number, pieces in enumerate(words) for _ in pieces]
-
-
 AnyVocabulary: TypeAlias = Words | Characters | Subwords
 
 

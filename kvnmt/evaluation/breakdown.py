@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.data.words import split_words
 from kvnmt.evaluation.bleu import bleu_of
 
 LENGTHS = (1, 11, 21, 31, 41, 51)  # words; the first of each bucket
@@ -59,7 +60,8 @@ def bleu_by(
 def rarest(lines: Iterable[str], counts: Mapping[str, int]) -> list[int]:
     """How often the rarest word of every line was seen; 0 for a line without words."""
     return [
-        min((counts.get(word, 0) for word in line.split()), default=0) for line in lines
+        min((counts.get(word, 0) for word in split_words(line)), default=0)
+        for line in lines
     ]
 
 
@@ -82,7 +84,7 @@ def words_by_frequency(
     """
     totals = np.zeros((3, len(edges)), np.int64)  # right, proposed, wanted
     for hypothesis, reference in zip(hypotheses, references, strict=True):
-        mine, its = Counter(hypothesis.split()), Counter(reference.split())
+        mine, its = map(Counter, map(split_words, (hypothesis, reference)))
         for row, words in enumerate((mine & its, mine, its)):
             places = _places([counts.get(word, 0) for word in words], edges)
             np.add.at(totals[row], places, list(words.values()))
@@ -101,7 +103,7 @@ def count_words(
     """How often every word stands in the lines."""
     counts: Counter[str] = Counter()
     for line in lines:
-        counts.update(line.split())
+        counts.update(split_words(line))
         advance(1)
     return counts
 

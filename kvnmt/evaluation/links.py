@@ -150,35 +150,43 @@ def symmetrize(forward: Links, backward: Links, heuristic: Heuristic) -> Links:
         return forward & backward
     if heuristic == "union":
         return forward | backward
-    grown = _grow(forward & backward, forward | backward)
-    if heuristic == "grow-diag":
-        return frozenset(grown)
-    both = heuristic == "grow-diag-final-and"
-    for direction in (forward, backward):
-        for link in sorted(direction):
-            free = _free(link, grown)
-            if all(free) if both else any(free):
-                grown.add(link)
-    return frozenset(grown)
-
-
-def _grow(start: Links, union: Links) -> set[tuple[int, int]]:
-    grown = set(start)
-    before = -1
-    while before < len(grown):
-        before = len(grown)
-        for i, j in sorted(grown):
-            around = ((i + a, j + b) for a in (-1, 0, 1) for b in (-1, 0, 1))
-            for link in around:
-                if link in union and any(_free(link, grown)):
+    grown = _Growing(forward & backward)
+    grown.grow(forward | backward)
+    if heuristic != "grow-diag":
+        both = heuristic == "grow-diag-final-and"
+        for direction in (forward, backward):
+            for link in sorted(direction):
+                free = grown.free(link)
+                if all(free) if both else any(free):
                     grown.add(link)
-    return grown
+    return frozenset(grown.links)
 
 
-def _free(link: tuple[int, int], links: Iterable[tuple[int, int]]) -> tuple[bool, bool]:
-    """Whether the source word, and whether the target word, has no link."""
-    i, j = link
-    return all(i != a for a, _ in links), all(j != b for _, b in links)
+class _Growing:
+    """Links that become more, and the words that have one."""
+
+    def __init__(self, start: Links):
+        self.links = set(start)
+        self.source, self.target = ({link[side] for link in start} for side in (0, 1))
+
+    def free(self, link: tuple[int, int]) -> tuple[bool, bool]:
+        """Whether the source word, and whether the target word, has no link."""
+        return link[0] not in self.source, link[1] not in self.target
+
+    def add(self, link: tuple[int, int]) -> None:
+        self.links.add(link)
+        self.source.add(link[0])
+        self.target.add(link[1])
+
+    def grow(self, union: Links) -> None:
+        """Adds neighbours until there is none to add."""
+        before = -1
+        while before < len(self.links):
+            before = len(self.links)
+            for i, j in sorted(self.links):
+                for link in ((i + a, j + b) for a in (-1, 0, 1) for b in (-1, 0, 1)):
+                    if link in union and any(self.free(link)):
+                        self.add(link)
 
 
 def _read_naacl(path: Path, lines: list[str], sentences: int | None) -> list[Gold]:

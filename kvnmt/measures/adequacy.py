@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from kvnmt.data.words import split_words
 from kvnmt.evaluation.adequacy import (
     MASS,
     MOST,
@@ -65,8 +66,9 @@ def _by_gold(test: Test, system: System) -> dict[str, float]:
     total = Coverage()
     lines = zip(test.source, test.reference, test.gold, system.hypotheses)
     for source, reference, gold, hypothesis in lines:
-        texts = source.split(), reference.split(), gold.possible, hypothesis.split()
-        total += coverage_by_gold(*texts, stem=lambda word: word[: test.stem])
+        x, y, z = map(split_words, (source, reference, hypothesis))
+        given = x, y, gold.possible, z
+        total += coverage_by_gold(*given, stem=lambda word: word[: test.stem])
     invented = total.invented / max(total.produced, 1)
     return {"dropped": total.under, "repeated": total.over, "invented": invented}
 
@@ -80,7 +82,7 @@ def _by_attention(test: Test, system: System) -> dict[str, float]:
 
 def _by_text(test: Test, system: System) -> dict[str, float]:
     output, reference = (
-        [line.split() for line in lines]
+        [split_words(line) for line in lines]
         for lines in (system.hypotheses, test.reference)
     )
     found = {

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
-from kvnmt.data.vocabulary import word_numbers
+from kvnmt.data.words import split_words, word_numbers
 from kvnmt.evaluation.alignment import hard_links, word_links, word_matrix
 from kvnmt.evaluation.bleu import Settings, sentence_statistics
 from kvnmt.evaluation.links import Gold, Links
@@ -131,7 +131,7 @@ def force(
             one,
             word_numbers(words.source, x),
             word_numbers(words.target, y),
-            (len(x.split()), len(y.split())),
+            (len(split_words(x)), len(split_words(y))),
         )
         for one, x, y in zip(scored, source, target, strict=True)
     ]

@@ -3,13 +3,14 @@
 
 from collections.abc import Sequence
 
+from kvnmt.data.words import split_words
 from kvnmt.evaluation.breakdown import LENGTHS, Part, bleu_by
 from kvnmt.measures.base import Column, Report, System, Test, need
 
 
 def parts(test: Test, systems: Sequence[System]) -> dict[str, list[Part]]:
     """The buckets of every system; without a source, by length of the reference."""
-    lengths = [len(line.split()) for line in test.source or test.reference]
+    lengths = [len(split_words(line)) for line in test.source or test.reference]
     return {
         system.name: bleu_by(lengths, LENGTHS, test.statistics(system))
         for system in systems

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
 from kvnmt.evaluation.brackets import read_brackets
 from kvnmt.evaluation.self_attention import (
@@ -95,7 +96,7 @@ def _trees(
 ) -> Report:
     assert test.brackets
     gold = read_brackets(test.brackets)
-    lines = [line.split() for line in test.reference]
+    lines = [split_words(line) for line in test.reference]
     empty = next((n for n, words in enumerate(lines, 1) if not words), None)
     if empty:
         raise UserError(f"reference {empty} has no words, so it has no tree.")

@@ -19,8 +19,8 @@ from kvnmt.data.vocabulary import (
     digest,
     load,
     save,
-    word_numbers,
 )
+from kvnmt.data.words import split_words, word_numbers
 from kvnmt.errors import UserError
 
 ODD = ("a\u2028b", "\x85", "\x0c", "c\rd", "\ufeffe", "\u00a0", "é", "e\u0301", "🙂")
@@ -60,6 +60,11 @@ def test_tokens_belong_to_the_words_between_spaces(text, subwords):
     assert len(ids) == len(numbers)
     assert numbers[0] == 0 and numbers[-1] == 3
     assert subwords.words_of(ids)[-1] != 3  # what pieces alone would say
+    assert split_words(" a\u3000b \u00a0  c\u2028d ") == [
+        "a\u3000b",
+        "\u00a0",
+        "c\u2028d",
+    ]
     characters = vocabulary.keep_characters({c: 1 for c in "abc "})
     assert word_numbers(characters, "ab c") == [0, 0, 1, 1]
 
