@@ -27,7 +27,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from experiments.quickstart import alignment_error
+from experiments.quickstart import adequacy, alignment_error
 from kvnmt import benchmark, experiment
 from kvnmt.cli_tables import print_table
 from kvnmt.config import Dropout, ModelConfig
@@ -153,6 +153,9 @@ def _train(
         source, references = text.source, text.target
     found = translate_lines(run.vocabularies, run.model, run.params, source, SEARCH)
     result["bleu"] = corpus_bleu(found, references, tokenize="none").score
+    if corpus == "synthetic":
+        coverage = adequacy(found, test)
+        result |= {"dropped": coverage.under, "repeated": coverage.over}
     (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
 
 
@@ -181,8 +184,8 @@ def _speeds(options: Catalogue) -> dict[str, float]:
 
 def _table(options: Catalogue, corpora: list[str], speeds: dict[str, float]) -> Table:
     table = Table(
-        *("system", "parameters", "synthetic BLEU", "AER %", "Multi30k BLEU"),
-        "speed / RNNsearch*",
+        *("system", "parameters", "synthetic BLEU", "AER %", "dropped %"),
+        *("repeated %", "Multi30k BLEU", "speed / RNNsearch*"),
         title=f"{options.epochs} epochs of {options.pairs} made-up pairs; "
         f"{options.multi30k_epochs} of Multi30k de-en; seed {options.seed}",
         caption="beam 5, sacreBLEU, tokenize none; parameters on the made-up language",
@@ -197,6 +200,10 @@ def _table(options: Catalogue, corpora: list[str], speeds: dict[str, float]) -> 
         table.add_row(
             *(name, f"{made['parameters']:,}", f"{made['bleu']:.2f}"),
             f"{100 * made['aer']:.1f}" if "aer" in made else "-",
+            *(
+                f"{100 * made[kind]:.2f}" if kind in made else "-"
+                for kind in ("dropped", "repeated")
+            ),
             f"{real['bleu']:.2f}" if real else "-",
             f"{speeds[name]:.2f}" if name in speeds else "-",
         )

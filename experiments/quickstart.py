@@ -27,6 +27,7 @@ from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Pair
 from kvnmt.errors import run_program
+from kvnmt.evaluation.adequacy import Coverage, coverage_by_gold
 from kvnmt.evaluation.alignment import alignment_error_rate, hard_links
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.evaluation.links import Gold
@@ -40,6 +41,7 @@ from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.translation import SearchConfig, translate_lines
 
 SYSTEMS = ("rnnsearch-star", "kvmematt-r2-atteos")
+STEM = 4  # letters that tell target words of the language apart; endings follow
 
 
 @dataclass(frozen=True)
@@ -131,6 +133,15 @@ def alignment_error(run: Run, pairs: tuple[Pair, ...]) -> float:
     return alignment_error_rate(links, gold).aer
 
 
+def adequacy(outputs: list[str], pairs: tuple[Pair, ...]) -> Coverage:
+    """What of the sources was dropped or said twice, exactly, since gold is known."""
+    total = Coverage()
+    for output, pair in zip(outputs, pairs, strict=True):
+        given = pair.source, pair.target, pair.links, output.split()
+        total += coverage_by_gold(*given, stem=lambda word: word[:STEM])
+    return total
+
+
 def _translate(run: Run, pairs: tuple[Pair, ...]) -> list[str]:
     source, _ = _lines(pairs)
     search = run.experiment.search
@@ -150,7 +161,9 @@ def _table(
 ) -> Table:
     _, references = _lines(pairs)
     table = Table(
-        *("system", "parameters", "BLEU", "AER %", "target tokens/s"), box=None
+        *("system", "parameters", "BLEU", "AER %", "dropped %", "repeated %"),
+        "target tokens/s",
+        box=None,
     )
     for name, run in runs.items():
         bleu = corpus_bleu(outputs[name], references, tokenize="none")
@@ -159,9 +172,11 @@ def _table(
             f"{count_parameters(run.params):,}",
             f"{bleu.score:.2f}",
             f"{100 * alignment_error(run, pairs):.1f}",
+            f"{100 * adequacy(outputs[name], pairs).under:.2f}",
+            f"{100 * adequacy(outputs[name], pairs).over:.2f}",
             f"{speeds[name]:,.0f}",
         )
-        table.caption = f"BLEU: {bleu.signature}"
+        table.caption = f"dropped, repeated: source words; BLEU: {bleu.signature}"
     return table
 
 
@@ -202,6 +217,15 @@ def _show_next(
     console.print("Translate a sentence with what was just trained:", highlight=False)
     console.print(
         f'  echo "{source[0]}" | kvnmt translate {options.folder / SYSTEMS[-1]}',
+        highlight=False,
+        soft_wrap=True,
+    )
+    runs = " ".join(str(options.folder / name) for name in SYSTEMS)
+    text = options.folder / "corpus"
+    console.print(
+        "Look at both, word by word, in a page that a browser opens:\n"
+        f"  kvnmt explore {runs} --source {text / 'test.src'} "
+        f"--reference {text / 'test.trg'}",
         highlight=False,
         soft_wrap=True,
     )

@@ -22,6 +22,14 @@ def test_the_quickstart_trains_reports_draws_and_says_what_is_next(tmp_path):
         assert json.loads(metrics[0])["valid_loss"] > 0
     assert (tmp_path / "attention.png").read_bytes().startswith(b"\x89PNG")
     said = text.getvalue()
-    for words in ("parameters", "BLEU", "AER", "target tokens/s", "start fresh"):
+    for words in (
+        "parameters",
+        "BLEU",
+        "AER",
+        "dropped",
+        "kvnmt explore",
+        "target tokens/s",
+        "start fresh",
+    ):
         assert words in said
     assert f"kvnmt translate {tmp_path / quickstart.SYSTEMS[1]}" in said
