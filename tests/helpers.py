@@ -105,13 +105,13 @@ def trained(base: Path, name: str = "rnnsearch-star") -> Path:
 
 
 @cache
-def untrained(base: Path, name: str, turned: bool = False) -> Path:
+def untrained(base: Path, name: str, turned: bool = False, **changes: Any) -> Path:
     """A run directory whose parameters are as they began, made once, quickly.
 
-    Turned, it translates capitals to small letters.
+    Turned, it translates capitals to small letters; changes are to its data.
     """
-    folder = base / f"untrained-{name}{'-turned' * turned}"
-    data = toy_data(base / "shared-text")
+    folder = base / "-".join(["untrained", name, *("turned",) * turned, *changes])
+    data = toy_data(base / "shared-text", **changes)
     if turned:
         data = dataclasses.replace(data, source=data.target, target=data.source)
     exp = tiny(data, name)

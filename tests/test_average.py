@@ -12,7 +12,7 @@ from kvnmt.average import average
 from kvnmt.errors import UserError
 from kvnmt.experiment import load_run
 from kvnmt.training.checkpoint import Checkpoints
-from tests.helpers import quiet, steps_kept, tiny, toy_data, trained
+from tests.helpers import quiet, steps_kept, tiny, toy_data, untrained
 
 
 @pytest.fixture(scope="module", name="several")
@@ -62,7 +62,7 @@ def test_runs_are_averaged(several, tmp_path, tmp_path_factory):
 def test_mistakes_are_told(kvnmt, several, tmp_path, tmp_path_factory):
     with pytest.raises(UserError, match="keeps [34] checkpoints, not 9"):
         average([several], tmp_path / "mean", last=9)
-    other = trained(tmp_path_factory.getbasetemp(), "rnnencdec")
+    other = untrained(tmp_path_factory.getbasetemp(), "rnnencdec")
     with pytest.raises(UserError, match="differ in model or vocabulary"):
         average([several, other], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()

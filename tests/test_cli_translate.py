@@ -19,7 +19,7 @@ from kvnmt.experiment import Run, load_run
 from kvnmt.output import write
 from kvnmt.scoring import score
 from kvnmt.translation import translate
-from tests.helpers import toy_lines, trained
+from tests.helpers import toy_lines, trained, untrained
 
 GREEDY = ("--search.beam", 1, "--search.batch-size", 8)
 PLAIN = SearchConfig(beam=1, batch_size=8)
@@ -160,7 +160,7 @@ def test_a_prefix_has_room(run):
 
 
 def test_coverage_needs_an_alignment(run, kvnmt, folder, tmp_path_factory):
-    other = load_run(trained(tmp_path_factory.getbasetemp(), "rnnencdec"))
+    other = load_run(untrained(tmp_path_factory.getbasetemp(), "rnnencdec"))
     with pytest.raises(UserError, match="coverage"):
         write(other, ["a"], SearchConfig(coverage=0.2))
     wide = SearchConfig(beam=4, coverage=2.0, alpha=0.5)

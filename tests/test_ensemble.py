@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import cli, experiment, models
+from kvnmt import cli, models
 from kvnmt.config import ModelConfig
 from kvnmt.ensemble import ensemble, load_ensemble
 from kvnmt.errors import UserError
@@ -18,7 +18,7 @@ from kvnmt.experiment import load_run
 from kvnmt.scoring import align, score
 from kvnmt.systems import system
 from kvnmt.translation import SearchConfig, translate
-from tests.helpers import quiet, tiny, toy_data, trained
+from tests.helpers import trained, untrained
 
 SIZES = ModelConfig(embedding=5, encoder=6, state=6, merge="sum")
 NAMES = ("kvmematt-r2", "rnnencdec", "self-attentive-rnn")  # as unlike as can be
@@ -77,11 +77,9 @@ def test_twice_the_same_is_the_same():
         assert a.score == pytest.approx(b.score, abs=1e-4)
 
 
-def test_runs_make_one(tmp_path, tmp_path_factory, monkeypatch, capfdbinary):
-    first = trained(tmp_path_factory.getbasetemp())
-    data = load_run(first).experiment.data
-    second, other = tmp_path / "second", tmp_path / "other"
-    experiment.run(tiny(data, "mematt", epochs=1), second, console=quiet())
+def test_runs_make_one(tmp_path_factory, monkeypatch, capfdbinary):
+    base = tmp_path_factory.getbasetemp()
+    first, second = trained(base), untrained(base, "mematt")
     run = load_ensemble([first, second])
     lines = [run.vocabularies.source.encode(line) for line in ("a b c", "d")]
     found = translate(run.model, run.params, lines, SearchConfig(beam=2))
@@ -92,9 +90,8 @@ def test_runs_make_one(tmp_path, tmp_path_factory, monkeypatch, capfdbinary):
     cli.main(["translate", str(first), *both])
     assert capfdbinary.readouterr().out.decode().splitlines() == want
     assert load_ensemble([first]).model is load_run(first).model
-    wide = toy_data(tmp_path / "data", vocabulary_size=6)
-    experiment.run(tiny(wide, epochs=1), other, console=quiet())
-    with pytest.raises(UserError, match="source vocabulary of .*other"):
+    other = untrained(base, "rnnsearch-star", vocabulary_size=6)
+    with pytest.raises(UserError, match="source vocabulary of .*vocabulary_size"):
         load_ensemble([first, other])
     with pytest.raises(UserError, match="no run directory"):
         load_ensemble([first, Path("nowhere")])
