@@ -78,6 +78,9 @@ class Evaluate:
             (s.run.experiment.training.bleu_tokenize for s in systems if s.run), "13a"
         )
         test.settings = Settings(tokenize, self.lowercase)
+        if self.output:  # also if no measure asks for translations
+            for system in systems:
+                _ = system.hypotheses
         if self.pictures:
             self._draw(test, systems, self.pictures)
         found = {name: self._measure(name, test, systems) for name in self._wanted()}
@@ -206,11 +209,16 @@ def _translate(
 
 
 def names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of paths, as many as tell them apart."""
+    """The last parts of paths, as many as tell them apart.
+
+    Raises:
+        UserError: One is named twice.
+    """
     parts = [path.resolve().parts for path in paths]
+    for n, own in enumerate(parts):
+        if own in parts[:n]:
+            raise UserError(f"'{paths[n]}' is named twice; once is enough.")
     depth = 1
-    while depth < max(map(len, parts)) and len({own[-depth:] for own in parts}) < len(
-        set(parts)
-    ):
+    while len({own[-depth:] for own in parts}) < len(parts):
         depth += 1
     return ["/".join(own[-depth:]) for own in parts]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from kvnmt.cli_evaluate import names
 from kvnmt.data.text import read_lines
 from kvnmt.evaluation.alignment import alignment_error_rate, hard_links
 from kvnmt.evaluation.bleu import (
@@ -259,7 +260,8 @@ MISTAKES = [
     (["RUN", "--gold", "TEXT/test.src"], "test.src, line 1: "),
     (["RUN", "--links", "TEXT/test.align"], "--links need --gold"),
     (["TEXT/short"], "short' has 1 lines but there are 11 references"),
-    (["RUN", "RUN", "--ensemble", "RUN"], "--ensemble goes with one run"),
+    (["RUN", "TEXT/short", "--ensemble", "RUN"], "--ensemble goes with one run"),
+    (["RUN", "RUN"], "is named twice"),
     (["RUN", "--draw", "0"], "--draw takes numbers"),
     (["RUN", "--stem", "0"], "--stem is 0"),
     (["TEXT/nothing"], "no run directory"),
@@ -281,6 +283,18 @@ def test_an_alignment_asked_of_a_system_that_has_none(kvnmt, text, tmp_path_fact
     fixed = untrained(tmp_path_factory.getbasetemp(), "rnnencdec")
     said = kvnmt("evaluate", fixed, *text.sides, "--gold", text.folder / "test.align")
     check_sentence(said, "rnnencdec", "none is a run with attention")
+
+
+def test_translations_are_written_whatever_is_measured(kvnmt, text, tmp_path):
+    told = "--measures", "perplexity", "--output", tmp_path / "out"
+    assert kvnmt("evaluate", text.good, *text.sides, *told).status == 0
+    assert any(read_lines(tmp_path / "out"))
+
+
+def test_systems_are_called_by_what_tells_them_apart(tmp_path):
+    paths = [tmp_path / name for name in ("a/x", "b/x", "b/y")]
+    assert names(paths) == ["a/x", "b/x", "b/y"]
+    assert names(paths[1:]) == ["x", "y"]
 
 
 def test_a_run_needs_a_source(kvnmt, text):
