@@ -11,17 +11,21 @@ from typing import Annotated
 
 import tyro
 
+from kvnmt.cli_pairs import load_aligner
 from kvnmt.cli_tables import print_table
-from kvnmt.cli_translate import SEARCH, load_translator, make_folder, write_lines
+from kvnmt.cli_translate import SEARCH, claim, load_translator, make_folder, write_lines
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.data.words import split_words
 from kvnmt.decoding import SearchConfig
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_ranges, unknown_name
 from kvnmt.evaluation.bleu import Settings, check_tokenizer
+from kvnmt.evaluation.brackets import read_brackets
 from kvnmt.evaluation.links import Gold, check_links, read_gold
-from kvnmt.experiment import Run, load_run
+from kvnmt.evaluation.trees import Tree
+from kvnmt.experiment import Run
 from kvnmt.measures import MEASURES, LackingError, Report, System, Test, table
+from kvnmt.measures.base import need, with_attention
 from kvnmt.output import write
 from kvnmt.progress import counting, error_console
 
@@ -74,6 +78,7 @@ class Evaluate:
         use_cores()
         test = self._test()
         systems = list(self._systems(test))
+        self._check(systems)
         tokenize = self.tokenize or next(
             (s.run.experiment.training.bleu_tokenize for s in systems if s.run), "13a"
         )
@@ -86,7 +91,10 @@ class Evaluate:
         found = {name: self._measure(name, test, systems) for name in self._wanted()}
         if self.json:
             plain = {
-                name: [{"title": one.title, "rows": one.rows} for one in reports]
+                name: [
+                    {"title": one.title, "rows": one.rows, "notes": list(one.notes)}
+                    for one in reports
+                ]
                 for name, reports in found.items()
             }
             print(json.dumps(plain, ensure_ascii=False))
@@ -95,6 +103,19 @@ class Evaluate:
             if number:
                 print()
             print_table(table(report), report.notes)
+
+    def _check(self, systems: Sequence[System]) -> None:
+        """Finds out before the work whether there is anything to align."""
+        if "alignment" in self._wanted() and ALL not in self.measures:
+            try:
+                need(self.gold, "--gold")
+                if not self.links:
+                    with_attention(systems)
+            except LackingError as lacking:
+                raise UserError(f"alignment cannot be measured: {lacking}.") from None
+
+    def _inputs(self) -> Iterator[Path | None]:
+        yield from (self.source, self.reference, self.gold, self.brackets, *self.links)
 
     def _wanted(self) -> Sequence[str]:
         if ALL in self.measures:
@@ -142,26 +163,30 @@ class Evaluate:
             raise UserError(
                 f"'{self.reference}' is empty; there is nothing to measure."
             )
-        test = Test(reference, source, brackets=self.brackets, stem=self.stem)
+        test = Test(reference, source, stem=self.stem)
         if (self.gold or self.links) and source is None:
             raise UserError("--gold and --links need --source.")
-        if self.links and not self.gold:
-            raise UserError("--links need --gold, which they are compared with.")
+        for flag, given in (("--links", self.links), ("--reverse", self.reverse)):
+            if given and not self.gold:
+                raise UserError(f"{flag} is for alignment error, which needs --gold.")
         if self.gold:
             test.gold = self._read_links(self.gold, test)
         test.aligners = {str(path): self._read_links(path, test) for path in self.links}
-        test.reverse = load_run(self.reverse) if self.reverse else None
+        test.reverse = load_aligner(self.reverse)[0] if self.reverse else None
+        if self.brackets:
+            test.brackets = read_trees(self.brackets, test)
         return test
 
     def _read_links(self, path: Path, test: Test) -> list[Gold]:
         assert test.source is not None
         found = read_gold(path, len(test.reference))
-        if self.swap:
-            found = [one.inverted() for one in found]
         source, target = (
             [len(split_words(line)) for line in side]
             for side in (test.source, test.reference)
         )
+        if self.swap:
+            check_links(found, target, source, path)
+            return [one.inverted() for one in found]
         check_links(found, source, target, path)
         return found
 
@@ -183,9 +208,31 @@ class Evaluate:
             if test.source is None:
                 raise UserError(f"'{path}' is a run, which translates; give --source.")
             if written:
-                write_lines(written, [])  # fails now rather than after the work
+                claim(written, [*self.systems, *self._inputs()])
             given = name, run, test.source, self.search, written
             yield System(name, partial(_translate, *given), run)
+
+
+def read_trees(path: Path, test: Test) -> list[Tree]:
+    """Reads a tree of every reference.
+
+    Raises:
+        UserError: It cannot be read, or does not go with the references.
+    """
+    trees = read_brackets(path)
+    if len(trees) != len(test.reference):
+        raise UserError(
+            f"'{path}' has {len(trees)} trees but there are {len(test.reference)} "
+            "references; line n must be the tree of reference n."
+        )
+    for number, (tree, line) in enumerate(zip(trees, test.reference), start=1):
+        words = len(split_words(line))
+        if len(tree.words) != words:
+            raise UserError(
+                f"{path}, line {number}: the tree has {len(tree.words)} words but the "
+                f"reference {words}; both must have the same tokens."
+            )
+    return trees
 
 
 def _read_translations(path: Path, test: Test) -> list[str]:

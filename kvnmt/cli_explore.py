@@ -7,7 +7,7 @@ from pathlib import Path
 import tyro
 
 from kvnmt.cli_evaluate import names
-from kvnmt.cli_translate import SEARCH, load_translator, write_lines
+from kvnmt.cli_translate import SEARCH, claim, load_translator
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.decoding import SearchConfig
 from kvnmt.devices import use_cores
@@ -48,7 +48,7 @@ class Explore:
             source, reference = text.source, text.target[: self.first]
         if not source:
             raise UserError(f"'{self.source}' is empty; there is nothing to look at.")
-        write_lines(self.output, [])  # fails now rather than after the work
+        claim(self.output, [self.source, self.reference])
         data = explore(
             *(runs, source[: self.first], reference, self.search),
             forced=self.forced,

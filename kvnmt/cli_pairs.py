@@ -81,9 +81,8 @@ class Align:
 
     def __call__(self) -> None:
         """Aligns."""
-        run = experiment.load_run(self.run)
+        run, rounds = load_aligner(self.run)
         text = _read(run, self.source, self.target)
-        rounds = _rounds(run)
         if not 1 <= (self.round or rounds) <= rounds:
             raise UserError(f"--round is {self.round} but must be 1 to {rounds}.")
         chosen = (self.round or rounds) - 1
@@ -100,8 +99,7 @@ class Align:
         """The links of the other direction, if they are to be joined."""
         if self.reverse is None:
             return None
-        run = experiment.load_run(self.reverse)
-        _rounds(run)
+        run, _ = load_aligner(self.reverse)
         turned = Parallel(text.target, text.source)
         scored = _forced(run, turned, "aligning the other way")
         given = zip(turned.source, turned.target, scored)
@@ -128,14 +126,21 @@ def _links(run: Run, source: str, target: str, matrix: Any) -> Links:
     return word_links(hard_links(matrix, len(x), len(y)), x, y)
 
 
-def _rounds(run: Run) -> int:
-    """How many alignments the run's model gives."""
+def load_aligner(folder: Path) -> tuple[Run, int]:
+    """Reads a run that aligns, and tells in how many rounds.
+
+    Raises:
+        UserError: It cannot be read, or does not align.
+    """
+    run = experiment.load_run(folder)
     if not run.model.config.reads_source:
-        raise UserError("the run holds a language model, which aligns nothing.")
+        raise UserError(f"'{folder}' holds a language model, which aligns nothing.")
     rounds = rounds_of(run.model, run.params)
     if not rounds:
-        raise UserError("the run's system has no attention, so nothing is aligned.")
-    return rounds
+        raise UserError(
+            f"the system of '{folder}' has no attention, so nothing is aligned."
+        )
+    return run, rounds
 
 
 def _read(run: Run, source: Path | None, target: Path) -> Parallel:

@@ -186,6 +186,21 @@ def make_folder(path: Path) -> None:
         raise UserError(f"'{path}' cannot be made: {error.strerror}.") from None
 
 
+def claim(path: Path, inputs: Iterable[Path | None]) -> None:
+    """Makes sure, before the work, that a file can be written; leaves it as it is.
+
+    Raises:
+        UserError: It cannot, or it is one of the inputs.
+    """
+    for other in inputs:
+        if other and other.resolve() == path.resolve():
+            raise UserError(f"'{path}' is read too; write to another file.")
+    try:
+        path.open("ab").close()
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
+
+
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Writes lines, each with a line feed.
 

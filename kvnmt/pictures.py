@@ -38,7 +38,8 @@ def draw(
     Returns:
         What to install if a font is missing, as a sentence.
     """
-    bleu_by_length(parts(test, systems), folder / "bleu-by-length.png")
+    axis = f"{'source' if test.source else 'reference'} words (sentences)"
+    bleu_by_length(parts(test, systems), folder / "bleu-by-length.png", axis=axis)
     runs = [system for system in systems if system.run and test.source]
     looks = {
         name: matrices

@@ -258,14 +258,18 @@ MISTAKES = [
     (["RUN", "--gold", "TEXT/outside"], "outside, line 6: link 7-0 lies outside"),
     (["RUN", "--gold", "TEXT/empty"], "empty' holds no links"),
     (["RUN", "--gold", "TEXT/test.src"], "test.src, line 1: "),
-    (["RUN", "--links", "TEXT/test.align"], "--links need --gold"),
+    (["RUN", "--links", "TEXT/test.align"], "--links is for alignment error"),
+    (["RUN", "--reverse", "RUN"], "--reverse is for alignment error"),
+    (["RUN", "--brackets", "TEXT/short.tree"], "has 1 trees but there are 11"),
+    (["RUN", "--brackets", "TEXT/other.tree"], "line 1: the tree has 2 words"),
+    (["RUN", "--output", "TEXT/test.ref"], "is read too"),
     (["TEXT/short"], "short' has 1 lines but there are 11 references"),
     (["RUN", "TEXT/short", "--ensemble", "RUN"], "--ensemble goes with one run"),
     (["RUN", "RUN"], "is named twice"),
     (["RUN", "--draw", "0"], "--draw takes numbers"),
     (["RUN", "--stem", "0"], "--stem is 0"),
     (["TEXT/nothing"], "no run directory"),
-    (["RUN", "--brackets", "TEXT/test.src"], "self-attention cannot be measured"),
+    (["RUN", "--measures", "self-attention"], "self-attention cannot be measured"),
 ]
 
 
@@ -273,6 +277,8 @@ MISTAKES = [
 def test_mistakes(kvnmt, text, arguments, part):
     text.write("short", ["0-0"])
     text.write("empty", [])
+    text.write("short.tree", ["(a b)"])
+    text.write("other.tree", ["(a b)"] * len(LINES))
     text.write("outside", ["7-0" if n == 5 else "" for n in range(len(LINES))])
     places = {"RUN": text.good, "TEXT": text.folder}
     given = filled(arguments, **places)
@@ -283,6 +289,12 @@ def test_an_alignment_asked_of_a_system_that_has_none(kvnmt, text, tmp_path_fact
     fixed = untrained(tmp_path_factory.getbasetemp(), "rnnencdec")
     said = kvnmt("evaluate", fixed, *text.sides, "--gold", text.folder / "test.align")
     check_sentence(said, "rnnencdec", "none is a run with attention")
+    gold = "--gold", text.folder / "test.align"
+    said = kvnmt("evaluate", text.good, *text.sides, *gold, "--reverse", fixed)
+    check_sentence(said, "rnnencdec", "no attention")
+    found = evaluated(kvnmt, text.good, fixed, *text.sides, *gold)
+    assert list(rows(found, "alignment")) == [text.good.name]
+    assert any("rnnencdec" in note for note in found["alignment"][0]["notes"])
 
 
 def test_translations_are_written_whatever_is_measured(kvnmt, text, tmp_path):
@@ -339,6 +351,11 @@ def test_a_page_to_look_at_systems(kvnmt, text, tmp_path):
     (changes,) = memory_changes(run.model.config, run.params, x, ids)
     for told, matrix in zip(output["memory"], changes.added):
         np.testing.assert_allclose(told["added"], matrix, atol=0.0006)
+    references = [line.upper() for line in LINES]
+    assert output["score"] == round(sentence_chrf(output["text"], references[0]), 2)
+    assert output["log_prob"] == pytest.approx(scored.log_prob, abs=1e-3)
+    looking = first["outputs"][1]["self_attention"]
+    assert np.all(np.triu(looking, 1) == 0) and np.tril(looking, -1).any()
     chrf = sentence_chrf(first["outputs"][1]["text"], output["text"])
     assert first["difference"] == pytest.approx(100 - chrf, abs=0.01)
     empty = data["sentences"][5]["outputs"][0]

@@ -3,13 +3,33 @@
 
 import json
 import math
+import statistics
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from kvnmt.evaluation.links import parse_pharaoh
+from kvnmt.evaluation.alignment import alignment_error_rate, soft_alignment_error_rate
+from kvnmt.evaluation.bleu import Settings
+from kvnmt.evaluation.links import invert, parse_pharaoh, symmetrize
+from kvnmt.evaluation.significance import resample, t_test
 from kvnmt.experiment import load_run
-from kvnmt.measures import MEASURES, LackingError, Report, System, Test, table
+from kvnmt.exploration import _difference
+from kvnmt.measures import (
+    MEASURES,
+    LackingError,
+    Report,
+    System,
+    Test,
+    frequency,
+    table,
+)
+from kvnmt.measures.base import Forced, force
+from kvnmt.measures.length import parts
+from kvnmt.measures.perplexity import unknown
+from kvnmt.measures.self_attention import by_word
+from kvnmt.scoring import Scored
 from tests.helpers import toy_lines, trained, untrained
 
 DOCS = Path(__file__).parents[1] / "docs" / "evaluation.md"
@@ -69,3 +89,149 @@ def test_whatever_is_there_is_measured(name, lines, tmp_path_factory):
 @pytest.mark.parametrize("name", MEASURES)
 def test_every_measure_is_explained(name):
     assert f"| `{name}` |" in DOCS.read_text(encoding="utf-8")
+
+
+def given(**systems: list[str]) -> list[System]:
+    """Systems that are files of translations."""
+    return [System(name, lambda own=own: own) for name, own in systems.items()]
+
+
+REFERENCES = [f"a{n} b c d e" for n in range(12)]
+PLAIN = Settings("none")
+
+
+def test_stars_are_against_the_row_above_and_the_first():
+    """A worse row in between: better than that one, no better than the first."""
+    test = Test(REFERENCES, settings=PLAIN)
+    wrong = [f"{line[:-1]}x" for line in REFERENCES]
+    worse = [f"{line[:-3]}x x" for line in REFERENCES]
+    systems = given(first=wrong, second=worse, third=wrong, fourth=REFERENCES)
+    (report,) = reports("score", test, systems)
+    assert [row["stars"] for row in report.rows] == ["", "", "*", "*+"]
+
+
+def test_no_star_for_a_lower_score():
+    """Most sentences are slightly better, some long ones ruined."""
+    references = ["a b c d e"] * 30 + [" ".join("abcdefghijklmnopqrstuvwxyz")] * 8
+    first = ["a b c d x"] * 30 + references[30:]
+    second = ["a b c d e"] * 30 + ["q"] * 8
+    test = Test(references, settings=PLAIN)
+    (report,) = reports("score", test, given(first=first, second=second))
+    assert report.rows[1]["bleu"] < report.rows[0]["bleu"]
+    assert report.rows[1]["stars"] == ""
+
+
+def test_the_tests_are_those_of_the_library():
+    wrong = [f"{line[:-1]}x" if n % 3 else line for n, line in enumerate(REFERENCES)]
+    test = Test(REFERENCES, settings=PLAIN)
+    systems = given(first=wrong, second=REFERENCES)
+    (row,) = reports("significance", test, systems)[0].rows
+    assert row["t_test"] == t_test(*(test.statistics(one) for one in systems)) < 0.05
+    outputs = [wrong, REFERENCES]
+    for kind in ("bootstrap", "randomisation"):
+        found = resample(outputs, REFERENCES, kind, PLAIN).p
+        assert [row[kind]] == found["BLEU"]
+        assert [row[f"{kind}_chrf"]] == found["chrF2"]
+
+
+def test_alignments_of_both_directions(tmp_path_factory):
+    """Of a system of two rounds, joined with another run turned around."""
+    base = tmp_path_factory.getbasetemp()
+    run = load_run(untrained(base, "kvmematt-r2"))
+    reverse = load_run(untrained(base, "rnnsearch-star", turned=True))
+    lines = toy_lines(3, 6)
+    references = [line.upper() for line in lines]
+    gold = [parse_pharaoh("0-0") for _ in lines]
+    test = Test(references, lines, gold=gold, reverse=reverse)
+    (report,) = reports("alignment", test, [System("ours", list, run)])
+    rows = {row["system"]: row for row in report.rows}
+    forward = force(run, lines, references, "")
+    backward = [invert(one.links()) for one in force(reverse, references, lines, "")]
+    links = [one.links(1) for one in forward]
+    assert links != [one.links(0) for one in forward]
+    joined = [symmetrize(a, b, "union") for a, b in zip(links, backward)]
+    assert rows["ours, union"]["aer"] == alignment_error_rate(joined, gold).aer
+    assert rows["ours, union"]["links"] == sum(map(len, joined))
+    assert rows["the other direction"]["links"] == sum(map(len, backward))
+    soft = soft_alignment_error_rate([one.matrix(1) for one in forward], gold)
+    assert rows["ours"]["soft_aer"] == soft.aer
+    mean = statistics.fmean(rows["ours"]["sentences"])
+    assert rows["ours"]["mean_aer"] == pytest.approx(mean)
+    assert min(rows["ours"]["sentences"]) < mean
+
+
+def test_adequacy_compares_stems_and_takes_possible_links():
+    test = Test(["AA BB"], ["a b"], gold=[parse_pharaoh("0-0 1?1")])
+    systems = given(inflected=["AX BX"])
+    (row,) = reports("adequacy", test, systems)[0].rows
+    assert row["dropped"] == 1
+    test.stem = 1
+    (row,) = reports("adequacy", test, systems)[0].rows
+    assert row["dropped"] == 0
+
+
+def test_adequacy_looks_at_what_the_system_said(tmp_path_factory):
+    """A silent system reads nothing, whatever the reference is."""
+    run = load_run(trained(tmp_path_factory.getbasetemp()))
+    silent = System("silent", lambda: ["", ""], run)
+    test = Test(["A B", "C"], ["a b", "c"])
+    (row,) = reports("adequacy", test, [silent])[0].rows
+    assert (row["unread"], row["overread"], row["words_ratio"]) == (1, 0, 0)
+
+
+def test_frequencies_are_of_the_side_that_is_looked_at(monkeypatch, tmp_path_factory):
+    run = load_run(trained(tmp_path_factory.getbasetemp()))
+    counts = Counter({"a": 7}), Counter({"A": 2000})
+    monkeypatch.setattr(frequency, "_count", lambda run: counts)
+    rare, words = reports(
+        "frequency", Test(["A"], ["a"]), [System("x", lambda: ["A"], run)]
+    )
+    assert [row["bucket"] for row in rare.rows] == ["5-9"]
+    assert [row["bucket"] for row in words.rows] == ["1000+"]
+    assert words.rows[0]["f1"] == {"x": 1}
+
+
+def test_lengths_are_of_the_source():
+    systems = given(bucket=["a"], words=["a"])  # names that rows have of their own
+    long = Test(["a"], [" ".join("abcdefghijklm")])
+    assert [part.label for part in parts(long, systems)["bucket"]] == ["11-20"]
+    (report,) = reports("length", long, systems)
+    assert report.rows[0]["bucket"] == "11-20"
+    assert set(report.rows[0]["bleu"]) == {"bucket", "words"}
+    assert [part.label for part in parts(Test(["a"]), systems)["words"]] == ["1-10"]
+
+
+def test_unknown_words_are_of_their_own_vocabulary(tmp_path_factory):
+    run = load_run(trained(tmp_path_factory.getbasetemp()))
+    source, target = run.vocabularies
+    assert unknown(source, ["a zz", "zz b"]) == 0.5
+    test = Test(["A ZZ ZZ C"], ["a b"])
+    system = System("x", lambda: ["A <unk> B"], run)
+    (row,) = reports("perplexity", test, [system])[0].rows
+    assert (row["unknown_source"], row["unknown_reference"]) == (0, 0.5)
+    assert row["unknown_output"] == pytest.approx(1 / 3)
+    assert unknown(target, []) == 0
+
+
+def test_self_attention_between_words_by_hand():
+    # Words 0 = pieces 0 1, 1 = piece 2, and EOS; columns: start, piece 0, 1, 2.
+    # Word 0: the mean of its pieces' rows, without what piece 1 sees of piece 0.
+    # Word 1: start 0.2, word 0 = 0.3 + 0.5. EOS: start 0.1, word 0 0.2 + 0.3, word 1.
+    pieces = np.array(
+        [
+            [1.0, 0.0, 0.0, 0.0],
+            [0.6, 0.4, 0.0, 0.0],
+            [0.2, 0.3, 0.5, 0.0],
+            [0.1, 0.2, 0.3, 0.4],
+        ]
+    )
+    one = Forced(Scored([], [], [pieces]), [], [0, 0, 1], (0, 2))
+    ((name, (found,)),) = by_word("x", [one])
+    assert name == "x"
+    want = [[0.8, 0.0, 0.0], [0.2, 0.8, 0.0], [0.1, 0.5, 0.4]]
+    np.testing.assert_allclose(found, want)
+
+
+def test_the_most_different_system_counts():
+    assert _difference(["a b c"]) == 0
+    assert _difference(["a b c", "a b c", "x"]) == 100

@@ -72,6 +72,35 @@ def test_which_mechanisms_tell():
     assert telling == {"kv_memory"}
 
 
+def test_writes_are_kept_in_their_order(key):
+    attention = kv_memory.build(kv_memory.Options())
+    watched, params = recording(2)(attention), attention.init(key, SIZES, gaussian(1.0))
+    annotations = jax.random.normal(key, (2, 4, 8))
+    source = watched.prepare(params, annotations, jnp.ones((2, 4), bool))
+    state, told = watched.initial_state(params, source), []
+    for n in range(3):
+        query = jax.random.normal(jax.random.fold_in(key, n), (2, 5))
+        moment = Moment(query, query[:, :3], query, decoder_state=query)
+        told.append(attention.explain(params, source.own, state.own, moment))
+        state = watched.write(params, source, state, moment)
+    for kind in ("changed", "forgotten", "added"):
+        for place, change in enumerate(told[1:]):
+            kept = getattr(state.changes, kind)[:, place]
+            np.testing.assert_allclose(kept, getattr(change, kind), rtol=1e-6)
+
+
+def test_what_is_not_added_is_not_told():
+    config = system("kvmematt-r1").model(dataclasses.replace(BASE, merge="sum"))
+    _, params = make(config)
+    (one,) = params.decoder.rounds
+    still = dataclasses.replace(one.attention.add, b=one.attention.add.b - 1e9)
+    quiet = one.replace(attention=one.attention.replace(add=still))
+    params = params.replace(decoder=params.decoder.replace(rounds=(quiet,)))
+    (found,) = memory_changes(config, params, SOURCE[:1], TARGET[:1])
+    assert np.all(found.added[0] == 0) and np.all(found.forgotten[0] > 0)
+    np.testing.assert_allclose(found.changed[0], found.forgotten[0], rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", decoders.CATALOGUE)
 def test_any_decoder_carries_the_record(name):
     """The recorded model decodes as the plain one; every round has its writes."""

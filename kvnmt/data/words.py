@@ -6,6 +6,8 @@ tokenised by somebody else, an ideographic or a no-break space is part of a word
 links between words would shift if it split one.
 """
 
+from itertools import accumulate
+
 from kvnmt.data.vocabulary import Vocabulary
 
 
@@ -21,7 +23,10 @@ def word_numbers(vocabulary: Vocabulary, line: str) -> list[int]:
     the word of the line.
     """
     words = [vocabulary.encode(word) for word in split_words(line)]
-    ids = vocabulary.encode(line)
+    ids, whole = vocabulary.encode(line), line.strip(" ")
     if [i for pieces in words for i in pieces] != ids:  # characters: spaces are tokens
-        return vocabulary.words_of(ids)
+        if len(ids) != len(whole):
+            return vocabulary.words_of(ids)
+        begins = (a == " " != b for a, b in zip(" " + whole, whole))
+        return [number - 1 for number in accumulate(begins)]
     return [number for number, pieces in enumerate(words) for _ in pieces]

@@ -5,7 +5,8 @@ Meng et al. (2018), section 4.4, had people count. Three measures stand in for t
 
 * `coverage_by_gold`: exact where it is known which target words translate which source
   words of the reference, and a translation is a function of its source, as in
-  `kvnmt.data.synthetic`. On other text it also counts paraphrases as dropped.
+  `kvnmt.data.synthetic` (but for units of different size with a word in common). On
+  other text it also counts paraphrases as dropped.
 * `coverage_by_attention`: from the alignment that the system read by. The thresholds
   are ours; the paper has none.
 * `repeated_ngrams`: from the text alone.
@@ -14,7 +15,7 @@ They are not the people's judgement, and their figures must not be put beside it
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,31 +92,35 @@ def coverage_by_gold(
 
 
 def coverage_by_attention(
-    alignment: NDArray[np.floating], gold: Gold | None = None
+    alignment: NDArray[np.floating],
+    links: Links,
+    gold: Gold | None = None,
+    readable: Collection[int] | None = None,
 ) -> Coverage:
     """Guesses from the attention what was dropped or repeated.
 
-    A source word is dropped if it received less than `MASS` in all and is no target
-    word's strongest one. It is repeated if it is the strongest of more target words
-    than it has links in the gold alignment and one more; without gold, of more than
-    `MOST`.
+    A source word is dropped if it received less than `MASS` in all and has no hard
+    link. It is repeated if it has more of them than in the gold alignment and one;
+    without gold, more than `MOST`.
 
     Args:
         alignment: [target words, source words], as of
             `kvnmt.evaluation.alignment.word_matrix`.
+        links: Hard links of the same, (source, target).
+        readable: Source words that count; None: all. A word of which the vocabulary
+            makes no piece cannot be read.
         gold: Of the source sentence and a reference, if there is one.
     """
     T, S = alignment.shape
     received = alignment.sum(0)
-    strongest = Counter(alignment.argmax(1).tolist() if S else [])
-    allowed = Counter({i: MOST for i in range(S)})
-    if gold:
-        own = Counter(i for i, _ in gold.possible)
-        allowed = Counter({i: own[i] + 1 for i in range(S)})
+    words = range(S) if readable is None else readable
+    linked = Counter(i for i, _ in links)
+    expected = Counter(i for i, _ in gold.possible) if gold else Counter()
+    allowed = {i: expected[i] + 1 if gold else MOST for i in words}
     return Coverage(
-        words=S,
-        dropped=sum(received[i] < MASS and not strongest[i] for i in range(S)),
-        repeated=sum(strongest[i] > allowed[i] for i in range(S)),
+        words=len(words),
+        dropped=sum(bool(received[i] < MASS) and not linked[i] for i in words),
+        repeated=sum(linked[i] > allowed[i] for i in words),
         produced=T,
     )
 

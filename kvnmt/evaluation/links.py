@@ -11,7 +11,7 @@ A link is (source word, target word), both counted from 0. Two formats are read:
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -23,6 +23,7 @@ Heuristic: TypeAlias = Literal[
     "intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"
 ]
 
+_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
 _PHARAOH = re.compile(r"([0-9]+)([-?])([0-9]+)")
 _NAACL = re.compile(r"([0-9]+)\s+([0-9]+)\s+([0-9]+)(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?")
 
@@ -33,6 +34,7 @@ class Gold:
 
     sure: Links
     possible: Links
+    place: str = field(default="", compare=False)  # in its file, for people
 
     def __post_init__(self) -> None:
         if not self.sure <= self.possible:
@@ -40,7 +42,7 @@ class Gold:
 
     def inverted(self) -> "Gold":
         """The same links from target to source."""
-        return Gold(invert(self.sure), invert(self.possible))
+        return replace(self, sure=invert(self.sure), possible=invert(self.possible))
 
 
 def invert(links: Links) -> Links:
@@ -74,7 +76,7 @@ def read_gold(path: Path, sentences: int | None = None) -> list[Gold]:
     gold = []
     for number, line in enumerate(lines, start=1):
         try:
-            gold.append(parse_pharaoh(line))
+            gold.append(replace(parse_pharaoh(line), place=f"line {number}"))
         except ValueError as error:
             raise UserError(f"{path}, line {number}: {error}.") from None
     return gold
@@ -124,10 +126,11 @@ def check_links(
         )
     sizes = zip(gold, source_lengths, target_lengths, strict=True)
     for number, (sentence, source, target) in enumerate(sizes, start=1):
+        place = sentence.place or f"line {number}"
         for i, j in sorted(sentence.possible):
             if i >= source or j >= target:
                 raise UserError(
-                    f"{path}, line {number}: link {i}-{j} lies outside a pair of "
+                    f"{path}, {place}: link {i}-{j} lies outside a pair of "
                     f"{source} source and {target} target words (counted from 0); "
                     "check that the sides are not swapped."
                 )
@@ -137,9 +140,10 @@ def symmetrize(forward: Links, backward: Links, heuristic: Heuristic) -> Links:
     """Makes one alignment of two directions (Och and Ney 2003; Koehn et al. 2005).
 
     ``grow-diag`` starts from the intersection and adds links of the union that are
-    neighbours, diagonals included, of a link that is there, while one of their words
-    has none yet; ``final`` then adds links of either direction, the forward one first,
-    of which a word has none; ``final-and``, of which neither has.
+    neighbours, the diagonal ones last, of a link that is there, while one of their
+    words has none yet, target word by target word until nothing changes. ``final`` then
+    adds links of either direction, the forward one first, of which a word has none;
+    ``final-and``, of which neither has.
 
     Args:
         forward: Links (source, target) of one direction.
@@ -155,7 +159,7 @@ def symmetrize(forward: Links, backward: Links, heuristic: Heuristic) -> Links:
     if heuristic != "grow-diag":
         both = heuristic == "grow-diag-final-and"
         for direction in (forward, backward):
-            for link in sorted(direction):
+            for link in sorted(direction, key=_by_target):
                 free = grown.free(link)
                 if all(free) if both else any(free):
                     grown.add(link)
@@ -179,14 +183,20 @@ class _Growing:
         self.target.add(link[1])
 
     def grow(self, union: Links) -> None:
-        """Adds neighbours until there is none to add."""
-        before = -1
+        """Adds neighbours until there is none to add, those just added counting too."""
+        places, before = sorted(union, key=_by_target), -1
         while before < len(self.links):
             before = len(self.links)
-            for i, j in sorted(self.links):
-                for link in ((i + a, j + b) for a in (-1, 0, 1) for b in (-1, 0, 1)):
+            for i, j in places:
+                if (i, j) not in self.links:
+                    continue
+                for link in ((i + a, j + b) for a, b in _NEIGHBOURS):
                     if link in union and any(self.free(link)):
                         self.add(link)
+
+
+def _by_target(link: tuple[int, int]) -> tuple[int, int]:
+    return link[1], link[0]
 
 
 def _read_naacl(path: Path, lines: list[str], sentences: int | None) -> list[Gold]:
@@ -212,7 +222,10 @@ def _read_naacl(path: Path, lines: list[str], sentences: int | None) -> list[Gol
         for links in [possible, sure] if match[4] != "P" else [possible]:
             links.setdefault(pair, set()).add((i - 1, j - 1))
     count = max(possible, default=0) if sentences is None else sentences
+    none: Links = frozenset()
     return [
-        Gold(frozenset(sure.get(n, ())), frozenset(possible.get(n, ())))
+        Gold(
+            frozenset(sure.get(n, none)), frozenset(possible.get(n, none)), f"pair {n}"
+        )
         for n in range(1, count + 1)
     ]

@@ -80,7 +80,7 @@ def t_test(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> float:
     """
     difference = sentence_bleu(system) - sentence_bleu(baseline)
     if np.ptp(difference) < TIE:  # no variance, or a single sentence
-        return 1.0
+        return 0.0 if len(difference) > 1 and difference.mean() > TIE else 1.0
     found: Any = stats.ttest_1samp(difference, 0.0, alternative="greater")
     return float(found.pvalue)
 
@@ -103,7 +103,10 @@ def resample(
 ) -> Resampled:
     """Runs the paired tests of sacrebleu on several systems against the first.
 
-    Where two systems said the same, p is 1; sacrebleu would call that significant.
+    sacrebleu counts only trials that differ by more than the systems do, so that equal
+    scores, or a difference in a handful of sentences, come out as significant. With n
+    sentences that differ, no exact test can go below 2 to the power of 1 - n: p is not
+    let below that, and is 1 where the scores are equal.
 
     Args:
         hypotheses: The translations of every system, the baseline's first.
@@ -121,15 +124,30 @@ def resample(
     short: Literal["bs", "ar"] = "bs" if kind == "bootstrap" else "ar"
     test = PairedTest(named, metrics, [references], test_type=short)
     signatures, found = test()
-    results: dict[str, list[Any]] = {name: found[name][1:] for name in metrics}
-    same = [list(own) == list(hypotheses[0]) for own in hypotheses[1:]]
+    results: dict[str, list[Any]] = {name: found[name] for name in metrics}
+    counts = [_differing(own, hypotheses[0], settings) for own in hypotheses[1:]]
     return Resampled(
         {
-            name: [1.0 if alike else one.p_value for alike, one in zip(same, own)]
+            name: [_valid(own[0], one, n) for one, n in zip(own[1:], counts)]
             for name, own in results.items()
         },
         {name: str(signatures[name]) for name in metrics},
     )
+
+
+def _differing(one: Sequence[str], other: Sequence[str], settings: Settings) -> int:
+    """How many sentences a metric could tell apart."""
+    kept = [
+        [line.lower() if settings.lowercase else line for line in lines]
+        for lines in (one, other)
+    ]
+    return sum(a.split() != b.split() for a, b in zip(*kept))
+
+
+def _valid(baseline: Any, system: Any, differing: int) -> float:
+    if abs(system.score - baseline.score) < TIE:
+        return 1.0
+    return max(system.p_value, min(1.0, 2.0 ** (1 - differing)))
 
 
 def stars(p_above: float | None, p_baseline: float | None, level: float = 0.01) -> str:

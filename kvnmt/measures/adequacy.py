@@ -36,8 +36,8 @@ GOLD_NOTE = (
     "the output or there too often; invented: output words that the reference has not"
 )
 ATTENTION_NOTE = (
-    f"unread: share of source words with attention below {MASS} and no target word's "
-    f"strongest; overread: strongest of more than {MOST} target words"
+    f"unread: share of source words with attention below {MASS} and no link; overread: "
+    f"with more links than in the gold and one, without gold more than {MOST}"
 )
 TEXT_NOTE = "repeated n-grams: share repeated within a sentence, less the reference's"
 
@@ -75,8 +75,11 @@ def _by_gold(test: Test, system: System) -> dict[str, float]:
 
 def _by_attention(test: Test, system: System) -> dict[str, float]:
     total = Coverage()
-    for one in system.forced(test, "hypothesis"):
-        total += coverage_by_attention(one.matrix())
+    forced = system.forced(test, "hypothesis")
+    for n, one in enumerate(forced):
+        gold = test.gold[n] if test.gold else None
+        given = one.matrix(), one.links(), gold
+        total += coverage_by_attention(*given, readable=set(one.source))
     return {"unread": total.under, "overread": total.over}
 
 

@@ -43,7 +43,10 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     reverse = _reverse(test)
     if reverse:
         rows.append(_row("the other direction", reverse, gold))
-    for system in with_attention(systems):
+    aligning = [system for system in systems if system.rounds]
+    if not (aligning or test.aligners):
+        with_attention(systems)  # says that none does
+    for system in aligning:
         forced = system.forced(test, "reference")
         for r in range(system.rounds):
             last = r == system.rounds - 1
@@ -59,7 +62,8 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
                 rows.append(_row(f"{system.name}, {how}", joined, gold))
     for name, found in test.aligners.items():
         rows.append(_row(name, [one.possible for one in found], gold))
-    return Report("alignment error", COLUMNS, rows, [NOTE])
+    others = [f"'{one.name}' does not align" for one in systems if not one.rounds]
+    return Report("alignment error", COLUMNS, rows, [NOTE, *others])
 
 
 def _row(name: str, links: Sequence[Links], gold: Sequence[Gold]) -> dict[str, Any]:

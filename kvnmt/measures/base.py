@@ -4,7 +4,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +15,7 @@ from kvnmt.data.words import split_words, word_numbers
 from kvnmt.evaluation.alignment import hard_links, word_links, word_matrix
 from kvnmt.evaluation.bleu import Settings, sentence_statistics
 from kvnmt.evaluation.links import Gold, Links
+from kvnmt.evaluation.trees import Tree
 from kvnmt.experiment import Run
 from kvnmt.progress import counting
 from kvnmt.scoring import Scored, rounds_of, score_lines
@@ -28,7 +28,7 @@ class LackingError(Exception):
 class Column(NamedTuple):
     """A column of a table for people: which value of a row, and how it is written."""
 
-    key: str
+    key: str | tuple[str, str]  # a value of a row, or of a dictionary in it
     heading: str
     form: str = "{}"  # of str.format
 
@@ -70,6 +70,7 @@ class System:
     name: str
     translate: Callable[[], list[str]]  # called once, if a measure needs it
     run: Run | None = None
+    counted: dict[Settings, NDArray[np.int64]] = field(default_factory=dict)
     _forced: dict[str, list[Forced]] = field(default_factory=dict)
 
     @cached_property
@@ -105,13 +106,17 @@ class Test:
     gold: list[Gold] | None = None  # alignments of source and reference by people
     aligners: dict[str, list[Gold]] = field(default_factory=dict)  # other programs'
     reverse: Run | None = None  # from the language of the reference to the source's
-    brackets: Path | None = None  # trees of the references
+    brackets: list[Tree] | None = None  # of the references
     settings: Settings = Settings()
     stem: int | None = None  # letters that tell a word, without its inflection
 
     def statistics(self, system: System) -> NDArray[np.int64]:
-        """What BLEU is made of, by sentence."""
-        return sentence_statistics(system.hypotheses, self.reference, self.settings)
+        """What BLEU is made of, by sentence; counted once."""
+        if self.settings not in system.counted:
+            system.counted[self.settings] = sentence_statistics(
+                system.hypotheses, self.reference, self.settings
+            )
+        return system.counted[self.settings]
 
 
 Measure: TypeAlias = Callable[[Test, Sequence[System]], Report | list[Report]]
@@ -168,8 +173,12 @@ def table(report: Report) -> Table:
     for column in made.columns[1:]:
         column.justify = "right"
     for row in report.rows:
-        values = (row.get(column.key) for column in report.columns)
+        values = (_value(row, column.key) for column in report.columns)
         pairs = zip(report.columns, values)
         cells = ("" if v is None else c.form.format(v) for c, v in pairs)
         made.add_row(*map(escape, cells))
     return made
+
+
+def _value(row: dict[str, Any], key: str | tuple[str, str]) -> Any:
+    return row.get(key) if isinstance(key, str) else row[key[0]].get(key[1])

@@ -3,6 +3,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from kvnmt.data import sources
 from kvnmt.errors import UserError
@@ -18,6 +19,7 @@ from kvnmt.measures.base import Column, LackingError, Report, System, Test, need
 from kvnmt.measures.length import by_bucket
 from kvnmt.progress import counting
 
+NOTE = "counted in the training text of the first run"
 WORDS = (
     Column("bucket", "seen in training"),
     Column("wanted", "words", "{:,}"),
@@ -68,13 +70,13 @@ def _words(test: Test, systems: Sequence[System], counts: Counter[str]) -> Repor
     labels = dict.fromkeys(one.label for own in found.values() for one in own)
     rows = []
     for label in labels:
-        row = {"bucket": label}
+        row: dict[str, Any] = {"bucket": label, "precision": {}, "recall": {}, "f1": {}}
         for name, own in found.items():
             for one in own:
                 if one.label == label:
-                    row |= {"wanted": one.wanted, name: one.f1}
-                    row[f"{name} precision"] = one.precision
-                    row[f"{name} recall"] = one.recall
+                    row["wanted"] = one.wanted
+                    for kind in ("precision", "recall", "f1"):
+                        row[kind][name] = getattr(one, kind)
         rows.append(row)
-    columns = [*WORDS, *(Column(name, name, "{:.1%}") for name in found)]
-    return Report("F1 of target words by frequency", columns, rows)
+    columns = [*WORDS, *(Column(("f1", name), name, "{:.1%}") for name in found)]
+    return Report("F1 of target words by frequency", columns, rows, [NOTE])

@@ -26,10 +26,10 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
 def by_bucket(title: str, what: str, found: dict[str, list[Part]]) -> Report:
     """A row for each bucket, a column for each system."""
     columns = [Column("bucket", what), Column("sentences", "sentences", "{:,}")]
-    columns += [Column(name, name, "{:.2f}") for name in found]
+    columns += [Column(("bleu", name), name, "{:.2f}") for name in found]
     rows = []
     for same in zip(*found.values()):
         scores = {name: part.bleu for name, part in zip(found, same)}
         row = {"bucket": same[0].label, "sentences": same[0].sentences}
-        rows.append(row | scores)
+        rows.append(row | {"bleu": scores})
     return Report(title, columns, rows, ["corpus BLEU of each bucket, not smoothed"])

@@ -4,7 +4,7 @@
 import math
 from collections.abc import Sequence
 
-from kvnmt.data.vocabulary import UNK, Vocabulary
+from kvnmt.data.vocabulary import UNK, Vocabulary, Words
 from kvnmt.measures.base import Column, LackingError, Report, System, Test
 
 COLUMNS = (
@@ -39,7 +39,9 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
                 "tokens": tokens,
                 "unknown_source": unknown(source, test.source or []),
                 "unknown_reference": unknown(target, test.reference),
-                "unknown_output": unknown(target, system.hypotheses),
+                "unknown_output": unknown(target, system.hypotheses)
+                if isinstance(target, Words)  # others do not write it as a word
+                else None,
             }
         )
     if not rows:

@@ -3,7 +3,10 @@
 
 from collections.abc import Sequence
 
-from kvnmt.evaluation.bleu import corpus_bleu, corpus_chrf
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.evaluation.bleu import bleu_of, corpus_bleu, corpus_chrf
 from kvnmt.evaluation.significance import sign_test, stars
 from kvnmt.measures.base import Column, Report, System, Test
 
@@ -24,11 +27,10 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         given = system.hypotheses, test.reference
         bleu = corpus_bleu(*given, **test.settings._asdict())
         chrf = corpus_chrf(*given, lowercase=test.settings.lowercase)
-        better = [
-            sign.p if sign.improved > sign.worsened else None
-            for sign in (sign_test(counted[k], counted[n]) for k in (n - 1, 0) if n)
-        ]
-        marks = stars(better[0], better[1]) if better else ""
+        marks = ""
+        if n:
+            above, first = counted[n - 1], counted[0]
+            marks = stars(_better(above, counted[n]), _better(first, counted[n]))
         rows.append(
             {
                 "system": system.name,
@@ -43,3 +45,10 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         )
         notes = [f"BLEU: {bleu.signature}", f"chrF2: {chrf.signature}"]
     return Report("scores", COLUMNS, rows, [*notes, STARS] if rows[1:] else notes)
+
+
+def _better(other: NDArray[np.int64], own: NDArray[np.int64]) -> float | None:
+    """P of the sign test, if this system is the better one in score too."""
+    test = sign_test(other, own)
+    higher = bleu_of(own.sum(0)) > bleu_of(other.sum(0))
+    return test.p if higher and test.improved > test.worsened else None

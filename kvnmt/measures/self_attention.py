@@ -8,8 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.words import split_words
-from kvnmt.errors import UserError
-from kvnmt.evaluation.brackets import read_brackets
 from kvnmt.evaluation.self_attention import (
     RelativePositions,
     focus,
@@ -95,11 +93,8 @@ def _trees(
     test: Test, systems: Sequence[tuple[str, list[NDArray[np.floating]]]]
 ) -> Report:
     assert test.brackets
-    gold = read_brackets(test.brackets)
+    gold = test.brackets
     lines = [split_words(line) for line in test.reference]
-    empty = next((n for n, words in enumerate(lines, 1) if not words), None)
-    if empty:
-        raise UserError(f"reference {empty} has no words, so it has no tree.")
     trees: dict[str, list[Tree]] = {
         name: [sentence_tree(w, focus(m)[:-1]) for w, m in zip(lines, matrices)]
         for name, matrices in systems

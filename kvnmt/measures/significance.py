@@ -47,7 +47,8 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         rows.append(row)
     notes = [
         "sign test: two-sided, on corpus BLEU without smoothing; t-test: one-tailed, "
-        "on sentence BLEU; the others two-sided, by sacreBLEU:",
+        "on sentence BLEU; the others two-sided, by sacreBLEU; the difference is not "
+        "smoothed",
         f"bootstrap {bootstrap.signatures['BLEU']}",
         f"randomisation {shuffled.signatures['BLEU']}",
     ]

@@ -66,7 +66,8 @@ def test_tokens_belong_to_the_words_between_spaces(text, subwords):
         "c\u2028d",
     ]
     characters = vocabulary.keep_characters({c: 1 for c in "abc "})
-    assert word_numbers(characters, "ab c") == [0, 0, 1, 1]
+    assert word_numbers(characters, " ab  c ") == [0, 0, 0, 0, 1]
+    assert word_numbers(characters, "  ") == []
 
 
 def test_rare_words_are_cut():

@@ -95,20 +95,28 @@ def test_what_was_taken_from_a_translation_is_what_is_missing(seed):
 
 
 def test_coverage_by_attention_by_hand():
-    # Columns receive 1.7, 0.1, 0.9 and 0.3; the strongest are 0, 0, 2, and in the last
-    # row column 0 again: three links for source word 0, none for 1 and 3. Of these
-    # only 1 received less than 0.2.
+    # Columns receive 1.7, 0.1, 0.9 and 0.15; word 0 has three links, 2 and 3 one each.
+    # Of the words with less than 0.2 only 1 has no link.
     alignment = np.array(
-        [[0.6, 0.1, 0.0, 0.1], [0.5, 0.0, 0.3, 0.0], [0.1, 0.0, 0.6, 0.1]]
+        [[0.6, 0.1, 0.0, 0.05], [0.5, 0.0, 0.3, 0.0], [0.1, 0.0, 0.6, 0.0]]
         + [[0.5, 0.0, 0.0, 0.1]]
     )
-    assert coverage_by_attention(alignment) == Coverage(4, 1, 0, 0, 4)
-    more = np.vstack([alignment, alignment[:1]])  # a fourth link for word 0
-    assert coverage_by_attention(more) == Coverage(4, 0, 1, 0, 5)
-    gold = parse_pharaoh("0-0 0-1 2-2")  # one more than two is allowed, not two more
-    assert coverage_by_attention(more, gold).repeated == 1
-    assert coverage_by_attention(alignment, gold).repeated == 0
-    assert coverage_by_attention(alignment, parse_pharaoh("0-0")).repeated == 1
+    links = parse_pharaoh("0-0 0-1 2-2 0-3 3-3").sure
+    assert coverage_by_attention(alignment, links) == Coverage(4, 1, 0, 0, 4)
+    less = links - {(3, 3)}
+    assert coverage_by_attention(alignment, less).dropped == 2
+    more = links | {(0, 2)}  # a fourth link for word 0
+    assert coverage_by_attention(alignment, more).repeated == 1
+    gold = parse_pharaoh(
+        "0-0 0?1 2-2 3-3"
+    )  # one more than two is allowed, not two more
+    assert coverage_by_attention(alignment, more, gold).repeated == 1
+    assert coverage_by_attention(alignment, links, gold).repeated == 0
+    gold = parse_pharaoh("0-0 2-2 3-3")
+    assert coverage_by_attention(alignment, links, gold).repeated == 1
+    # What the vocabulary has no piece of cannot be read, nor left unread.
+    readable = coverage_by_attention(alignment, less, readable={0, 2, 3})
+    assert readable == Coverage(3, 1, 0, 0, 4)
 
 
 def test_repeated_ngrams_by_hand():
@@ -123,4 +131,6 @@ def test_shares_of_nothing_are_0():
     assert (Coverage().under, Coverage().over) == (0, 0)
     total = Coverage(4, 1, 2) + Coverage(4, 1)
     assert (total.under, total.over) == (2 / 8, 2 / 8)
-    assert coverage_by_attention(np.zeros((0, 3))) == Coverage(3, 3, 0, 0, 0)
+    assert coverage_by_attention(np.zeros((0, 3)), frozenset()) == Coverage(
+        3, 3, 0, 0, 0
+    )

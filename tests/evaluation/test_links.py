@@ -91,6 +91,8 @@ def test_the_naacl_format(tmp_path):
     assert read_gold(path, 4) == [*read_gold(path), parse_pharaoh("")]
     with pytest.raises(UserError, match=r"line 4: there is no sentence pair 3"):
         read_gold(path, 2)
+    with pytest.raises(UserError, match="gold.naacl, pair 3: link 1-1 lies outside"):
+        check_links(read_gold(path), [2, 1, 1], [3, 1, 2], path)
     path.write_text(NAACL + "4 x 1 S\n")
     with pytest.raises(UserError, match=r"line 7: '4 x 1 S' is not a link"):
         read_gold(path)
@@ -135,6 +137,21 @@ def test_final_adds_what_final_and_does_not():
     assert symmetrize(forward, backward, "grow-diag") == {(0, 0)}
     assert symmetrize(forward, backward, "grow-diag-final") == {(0, 0), (0, 5)}
     assert symmetrize(forward, backward, "grow-diag-final-and") == {(0, 0)}
+
+
+def test_straight_neighbours_come_before_diagonal_ones():
+    # 12 and 21 are straight neighbours of 11; they take target word 2 and source word
+    # 2, so that 22, a diagonal one, has no free word left.
+    forward = parse_pharaoh("1-1 1-2 2-1 2-2").sure
+    backward = parse_pharaoh("1-1").sure
+    assert symmetrize(forward, backward, "grow-diag") == {(1, 1), (1, 2), (2, 1)}
+
+
+def test_the_forward_direction_comes_first():
+    # 03 and 53 compete for target word 3; neither has a neighbour to grow from.
+    forward, backward = parse_pharaoh("0-3").sure, parse_pharaoh("5-3").sure
+    assert symmetrize(forward, backward, "grow-diag-final-and") == forward
+    assert symmetrize(backward, forward, "grow-diag-final-and") == backward
 
 
 def test_growth_goes_on_from_what_was_added():

@@ -42,6 +42,15 @@ def counted(hypotheses: list[str]) -> np.ndarray:
     return sentence_statistics(hypotheses, REFERENCES, PLAIN)
 
 
+@pytest.mark.parametrize("cut", [slice(None), slice(1, None), slice(0, 3)])
+def test_bleu_of_shorter_and_longer_texts_is_sacrebleus(cut):
+    """The brevity penalty, and none for what is too long."""
+    short = [" ".join(line.split()[cut]) for line in REFERENCES]
+    for own, references in ((short, REFERENCES), (REFERENCES, short)):
+        counts = sentence_statistics(own, references, PLAIN).sum(0)
+        assert bleu_of(counts) == pytest.approx(unsmoothed(own, references))
+
+
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.6])
 def test_bleu_of_summed_statistics_is_sacrebleus(share):
     own = noisy(1, share)
@@ -108,6 +117,12 @@ def test_t_test_by_hand():
     assert t_test(baseline, system) == pytest.approx(tail, rel=1e-4)
     assert t_test(system, baseline) == pytest.approx(1 - tail, rel=1e-4)
     assert t_test(system, system) == 1.0
+    always = [
+        sentence_statistics([own] * 8, ["a b c d"] * 8, PLAIN)
+        for own in ("a b c x", "a b c d")
+    ]
+    assert t_test(*always) == 0.0
+    assert t_test(*(rows[:1] for rows in always)) == 1.0
 
 
 @pytest.mark.parametrize("kind", ["bootstrap", "randomisation"])
@@ -125,6 +140,22 @@ def test_resampling_tells_a_better_system_from_one_that_is_no_better(kind):
     assert resample([baseline, better], REFERENCES, kind, PLAIN).p["BLEU"] == [
         found.p["BLEU"][1]
     ]
+
+
+@pytest.mark.parametrize("kind", ["bootstrap", "randomisation"])
+def test_no_p_is_smaller_than_so_few_sentences_allow(kind):
+    """With n sentences that differ 2 to the power of 1 - n is the least; ties are 1."""
+    for n in (1, 2, 3, 5):
+        worse = ["x y z w" if i < n else line for i, line in enumerate(REFERENCES)]
+        p = resample([worse, REFERENCES], REFERENCES, kind, PLAIN).p["BLEU"][0]
+        assert p >= 2.0 ** (1 - n)
+    tied = resample([["zz yy"] * 9, ["zz xx"] * 9], ["a b"] * 9, kind, PLAIN)
+    assert tied.p["BLEU"] == [1]
+    cased = ["A b c d"] * 9
+    plain = [line.lower() for line in cased]
+    lower = Settings("none", lowercase=True)
+    assert resample([cased, plain], plain, kind, lower).p == {"BLEU": [1], "chrF2": [1]}
+    assert "case:lc" in resample([cased, plain], plain, kind, lower).signatures["chrF2"]
 
 
 def test_as_many_hypotheses_as_references():
