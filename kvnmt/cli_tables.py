@@ -12,7 +12,7 @@ from rich.table import Table
 
 from kvnmt import benchmark, overview
 
-WIDTH = 160  # characters, of a file
+WIDTH, FAR = 160, 10_000  # characters: what a file has at least, and at most
 FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
 
 
@@ -59,7 +59,9 @@ class Systems:
 def print_table(table: Table, notes: Sequence[str] = ()) -> None:
     """Prints a table on standard output; a file is as wide as what is put there."""
     console = Console()
-    console = console if console.is_terminal else Console(width=WIDTH)
+    if not console.is_terminal:
+        wide = Console(width=FAR)
+        console = Console(width=max(WIDTH, wide.measure(table).maximum))
     console.print(table)
     for note in notes:
         console.print(note, style="dim", markup=False, highlight=False, soft_wrap=True)

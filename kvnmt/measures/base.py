@@ -170,6 +170,7 @@ def table(report: Report) -> Table:
     """The report for people, without its notes."""
     headings = [escape(column.heading) for column in report.columns]
     made = Table(*headings, title=escape(report.title), box=None, title_justify="left")
+    made.columns[0].overflow = "fold"  # names are told whole
     for column in made.columns[1:]:
         column.justify = "right"
     for row in report.rows:

@@ -9,15 +9,15 @@ from kvnmt.measures.base import Column, LackingError, Report, System, Test
 
 COLUMNS = (
     Column("system", "system"),
-    Column("difference", "BLEU difference", "{:+.2f}"),
-    Column("improved", "sentences better"),
+    Column("difference", "BLEU", "{:+.2f}"),
+    Column("improved", "better"),
     Column("worsened", "worse"),
-    Column("sign_test", "p sign test", "{:.4f}"),
-    Column("t_test", "p t-test", "{:.4f}"),
-    Column("bootstrap", "p bootstrap", "{:.4f}"),
-    Column("randomisation", "p randomisation", "{:.4f}"),
-    Column("bootstrap_chrf", "p bootstrap chrF2", "{:.4f}"),
-    Column("randomisation_chrf", "p randomisation chrF2", "{:.4f}"),
+    Column("sign_test", "p sign", "{:.4f}"),
+    Column("t_test", "p t", "{:.4f}"),
+    Column("bootstrap", "p boot", "{:.4f}"),
+    Column("randomisation", "p random", "{:.4f}"),
+    Column("bootstrap_chrf", "p boot chrF2", "{:.4f}"),
+    Column("randomisation_chrf", "p random chrF2", "{:.4f}"),
 )
 
 
@@ -46,10 +46,11 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
             row[f"{name}_chrf"] = found.p["chrF2"][n]
         rows.append(row)
     notes = [
-        "sign test: two-sided, on corpus BLEU without smoothing; t-test: one-tailed, "
-        "on sentence BLEU; the others two-sided, by sacreBLEU; the difference is not "
-        "smoothed",
+        "p of the sign test, two-sided, on corpus BLEU without smoothing, as the "
+        "difference; of the t-test, one-tailed, on sentence BLEU; of the bootstrap and "
+        "of randomisation, two-sided, by sacreBLEU",
         f"bootstrap {bootstrap.signatures['BLEU']}",
         f"randomisation {shuffled.signatures['BLEU']}",
     ]
-    return Report(f"against {systems[0].name}", COLUMNS, rows, notes)
+    title = f"difference from {systems[0].name}, sentences better and worse"
+    return Report(title, COLUMNS, rows, notes)
