@@ -55,21 +55,16 @@ def explore(
         }
         for (name, run), own in zip(runs.items(), outputs)
     ]
-    sentences = []
-    for n, (line, *own) in enumerate(zip(source, *outputs)):
-        expected = reference[n] if reference is not None else None
-        for one in own:
-            scored = expected is not None and sentence_chrf(one["text"], expected)
-            one["score"] = round(scored, 2) if expected is not None else None
-        sentences.append(
-            {
-                "number": n + 1,
-                "source": line,
-                "reference": expected,
-                "difference": round(_difference([one["text"] for one in own]), 2),
-                "outputs": own,
-            }
-        )
+    sentences = [
+        {
+            "number": n + 1,
+            "source": line,
+            "reference": reference[n] if reference is not None else None,
+            "difference": round(_difference([one["text"] for one in own]), 2),
+            "outputs": own,
+        }
+        for n, (line, *own) in enumerate(zip(source, *outputs))
+    ]
     return {"title": title, "systems": systems, "sentences": sentences}
 
 
@@ -96,16 +91,21 @@ def _outputs(
     if has_memory(run.model.config):
         with counting(f"memory of {name}", len(x)) as advance:
             changes = memory_changes(run.model.config, run.params, x, y, advance)
+    texts = [words.target.decode(ids) for ids in y]
+    expected = [None] * len(x) if reference is None else reference
     return [
         {
-            "text": words.target.decode(ids),
+            "text": text,
+            "score": None if wanted is None else round(sentence_chrf(text, wanted), 2),
             "log_prob": round(one.log_prob, 4),
             "source": words.source.pieces([*given, EOS]),
             "target": words.target.pieces([*ids, EOS]),
             **_read(one),
             "memory": _memory(change),
         }
-        for given, ids, one, change in zip(x, y, scored, changes)
+        for given, ids, text, wanted, one, change in zip(
+            x, y, texts, expected, scored, changes
+        )
     ]
 
 
