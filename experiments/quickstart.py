@@ -162,9 +162,10 @@ def _table(
     _, references = _lines(pairs)
     table = Table(
         *("system", "parameters", "BLEU", "AER %", "dropped %", "repeated %"),
-        "target tokens/s",
+        "tokens/s",
         box=None,
     )
+    table.columns[0].no_wrap = True  # names are told whole
     for name, run in runs.items():
         bleu = corpus_bleu(outputs[name], references, tokenize="none")
         table.add_row(
