@@ -152,7 +152,10 @@ BAD_USE = [
     (["translate", "RUN", "--search.beam", "0"], "--search.beam"),
     (["translate", "RUN", "--search.alpha", "-1"], "--search.alpha"),
     (["translate", "RUN", "--search.batch-size", "0"], "--search.batch-size"),
-    (["evaluate", "TEXT", *["--source", "X", "--reference", "X"]], "no run directory"),
+    (
+        ["evaluate", "TEXT", "--source", "TEXT/hole", "--reference", "TEXT/hole"],
+        "no run directory",
+    ),
     (["evaluate", "RUN", *["--source", "X", "--reference", "X"]], "no file"),
     (
         ["evaluate", "RUN", "--source", "TEXT/test.src"]

@@ -63,7 +63,7 @@ def test_a_newcomer_gets_a_translator(tmp_path):
     test_set = "--source text/test.src --reference text/test.trg --output out"
     scores, _ = kvnmt(f"evaluate run {test_set} --json")
     assert (tmp_path / "out").read_bytes() == out
-    found = json.loads(scores)
-    assert found["BLEU"]["score"] > 5
-    assert found["BLEU"]["signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
-    assert found["chrF2"]["score"] > 20
+    (row,) = json.loads(scores)["score"][0]["rows"]
+    assert row["bleu"] > 5
+    assert row["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
+    assert row["chrf"] > 20
