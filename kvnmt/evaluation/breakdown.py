@@ -6,7 +6,7 @@ stands between spaces; frequencies are those of the training text.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -97,14 +97,11 @@ def words_by_frequency(
     return found
 
 
-def count_words(
-    lines: Iterable[str], advance: Callable[[int], None] = lambda lines: None
-) -> Counter[str]:
+def count_words(lines: Iterable[str]) -> Counter[str]:
     """How often every word stands in the lines."""
     counts: Counter[str] = Counter()
     for line in lines:
         counts.update(split_words(line))
-        advance(1)
     return counts
 
 

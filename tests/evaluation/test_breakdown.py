@@ -55,7 +55,5 @@ def test_a_perfect_translation_has_all_words_right():
     assert sum(wanted) == 19
 
 
-def test_words_are_counted_and_progress_told():
-    told: list[int] = []
-    assert count_words(["a b a", "", "b"], told.append) == Counter(a=2, b=2)
-    assert told == [1, 1, 1]
+def test_words_are_counted():
+    assert count_words(["a b a", "", "b"]) == Counter(a=2, b=2)
