@@ -98,12 +98,12 @@ def _outputs(
             "text": text,
             "score": None if wanted is None else round(sentence_chrf(text, wanted), 2),
             "log_prob": round(one.log_prob, 4),
-            "source": words.source.pieces([*given, EOS]),
+            "source": words.source.pieces([*read, EOS]),
             "target": words.target.pieces([*ids, EOS]),
             **_read(one),
             "memory": _memory(change),
         }
-        for given, ids, text, wanted, one, change in zip(
+        for read, ids, text, wanted, one, change in zip(
             x, y, texts, expected, scored, changes
         )
     ]
