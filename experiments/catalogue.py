@@ -29,8 +29,8 @@ from rich.table import Table
 
 from experiments.quickstart import adequacy, alignment_error
 from kvnmt import benchmark, experiment
-from kvnmt.cli_tables import print_table
 from kvnmt.config import Dropout, ModelConfig
+from kvnmt.console import print_table
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel

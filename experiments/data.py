@@ -25,14 +25,13 @@ import tyro
 from numpy.typing import NDArray
 from rich.table import Table
 
-from kvnmt.cli_tables import print_table
+from kvnmt.console import counting, print_table
 from kvnmt.data import prepare, sources
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import prepare_train
 from kvnmt.data.plan import Plan, by_pairs, by_tokens
 from kvnmt.data.stream import BatchAt, stream
 from kvnmt.errors import run_program
-from kvnmt.progress import counting
 
 AT_ONCE = 100_000  # sentences made at a time
 

@@ -20,7 +20,7 @@ Launch::
         --training.warm-start runs/base (and the same data)
 """
 
-from kvnmt.cli import main
+from kvnmt.cli.main import main
 from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.config import DataConfig
 from kvnmt.experiment import Experiment

@@ -32,8 +32,8 @@ from rich.console import Console
 from rich.table import Table
 
 from kvnmt import experiment
-from kvnmt.cli_tables import print_table
 from kvnmt.config import Dropout, ModelConfig
+from kvnmt.console import print_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from kvnmt import devices, models
 from kvnmt.config import ModelConfig
+from kvnmt.console import error_console
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import (
     Vocabularies,
@@ -32,10 +33,10 @@ from kvnmt.data.corpus import (
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import Range, UserError, check_ranges
 from kvnmt.evaluation.bleu import check_tokenizer
+from kvnmt.files import write_json as _write_json
 from kvnmt.losses import Objective, loss
 from kvnmt.models import Model, Params
 from kvnmt.plain import converter
-from kvnmt.progress import error_console
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import Result, Trainer
@@ -303,12 +304,6 @@ def _versions() -> dict[str, str]:
     packages = ("kvnmt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     return {name: version(name) for name in packages} | {"device": device}
-
-
-def _write_json(path: Path, plain: dict[str, Any]) -> None:
-    whole = path.with_suffix(".new")  # never half a file under the name itself
-    whole.write_text(json.dumps(plain, indent=2) + "\n")
-    whole.replace(path)
 
 
 def _warm_start(

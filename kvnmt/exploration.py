@@ -37,7 +37,7 @@ def explore(
         search: How to search.
         forced: Show how the references are read instead of translating.
         title: Of the page.
-        counting: Shows progress, as `kvnmt.progress.counting` does.
+        counting: Shows progress, as `kvnmt.console.counting` does.
 
     Returns:
         What `kvnmt.evaluation.explorer.write_explorer` writes; the format is there.

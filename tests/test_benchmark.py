@@ -9,8 +9,9 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import benchmark, cli, models
+from kvnmt import benchmark, models
 from kvnmt.benchmark import BenchmarkConfig, Row, random_batch
+from kvnmt.cli import main as cli
 from kvnmt.config import ModelConfig
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.errors import UserError

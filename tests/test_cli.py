@@ -374,7 +374,7 @@ def test_evaluation_prints_json(kvnmt, run, text, tmp_path):
 
 def command(*arguments: object, **choices) -> subprocess.CompletedProcess[bytes]:
     """Runs the installed command in its own process."""
-    code = "import sys; from kvnmt.cli import main; main()"
+    code = "import sys; from kvnmt.cli.main import main; main()"
     words = [sys.executable, "-c", code, *map(str, arguments)]
     return subprocess.run(words, capture_output=True, timeout=300, **choices)
 

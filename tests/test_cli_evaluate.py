@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from kvnmt.cli_evaluate import names
+from kvnmt.cli.flags import names
 from kvnmt.data.text import read_lines
 from kvnmt.evaluation.alignment import alignment_error_rate, hard_links
 from kvnmt.evaluation.bleu import (

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvnmt.cli_translate import Translate, _Work, read_windows
+from kvnmt.cli.translate import Translate, _Work, read_windows
 from kvnmt.decoding import SearchConfig, program
 from kvnmt.errors import UserError
 from kvnmt.experiment import Run, load_run
@@ -93,7 +93,7 @@ def test_windows_do_not_show(kvnmt, folder):
 
 @pytest.mark.slow
 def test_a_pipe_is_answered_line_by_line(folder):
-    start = "from kvnmt.cli import main; main()"
+    start = "from kvnmt.cli.main import main; main()"
     command = [sys.executable, "-c", start, "translate", str(folder)]
     command += ["--search.beam", "1", "--search.batch-size", "1"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import cli, models
+from kvnmt import models
+from kvnmt.cli import main as cli
 from kvnmt.config import ModelConfig
 from kvnmt.ensemble import ensemble, load_ensemble
 from kvnmt.errors import UserError

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvnmt import cli, output
+from kvnmt import output
+from kvnmt.cli import main as cli
 from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import UserError
 from kvnmt.experiment import Run, load_run

@@ -8,7 +8,8 @@ import json
 import pytest
 from rich.console import Console
 
-from kvnmt import cli, overview
+from kvnmt import overview
+from kvnmt.cli import main as cli
 from kvnmt.config import ModelConfig
 from kvnmt.errors import UserError
 from kvnmt.overview import OverviewConfig

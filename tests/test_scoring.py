@@ -11,7 +11,8 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import cli, experiment
+from kvnmt import experiment
+from kvnmt.cli import main as cli
 from kvnmt.data.config import DataConfig
 from kvnmt.data.vocabulary import EOS, build_subwords
 from kvnmt.experiment import load_run

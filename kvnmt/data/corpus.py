@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Console
 
+from kvnmt.console import error_console
 from kvnmt.data import cache, prepare, sources
 from kvnmt.data import vocabulary as vocabularies
 from kvnmt.data.batches import Encoded, Sentences, encoded
@@ -17,7 +18,6 @@ from kvnmt.data.sources import Text
 from kvnmt.data.text import Parallel
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError
-from kvnmt.progress import error_console
 
 
 class Prepared(NamedTuple):

@@ -16,13 +16,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.console import counting
 from kvnmt.data import vocabulary as vocabularies
 from kvnmt.data.config import DataConfig
 from kvnmt.data.pool import in_order
 from kvnmt.data.sources import Text
 from kvnmt.data.text import Block, Faulty, clean, nothing_left
 from kvnmt.data.vocabulary import EOS, AnyVocabulary
-from kvnmt.progress import counting
 
 PAIRS_PER_WORKER = 100_000  # fewer are prepared before a process has begun
 

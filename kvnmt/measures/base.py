@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from rich.markup import escape
 from rich.table import Table
 
+from kvnmt.console import counting
 from kvnmt.data.words import split_words, word_numbers
 from kvnmt.evaluation.alignment import hard_links, word_links, word_matrix
 from kvnmt.evaluation.bleu import Settings, sentence_statistics
 from kvnmt.evaluation.links import Gold, Links
 from kvnmt.evaluation.trees import Tree
 from kvnmt.experiment import Run
-from kvnmt.progress import counting
 from kvnmt.scoring import Scored, rounds_of, score_lines
 
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from kvnmt.console import counting
 from kvnmt.data import sources
 from kvnmt.errors import UserError
 from kvnmt.evaluation.breakdown import (
@@ -17,7 +18,6 @@ from kvnmt.evaluation.breakdown import (
 from kvnmt.experiment import Run
 from kvnmt.measures.base import Column, LackingError, Report, System, Test, need
 from kvnmt.measures.length import by_bucket
-from kvnmt.progress import counting
 
 NOTE = "counted in the training text of the first run"
 WORDS = (

@@ -8,7 +8,6 @@ was written is named, set aside, and the one before it is used.
 """
 
 import errno
-import fcntl
 import logging
 import math
 import os
@@ -322,23 +321,3 @@ class Checkpoints:
                 shutil.rmtree(
                     (self.folder / str(step)).rename(gone), ignore_errors=True
                 )
-
-
-@contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Keeps a second training out of a run directory.
-
-    Raises:
-        UserError: One is there already.
-    """
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(
-                f"another training writes to '{folder}'; wait until it has ended, or "
-                "choose another folder."
-            ) from None
-        except OSError:
-            pass  # some network file systems cannot lock
-        yield

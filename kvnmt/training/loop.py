@@ -20,13 +20,14 @@ from kvnmt.data.batches import Batch
 from kvnmt.data.corpus import Corpora, check_digests
 from kvnmt.data.stream import BatchAt, stream
 from kvnmt.errors import StoppedError, UserError
+from kvnmt.files import only_writer
 from kvnmt.losses import Objective
 from kvnmt.models import Model, Params
 from kvnmt.training import display, memory, metrics, validation
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
 from kvnmt.training.bad_numbers import report, too_many
-from kvnmt.training.checkpoint import DAMAGED, Checkpoints, Keep, only_writer
+from kvnmt.training.checkpoint import DAMAGED, Checkpoints, Keep
 from kvnmt.training.config import TrainingConfig, plan_batches
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.progress import Progress

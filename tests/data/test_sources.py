@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt import cli
+from kvnmt.cli import main as cli
+from kvnmt.cli import train
 from kvnmt.data import sources
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
@@ -279,7 +280,7 @@ def test_a_config_from_before_there_were_other_sources_loads():
 
 def test_sources_are_flags(monkeypatch):
     found = []
-    monkeypatch.setattr(cli.Train, "__call__", lambda self: found.append(self))
+    monkeypatch.setattr(train.Train, "__call__", lambda self: found.append(self))
     flags = "--data.tfds x/de-en --data.languages de en --data.tfds-train train[1%:]"
     cli.main(["train", "run", *flags.split()])
     cli.main("train run --data.pairs a.tsv --data.valid-pairs b.tsv".split())
@@ -291,6 +292,6 @@ def test_sources_are_flags(monkeypatch):
 
 def test_tfds_is_imported_only_where_it_is_read():
     slow = {"tensorflow_datasets", "array_record", "tensorflow"}
-    code = f"import kvnmt.cli, sys; print({slow} & {{*sys.modules}})"
+    code = f"import kvnmt.cli.main, sys; print({slow} & {{*sys.modules}})"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.stdout.strip() == "set()", found.stderr

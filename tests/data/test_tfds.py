@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from kvnmt import cli, experiment
+from kvnmt import experiment
+from kvnmt.cli import main as cli
+from kvnmt.cli import train
 from kvnmt.data import sources, tfds_builder, tfds_source
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Faulty, Parallel, collect
@@ -298,7 +300,7 @@ def test_a_prepared_dataset_is_trained_from_like_files(tmp_path, capsys, monkeyp
     program, *arguments = shlex.split(out)
     assert program == "kvnmt"
     trained = []
-    monkeypatch.setattr(cli.Train, "__call__", lambda self: trained.append(self))
+    monkeypatch.setattr(train.Train, "__call__", lambda self: trained.append(self))
     cli.main(arguments)
     assert trained[0].run == Path("runs/toy")
     data = dataclasses.replace(trained[0].experiment.data, min_count=1)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvnmt import cli
+from kvnmt.cli import main as cli
 from kvnmt.data import scan as scanning
 from kvnmt.data.association import make_lexicon
 from kvnmt.data.config import DataConfig

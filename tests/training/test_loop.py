@@ -18,10 +18,11 @@ from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.experiment import Experiment, load_run
+from kvnmt.files import only_writer
 from kvnmt.training import loop
 from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps
-from kvnmt.training.checkpoint import Checkpoints, only_writer
+from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.translation import SearchConfig, translate_lines
 from tests.helpers import quiet, records, steps_kept, tiny, toy_data, trained

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import tyro
 
-from kvnmt.cli_evaluate import names
-from kvnmt.cli_translate import SEARCH, claim, load_translator
+from kvnmt.cli.flags import names
+from kvnmt.cli.translate import SEARCH, load_translator
+from kvnmt.console import counting, error_console
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.decoding import SearchConfig
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_ranges
 from kvnmt.evaluation.explorer import write_explorer
 from kvnmt.exploration import explore
-from kvnmt.progress import counting, error_console
+from kvnmt.files import claim
 
 
 @dataclass(frozen=True)

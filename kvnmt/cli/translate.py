@@ -3,13 +3,14 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
 import tyro
 
+from kvnmt.console import counting, error_console
 from kvnmt.data.long_lines import cut
 from kvnmt.data.text import decode, read_lines
 from kvnmt.decoding import RANGES, SearchConfig
@@ -18,7 +19,6 @@ from kvnmt.ensemble import load_ensemble
 from kvnmt.errors import UserError, check_ranges
 from kvnmt.experiment import Run
 from kvnmt.output import describe, join, read_dictionary, write
-from kvnmt.progress import counting, error_console
 
 SEARCH = {f"search.{name}": bounds for name, bounds in RANGES.items()}
 WINDOW = 20  # batches that are read, sorted by length and written together
@@ -172,42 +172,3 @@ def _count_lines(stream: BinaryIO) -> int | None:
     count = sum(1 for _ in stream)
     stream.seek(here)
     return count
-
-
-def make_folder(path: Path) -> None:
-    """Makes a folder, unless it is there.
-
-    Raises:
-        UserError: It cannot be made.
-    """
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"'{path}' cannot be made: {error.strerror}.") from None
-
-
-def claim(path: Path, inputs: Iterable[Path | None]) -> None:
-    """Makes sure, before the work, that a file can be written; leaves it as it is.
-
-    Raises:
-        UserError: It cannot, or it is one of the inputs.
-    """
-    for other in inputs:
-        if other and other.resolve() == path.resolve():
-            raise UserError(f"'{path}' is read too; write to another file.")
-    try:
-        path.open("ab").close()
-    except OSError as error:
-        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
-
-
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes lines, each with a line feed.
-
-    Raises:
-        UserError: They cannot be written.
-    """
-    try:
-        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
-    except OSError as error:
-        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None

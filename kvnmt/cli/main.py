@@ -4,24 +4,21 @@
 import dataclasses
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Union
 
 import tyro
 
-from kvnmt import attention, decoder, devices, experiment, target_context
-from kvnmt.average import average
-from kvnmt.cli_data import Prepare, Validate
-from kvnmt.cli_evaluate import Evaluate
-from kvnmt.cli_explore import Explore
-from kvnmt.cli_pairs import Align, Score
-from kvnmt.cli_tables import FLAT, Benchmark, Systems
-from kvnmt.cli_tfds import PrepareTfds
-from kvnmt.cli_translate import Translate
-from kvnmt.errors import UserError, check_ranges, run_program, unknown_name
+from kvnmt import attention, decoder, experiment, target_context
+from kvnmt.cli.evaluate import Evaluate
+from kvnmt.cli.explore import Explore
+from kvnmt.cli.pairs import Align, Score
+from kvnmt.cli.systems import Benchmark, Systems
+from kvnmt.cli.text import Prepare, PrepareTfds, Validate
+from kvnmt.cli.train import Average, Train
+from kvnmt.cli.translate import Translate
+from kvnmt.errors import run_program, unknown_name
 from kvnmt.experiment import Experiment
-from kvnmt.progress import error_console
 from kvnmt.systems import system
 
 AXES = {
@@ -30,73 +27,6 @@ AXES = {
     "target_context": target_context.CATALOGUE,
 }
 NAMES_RUNS = ("--ensemble", "--training.warm-start", "--training.warm_start")
-
-
-@dataclass(frozen=True)
-class Train:
-    """Train a system on parallel text.
-
-    Every flag has the default of the system chosen; with --resume, of the run.
-    """
-
-    run: tyro.conf.Positional[Path]  # run directory to write
-    experiment: Annotated[Experiment, FLAT]
-    system: str = "rnnsearch-star"  # one of the named systems
-    attention: str | None = None  # another attention mechanism, by name
-    decoder: str | None = None  # another decoder
-    target_context: str | None = None  # another target context
-    resume: bool = False  # go on from the last checkpoint
-    distributed: bool = False  # with other processes, found by SLURM or on a TPU pod
-    coordinator: str | None = None  # or: HOST:PORT of the first process
-    processes: int | None = None  # how many there are
-    process: int | None = None  # which one this is, from 0
-
-    def __call__(self) -> None:
-        """Trains."""
-        if self.distributed or self.coordinator:
-            devices.join(self.coordinator, self.processes, self.process)
-        elif self.processes is not None or self.process is not None:
-            raise UserError(
-                "--processes and --process need --coordinator HOST:PORT, where the "
-                "first process is found."
-            )
-        result = experiment.run(self.experiment, self.run, resume=self.resume)
-        error_console().print(
-            f"best checkpoint: step {result.best_step}, "
-            f"BLEU {result.best.get('valid_bleu', 0):.2f} on the validation text; "
-            f"{result.tokens_per_second:,.0f} target tokens/s, "
-            f"{result.minutes:.1f} minutes"
-            f"{'; stopped early' if result.stopped_early else ''}",
-            highlight=False,
-        )
-        error_console().print(
-            f"translate with: kvnmt translate {self.run} < source > target",
-            highlight=False,
-            soft_wrap=True,
-        )
-
-
-@dataclass(frozen=True)
-class Average:
-    """Average checkpoints of one or several runs into a run directory of its own."""
-
-    runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories of one model
-    output: Path  # run directory to write
-    last: int | None = None  # the newest so many of each run; default: the best of each
-
-    def __call__(self) -> None:
-        """Averages."""
-        if not self.runs:
-            raise UserError("name the run directories whose checkpoints to average.")
-        check_ranges(self, {"last": (1, None)})
-        names = average(self.runs, self.output, last=self.last)
-        for name in names:
-            error_console().print(f"  {name}", highlight=False, soft_wrap=True)
-        error_console().print(
-            f"the mean of {len(names)} checkpoints is in {self.output}",
-            highlight=False,
-            soft_wrap=True,
-        )
 
 
 COMMANDS: dict[str, Any] = {

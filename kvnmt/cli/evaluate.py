@@ -11,9 +11,10 @@ from typing import Annotated
 
 import tyro
 
-from kvnmt.cli_pairs import load_aligner
-from kvnmt.cli_tables import print_table
-from kvnmt.cli_translate import SEARCH, claim, load_translator, make_folder, write_lines
+from kvnmt.cli.flags import names
+from kvnmt.cli.pairs import load_aligner
+from kvnmt.cli.translate import SEARCH, load_translator
+from kvnmt.console import counting, error_console, print_table
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.data.words import split_words
 from kvnmt.decoding import SearchConfig
@@ -24,10 +25,10 @@ from kvnmt.evaluation.brackets import read_brackets
 from kvnmt.evaluation.links import Gold, check_links, read_gold
 from kvnmt.evaluation.trees import Tree
 from kvnmt.experiment import Run
+from kvnmt.files import claim, make_folder, write_lines
 from kvnmt.measures import MEASURES, LackingError, Report, System, Test, table
 from kvnmt.measures.base import need, with_attention
 from kvnmt.output import write
-from kvnmt.progress import counting, error_console
 
 ALL = "all"
 MEASURE_HELP = (
@@ -253,19 +254,3 @@ def _translate(
     if output:
         write_lines(output, found)
     return found
-
-
-def names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of paths, as many as tell them apart.
-
-    Raises:
-        UserError: One is named twice.
-    """
-    parts = [path.resolve().parts for path in paths]
-    for n, own in enumerate(parts):
-        if own in parts[:n]:
-            raise UserError(f"'{paths[n]}' is named twice; once is enough.")
-    depth = 1
-    while len({own[-depth:] for own in parts}) < len(parts):
-        depth += 1
-    return ["/".join(own[-depth:]) for own in parts]

@@ -10,6 +10,7 @@ from typing import Any
 import tyro
 
 from kvnmt import experiment
+from kvnmt.console import counting, error_console
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
 from kvnmt.data.words import word_numbers
@@ -24,7 +25,6 @@ from kvnmt.evaluation.links import (
     symmetrize,
 )
 from kvnmt.experiment import Run
-from kvnmt.progress import counting, error_console
 from kvnmt.scoring import Scored, rounds_of, score_lines
 
 

@@ -2,18 +2,14 @@
 """The commands that print tables about systems: benchmark and systems."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-import tyro
 from rich.console import Console
-from rich.table import Table
 
 from kvnmt import benchmark, overview
-
-WIDTH, FAR = 160, 10_000  # characters: what a file has at least, and at most
-FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
+from kvnmt.cli.flags import FLAT
+from kvnmt.console import print_table
 
 
 @dataclass(frozen=True)
@@ -54,14 +50,3 @@ class Systems:
                 print(json.dumps(row._asdict() | {"costs": costs}))
             return
         print_table(overview.table(rows, self.config))
-
-
-def print_table(table: Table, notes: Sequence[str] = ()) -> None:
-    """Prints a table on standard output; a file is as wide as what is put there."""
-    console = Console()
-    if not console.is_terminal:
-        wide = Console(width=FAR)
-        console = Console(width=max(WIDTH, wide.measure(table).maximum))
-    console.print(table)
-    for note in notes:
-        console.print(note, style="dim", markup=False, highlight=False, soft_wrap=True)

@@ -2,7 +2,7 @@
 """A bar on standard error for work over many sentences."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -15,6 +15,7 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 from rich.text import Text
 
 
@@ -50,3 +51,17 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+WIDTH, FAR = 160, 10_000  # characters: what a file has at least, and at most
+
+
+def print_table(table: Table, notes: Sequence[str] = ()) -> None:
+    """Prints a table on standard output; a file is as wide as what is put there."""
+    console = Console()
+    if not console.is_terminal:
+        wide = Console(width=FAR)
+        console = Console(width=max(WIDTH, wide.measure(table).maximum))
+    console.print(table)
+    for note in notes:
+        console.print(note, style="dim", markup=False, highlight=False, soft_wrap=True)

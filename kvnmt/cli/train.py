@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that make a run directory: train and average."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kvnmt import devices, experiment
+from kvnmt.average import average
+from kvnmt.cli.flags import FLAT
+from kvnmt.console import error_console
+from kvnmt.errors import UserError, check_ranges
+from kvnmt.experiment import Experiment
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a system on parallel text.
+
+    Every flag has the default of the system chosen; with --resume, of the run.
+    """
+
+    run: tyro.conf.Positional[Path]  # run directory to write
+    experiment: Annotated[Experiment, FLAT]
+    system: str = "rnnsearch-star"  # one of the named systems
+    attention: str | None = None  # another attention mechanism, by name
+    decoder: str | None = None  # another decoder
+    target_context: str | None = None  # another target context
+    resume: bool = False  # go on from the last checkpoint
+    distributed: bool = False  # with other processes, found by SLURM or on a TPU pod
+    coordinator: str | None = None  # or: HOST:PORT of the first process
+    processes: int | None = None  # how many there are
+    process: int | None = None  # which one this is, from 0
+
+    def __call__(self) -> None:
+        """Trains."""
+        if self.distributed or self.coordinator:
+            devices.join(self.coordinator, self.processes, self.process)
+        elif self.processes is not None or self.process is not None:
+            raise UserError(
+                "--processes and --process need --coordinator HOST:PORT, where the "
+                "first process is found."
+            )
+        result = experiment.run(self.experiment, self.run, resume=self.resume)
+        error_console().print(
+            f"best checkpoint: step {result.best_step}, "
+            f"BLEU {result.best.get('valid_bleu', 0):.2f} on the validation text; "
+            f"{result.tokens_per_second:,.0f} target tokens/s, "
+            f"{result.minutes:.1f} minutes"
+            f"{'; stopped early' if result.stopped_early else ''}",
+            highlight=False,
+        )
+        error_console().print(
+            f"translate with: kvnmt translate {self.run} < source > target",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+@dataclass(frozen=True)
+class Average:
+    """Average checkpoints of one or several runs into a run directory of its own."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories of one model
+    output: Path  # run directory to write
+    last: int | None = None  # the newest so many of each run; default: the best of each
+
+    def __call__(self) -> None:
+        """Averages."""
+        if not self.runs:
+            raise UserError("name the run directories whose checkpoints to average.")
+        check_ranges(self, {"last": (1, None)})
+        names = average(self.runs, self.output, last=self.last)
+        for name in names:
+            error_console().print(f"  {name}", highlight=False, soft_wrap=True)
+        error_console().print(
+            f"the mean of {len(names)} checkpoints is in {self.output}",
+            highlight=False,
+            soft_wrap=True,
+        )
