@@ -35,17 +35,18 @@ from typing import NamedTuple
 import tyro
 from rich.console import Console
 
-from kvnmt import experiment
-from kvnmt.config import Dropout, ModelConfig
 from kvnmt.console import print_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.data.words import split_words
 from kvnmt.errors import run_program
 from kvnmt.evaluation.links import Gold, check_links, read_gold, symmetrize
-from kvnmt.experiment import Experiment, load_run
 from kvnmt.files import write_lines
 from kvnmt.measures import MEASURES, Report, System, Test, table
+from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.runs import train as experiment
+from kvnmt.runs.config import Experiment
+from kvnmt.runs.directory import load_run
 from kvnmt.systems import system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig

@@ -28,16 +28,19 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.quickstart import adequacy, alignment_error
-from kvnmt import benchmark, experiment
-from kvnmt.config import Dropout, ModelConfig
+from kvnmt import benchmark
 from kvnmt.console import print_table
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
 from kvnmt.evaluation.bleu import corpus_bleu
-from kvnmt.experiment import Experiment, Run
+from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
+from kvnmt.runs import directory
+from kvnmt.runs import train as experiment
+from kvnmt.runs.config import Experiment
+from kvnmt.runs.directory import Run
 from kvnmt.systems import SYSTEMS, system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
@@ -139,7 +142,7 @@ def _train(
     config = configure(options, name, corpus)
     resume = (folder / "config.json").exists()
     trained = experiment.run(config, folder, resume=resume, console=console)
-    run = experiment.load_run(folder)
+    run = directory.load_run(folder)
     result = {"system": name, "parameters": count_parameters(run.params)}
     result |= {"steps": trained.steps, "valid_loss": trained.best["valid_loss"]}
     if corpus == "synthetic":

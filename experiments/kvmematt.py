@@ -21,9 +21,9 @@ Launch::
 """
 
 from kvnmt.cli.main import main
-from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.config import DataConfig
-from kvnmt.experiment import Experiment
+from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.runs.config import Experiment
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 

@@ -25,14 +25,15 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from kvnmt import experiment
-from kvnmt.config import Dropout, ModelConfig
 from kvnmt.console import print_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
 from kvnmt.errors import run_program, unknown_name
-from kvnmt.experiment import Experiment
+from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
+from kvnmt.runs import directory
+from kvnmt.runs import train as experiment
+from kvnmt.runs.config import Experiment
 from kvnmt.systems import system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
@@ -124,7 +125,7 @@ def _train(options: LanguageModels, name: str, folder: Path, console: Console) -
     resume = (folder / "config.json").exists()
     config = configure(options, name)
     trained = experiment.run(config, folder, resume=resume, console=console)
-    run = experiment.load_run(folder)
+    run = directory.load_run(folder)
     result = {
         "system": name,
         "state": WIDTHS[name],

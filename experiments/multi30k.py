@@ -31,16 +31,18 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from kvnmt import experiment
-from kvnmt.config import Dropout, ModelConfig
 from kvnmt.console import print_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
 from kvnmt.evaluation.bleu import corpus_bleu
-from kvnmt.experiment import Experiment, Run
 from kvnmt.losses import Objective
+from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
+from kvnmt.runs import directory
+from kvnmt.runs import train as experiment
+from kvnmt.runs.config import Experiment
+from kvnmt.runs.directory import Run
 from kvnmt.systems import system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
@@ -144,7 +146,7 @@ def _train(
     resume = (folder / "config.json").exists()
     config = configure(options, name, start)
     trained = experiment.run(config, folder, resume=resume, console=console)
-    run = experiment.load_run(folder)
+    run = directory.load_run(folder)
     result = {
         "system": name,
         "start": start,

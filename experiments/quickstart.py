@@ -21,8 +21,6 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-from kvnmt import experiment
-from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Pair
@@ -32,8 +30,12 @@ from kvnmt.evaluation.alignment import alignment_error_rate, hard_links
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.evaluation.links import Gold
 from kvnmt.evaluation.plots import attention_heatmap
-from kvnmt.experiment import Experiment, Run
+from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
+from kvnmt.runs import directory
+from kvnmt.runs import train as experiment
+from kvnmt.runs.config import Experiment
+from kvnmt.runs.directory import Run
 from kvnmt.scoring import align_lines
 from kvnmt.systems import system
 from kvnmt.training.config import TrainingConfig
@@ -71,7 +73,7 @@ def main(options: Quickstart, console: Console | None = None) -> dict[str, Run]:
         folder = options.folder / name
         shutil.rmtree(folder, ignore_errors=True)
         result = experiment.run(configure(name, options), folder, console=console)
-        runs[name] = experiment.load_run(folder)
+        runs[name] = directory.load_run(folder)
         speeds[name] = result.tokens_per_second
     console.rule("on sentences never seen")
     outputs = {name: _translate(run, corpus.test) for name, run in runs.items()}

@@ -8,16 +8,12 @@ every search, scoring, alignment (the mean of the members' reading alignments).
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from kvnmt.data.vocabulary import digest
 from kvnmt.decoder import Features
-from kvnmt.errors import UserError
-from kvnmt.experiment import Run, load_run
 from kvnmt.models import Model, Prediction
 from kvnmt.typing import Array, PyTree
 
@@ -33,32 +29,6 @@ def ensemble(members: tuple[Model, ...]) -> Model:
         step=partial(_step, members),
         forward=partial(_forward, members),
     )
-
-
-def load_ensemble(folders: Sequence[Path]) -> Run:
-    """Reads runs back as one; a single one is itself.
-
-    Raises:
-        UserError: One is no run directory, or their vocabularies differ.
-    """
-    runs = [load_run(folder) for folder in folders]
-    if len(runs) == 1:
-        return runs[0]
-    first = runs[0]
-    for folder, run in zip(folders, runs):
-        for side, ours, theirs in zip(
-            ("source", "target"), first.vocabularies, run.vocabularies
-        ):
-            if digest(ours) != digest(theirs):
-                raise UserError(
-                    f"the {side} vocabulary of '{folder}' ({digest(theirs)}) is not "
-                    f"that of '{folders[0]}' ({digest(ours)}); an ensemble shares both."
-                )
-        if run.model.config.reads_source != first.model.config.reads_source:
-            raise UserError(f"'{folder}' and '{folders[0]}' do not do the same thing.")
-    model = ensemble(tuple(run.model for run in runs))
-    params: Any = tuple(run.params for run in runs)
-    return first._replace(model=model, params=params)
 
 
 def _each(functions: tuple[Callable[..., Any], ...], *arguments: Any) -> Any:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from kvnmt.data.vocabulary import EOS
 from kvnmt.decoding import SearchConfig
 from kvnmt.evaluation.bleu import sentence_chrf
-from kvnmt.experiment import Run
+from kvnmt.runs.directory import Run
 from kvnmt.scoring import Scored, rounds_of, score
 from kvnmt.trace import Changes, has_memory, memory_changes
 from kvnmt.translation import translate

@@ -28,9 +28,9 @@ from kvnmt import decoder as decoders
 from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
-from kvnmt.config import ModelConfig
 from kvnmt.initializers import weights
 from kvnmt.layers import Linear, dropout, embed, init_linear, linear, precise, scan
+from kvnmt.model_config import ModelConfig
 from kvnmt.typing import Array, Float, Int, Key, PyTree
 
 

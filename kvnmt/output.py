@@ -14,7 +14,7 @@ from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
 from kvnmt.evaluation.alignment import hard_links, word_links
 from kvnmt.evaluation.links import format_pharaoh
-from kvnmt.experiment import Run
+from kvnmt.runs.directory import Run
 from kvnmt.scoring import align, score
 from kvnmt.translation import (
     SearchConfig,

@@ -17,8 +17,8 @@ import jax.numpy as jnp
 from rich.table import Table
 
 from kvnmt import attention, decoder, models, target_context
-from kvnmt.config import ModelConfig
 from kvnmt.errors import Range, UserError, check_ranges
+from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model
 from kvnmt.systems import SYSTEMS, system
 

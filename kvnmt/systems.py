@@ -19,7 +19,6 @@ from kvnmt.attention import (
     modifying_iw,
     none,
 )
-from kvnmt.config import ModelConfig
 from kvnmt.decoder import (
     conditional,
     mem_dec,
@@ -30,6 +29,7 @@ from kvnmt.decoder import (
 )
 from kvnmt.errors import unknown_name
 from kvnmt.losses import Objective
+from kvnmt.model_config import ModelConfig
 from kvnmt.target_context import (
     key_value_predict,
     mean,

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from kvnmt import models
 from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment
 from kvnmt.attention.base import nothing_written
-from kvnmt.config import ModelConfig
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import edge, in_batches
+from kvnmt.model_config import ModelConfig
 from kvnmt.models import Params
 from kvnmt.scoring import rounds_of
 from kvnmt.typing import Array, Bool, Float, Int, PyTree

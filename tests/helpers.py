@@ -13,12 +13,13 @@ from typing import Any, NamedTuple
 import jax
 from rich.console import Console
 
-from kvnmt import experiment
-from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import digests, load_corpora, save_vocabularies
-from kvnmt.experiment import Experiment
+from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import build
+from kvnmt.runs import config
+from kvnmt.runs import train as experiment
+from kvnmt.runs.config import Experiment
 from kvnmt.systems import system
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.config import TrainingConfig
@@ -121,5 +122,5 @@ def untrained(base: Path, name: str, turned: bool = False, **changes: Any) -> Pa
     with Checkpoints(folder / "checkpoints") as checkpoints:
         about = {"vocabularies": digests(words)}
         checkpoints.save_params(model.init(jax.random.key(1)), {}, about)
-    (folder / "config.json").write_text(json.dumps(experiment.to_plain(exp)))
+    (folder / "config.json").write_text(json.dumps(config.to_plain(exp)))
     return folder

@@ -7,10 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import experiment
-from kvnmt.average import average
 from kvnmt.errors import UserError
-from kvnmt.experiment import load_run
+from kvnmt.runs import directory
+from kvnmt.runs import train as experiment
+from kvnmt.runs.average import average
+from kvnmt.runs.directory import load_run
 from kvnmt.training.checkpoint import Checkpoints
 from tests.helpers import quiet, steps_kept, tiny, toy_data, untrained
 
@@ -49,7 +50,7 @@ def test_one_alone_is_itself(kvnmt, several, tmp_path):
 
 
 def test_runs_are_averaged(several, tmp_path, tmp_path_factory):
-    config = experiment.load_experiment(several)
+    config = directory.load_experiment(several)
     other = dataclasses.replace(config.training, seed=2)
     config = dataclasses.replace(config, training=other)
     experiment.run(config, tmp_path / "other", console=quiet())

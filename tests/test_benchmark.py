@@ -12,9 +12,9 @@ import pytest
 from kvnmt import benchmark, models
 from kvnmt.benchmark import BenchmarkConfig, Row, random_batch
 from kvnmt.cli import main as cli
-from kvnmt.config import ModelConfig
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.errors import UserError
+from kvnmt.model_config import ModelConfig
 from kvnmt.systems import system
 
 TINY = BenchmarkConfig(

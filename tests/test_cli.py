@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from kvnmt import experiment
 from kvnmt.attention import additive, kv_memory
 from kvnmt.data.text import read_lines
 from kvnmt.decoder import conditional
 from kvnmt.evaluation.bleu import corpus_bleu
-from kvnmt.experiment import load_experiment, load_run
+from kvnmt.runs import config
+from kvnmt.runs import train as experiment
+from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.training.loop import Result
 from kvnmt.translation import SearchConfig, translate_lines
 from tests.helpers import Said, records, tiny, toy_data, toy_lines, trained
@@ -78,7 +79,7 @@ def check_sentence(said: Said, *parts: str) -> None:
 
 
 @pytest.fixture
-def captured(monkeypatch) -> list[experiment.Experiment]:
+def captured(monkeypatch) -> list[config.Experiment]:
     """Experiments that would have been run."""
     found = []
 

@@ -20,7 +20,7 @@ from kvnmt.evaluation.bleu import (
 )
 from kvnmt.evaluation.links import parse_pharaoh
 from kvnmt.evaluation.significance import sign_test
-from kvnmt.experiment import load_run
+from kvnmt.runs.directory import load_run
 from kvnmt.scoring import align_lines, score_lines
 from kvnmt.trace import memory_changes
 from kvnmt.translation import SearchConfig, translate_lines

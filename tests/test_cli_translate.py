@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from kvnmt.cli.translate import Translate, _Work, read_windows
 from kvnmt.decoding import SearchConfig, program
 from kvnmt.errors import UserError
-from kvnmt.experiment import Run, load_run
 from kvnmt.output import write
+from kvnmt.runs.directory import Run, load_run
 from kvnmt.scoring import score
 from kvnmt.translation import translate
 from tests.helpers import toy_lines, trained, untrained

@@ -12,10 +12,10 @@ import pytest
 
 from kvnmt import models
 from kvnmt.cli import main as cli
-from kvnmt.config import ModelConfig
-from kvnmt.ensemble import ensemble, load_ensemble
+from kvnmt.ensemble import ensemble
 from kvnmt.errors import UserError
-from kvnmt.experiment import load_run
+from kvnmt.model_config import ModelConfig
+from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.scoring import align, score
 from kvnmt.systems import system
 from kvnmt.translation import SearchConfig, translate

@@ -14,19 +14,15 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import attention, decoder, experiment, target_context
-from kvnmt.config import ModelConfig
+from kvnmt import attention, decoder, target_context
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError
-from kvnmt.experiment import (
-    Experiment,
-    from_plain,
-    load_experiment,
-    load_run,
-    to_plain,
-)
+from kvnmt.model_config import ModelConfig
+from kvnmt.runs import train as experiment
+from kvnmt.runs.config import Experiment, from_plain, to_plain
+from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.systems import SYSTEMS, system
 from kvnmt.translation import SearchConfig, translate_lines
 from tests.helpers import quiet, steps_kept, tiny, toy_data, trained

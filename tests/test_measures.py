@@ -14,7 +14,6 @@ from kvnmt.evaluation.alignment import alignment_error_rate, soft_alignment_erro
 from kvnmt.evaluation.bleu import Settings
 from kvnmt.evaluation.links import invert, parse_pharaoh, symmetrize
 from kvnmt.evaluation.significance import resample, t_test
-from kvnmt.experiment import load_run
 from kvnmt.exploration import _difference
 from kvnmt.measures import (
     MEASURES,
@@ -29,6 +28,7 @@ from kvnmt.measures.base import Forced, force
 from kvnmt.measures.length import parts
 from kvnmt.measures.perplexity import unknown
 from kvnmt.measures.self_attention import by_word
+from kvnmt.runs.directory import load_run
 from kvnmt.scoring import Scored
 from tests.helpers import toy_lines, trained, untrained
 

@@ -10,9 +10,9 @@ import pytest
 
 from kvnmt import models
 from kvnmt.attention import additive
-from kvnmt.config import Dropout, ModelConfig
 from kvnmt.errors import UserError
 from kvnmt.losses import Objective
+from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.systems import SYSTEMS, system
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET

@@ -15,8 +15,8 @@ from kvnmt import output
 from kvnmt.cli import main as cli
 from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import UserError
-from kvnmt.experiment import Run, load_run
 from kvnmt.output import describe, read_dictionary, replace_unknown
+from kvnmt.runs.directory import Run, load_run
 from kvnmt.scoring import score_lines
 from kvnmt.translation import SearchConfig, Translation, translate, translate_nbest
 from tests.helpers import trained

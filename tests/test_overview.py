@@ -10,8 +10,8 @@ from rich.console import Console
 
 from kvnmt import overview
 from kvnmt.cli import main as cli
-from kvnmt.config import ModelConfig
 from kvnmt.errors import UserError
+from kvnmt.model_config import ModelConfig
 from kvnmt.overview import OverviewConfig
 from kvnmt.systems import SYSTEMS
 

@@ -11,11 +11,12 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import experiment
 from kvnmt.cli import main as cli
 from kvnmt.data.config import DataConfig
 from kvnmt.data.vocabulary import EOS, build_subwords
-from kvnmt.experiment import load_run
+from kvnmt.runs import directory
+from kvnmt.runs import train as experiment
+from kvnmt.runs.directory import load_run
 from kvnmt.scoring import score, score_lines
 from kvnmt.translation import SearchConfig, translate
 from tests.helpers import quiet, tiny, toy_lines, trained, untrained
@@ -29,7 +30,7 @@ def _folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module", name="run")
-def _run(folder) -> experiment.Run:
+def _run(folder) -> directory.Run:
     return load_run(folder)
 
 

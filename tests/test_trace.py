@@ -12,8 +12,8 @@ import pytest
 from kvnmt import decoder as decoders
 from kvnmt import models
 from kvnmt.attention import CATALOGUE, Moment, kv_memory
-from kvnmt.config import ModelConfig
 from kvnmt.initializers import gaussian
+from kvnmt.model_config import ModelConfig
 from kvnmt.scoring import score
 from kvnmt.systems import system
 from kvnmt.trace import has_memory, memory_changes, recording

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from kvnmt import models
-from kvnmt.config import ModelConfig
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import EDGES, edge
 from kvnmt.data.corpus import Vocabularies
 from kvnmt.data.vocabulary import EOS, Words
 from kvnmt.decoding import compiled_search, program
+from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model, Params
 from kvnmt.scoring import align, align_lines, compiled_score
 from kvnmt.search import length_divisors

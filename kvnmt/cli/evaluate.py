@@ -12,8 +12,7 @@ from typing import Annotated
 import tyro
 
 from kvnmt.cli.flags import names
-from kvnmt.cli.pairs import load_aligner
-from kvnmt.cli.translate import SEARCH, load_translator
+from kvnmt.cli.translate import SEARCH
 from kvnmt.console import counting, error_console, print_table
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.data.words import split_words
@@ -24,11 +23,11 @@ from kvnmt.evaluation.bleu import Settings, check_tokenizer
 from kvnmt.evaluation.brackets import read_brackets
 from kvnmt.evaluation.links import Gold, check_links, read_gold
 from kvnmt.evaluation.trees import Tree
-from kvnmt.experiment import Run
 from kvnmt.files import claim, make_folder, write_lines
 from kvnmt.measures import MEASURES, LackingError, Report, System, Test, table
 from kvnmt.measures.base import need, with_attention
 from kvnmt.output import write
+from kvnmt.runs.directory import Run, load_aligner, load_translator
 
 ALL = "all"
 MEASURE_HELP = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import tyro
 
 from kvnmt.cli.flags import names
-from kvnmt.cli.translate import SEARCH, load_translator
+from kvnmt.cli.translate import SEARCH
 from kvnmt.console import counting, error_console
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.decoding import SearchConfig
@@ -16,6 +16,7 @@ from kvnmt.errors import UserError, check_ranges
 from kvnmt.evaluation.explorer import write_explorer
 from kvnmt.exploration import explore
 from kvnmt.files import claim
+from kvnmt.runs.directory import load_translator
 
 
 @dataclass(frozen=True)

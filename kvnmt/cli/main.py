@@ -9,7 +9,7 @@ from typing import Annotated, Any, Union
 
 import tyro
 
-from kvnmt import attention, decoder, experiment, target_context
+from kvnmt import attention, decoder, target_context
 from kvnmt.cli.evaluate import Evaluate
 from kvnmt.cli.explore import Explore
 from kvnmt.cli.pairs import Align, Score
@@ -18,7 +18,8 @@ from kvnmt.cli.text import Prepare, PrepareTfds, Validate
 from kvnmt.cli.train import Average, Train
 from kvnmt.cli.translate import Translate
 from kvnmt.errors import run_program, unknown_name
-from kvnmt.experiment import Experiment
+from kvnmt.runs import directory
+from kvnmt.runs.config import Experiment
 from kvnmt.systems import system
 
 AXES = {
@@ -90,7 +91,7 @@ def _defaults(arguments: list[str], base: Experiment) -> Experiment:
     resumes = command == "train" and "--resume" in arguments
     if resumes or command in ("translate", "evaluate", "explore"):
         if run := _peek_run(arguments):
-            base = experiment.load_experiment(Path(run))
+            base = directory.load_experiment(Path(run))
             if not any(_peek(arguments, name) for name in ("system", *AXES)):
                 return base
     chosen = system(_peek(arguments, "system") or "rnnsearch-star")

@@ -9,12 +9,10 @@ from typing import Any
 
 import tyro
 
-from kvnmt import experiment
 from kvnmt.console import counting, error_console
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
 from kvnmt.data.words import word_numbers
-from kvnmt.ensemble import load_ensemble
 from kvnmt.errors import UserError
 from kvnmt.evaluation.alignment import hard_links, word_links
 from kvnmt.evaluation.links import (
@@ -24,8 +22,8 @@ from kvnmt.evaluation.links import (
     invert,
     symmetrize,
 )
-from kvnmt.experiment import Run
-from kvnmt.scoring import Scored, rounds_of, score_lines
+from kvnmt.runs.directory import Run, load_aligner, load_ensemble
+from kvnmt.scoring import Scored, score_lines
 
 
 @dataclass(frozen=True)
@@ -124,23 +122,6 @@ def _links(run: Run, source: str, target: str, matrix: Any) -> Links:
     words = run.vocabularies
     x, y = word_numbers(words.source, source), word_numbers(words.target, target)
     return word_links(hard_links(matrix, len(x), len(y)), x, y)
-
-
-def load_aligner(folder: Path) -> tuple[Run, int]:
-    """Reads a run that aligns, and tells in how many rounds.
-
-    Raises:
-        UserError: It cannot be read, or does not align.
-    """
-    run = experiment.load_run(folder)
-    if not run.model.config.reads_source:
-        raise UserError(f"'{folder}' holds a language model, which aligns nothing.")
-    rounds = rounds_of(run.model, run.params)
-    if not rounds:
-        raise UserError(
-            f"the system of '{folder}' has no attention, so nothing is aligned."
-        )
-    return run, rounds
 
 
 def _read(run: Run, source: Path | None, target: Path) -> Parallel:

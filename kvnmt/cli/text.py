@@ -22,7 +22,8 @@ from kvnmt.data.text import read_parallel
 from kvnmt.data.validate import FileFigures, Report, ValidateConfig, validate
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError, check_ranges
-from kvnmt.experiment import RANGES, load_experiment
+from kvnmt.runs.config import RANGES
+from kvnmt.runs.directory import load_experiment
 from kvnmt.training.config import TrainingConfig
 
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import tyro
 
-from kvnmt import devices, experiment
-from kvnmt.average import average
+from kvnmt import devices
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import error_console
 from kvnmt.errors import UserError, check_ranges
-from kvnmt.experiment import Experiment
+from kvnmt.runs import train as experiment
+from kvnmt.runs.average import average
+from kvnmt.runs.config import Experiment
 
 
 @dataclass(frozen=True)

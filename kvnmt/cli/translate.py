@@ -15,10 +15,9 @@ from kvnmt.data.long_lines import cut
 from kvnmt.data.text import decode, read_lines
 from kvnmt.decoding import RANGES, SearchConfig
 from kvnmt.devices import use_cores
-from kvnmt.ensemble import load_ensemble
 from kvnmt.errors import UserError, check_ranges
-from kvnmt.experiment import Run
 from kvnmt.output import describe, join, read_dictionary, write
+from kvnmt.runs.directory import Run, load_translator
 
 SEARCH = {f"search.{name}": bounds for name, bounds in RANGES.items()}
 WINDOW = 20  # batches that are read, sorted by length and written together
@@ -128,18 +127,6 @@ class _Work:
         encode = self.run.vocabularies.target.encode
         rest = ([[]] * (len(parts) - 1) for parts in cuts)
         return [ids for one, more in zip(mine, rest) for ids in [encode(one), *more]]
-
-
-def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
-    """Reads a run, or an ensemble of runs, that translates.
-
-    Raises:
-        UserError: It cannot be read, or is a language model.
-    """
-    run = load_ensemble([folder, *others])
-    if not run.model.config.reads_source:
-        raise UserError("the run holds a language model, which translates nothing.")
-    return run
 
 
 def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:

@@ -17,7 +17,7 @@ from kvnmt.evaluation.alignment import hard_links, word_links, word_matrix
 from kvnmt.evaluation.bleu import Settings, sentence_statistics
 from kvnmt.evaluation.links import Gold, Links
 from kvnmt.evaluation.trees import Tree
-from kvnmt.experiment import Run
+from kvnmt.runs.directory import Run
 from kvnmt.scoring import Scored, rounds_of, score_lines
 
 

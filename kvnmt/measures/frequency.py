@@ -15,9 +15,9 @@ from kvnmt.evaluation.breakdown import (
     rarest,
     words_by_frequency,
 )
-from kvnmt.experiment import Run
 from kvnmt.measures.base import Column, LackingError, Report, System, Test, need
 from kvnmt.measures.length import by_bucket
+from kvnmt.runs.directory import Run
 
 NOTE = "counted in the training text of the first run"
 WORDS = (

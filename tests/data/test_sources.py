@@ -23,7 +23,7 @@ from kvnmt.data.plan import by_pairs
 from kvnmt.data.stream import BatchAt
 from kvnmt.data.text import Parallel, read_lines, read_parallel, read_tsv
 from kvnmt.errors import UserError
-from kvnmt.experiment import Experiment, from_plain, to_plain
+from kvnmt.runs.config import Experiment, from_plain, to_plain
 from tests.helpers import toy_data
 
 # What `str.splitlines` takes for line ends, the line feed apart.

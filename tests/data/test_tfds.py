@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from kvnmt import experiment
 from kvnmt.cli import main as cli
 from kvnmt.cli import train
 from kvnmt.data import sources, tfds_builder, tfds_source
@@ -23,6 +22,8 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Faulty, Parallel, collect
 from kvnmt.data.tfds_builder import TextBuilder, prepare
 from kvnmt.errors import UserError
+from kvnmt.runs import directory
+from kvnmt.runs import train as experiment
 from kvnmt.translation import SearchConfig
 from tests.data.test_sources import BREAKS, TEXT, as_files, first_batches
 from tests.helpers import quiet, records, tiny, toy_data
@@ -311,7 +312,7 @@ def test_a_prepared_dataset_is_trained_from_like_files(tmp_path, capsys, monkeyp
     experiment.run(exp, tmp_path / "run", console=quiet())
     losses = [record["valid_loss"] for record in records(tmp_path / "run")]
     assert len(losses) == 2 and losses[1] < losses[0]
-    assert experiment.load_run(tmp_path / "run").experiment == exp
+    assert directory.load_run(tmp_path / "run").experiment == exp
 
 
 def test_the_command_keeps_empty_lines_and_reads_gzip(tmp_path, capsys):

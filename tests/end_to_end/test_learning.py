@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 
 from kvnmt import models
-from kvnmt.config import Dropout, ModelConfig
 from kvnmt.data import synthetic
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.vocabulary import build_words
 from kvnmt.losses import Loss, Objective, loss
+from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.systems import SYSTEMS
 from kvnmt.translation import SearchConfig, translate
 

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from experiments import catalogue, language_models
-from kvnmt.config import ModelConfig
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError
+from kvnmt.model_config import ModelConfig
 from kvnmt.systems import SYSTEMS
 
 TINY = ModelConfig(embedding=6, encoder=12, state=12, merge="sum")

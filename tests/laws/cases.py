@@ -15,7 +15,7 @@ from kvnmt import decoder as decoders
 from kvnmt import models
 from kvnmt import target_context as target_contexts
 from kvnmt.catalogue import Catalogue
-from kvnmt.config import ModelConfig
+from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model, Params
 from kvnmt.systems import SYSTEMS
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvnmt.attention import coverage, distortion
-from kvnmt.config import ModelConfig
+from kvnmt.model_config import ModelConfig
 from tests.laws import cases
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from kvnmt import losses
-from kvnmt.config import ModelConfig
 from kvnmt.decoder.mem_dec import fixed_noise
 from kvnmt.losses import Objective
+from kvnmt.model_config import ModelConfig
 from kvnmt.systems import SYSTEMS
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET

@@ -8,8 +8,8 @@ import pytest
 
 from kvnmt import models
 from kvnmt.attention import distortion, kv_memory
-from kvnmt.config import ModelConfig
 from kvnmt.decoder import conditional
+from kvnmt.model_config import ModelConfig
 from kvnmt.systems import SYSTEMS
 from tests.laws import cases
 from tests.laws.formula import formula

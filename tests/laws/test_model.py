@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt.config import ModelConfig
 from kvnmt.losses import Objective, loss
+from kvnmt.model_config import ModelConfig
 from kvnmt.models import Params
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kvnmt import models
-from kvnmt.config import ModelConfig
+from kvnmt.model_config import ModelConfig
 from kvnmt.scoring import score
 from kvnmt.systems import SYSTEMS
 from kvnmt.target_context import CATALOGUE

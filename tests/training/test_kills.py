@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from kvnmt import experiment
-from kvnmt.experiment import Experiment
+from kvnmt.runs import config
+from kvnmt.runs.config import Experiment
 from kvnmt.training import manifest as manifests
 from kvnmt.training import metrics
 from tests.helpers import tiny, toy_data
@@ -73,7 +73,7 @@ def start(base: Path, folder: Path, exp: Experiment) -> Started:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("JAX")}
     kept["JAX_COMPILATION_CACHE_DIR"] = str(base / "programs")
     kept["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
-    plain = json.dumps(experiment.to_plain(exp))
+    plain = json.dumps(config.to_plain(exp))
     log = base / "log"
     with log.open("w") as file:
         process = subprocess.Popen(

@@ -12,13 +12,15 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import experiment, models
+from kvnmt import models
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from kvnmt.evaluation.bleu import corpus_bleu
-from kvnmt.experiment import Experiment, load_run
 from kvnmt.files import only_writer
+from kvnmt.runs import train as experiment
+from kvnmt.runs.config import Experiment
+from kvnmt.runs.directory import load_run
 from kvnmt.training import loop
 from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps

@@ -7,10 +7,11 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import devices, experiment
+from kvnmt import devices
 from kvnmt.data.plan import by_tokens
 from kvnmt.data.stream import BatchAt
 from kvnmt.errors import UserError
+from kvnmt.runs import train as experiment
 from kvnmt.training import memory
 from kvnmt.training.loop import Trainer
 from tests.helpers import quiet, tiny, toy_data

@@ -14,8 +14,9 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import experiment
-from kvnmt.experiment import load_run
+from kvnmt.runs import config
+from kvnmt.runs import train as experiment
+from kvnmt.runs.directory import load_run
 from kvnmt.training import manifest as manifests
 from tests.helpers import quiet, records, tiny, toy_data
 
@@ -25,7 +26,7 @@ import jax
 jax.config.update("jax_num_cpu_devices", 2)
 from kvnmt import devices, experiment
 from kvnmt.errors import run_program
-from kvnmt.experiment import from_plain
+from kvnmt.runs.train import from_plain
 from pathlib import Path
 folder, plain, port, process, *resume = sys.argv[1:]
 devices.join(f"localhost:{port}", 2, int(process))
@@ -42,10 +43,10 @@ def free_port() -> int:
 
 
 def start_two(
-    folder: Path, exp: experiment.Experiment, *resume: str
+    folder: Path, exp: config.Experiment, *resume: str
 ) -> list[subprocess.Popen]:
     """Trains in two processes of two devices each."""
-    port, plain = str(free_port()), json.dumps(experiment.to_plain(exp))
+    port, plain = str(free_port()), json.dumps(config.to_plain(exp))
     given = [sys.executable, "-c", PROGRAM, str(folder), plain, port]
     kept = {k: v for k, v in os.environ.items() if not k.startswith("JAX")}
     kept["JAX_COMPILATION_CACHE_DIR"] = str(folder.parent / "programs")

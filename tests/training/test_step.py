@@ -15,10 +15,10 @@ import pytest
 from jax.sharding import AxisType, Mesh
 
 from kvnmt import devices, models
-from kvnmt.config import Dropout
 from kvnmt.data.batches import Batch, pad, with_end
 from kvnmt.errors import UserError
 from kvnmt.losses import Objective
+from kvnmt.model_config import Dropout
 from kvnmt.models import Model
 from kvnmt.systems import system
 from kvnmt.training import step as steps

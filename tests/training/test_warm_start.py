@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 
 from kvnmt import decoder as decoders
-from kvnmt import experiment, models
-from kvnmt.config import ModelConfig
+from kvnmt import models
 from kvnmt.data import vocabulary
 from kvnmt.decoder import conditional
 from kvnmt.errors import UserError
-from kvnmt.experiment import load_run
+from kvnmt.model_config import ModelConfig
 from kvnmt.models import Params
+from kvnmt.runs import train as experiment
+from kvnmt.runs.directory import load_run
+from kvnmt.runs.warm_start import WarmStart, path_name, warm_start
 from kvnmt.systems import SYSTEMS, system
 from kvnmt.training.loop import Trainer
-from kvnmt.training.warm_start import WarmStart, path_name, warm_start
 from tests.helpers import SIZES, quiet, steps_kept, tiny, toy_data, trained
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from kvnmt.data.corpus import digests, load_vocabularies
 from kvnmt.errors import UserError
-from kvnmt.experiment import load_experiment
 from kvnmt.models import Params, build
+from kvnmt.runs.directory import load_experiment
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.typing import PyTree
 

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run directory, which needs nothing else to be used."""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cattrs
+import jax
+
+from kvnmt import models
+from kvnmt.console import error_console
+from kvnmt.data.corpus import (
+    Vocabularies,
+    check_digests,
+    load_vocabularies,
+    save_vocabularies,
+)
+from kvnmt.data.vocabulary import digest
+from kvnmt.ensemble import ensemble
+from kvnmt.errors import UserError
+from kvnmt.files import write_json
+from kvnmt.models import Model, Params
+from kvnmt.runs.config import Experiment, from_plain, to_plain
+from kvnmt.scoring import rounds_of
+from kvnmt.training.checkpoint import Checkpoints
+
+
+class Run(NamedTuple):
+    """A trained model, as read back from its run directory."""
+
+    experiment: Experiment
+    vocabularies: Vocabularies
+    model: Model
+    params: Params
+
+
+def load_run(folder: Path | str) -> Run:
+    """Reads a run directory back, with the parameters of its best checkpoint.
+
+    Raises:
+        UserError: It is no run directory or holds no finished checkpoint.
+    """
+    folder = existing(Path(folder))
+    experiment = load_experiment(folder)
+    words = load_vocabularies(folder)
+    model = models.build(experiment.model, len(words.source), len(words.target))
+    like = jax.eval_shape(model.init, jax.random.key(0))
+    tell = partial(error_console().print, highlight=False, soft_wrap=True)
+    kept = folder / "checkpoints"
+    with Checkpoints(kept, read_only=True, tell=tell) as checkpoints:
+        found = checkpoints.find("best")
+        check_digests(found.about.get("vocabularies"), words, folder)
+        params = checkpoints.restore_params(like, found.step)
+    return Run(experiment, words, model, params)
+
+
+def load_experiment(folder: Path) -> Experiment:
+    """Reads the config of a run directory."""
+    text = (existing(folder) / "config.json").read_text()
+    try:
+        return from_plain(json.loads(text))
+    except cattrs.BaseValidationError as error:
+        reason = "; ".join(cattrs.transform_error(error))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        reason = " ".join(str(error).split())
+    raise UserError(f"'{folder}/config.json' is no config of this version: {reason}.")
+
+
+def existing(folder: Path) -> Path:
+    if not (folder / "config.json").is_file():
+        raise UserError(
+            f"'{folder}' is no run directory: it holds no config.json; give the "
+            "folder that training wrote."
+        )
+    return folder
+
+
+def refuse_existing(folder: Path) -> None:
+    begun = {"vocabulary", "versions.json", "versions.new", "config.new"}
+    # What a start that was killed has left is no run.
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= begun:
+        return
+    if folder.exists():
+        raise UserError(
+            f"'{folder}' exists already and is not empty; pass --resume to go on "
+            "with the run in it, or choose another folder."
+        )
+
+
+def was_saved(folder: Path) -> bool:
+    if not (folder / "checkpoints").is_dir():
+        return False
+    with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
+        return checkpoints.last_step() is not None
+
+
+def create(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "config.json").exists():  # else they are what was read
+            save_vocabularies(words, folder / "vocabulary")
+        write_json(folder / "versions.json", versions())
+        write_json(folder / "config.json", to_plain(experiment))  # last: it is a run
+    except OSError as error:
+        raise UserError(f"'{folder}' cannot be made: {error.strerror}.") from None
+
+
+def versions() -> dict[str, str]:
+    packages = ("kvnmt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    return {name: version(name) for name in packages} | {"device": device}
+
+
+def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
+    """Reads a run, or an ensemble of runs, that translates.
+
+    Raises:
+        UserError: It cannot be read, or is a language model.
+    """
+    run = load_ensemble([folder, *others])
+    if not run.model.config.reads_source:
+        raise UserError("the run holds a language model, which translates nothing.")
+    return run
+
+
+def load_aligner(folder: Path) -> tuple[Run, int]:
+    """Reads a run that aligns, and tells in how many rounds.
+
+    Raises:
+        UserError: It cannot be read, or does not align.
+    """
+    run = load_run(folder)
+    if not run.model.config.reads_source:
+        raise UserError(f"'{folder}' holds a language model, which aligns nothing.")
+    rounds = rounds_of(run.model, run.params)
+    if not rounds:
+        raise UserError(
+            f"the system of '{folder}' has no attention, so nothing is aligned."
+        )
+    return run, rounds
+
+
+def load_ensemble(folders: Sequence[Path]) -> Run:
+    """Reads runs back as one; a single one is itself.
+
+    Raises:
+        UserError: One is no run directory, or their vocabularies differ.
+    """
+    runs = [load_run(folder) for folder in folders]
+    if len(runs) == 1:
+        return runs[0]
+    first = runs[0]
+    for folder, run in zip(folders, runs):
+        for side, ours, theirs in zip(
+            ("source", "target"), first.vocabularies, run.vocabularies
+        ):
+            if digest(ours) != digest(theirs):
+                raise UserError(
+                    f"the {side} vocabulary of '{folder}' ({digest(theirs)}) is not "
+                    f"that of '{folders[0]}' ({digest(ours)}); an ensemble shares both."
+                )
+        if run.model.config.reads_source != first.model.config.reads_source:
+            raise UserError(f"'{folder}' and '{folders[0]}' do not do the same thing.")
+    model = ensemble(tuple(run.model for run in runs))
+    params: Any = tuple(run.params for run in runs)
+    return first._replace(model=model, params=params)

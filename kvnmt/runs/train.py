@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An experiment: one frozen config, one run directory that needs nothing else.
+
+A run directory holds ``config.json``, ``versions.json``, ``vocabulary/``,
+``metrics.jsonl``, ``events/``, ``learning-curve.png`` and ``checkpoints/``.
+"""
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+from rich.console import Console
+
+from kvnmt import devices, models
+from kvnmt.data.corpus import (
+    Vocabularies,
+    digests,
+    load_corpora,
+    load_vocabularies,
+)
+from kvnmt.data.vocabulary import digest
+from kvnmt.errors import UserError, check_ranges
+from kvnmt.evaluation.bleu import check_tokenizer
+from kvnmt.losses import Objective, loss
+from kvnmt.models import Model, Params
+from kvnmt.runs.config import RANGES, Experiment, check_kept, to_plain
+from kvnmt.runs.directory import (
+    create,
+    load_experiment,
+    load_run,
+    refuse_existing,
+    versions,
+    was_saved,
+)
+from kvnmt.runs.warm_start import warm_start
+from kvnmt.training.loop import Result, Trainer
+
+
+def run(
+    experiment: Experiment,
+    folder: Path,
+    *,
+    resume: bool = False,
+    console: Console | None = None,
+) -> Result:
+    """Trains an experiment in a run directory.
+
+    All input is read and checked before the directory is touched.
+
+    Args:
+        experiment: What to train.
+        folder: Run directory; must not hold a run unless ``resume``.
+        resume: Go on from the last checkpoint.
+        console: Where people read; standard error by default.
+
+    Raises:
+        UserError: The data, the directory or the config cannot be used.
+    """
+    console = console or Console(stderr=True, quiet=devices.part()[0] > 0)
+    check_ranges(experiment, RANGES)
+    check_tokenizer(experiment.training.bleu_tokenize)
+    _ = experiment.training.chunk  # raises what is wrong with --training.remat
+    trained = None
+    if resume:
+        before = load_experiment(folder)
+        if was_saved(folder):
+            check_kept(before, experiment, folder)
+        trained = load_vocabularies(folder)
+    else:
+        refuse_existing(folder)
+    corpora = load_corpora(experiment.data, trained, console)
+    words = corpora.vocabularies
+    console.print(corpora.report, highlight=False, soft_wrap=True)
+    model = models.build(experiment.model, len(words.source), len(words.target))
+    params = jax.jit(model.init)(jax.random.key(experiment.training.seed))
+    _check_objective(experiment.objective, model, params)
+    if experiment.training.warm_start and not (resume and was_saved(folder)):
+        params = _warm_start(experiment.training.warm_start, params, words, console)
+    about = {
+        "config": to_plain(experiment),
+        "versions": versions(),
+        "vocabularies": digests(words),
+    }
+    trainer = Trainer(
+        *(model, params, corpora, experiment.training, experiment.objective),
+        *(experiment.optimizer, folder, about, console),
+    )
+    devices.meet("checked")  # by all, before one of them makes the folder
+    devices.first_does(lambda: create(folder, experiment, words))
+    return trainer.fit(resume=resume)
+
+
+def _check_objective(objective: Objective, model: Model, params: Params) -> None:
+    """Traces the loss once, so that one that does not fit is told before any work."""
+    word = jnp.zeros((1, 1), jnp.int32)
+    jax.eval_shape(
+        lambda params: loss(objective, model.forward(params, word, word), word, word),
+        params,
+    )
+
+
+def _warm_start(
+    folder: Path, params: Params, words: Vocabularies, console: Console
+) -> Params:
+    trained = load_run(folder)
+    for side, ours, theirs in zip(Vocabularies._fields, words, trained.vocabularies):
+        if digest(ours) != digest(theirs):
+            raise UserError(
+                f"the {side} vocabulary of '{folder}' ({len(theirs)} entries, "
+                f"{digest(theirs)}) is not that of this run ({len(ours)} entries, "
+                f"{digest(ours)}); train both on the same text with the same choices."
+            )
+    started = warm_start(params, trained.params)
+    console.print(
+        f"{len(started.copied)} arrays start as in '{folder}', "
+        f"{len(started.fresh)} start fresh:",
+        highlight=False,
+        soft_wrap=True,
+    )
+    for what, names in (("copied", started.copied), ("fresh", started.fresh)):
+        for name in names:
+            console.print(f"  {what}  {name}", highlight=False, soft_wrap=True)
+    return started.params
