@@ -35,6 +35,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
 from kvnmt.evaluation.bleu import corpus_bleu
+from kvnmt.inference.translate import SearchConfig, translate_lines
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
 from kvnmt.runs import directory
@@ -44,7 +45,6 @@ from kvnmt.runs.directory import Run
 from kvnmt.systems import SYSTEMS, system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
-from kvnmt.translation import SearchConfig, translate_lines
 
 TRANSLATORS = tuple(n for n, one in SYSTEMS.items() if not one.is_language_model)
 # Every system fits these: annotations as wide as states, states in 2, 3 and 4 parts.

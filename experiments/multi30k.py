@@ -36,6 +36,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
 from kvnmt.evaluation.bleu import corpus_bleu
+from kvnmt.inference.translate import SearchConfig, translate_lines
 from kvnmt.losses import Objective
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
@@ -46,7 +47,6 @@ from kvnmt.runs.directory import Run
 from kvnmt.systems import system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
-from kvnmt.translation import SearchConfig, translate_lines
 
 BASELINE = "rnnsearch-star"
 SYSTEMS = (

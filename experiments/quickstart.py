@@ -30,17 +30,17 @@ from kvnmt.evaluation.alignment import alignment_error_rate, hard_links
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.evaluation.links import Gold
 from kvnmt.evaluation.plots import attention_heatmap
+from kvnmt.inference.score import align_lines
+from kvnmt.inference.translate import SearchConfig, translate_lines
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
 from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
-from kvnmt.scoring import align_lines
 from kvnmt.systems import system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
-from kvnmt.translation import SearchConfig, translate_lines
 
 SYSTEMS = ("rnnsearch-star", "kvmematt-r2-atteos")
 STEM = 4  # letters that tell target words of the language apart; endings follow

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.vocabulary import EOS
-from kvnmt.decoding import SearchConfig
 from kvnmt.evaluation.bleu import sentence_chrf
+from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
+from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.score import Scored, rounds_of, score
+from kvnmt.inference.translate import translate
 from kvnmt.runs.directory import Run
-from kvnmt.scoring import Scored, rounds_of, score
-from kvnmt.trace import Changes, has_memory, memory_changes
-from kvnmt.translation import translate
 
 THOUSAND = 1000  # weights are written in thousandths
 

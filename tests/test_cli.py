@@ -14,11 +14,11 @@ from kvnmt.attention import additive, kv_memory
 from kvnmt.data.text import read_lines
 from kvnmt.decoder import conditional
 from kvnmt.evaluation.bleu import corpus_bleu
+from kvnmt.inference.translate import SearchConfig, translate_lines
 from kvnmt.runs import config
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.training.loop import Result
-from kvnmt.translation import SearchConfig, translate_lines
 from tests.helpers import Said, records, tiny, toy_data, toy_lines, trained
 
 SIZES = ["--model.embedding", "8", "--model.encoder", "8", "--model.state", "8"]

@@ -20,10 +20,10 @@ from kvnmt.evaluation.bleu import (
 )
 from kvnmt.evaluation.links import parse_pharaoh
 from kvnmt.evaluation.significance import sign_test
+from kvnmt.inference.memory_changes import memory_changes
+from kvnmt.inference.score import align_lines, score_lines
+from kvnmt.inference.translate import SearchConfig, translate_lines
 from kvnmt.runs.directory import load_run
-from kvnmt.scoring import align_lines, score_lines
-from kvnmt.trace import memory_changes
-from kvnmt.translation import SearchConfig, translate_lines
 from tests.helpers import toy_lines, trained, untrained
 from tests.test_cli import check_sentence, filled
 

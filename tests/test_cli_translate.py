@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvnmt.cli.translate import Translate, _Work, read_windows
-from kvnmt.decoding import SearchConfig, program
 from kvnmt.errors import UserError
-from kvnmt.output import write
+from kvnmt.inference.describe import write
+from kvnmt.inference.program import SearchConfig, program
+from kvnmt.inference.score import score
+from kvnmt.inference.translate import translate
 from kvnmt.runs.directory import Run, load_run
-from kvnmt.scoring import score
-from kvnmt.translation import translate
 from tests.helpers import toy_lines, trained, untrained
 
 GREEDY = ("--search.beam", 1, "--search.batch-size", 8)

@@ -12,13 +12,13 @@ import pytest
 
 from kvnmt import models
 from kvnmt.cli import main as cli
-from kvnmt.ensemble import ensemble
 from kvnmt.errors import UserError
+from kvnmt.inference.ensemble import ensemble
+from kvnmt.inference.score import align, score
+from kvnmt.inference.translate import SearchConfig, translate
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs.directory import load_ensemble, load_run
-from kvnmt.scoring import align, score
 from kvnmt.systems import system
-from kvnmt.translation import SearchConfig, translate
 from tests.helpers import trained, untrained
 
 SIZES = ModelConfig(embedding=5, encoder=6, state=6, merge="sum")

@@ -15,6 +15,7 @@ from kvnmt.evaluation.bleu import Settings
 from kvnmt.evaluation.links import invert, parse_pharaoh, symmetrize
 from kvnmt.evaluation.significance import resample, t_test
 from kvnmt.exploration import _difference
+from kvnmt.inference.score import Scored
 from kvnmt.measures import (
     MEASURES,
     LackingError,
@@ -29,7 +30,6 @@ from kvnmt.measures.length import parts
 from kvnmt.measures.perplexity import unknown
 from kvnmt.measures.self_attention import by_word
 from kvnmt.runs.directory import load_run
-from kvnmt.scoring import Scored
 from tests.helpers import toy_lines, trained, untrained
 
 DOCS = Path(__file__).parents[1] / "docs" / "evaluation.md"

@@ -11,14 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvnmt import output
 from kvnmt.cli import main as cli
 from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import UserError
-from kvnmt.output import describe, read_dictionary, replace_unknown
+from kvnmt.inference import describe as output
+from kvnmt.inference.describe import describe, read_dictionary, replace_unknown
+from kvnmt.inference.score import score_lines
+from kvnmt.inference.translate import (
+    SearchConfig,
+    Translation,
+    translate,
+    translate_nbest,
+)
 from kvnmt.runs.directory import Run, load_run
-from kvnmt.scoring import score_lines
-from kvnmt.translation import SearchConfig, Translation, translate, translate_nbest
 from tests.helpers import trained
 
 LINES = ["a b c", "", "d zzz a a", "h"]

@@ -14,11 +14,11 @@ import pytest
 from kvnmt.cli import main as cli
 from kvnmt.data.config import DataConfig
 from kvnmt.data.vocabulary import EOS, build_subwords
+from kvnmt.inference.score import score, score_lines
+from kvnmt.inference.translate import SearchConfig, translate
 from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
-from kvnmt.scoring import score, score_lines
-from kvnmt.translation import SearchConfig, translate
 from tests.helpers import quiet, tiny, toy_lines, trained, untrained
 
 IDS = [[2, 3, 4], [], [5, 2, 3, 3, 6], [4]]

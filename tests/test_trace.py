@@ -12,11 +12,11 @@ import pytest
 from kvnmt import decoder as decoders
 from kvnmt import models
 from kvnmt.attention import CATALOGUE, Moment, kv_memory
+from kvnmt.inference.memory_changes import has_memory, memory_changes, recording
+from kvnmt.inference.score import score
 from kvnmt.initializers import gaussian
 from kvnmt.model_config import ModelConfig
-from kvnmt.scoring import score
 from kvnmt.systems import system
-from kvnmt.trace import has_memory, memory_changes, recording
 from kvnmt.typing import Sizes
 
 SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)

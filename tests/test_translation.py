@@ -13,19 +13,19 @@ from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import EDGES, edge
 from kvnmt.data.corpus import Vocabularies
 from kvnmt.data.vocabulary import EOS, Words
-from kvnmt.decoding import compiled_search, program
-from kvnmt.model_config import ModelConfig
-from kvnmt.models import Model, Params
-from kvnmt.scoring import align, align_lines, compiled_score
-from kvnmt.search import length_divisors
-from kvnmt.systems import system
-from kvnmt.translation import (
+from kvnmt.inference.program import compiled_search, program
+from kvnmt.inference.score import align, align_lines, compiled_score
+from kvnmt.inference.translate import (
     SearchConfig,
     Translation,
     translate,
     translate_lines,
     translate_nbest,
 )
+from kvnmt.model_config import ModelConfig
+from kvnmt.models import Model, Params
+from kvnmt.search import length_divisors
+from kvnmt.systems import system
 
 SIZES = ModelConfig(embedding=6, encoder=5, state=7)
 WORDS = 12

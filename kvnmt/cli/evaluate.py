@@ -16,7 +16,6 @@ from kvnmt.cli.translate import SEARCH
 from kvnmt.console import counting, error_console, print_table
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.data.words import split_words
-from kvnmt.decoding import SearchConfig
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_ranges, unknown_name
 from kvnmt.evaluation.bleu import Settings, check_tokenizer
@@ -24,9 +23,10 @@ from kvnmt.evaluation.brackets import read_brackets
 from kvnmt.evaluation.links import Gold, check_links, read_gold
 from kvnmt.evaluation.trees import Tree
 from kvnmt.files import claim, make_folder, write_lines
+from kvnmt.inference.describe import write
+from kvnmt.inference.program import SearchConfig
 from kvnmt.measures import MEASURES, LackingError, Report, System, Test, table
 from kvnmt.measures.base import need, with_attention
-from kvnmt.output import write
 from kvnmt.runs.directory import Run, load_aligner, load_translator
 
 ALL = "all"

@@ -22,8 +22,8 @@ from kvnmt.evaluation.links import (
     invert,
     symmetrize,
 )
+from kvnmt.inference.score import Scored, score_lines
 from kvnmt.runs.directory import Run, load_aligner, load_ensemble
-from kvnmt.scoring import Scored, score_lines
 
 
 @dataclass(frozen=True)

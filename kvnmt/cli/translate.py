@@ -13,10 +13,10 @@ import tyro
 from kvnmt.console import counting, error_console
 from kvnmt.data.long_lines import cut
 from kvnmt.data.text import decode, read_lines
-from kvnmt.decoding import RANGES, SearchConfig
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_ranges
-from kvnmt.output import describe, join, read_dictionary, write
+from kvnmt.inference.describe import describe, join, read_dictionary, write
+from kvnmt.inference.program import RANGES, SearchConfig
 from kvnmt.runs.directory import Run, load_translator
 
 SEARCH = {f"search.{name}": bounds for name, bounds in RANGES.items()}

@@ -17,8 +17,8 @@ from kvnmt.evaluation.alignment import hard_links, word_links, word_matrix
 from kvnmt.evaluation.bleu import Settings, sentence_statistics
 from kvnmt.evaluation.links import Gold, Links
 from kvnmt.evaluation.trees import Tree
+from kvnmt.inference.score import Scored, rounds_of, score_lines
 from kvnmt.runs.directory import Run
-from kvnmt.scoring import Scored, rounds_of, score_lines
 
 
 class LackingError(Exception):

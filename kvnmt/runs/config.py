@@ -13,12 +13,12 @@ from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import Range, UserError
+from kvnmt.inference.translate import RANGES as SEARCH_RANGES
+from kvnmt.inference.translate import SearchConfig
 from kvnmt.losses import Objective
 from kvnmt.model_config import ModelConfig
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
-from kvnmt.translation import RANGES as SEARCH_RANGES
-from kvnmt.translation import SearchConfig
 
 
 @dataclass(frozen=True)

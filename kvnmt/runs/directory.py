@@ -20,12 +20,12 @@ from kvnmt.data.corpus import (
     save_vocabularies,
 )
 from kvnmt.data.vocabulary import digest
-from kvnmt.ensemble import ensemble
 from kvnmt.errors import UserError
 from kvnmt.files import write_json
+from kvnmt.inference.ensemble import ensemble
+from kvnmt.inference.score import rounds_of
 from kvnmt.models import Model, Params
 from kvnmt.runs.config import Experiment, from_plain, to_plain
-from kvnmt.scoring import rounds_of
 from kvnmt.training.checkpoint import Checkpoints
 
 

@@ -11,9 +11,9 @@ from kvnmt.data.batches import Encoded
 from kvnmt.data.buckets import edge
 from kvnmt.data.corpus import Corpora
 from kvnmt.evaluation.bleu import corpus_bleu
+from kvnmt.inference.translate import SearchConfig, translate
 from kvnmt.models import Model, Params
 from kvnmt.training.config import TrainingConfig
-from kvnmt.translation import SearchConfig, translate
 
 
 def figures(

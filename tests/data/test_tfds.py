@@ -22,9 +22,9 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Faulty, Parallel, collect
 from kvnmt.data.tfds_builder import TextBuilder, prepare
 from kvnmt.errors import UserError
+from kvnmt.inference.translate import SearchConfig
 from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
-from kvnmt.translation import SearchConfig
 from tests.data.test_sources import BREAKS, TEXT, as_files, first_batches
 from tests.helpers import quiet, records, tiny, toy_data
 

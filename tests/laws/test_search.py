@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from kvnmt import devices, models
-from kvnmt.decoding import Numbers, SearchConfig, program
+from kvnmt.inference.program import Numbers, SearchConfig, program
 from kvnmt.models import Model, Params
 from kvnmt.search import Hypotheses
 from tests.laws import cases

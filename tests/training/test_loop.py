@@ -18,6 +18,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.files import only_writer
+from kvnmt.inference.translate import SearchConfig, translate_lines
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
@@ -26,7 +27,6 @@ from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.optimizer import OptimizerConfig, build
-from kvnmt.translation import SearchConfig, translate_lines
 from tests.helpers import quiet, records, steps_kept, tiny, toy_data, trained
 
 EPOCH = 4  # batches

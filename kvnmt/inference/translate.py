@@ -18,9 +18,9 @@ from kvnmt.data.batches import pad
 from kvnmt.data.buckets import edge, in_batches
 from kvnmt.data.corpus import Vocabularies
 from kvnmt.data.vocabulary import EOS
-from kvnmt.decoding import RANGES, SearchConfig, compiled_search
 from kvnmt.devices import own_mesh, replicate, split_rows
 from kvnmt.errors import UserError
+from kvnmt.inference.program import RANGES, SearchConfig, compiled_search
 from kvnmt.models import Model, Params
 from kvnmt.search import Hypotheses
 

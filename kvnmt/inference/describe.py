@@ -14,14 +14,14 @@ from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
 from kvnmt.evaluation.alignment import hard_links, word_links
 from kvnmt.evaluation.links import format_pharaoh
-from kvnmt.runs.directory import Run
-from kvnmt.scoring import align, score
-from kvnmt.translation import (
+from kvnmt.inference.score import align, score
+from kvnmt.inference.translate import (
     SearchConfig,
     Translation,
     translate,
     translate_nbest,
 )
+from kvnmt.runs.directory import Run
 
 
 def write(

@@ -21,9 +21,9 @@ from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment
 from kvnmt.attention.base import nothing_written
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import edge, in_batches
+from kvnmt.inference.score import rounds_of
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Params
-from kvnmt.scoring import rounds_of
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
 
 
