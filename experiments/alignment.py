@@ -40,9 +40,9 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.data.words import split_words
 from kvnmt.errors import run_program
-from kvnmt.evaluation.links import Gold, check_links, read_gold, symmetrize
+from kvnmt.evaluation import MEASURES, Report, System, Test, table
 from kvnmt.files import write_lines
-from kvnmt.measures import MEASURES, Report, System, Test, table
+from kvnmt.metrics.links import Gold, check_links, read_gold, symmetrize
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment

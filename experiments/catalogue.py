@@ -34,8 +34,8 @@ from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
-from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
 from kvnmt.runs import directory

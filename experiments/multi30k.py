@@ -35,9 +35,9 @@ from kvnmt.console import print_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
-from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.inference.translate import SearchConfig, translate_lines
 from kvnmt.losses import Objective
+from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
 from kvnmt.runs import directory

@@ -25,15 +25,15 @@ from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Pair
 from kvnmt.errors import run_program
-from kvnmt.evaluation.adequacy import Coverage, coverage_by_gold
-from kvnmt.evaluation.alignment import alignment_error_rate, hard_links
-from kvnmt.evaluation.bleu import corpus_bleu
-from kvnmt.evaluation.links import Gold
-from kvnmt.evaluation.plots import attention_heatmap
 from kvnmt.inference.score import align_lines
 from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.metrics.adequacy import Coverage, coverage_by_gold
+from kvnmt.metrics.alignment import alignment_error_rate, hard_links
+from kvnmt.metrics.bleu import corpus_bleu
+from kvnmt.metrics.links import Gold
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
+from kvnmt.pictures.heatmaps import attention_heatmap
 from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment

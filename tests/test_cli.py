@@ -13,8 +13,8 @@ import pytest
 from kvnmt.attention import additive, kv_memory
 from kvnmt.data.text import read_lines
 from kvnmt.decoder import conditional
-from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.runs import config
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_experiment, load_run

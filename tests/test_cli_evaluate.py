@@ -11,18 +11,13 @@ import pytest
 
 from kvnmt.cli.flags import names
 from kvnmt.data.text import read_lines
-from kvnmt.evaluation.alignment import alignment_error_rate, hard_links
-from kvnmt.evaluation.bleu import (
-    Settings,
-    corpus_chrf,
-    sentence_chrf,
-    sentence_statistics,
-)
-from kvnmt.evaluation.links import parse_pharaoh
-from kvnmt.evaluation.significance import sign_test
 from kvnmt.inference.memory_changes import memory_changes
 from kvnmt.inference.score import align_lines, score_lines
 from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.metrics.alignment import alignment_error_rate, hard_links
+from kvnmt.metrics.bleu import Settings, corpus_chrf, sentence_chrf, sentence_statistics
+from kvnmt.metrics.links import parse_pharaoh
+from kvnmt.metrics.significance import sign_test
 from kvnmt.runs.directory import load_run
 from tests.helpers import toy_lines, trained, untrained
 from tests.test_cli import check_sentence, filled

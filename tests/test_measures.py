@@ -10,13 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kvnmt.evaluation.alignment import alignment_error_rate, soft_alignment_error_rate
-from kvnmt.evaluation.bleu import Settings
-from kvnmt.evaluation.links import invert, parse_pharaoh, symmetrize
-from kvnmt.evaluation.significance import resample, t_test
-from kvnmt.exploration import _difference
-from kvnmt.inference.score import Scored
-from kvnmt.measures import (
+from kvnmt.evaluation import (
     MEASURES,
     LackingError,
     Report,
@@ -25,10 +19,16 @@ from kvnmt.measures import (
     frequency,
     table,
 )
-from kvnmt.measures.base import Forced, force
-from kvnmt.measures.length import parts
-from kvnmt.measures.perplexity import unknown
-from kvnmt.measures.self_attention import by_word
+from kvnmt.evaluation.base import Forced, force
+from kvnmt.evaluation.exploration import _difference
+from kvnmt.evaluation.length import parts
+from kvnmt.evaluation.perplexity import unknown
+from kvnmt.evaluation.self_attention import by_word
+from kvnmt.inference.score import Scored
+from kvnmt.metrics.alignment import alignment_error_rate, soft_alignment_error_rate
+from kvnmt.metrics.bleu import Settings
+from kvnmt.metrics.links import invert, parse_pharaoh, symmetrize
+from kvnmt.metrics.significance import resample, t_test
 from kvnmt.runs.directory import load_run
 from tests.helpers import toy_lines, trained, untrained
 

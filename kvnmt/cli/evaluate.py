@@ -18,15 +18,15 @@ from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.data.words import split_words
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_ranges, unknown_name
-from kvnmt.evaluation.bleu import Settings, check_tokenizer
-from kvnmt.evaluation.brackets import read_brackets
-from kvnmt.evaluation.links import Gold, check_links, read_gold
-from kvnmt.evaluation.trees import Tree
+from kvnmt.evaluation import MEASURES, LackingError, Report, System, Test, table
+from kvnmt.evaluation.base import need, with_attention
 from kvnmt.files import claim, make_folder, write_lines
 from kvnmt.inference.describe import write
 from kvnmt.inference.program import SearchConfig
-from kvnmt.measures import MEASURES, LackingError, Report, System, Test, table
-from kvnmt.measures.base import need, with_attention
+from kvnmt.metrics.bleu import Settings, check_tokenizer
+from kvnmt.metrics.brackets import read_brackets
+from kvnmt.metrics.links import Gold, check_links, read_gold
+from kvnmt.metrics.trees import Tree
 from kvnmt.runs.directory import Run, load_aligner, load_translator
 
 ALL = "all"
@@ -143,7 +143,7 @@ class Evaluate:
         return [found] if isinstance(found, Report) else found
 
     def _draw(self, test: Test, systems: Sequence[System], folder: Path) -> None:
-        from kvnmt.pictures import draw  # slow to import
+        from kvnmt.evaluation.pictures import draw  # slow to import
 
         make_folder(folder)
         lines = [n for n in self.draw if n <= len(test.reference)]

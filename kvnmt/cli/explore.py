@@ -12,10 +12,10 @@ from kvnmt.console import counting, error_console
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_ranges
-from kvnmt.evaluation.explorer import write_explorer
-from kvnmt.exploration import explore
+from kvnmt.evaluation.exploration import explore
 from kvnmt.files import claim
 from kvnmt.inference.program import SearchConfig
+from kvnmt.pictures.explorer import write_explorer
 from kvnmt.runs.directory import load_translator
 
 

@@ -14,15 +14,9 @@ from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
 from kvnmt.data.words import word_numbers
 from kvnmt.errors import UserError
-from kvnmt.evaluation.alignment import hard_links, word_links
-from kvnmt.evaluation.links import (
-    Heuristic,
-    Links,
-    format_pharaoh,
-    invert,
-    symmetrize,
-)
 from kvnmt.inference.score import Scored, score_lines
+from kvnmt.metrics.alignment import hard_links, word_links
+from kvnmt.metrics.links import Heuristic, Links, format_pharaoh, invert, symmetrize
 from kvnmt.runs.directory import Run, load_aligner, load_ensemble
 
 

@@ -1,5 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured after training, one file per measure.
+"""What `kvnmt evaluate` measures: the catalogue, one file per measure."""
 
-Nothing is re-exported: training asks for BLEU and must not load a plotting library.
-"""
+from kvnmt.evaluation import (
+    adequacy,
+    alignment,
+    frequency,
+    length,
+    perplexity,
+    score,
+    self_attention,
+    significance,
+)
+from kvnmt.evaluation.base import LackingError, Measure, Report, System, Test, table
+
+__all__ = ["MEASURES", "LackingError", "Measure", "Report", "System", "Test", "table"]
+
+MEASURES: dict[str, Measure] = {
+    "score": score.measure,  # BLEU, chrF, length ratio, stars
+    "significance": significance.measure,  # four tests against the first system
+    "perplexity": perplexity.measure,  # and unknown words
+    "alignment": alignment.measure,  # AER against --gold
+    "adequacy": adequacy.measure,  # over- and under-translation
+    "length": length.measure,  # BLEU by length of the source
+    "frequency": frequency.measure,  # BLEU and words by frequency in training
+    "self-attention": self_attention.measure,  # relative positions, trees
+}

@@ -1,150 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Over- and under-translation: what of the source was dropped or said twice.
+"""Over- and under-translation; see `kvnmt.metrics.adequacy` for what each means."""
 
-Meng et al. (2018), section 4.4, had people count. Three measures stand in for them:
+from collections.abc import Sequence
+from typing import Any
 
-* `coverage_by_gold`: exact where it is known which target words translate which source
-  words of the reference, and a translation is a function of its source, as in
-  `kvnmt.data.synthetic` (but for units of different size with a word in common). On
-  other text it also counts paraphrases as dropped.
-* `coverage_by_attention`: from the alignment that the system read by. The thresholds
-  are ours; the paper has none.
-* `repeated_ngrams`: from the text alone.
+from kvnmt.data.words import split_words
+from kvnmt.evaluation.base import Column, Report, System, Test, need
+from kvnmt.metrics.adequacy import (
+    MASS,
+    MOST,
+    Coverage,
+    coverage_by_attention,
+    coverage_by_gold,
+    repeated_ngrams,
+)
 
-They are not the people's judgement, and their figures must not be put beside it.
-"""
-
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
-
-from kvnmt.evaluation.links import Gold, Links
-
-MASS = 0.2  # a source word that received less, and no strongest link, was not read
-MOST = 3  # strongest links of a source word whose number of translations is not known
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Counts, so that sentences can be summed."""
-
-    words: int = 0  # of the source that were looked at
-    dropped: int = 0
-    repeated: int = 0
-    invented: int = 0  # target words that translate nothing of the source
-    produced: int = 0  # target words
-
-    def __add__(self, other: "Coverage") -> "Coverage":
-        pairs = zip(vars(self).values(), vars(other).values())
-        return Coverage(*(mine + its for mine, its in pairs))
-
-    @property
-    def under(self) -> float:
-        """Share of source words that were dropped."""
-        return self.dropped / self.words if self.words else 0.0
-
-    @property
-    def over(self) -> float:
-        """Share of source words that were translated too often."""
-        return self.repeated / self.words if self.words else 0.0
+BY_GOLD = (
+    Column("dropped", "dropped", "{:.2%}"),
+    Column("repeated", "repeated", "{:.2%}"),
+    Column("invented", "invented", "{:.2%}"),
+)
+BY_ATTENTION = (
+    Column("unread", "unread", "{:.2%}"),
+    Column("overread", "overread", "{:.2%}"),
+)
+BY_TEXT = (
+    Column("repeated_1", "repeated 1-grams", "{:+.2%}"),
+    Column("repeated_2", "2-grams", "{:+.2%}"),
+    Column("repeated_3", "3-grams", "{:+.2%}"),
+    Column("repeated_4", "4-grams", "{:+.2%}"),
+    Column("words_ratio", "words ratio", "{:.3f}"),
+)
+GOLD_NOTE = (
+    "dropped, repeated: share of linked source words whose translation is missing from "
+    "the output or there too often; invented: output words that the reference has not"
+)
+ATTENTION_NOTE = (
+    f"unread: share of source words with attention below {MASS} and no link; overread: "
+    f"with more links than in the gold and one, without gold more than {MOST}"
+)
+TEXT_NOTE = "repeated n-grams: share repeated within a sentence, less the reference's"
 
 
-def coverage_by_gold(
-    source: Sequence[str],
-    reference: Sequence[str],
-    links: Links,
-    hypothesis: Sequence[str],
-    stem: Callable[[str], str] = str,
-) -> Coverage:
-    """Compares the words of a translation with those that the source asks for.
-
-    Words that are linked, directly or through others, are a unit: its source words are
-    translated together by its target words. A unit is dropped if every one of its
-    target words stands in the translation less often than in the reference, by as many
-    as the unit has of it; it is repeated if one of them stands there more often. Each
-    counts with all its source words.
-
-    Args:
-        source: Words.
-        reference: Words of its translation by people.
-        links: (source, target) of the two.
-        hypothesis: Words of the translation looked at.
-        stem: What of a target word tells which word it is, without its inflection.
-
-    Returns:
-        Counts over the source words that have a link.
-    """
-    found, known = Counter(map(stem, hypothesis)), Counter(map(stem, reference))
-    missing, extra = known - found, found - known
-    invented = sum(count for word, count in extra.items() if not known[word])
-    total = Coverage(invented=invented, produced=len(hypothesis))
-    for sources, targets in _units(links):
-        needs = Counter(stem(reference[j]) for j in targets)
-        dropped, repeated = needs <= missing, bool(needs & extra)
-        missing -= needs if dropped else Counter()
-        extra -= needs if repeated else Counter()
-        size = len(sources)
-        total += Coverage(size, dropped * size, repeated * size)
-    return total
+def measure(test: Test, systems: Sequence[System]) -> Report:
+    """What was dropped and repeated, as exactly as the input allows."""
+    rows, notes = [], [TEXT_NOTE]
+    columns = [Column("system", "system")]
+    if test.gold and test.source:
+        columns, notes = [*columns, *BY_GOLD], [GOLD_NOTE, *notes]
+    if any(system.rounds for system in systems):
+        need(test.source, "--source")
+        columns, notes = [*columns, *BY_ATTENTION], [*notes, ATTENTION_NOTE]
+    for system in systems:
+        row: dict[str, Any] = {"system": system.name, **_by_text(test, system)}
+        if test.gold and test.source:
+            row |= _by_gold(test, system)
+        if system.rounds:
+            row |= _by_attention(test, system)
+        rows.append(row)
+    return Report("adequacy", [*columns, *BY_TEXT], rows, notes)
 
 
-def coverage_by_attention(
-    alignment: NDArray[np.floating],
-    links: Links,
-    gold: Gold | None = None,
-    readable: Collection[int] | None = None,
-) -> Coverage:
-    """Guesses from the attention what was dropped or repeated.
+def _by_gold(test: Test, system: System) -> dict[str, float]:
+    assert test.source is not None and test.gold is not None
+    total = Coverage()
+    lines = zip(test.source, test.reference, test.gold, system.hypotheses)
+    for source, reference, gold, hypothesis in lines:
+        x, y, z = map(split_words, (source, reference, hypothesis))
+        given = x, y, gold.possible, z
+        total += coverage_by_gold(*given, stem=lambda word: word[: test.stem])
+    invented = total.invented / max(total.produced, 1)
+    return {"dropped": total.under, "repeated": total.over, "invented": invented}
 
-    A source word is dropped if it received less than `MASS` in all and has no hard
-    link. It is repeated if it has more of them than in the gold alignment and one;
-    without gold, more than `MOST`.
 
-    Args:
-        alignment: [target words, source words], as of
-            `kvnmt.evaluation.alignment.word_matrix`.
-        links: Hard links of the same, (source, target).
-        readable: Source words that count; None: all. A word of which the vocabulary
-            makes no piece cannot be read.
-        gold: Of the source sentence and a reference, if there is one.
-    """
-    T, S = alignment.shape
-    received = alignment.sum(0)
-    words = range(S) if readable is None else readable
-    linked = Counter(i for i, _ in links)
-    expected = Counter(i for i, _ in gold.possible) if gold else Counter()
-    allowed = {i: expected[i] + 1 if gold else MOST for i in words}
-    return Coverage(
-        words=len(words),
-        dropped=sum(bool(received[i] < MASS) and not linked[i] for i in words),
-        repeated=sum(linked[i] > allowed[i] for i in words),
-        produced=T,
+def _by_attention(test: Test, system: System) -> dict[str, float]:
+    total = Coverage()
+    forced = system.forced(test, "hypothesis")
+    for n, one in enumerate(forced):
+        gold = test.gold[n] if test.gold else None
+        given = one.matrix(), one.links(), gold
+        total += coverage_by_attention(*given, readable=set(one.source))
+    return {"unread": total.under, "overread": total.over}
+
+
+def _by_text(test: Test, system: System) -> dict[str, float]:
+    output, reference = (
+        [split_words(line) for line in lines]
+        for lines in (system.hypotheses, test.reference)
     )
-
-
-def repeated_ngrams(sentences: Iterable[Sequence[str]], n: int) -> float:
-    """Share of all n-grams that stood in their sentence before."""
-    repeated = total = 0
-    for words in sentences:
-        grams = Counter(zip(*(words[k:] for k in range(n))))
-        total += sum(grams.values())
-        repeated += sum(grams.values()) - len(grams)
-    return repeated / total if total else 0.0
-
-
-def _units(links: Links) -> list[tuple[set[int], set[int]]]:
-    """Connected parts of the links: source words and target words of each."""
-    units: list[tuple[set[int], set[int]]] = []
-    for i, j in sorted(links):
-        joined = {i}, {j}
-        apart = []
-        for unit in units:
-            if i in unit[0] or j in unit[1]:
-                joined = joined[0] | unit[0], joined[1] | unit[1]
-            else:
-                apart.append(unit)
-        units = [*apart, joined]
-    return units
+    found = {
+        f"repeated_{n}": repeated_ngrams(output, n) - repeated_ngrams(reference, n)
+        for n in range(1, 5)
+    }
+    words = sum(map(len, reference))
+    return found | {"words_ratio": sum(map(len, output)) / words if words else 0.0}

@@ -1,116 +1,100 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a decoder looks among the words that it has already written.
+"""Where decoders look among the words that they have written, and trees from that."""
 
-Miculicich Werlen et al. 2018 (Self-attentive residual decoder for neural machine
-translation), section 8.1 and figure 2, and the focus that their Algorithm 1 reads.
-
-Weights are [T, T], without padding: row t, from 0, is the step that predicts word t;
-column 0 stands before the first word (a null slot) and column i > 0 is word i - 1. Row
-t sees columns 0 to t, hence t earlier words; what lies to the right of them is 0.
-"""
-
-from collections.abc import Iterable
-from dataclasses import dataclass
-from itertools import accumulate
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.data.words import split_words
+from kvnmt.evaluation.base import Column, Forced, LackingError, Report, System, Test
+from kvnmt.metrics.self_attention import RelativePositions, focus, relative_positions
+from kvnmt.metrics.trees import Tree, parseval, right_branching, sentence_tree
+
+NEAREST = 5  # positions with columns of their own
+POSITIONS = (
+    Column("system", "system"),
+    *(Column(str(p), f"{p} back", "{:.1%}") for p in range(1, NEAREST + 1)),
+    Column("more", "further", "{:.1%}"),
+    Column("predictions", "predictions", "{:,}"),
+)
+TREES = (
+    Column("system", "system"),
+    Column("precision", "precision", "{:.1%}"),
+    Column("recall", "recall", "{:.1%}"),
+    Column("f1", "F1", "{:.1%}"),
+)
+NOTE = "share of predictions whose strongest earlier word stands so many words back"
+TREE_NOTE = "ParsEval of the references, unlabelled, the whole sentence counted"
 
 
-@dataclass(frozen=True)
-class RelativePositions:
-    """How often the word attended to most stood p places back; p = 1, 2, ... in order.
+def measure(test: Test, systems: Sequence[System]) -> list[Report]:
+    """Relative positions of the focus; with brackets, trees by Algorithm 1."""
+    rows, trees = [], []
+    for system in systems:
+        if system.run is None:
+            continue
+        for name, matrices in by_word(system.name, system.forced(test, "reference")):
+            positions = relative_positions(matrices)
+            rows.append({"system": name, **_positions(positions)})
+            trees.append((name, matrices))
+    if not rows:
+        raise LackingError("no system attends to earlier words")
+    found = [Report("attention to earlier words", POSITIONS, rows, [NOTE])]
+    return found + ([_trees(test, trees)] if test.brackets else [])
 
-    Attributes:
-        counts: Predictions whose focus is p places back.
-        normalised: The same with every prediction counted as one over the number of
-            words before it, as in figure 2 of the paper.
-        available: Predictions with p words before them or more.
+
+def by_word(
+    name: str, forced: Sequence[Forced]
+) -> list[tuple[str, list[NDArray[np.floating]]]]:
+    """Self-attention between words, for each mechanism of a system.
+
+    A word looks as its pieces do on average; what pieces of a word look at each other
+    is left out.
     """
-
-    counts: tuple[int, ...]
-    normalised: tuple[float, ...]
-    available: tuple[int, ...]
-
-    @property
-    def share(self) -> tuple[float, ...]:
-        """``counts[p] / available[p]``: the choice of p where there was that choice.
-
-        It takes off long sentences what ``normalised`` only weakens: that far words
-        are to be had less often than near ones.
-        """
-        pairs = zip(self.counts, self.available, strict=True)
-        return tuple(count / total if total else 0.0 for count, total in pairs)
-
-    def cut(self, greatest: int) -> "RelativePositions":
-        """Keeps positions 1 to ``greatest``; one more entry pools all beyond.
-
-        The pooled share is that of predictions which had any word beyond. Positions
-        that no sentence has are 0. A result is not to be cut again further out.
-        """
-        if greatest < 1:
-            raise ValueError(
-                f"the greatest position is {greatest}; it must be 1 or more"
-            )
-        fill = (0,) * (greatest + 1 - len(self.counts))
-        counts = self.counts + fill
-        normalised = self.normalised + fill
-        return RelativePositions(
-            counts=(*counts[:greatest], sum(counts[greatest:])),
-            normalised=(*normalised[:greatest], sum(normalised[greatest:])),
-            # Whoever has any word further back has the next one.
-            available=(self.available + fill)[: greatest + 1],
-        )
-
-
-def focus(weights: np.ndarray) -> list[int | None]:
-    """Finds the earlier word of greatest weight for each step (section 8.1).
-
-        focus[t] = argmax over i < t of the weight of word i
-
-    The null slot is left out. Of equal weights the first counts, so that a row without
-    any weight on words chooses the first word.
-
-    Args:
-        weights: [T, T], as the module describes it.
-
-    Returns:
-        T words, counted from 0; None for step 0, which has no earlier word.
-
-    Raises:
-        ValueError: The weights are not square, not finite, or look ahead.
-    """
-    if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
-        raise ValueError(f"self-attention is [T, T], not of shape {weights.shape}")
-    if not np.isfinite(weights).all():
-        raise ValueError("the self-attention holds values that are not finite")
-    if np.triu(weights, 1).any():
-        raise ValueError("a step has weight on words that were not yet written")
+    count = len(forced[0].scored.self_attention) if forced else 0
+    names = [name] if count == 1 else [f"{name}, {n + 1}" for n in range(count)]
     return [
-        int(row[1 : t + 1].argmax()) if t else None for t, row in enumerate(weights)
+        (own, [_between_words(one, n) for one in forced]) for n, own in enumerate(names)
     ]
 
 
-def relative_positions(matrices: Iterable[np.ndarray]) -> RelativePositions:
-    """Counts over a test set how far back the focus lies (figure 2).
+def _between_words(one: Forced, n: int) -> NDArray[np.floating]:
+    """[words + 1, words + 1], as in `kvnmt.metrics.self_attention`."""
+    matrix, words = one.scored.self_attention[n], one.counts[1]
+    rows = np.zeros((words + 1, len(matrix)))
+    rows[[*one.target, words], np.arange(len(matrix))] = 1  # EOS is a word
+    columns = np.zeros((len(matrix), words + 1))
+    columns[np.arange(len(matrix)), [0, *(word + 1 for word in one.target)]] = 1
+    share = rows / np.maximum(rows.sum(1, keepdims=True), 1)
+    return np.tril(share @ matrix @ columns)
 
-        p = t - focus[t],  a prediction counted as 1 or as 1 / t
 
-    as step t has t earlier words. "We normalized the count by the number of previous
-    words at the time of each prediction" is all that the paper says of it.
+def _positions(found: RelativePositions) -> dict[str, Any]:
+    total = max(sum(found.counts), 1)
+    counts = found.cut(NEAREST).counts
+    shares = {str(p + 1): count / total for p, count in enumerate(counts)}
+    shares["more"] = shares.pop(str(NEAREST + 1))
+    return {
+        **shares,
+        "predictions": sum(found.counts),
+        "counts": found.counts,
+        "normalised": found.normalised,
+        "share_where_available": found.share,
+    }
 
-    Args:
-        matrices: Weights of each sentence. A last row for EOS is a prediction too.
-    """
-    found = [(t, i) for weights in matrices for t, i in enumerate(focus(weights))]
-    steps = np.array([t for t, i in found if i is not None], dtype=np.int64)
-    chosen = np.array([i for _, i in found if i is not None], dtype=np.int64)
-    lengths = np.bincount(steps, minlength=1)[1:]  # predictions with exactly t words
-    size = len(lengths) + 1
-    positions = steps - chosen
-    counts = np.bincount(positions, minlength=size)[1:]
-    normalised = np.bincount(positions, weights=1 / steps, minlength=size)[1:]
-    return RelativePositions(
-        counts=tuple(counts.tolist()),
-        normalised=tuple(normalised.tolist()),
-        available=tuple(accumulate(lengths[::-1].tolist()))[::-1],
-    )
+
+def _trees(
+    test: Test, systems: Sequence[tuple[str, list[NDArray[np.floating]]]]
+) -> Report:
+    assert test.brackets
+    gold = test.brackets
+    lines = [split_words(line) for line in test.reference]
+    trees: dict[str, list[Tree]] = {
+        name: [sentence_tree(w, focus(m)[:-1]) for w, m in zip(lines, matrices)]
+        for name, matrices in systems
+    }
+    trees["right-branching"] = [right_branching(words) for words in lines]
+    rows = [{"system": n, **vars(parseval(own, gold))} for n, own in trees.items()]
+    return Report("trees from self-attention", TREES, rows, [TREE_NOTE])

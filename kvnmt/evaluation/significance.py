@@ -1,165 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether one system's score differs from another's by more than chance.
-
-=================  ============================================================
-sign test          Collins et al. 2005, section 3; Meng et al. 2018, table 1:
-                   for every sentence, corpus BLEU of the baseline with that
-                   one translation replaced by the system's. Two-sided.
-t-test             Miculicich et al. 2018, section 6: paired, one-tailed, here
-                   over smoothed sentence BLEU (the paper does not say over
-                   what)
-bootstrap          Koehn 2004, by sacrebleu: 1 000 resamples. Two-sided.
-randomisation      Riezler and Maxwell 2005, by sacrebleu: 10 000 trials
-=================  ============================================================
-
-sacrebleu draws from the seed in the environment variable SACREBLEU_SEED, 12345 if
-there is none.
-"""
+"""Four tests of every system against the first."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-from sacrebleu.metrics.bleu import BLEU
-from sacrebleu.metrics.chrf import CHRF
-from sacrebleu.significance import PairedTest
-from scipy import stats
+from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
+from kvnmt.metrics.bleu import bleu_of
+from kvnmt.metrics.significance import resample, sign_test, t_test
 
-from kvnmt.evaluation.bleu import (
-    Settings,
-    bleu_metric,
-    bleu_of,
-    check_counts,
+COLUMNS = (
+    Column("system", "system"),
+    Column("difference", "BLEU", "{:+.2f}"),
+    Column("improved", "better"),
+    Column("worsened", "worse"),
+    Column("sign_test", "p sign", "{:.4f}"),
+    Column("t_test", "p t", "{:.4f}"),
+    Column("bootstrap", "p boot", "{:.4f}"),
+    Column("randomisation", "p random", "{:.4f}"),
+    Column("bootstrap_chrf", "p boot chrF2", "{:.4f}"),
+    Column("randomisation_chrf", "p random chrF2", "{:.4f}"),
 )
 
-TIE = 1e-9  # BLEU points; a smaller difference is none
 
-
-@dataclass(frozen=True)
-class SignTest:
-    """How many sentences, put in the baseline's place, move its corpus BLEU."""
-
-    improved: int
-    worsened: int
-    p: float
-
-
-class Resampled(NamedTuple):
-    """p-values of all systems but the first, against the first, by metric."""
-
-    p: dict[str, list[float]]  # "BLEU" and "chrF2"
-    signatures: dict[str, str]
-
-
-def sign_test(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> SignTest:
-    """The sign test on corpus BLEU without smoothing.
-
-    Replacing sentence i changes the summed statistics by one row, so that all n
-    corpora are scored at once and nothing is counted again. Ties are left out.
-
-    Args:
-        baseline: [sentences, 10], as of `kvnmt.evaluation.bleu.sentence_statistics`.
-        system: The same for the other system.
-    """
-    whole = baseline.sum(0)
-    change = bleu_of(whole - baseline + system) - bleu_of(whole)
-    improved, worsened = int((change > TIE).sum()), int((change < -TIE).sum())
-    moved = improved + worsened
-    p = float(stats.binomtest(improved, moved).pvalue) if moved else 1.0
-    return SignTest(improved, worsened, p)
-
-
-def t_test(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> float:
-    """Tests whether the system is better: p of the one-tailed paired t-test.
-
-    Args:
-        baseline: [sentences, 10], as of `kvnmt.evaluation.bleu.sentence_statistics`.
-        system: The same for the other system.
-    """
-    difference = sentence_bleu(system) - sentence_bleu(baseline)
-    if np.ptp(difference) < TIE:  # no variance, or a single sentence
-        return 0.0 if len(difference) > 1 and difference.mean() > TIE else 1.0
-    found: Any = stats.ttest_1samp(difference, 0.0, alternative="greater")
-    return float(found.pvalue)
-
-
-def sentence_bleu(statistics: NDArray[np.integer]) -> NDArray[np.floating]:
-    """BLEU of every sentence by itself, smoothed as sacrebleu's sentence BLEU."""
-    options = {"smooth_method": "exp", "effective_order": True}
-    scores = [
-        BLEU.compute_bleu(row[:4], row[4:8], *row[8:], **options).score
-        for row in statistics.tolist()
+def measure(test: Test, systems: Sequence[System]) -> Report:
+    """Sign test, t-test, paired bootstrap and approximate randomisation."""
+    if len(systems) < 2:
+        raise LackingError("there is only one system")
+    counted = [test.statistics(system) for system in systems]
+    outputs = [system.hypotheses for system in systems]
+    settings = test.settings
+    bootstrap = resample(outputs, test.reference, "bootstrap", settings)
+    shuffled = resample(outputs, test.reference, "randomisation", settings)
+    baseline, rows = counted[0], []
+    for n, (system, own) in enumerate(zip(systems[1:], counted[1:])):
+        sign = sign_test(baseline, own)
+        row = {
+            "system": system.name,
+            "difference": float(bleu_of(own.sum(0)) - bleu_of(baseline.sum(0))),
+            "improved": sign.improved,
+            "worsened": sign.worsened,
+            "sign_test": sign.p,
+            "t_test": t_test(baseline, own),
+        }
+        for name, found in (("bootstrap", bootstrap), ("randomisation", shuffled)):
+            row[name] = found.p["BLEU"][n]
+            row[f"{name}_chrf"] = found.p["chrF2"][n]
+        rows.append(row)
+    notes = [
+        "p of the sign test, two-sided, on corpus BLEU without smoothing, as the "
+        "difference; of the t-test, one-tailed, on sentence BLEU; of the bootstrap and "
+        "of randomisation, two-sided, by sacreBLEU",
+        f"bootstrap {bootstrap.signatures['BLEU']}",
+        f"randomisation {shuffled.signatures['BLEU']}",
     ]
-    return np.array(scores)
-
-
-def resample(
-    hypotheses: Sequence[Sequence[str]],
-    references: Sequence[str],
-    kind: Literal["bootstrap", "randomisation"],
-    settings: Settings = Settings(),
-) -> Resampled:
-    """Runs the paired tests of sacrebleu on several systems against the first.
-
-    sacrebleu counts only trials that differ by more than the systems do, so that equal
-    scores, or a difference in a handful of sentences, come out as significant. With n
-    sentences that differ, no exact test can go below 2 to the power of 1 - n: p is not
-    let below that, and is 1 where the scores are equal.
-
-    Args:
-        hypotheses: The translations of every system, the baseline's first.
-        references: One for every sentence.
-        kind: Paired bootstrap or paired approximate randomisation.
-        settings: How text is taken apart.
-    """
-    for own in hypotheses:
-        check_counts(own, references)
-    named = [(str(number), own) for number, own in enumerate(hypotheses)]
-    metrics = {
-        "BLEU": bleu_metric(settings),
-        "chrF2": CHRF(lowercase=settings.lowercase),
-    }
-    short: Literal["bs", "ar"] = "bs" if kind == "bootstrap" else "ar"
-    test = PairedTest(named, metrics, [references], test_type=short)
-    signatures, found = test()
-    results: dict[str, list[Any]] = {name: found[name] for name in metrics}
-    counts = [_differing(own, hypotheses[0], settings) for own in hypotheses[1:]]
-    return Resampled(
-        {
-            name: [_valid(own[0], one, n) for one, n in zip(own[1:], counts)]
-            for name, own in results.items()
-        },
-        {name: str(signatures[name]) for name in metrics},
-    )
-
-
-def _differing(one: Sequence[str], other: Sequence[str], settings: Settings) -> int:
-    """How many sentences a metric could tell apart."""
-    kept = [
-        [line.lower() if settings.lowercase else line for line in lines]
-        for lines in (one, other)
-    ]
-    return sum(a.split() != b.split() for a, b in zip(*kept))
-
-
-def _valid(baseline: Any, system: Any, differing: int) -> float:
-    if abs(system.score - baseline.score) < TIE:
-        return 1.0
-    return max(system.p_value, min(1.0, 2.0 ** (1 - differing)))
-
-
-def stars(p_above: float | None, p_baseline: float | None, level: float = 0.01) -> str:
-    """What tables print behind a score.
-
-    Args:
-        p_above: Against the row above, where the system's score is the higher one.
-        p_baseline: Against the baseline, where the system's score is the higher one.
-        level: Below which a difference is significant; Meng et al. take 0.01.
-
-    Returns:
-        ``*`` for the row above, ``+`` for the baseline, or both.
-    """
-    marks = (("*", p_above), ("+", p_baseline))
-    return "".join(mark for mark, p in marks if p is not None and p < level)
+    title = f"difference from {systems[0].name}, sentences better and worse"
+    return Report(title, COLUMNS, rows, notes)

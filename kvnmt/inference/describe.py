@@ -12,8 +12,6 @@ from kvnmt.data.text import read_lines
 from kvnmt.data.vocabulary import EOS, UNK, Words
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
-from kvnmt.evaluation.alignment import hard_links, word_links
-from kvnmt.evaluation.links import format_pharaoh
 from kvnmt.inference.score import align, score
 from kvnmt.inference.translate import (
     SearchConfig,
@@ -21,6 +19,8 @@ from kvnmt.inference.translate import (
     translate,
     translate_nbest,
 )
+from kvnmt.metrics.alignment import hard_links, word_links
+from kvnmt.metrics.links import format_pharaoh
 from kvnmt.runs.directory import Run
 
 

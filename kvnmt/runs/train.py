@@ -20,8 +20,8 @@ from kvnmt.data.corpus import (
 )
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError, check_ranges
-from kvnmt.evaluation.bleu import check_tokenizer
 from kvnmt.losses import Objective, loss
+from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.models import Model, Params
 from kvnmt.runs.config import RANGES, Experiment, check_kept, to_plain
 from kvnmt.runs.directory import (

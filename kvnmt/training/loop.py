@@ -23,8 +23,9 @@ from kvnmt.errors import StoppedError, UserError
 from kvnmt.files import only_writer
 from kvnmt.losses import Objective
 from kvnmt.models import Model, Params
-from kvnmt.training import display, memory, metrics, validation
+from kvnmt.training import display, memory, validation
 from kvnmt.training import optimizer as optimizers
+from kvnmt.training import records as metrics
 from kvnmt.training import step as steps
 from kvnmt.training.bad_numbers import report, too_many
 from kvnmt.training.checkpoint import DAMAGED, Checkpoints, Keep

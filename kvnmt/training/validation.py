@@ -10,8 +10,8 @@ from kvnmt.data import batches
 from kvnmt.data.batches import Encoded
 from kvnmt.data.buckets import edge
 from kvnmt.data.corpus import Corpora
-from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.inference.translate import SearchConfig, translate
+from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.models import Model, Params
 from kvnmt.training.config import TrainingConfig
 

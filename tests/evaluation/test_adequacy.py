@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from kvnmt.data.synthetic import make_corpus
-from kvnmt.evaluation.adequacy import (
+from kvnmt.metrics.adequacy import (
     Coverage,
     coverage_by_attention,
     coverage_by_gold,
     repeated_ngrams,
 )
-from kvnmt.evaluation.links import parse_pharaoh
+from kvnmt.metrics.links import parse_pharaoh
 
 SOURCE = "the dog will not pick the lamp up".split()
 REFERENCE = "DOG wa LAMP ro na PICK po".split()

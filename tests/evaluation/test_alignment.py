@@ -9,20 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvnmt.errors import UserError
-from kvnmt.evaluation.alignment import (
+from kvnmt.metrics.alignment import (
     alignment_error_rate,
     hard_links,
     soft_alignment_error_rate,
     word_links,
     word_matrix,
 )
-from kvnmt.evaluation.links import (
-    Gold,
-    Links,
-    check_links,
-    parse_pharaoh,
-    read_gold,
-)
+from kvnmt.metrics.links import Gold, Links, check_links, parse_pharaoh, read_gold
 
 GOLD_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "align"
 

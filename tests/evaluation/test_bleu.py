@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from kvnmt.errors import UserError
-from kvnmt.evaluation.bleu import corpus_bleu, corpus_chrf
+from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf
 
 SENTENCES = ["the cat sat on the mat .", "there is a second sentence here ."]
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvnmt.errors import UserError
-from kvnmt.evaluation.brackets import format_tree, parse_brackets, read_brackets
-from kvnmt.evaluation.trees import Tree, right_branching
+from kvnmt.metrics.brackets import format_tree, parse_brackets, read_brackets
+from kvnmt.metrics.trees import Tree, right_branching
 
 words = st.text("abC()-字\u3000\x85", min_size=1, max_size=4)
 CAT = "(S (NP (DT the) (NN dog)) (VP (VBD chased) (NP (DT the) (NN cat))))"

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from kvnmt.evaluation.bleu import Settings, bleu_of, sentence_statistics
-from kvnmt.evaluation.breakdown import (
+from kvnmt.metrics.bleu import Settings, bleu_of, sentence_statistics
+from kvnmt.metrics.breakdown import (
     WordScore,
     bleu_by,
     count_words,

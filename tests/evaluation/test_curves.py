@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from kvnmt.errors import UserError
-from kvnmt.evaluation.curves import (
+from kvnmt.metrics.self_attention import RelativePositions, relative_positions
+from kvnmt.pictures.charts import (
     bleu_by_length,
     learning_curve,
     relative_positions_chart,
 )
-from kvnmt.evaluation.self_attention import RelativePositions, relative_positions
 
 # Focus one back, three times; and two or three back, once each.
 NEAR = RelativePositions((3, 0, 0), (11 / 6, 0, 0), (3, 2, 1))

@@ -14,8 +14,8 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry
 
-from kvnmt.evaluation import drawing
-from kvnmt.evaluation.drawing import font_families, missing_font, save, style
+from kvnmt.pictures import drawing
+from kvnmt.pictures.drawing import font_families, missing_font, save, style
 
 
 def _square():

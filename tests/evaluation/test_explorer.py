@@ -15,7 +15,7 @@ import pytest
 from matplotlib.image import imread
 
 from kvnmt.errors import UserError
-from kvnmt.evaluation.explorer import write_explorer
+from kvnmt.pictures.explorer import write_explorer
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 MARKUP = "</script><script>alert(1)</script>"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvnmt.errors import UserError
-from kvnmt.evaluation.links import (
+from kvnmt.metrics.links import (
     Gold,
     Heuristic,
     Links,

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.patches import Circle, Rectangle
 
 from kvnmt.errors import UserError
-from kvnmt.evaluation import drawing
-from kvnmt.evaluation.plots import attention_heatmap, self_attention_heatmap
+from kvnmt.pictures import drawing
+from kvnmt.pictures.heatmaps import attention_heatmap, self_attention_heatmap
 
 SOURCE = ["ein", "$5", "und", "$6", "</s>"]
 TARGET = ["a", "科学", "", "</s>"]

@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvnmt.evaluation.self_attention import (
-    RelativePositions,
-    focus,
-    relative_positions,
-)
+from kvnmt.metrics.self_attention import RelativePositions, focus, relative_positions
 
 FIRST = np.array(
     [

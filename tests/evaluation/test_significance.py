@@ -9,8 +9,8 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from kvnmt.errors import UserError
-from kvnmt.evaluation.bleu import Settings, bleu_of, sentence_statistics
-from kvnmt.evaluation.significance import (
+from kvnmt.metrics.bleu import Settings, bleu_of, sentence_statistics
+from kvnmt.metrics.significance import (
     SignTest,
     resample,
     sentence_bleu,

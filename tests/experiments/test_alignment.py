@@ -9,7 +9,7 @@ import pytest
 from experiments import alignment
 from experiments.alignment import Alignment, tokenize_english, tokenize_french
 from kvnmt.data.text import read_lines
-from kvnmt.evaluation.links import parse_pharaoh, read_gold
+from kvnmt.metrics.links import parse_pharaoh, read_gold
 from tests.helpers import toy_lines, untrained
 
 PAIRS = {"fr": ["L'an dernier.", "Non !", "a b"], "en": ["Last year.", "No!", "A B"]}

@@ -17,7 +17,7 @@ import pytest
 from kvnmt.runs import config
 from kvnmt.runs.config import Experiment
 from kvnmt.training import manifest as manifests
-from kvnmt.training import metrics
+from kvnmt.training import records as metrics
 from tests.helpers import tiny, toy_data
 
 # KVNMT_KILLS=30 for a thorough look; it takes some minutes.

@@ -16,9 +16,9 @@ from kvnmt import models
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
-from kvnmt.evaluation.bleu import corpus_bleu
 from kvnmt.files import only_writer
 from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run

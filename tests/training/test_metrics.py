@@ -3,7 +3,7 @@
 
 import json
 
-from kvnmt.training import metrics
+from kvnmt.training import records as metrics
 
 
 def record(step: int, **figures: float) -> dict[str, float]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.words import split_words
-from kvnmt.evaluation.bleu import bleu_of
+from kvnmt.metrics.bleu import bleu_of
 
 LENGTHS = (1, 11, 21, 31, 41, 51)  # words; the first of each bucket
 FREQUENCIES = (0, 1, 2, 5, 10, 100, 1000)  # times seen in training
@@ -45,7 +45,7 @@ def bleu_by(
     Args:
         values: Of every sentence what decides its bucket.
         edges: The first value of each bucket, rising; lower values join the first.
-        statistics: [sentences, 10], of `kvnmt.evaluation.bleu.sentence_statistics`.
+        statistics: [sentences, 10], of `kvnmt.metrics.bleu.sentence_statistics`.
     """
     places = _places(values, edges)
     found = []

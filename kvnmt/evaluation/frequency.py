@@ -8,15 +8,15 @@ from typing import Any
 from kvnmt.console import counting
 from kvnmt.data import sources
 from kvnmt.errors import UserError
-from kvnmt.evaluation.breakdown import (
+from kvnmt.evaluation.base import Column, LackingError, Report, System, Test, need
+from kvnmt.evaluation.length import by_bucket
+from kvnmt.metrics.breakdown import (
     FREQUENCIES,
     bleu_by,
     count_words,
     rarest,
     words_by_frequency,
 )
-from kvnmt.measures.base import Column, LackingError, Report, System, Test, need
-from kvnmt.measures.length import by_bucket
 from kvnmt.runs.directory import Run
 
 NOTE = "counted in the training text of the first run"

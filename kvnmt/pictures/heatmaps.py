@@ -14,8 +14,8 @@ from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
 
-from kvnmt.evaluation.drawing import GOLD, MOVED, font_families, save, style
-from kvnmt.evaluation.links import Links
+from kvnmt.metrics.links import Links
+from kvnmt.pictures.drawing import GOLD, MOVED, font_families, save, style
 
 _CELL = 0.27  # inches
 _GAP = 0.2  # inches, between panels

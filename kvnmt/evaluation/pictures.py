@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kvnmt.data.words import split_words
-from kvnmt.evaluation.curves import bleu_by_length, relative_positions_chart
-from kvnmt.evaluation.drawing import missing_font
-from kvnmt.evaluation.plots import attention_heatmap, self_attention_heatmap
-from kvnmt.evaluation.self_attention import relative_positions
-from kvnmt.measures import System, Test
-from kvnmt.measures.length import parts
-from kvnmt.measures.self_attention import by_word
+from kvnmt.evaluation import System, Test
+from kvnmt.evaluation.length import parts
+from kvnmt.evaluation.self_attention import by_word
+from kvnmt.metrics.self_attention import relative_positions
+from kvnmt.pictures.charts import bleu_by_length, relative_positions_chart
+from kvnmt.pictures.drawing import missing_font
+from kvnmt.pictures.heatmaps import attention_heatmap, self_attention_heatmap
 
 END = "</s>"
 

@@ -4,8 +4,8 @@
 from collections.abc import Sequence
 
 from kvnmt.data.words import split_words
-from kvnmt.evaluation.breakdown import LENGTHS, Part, bleu_by
-from kvnmt.measures.base import Column, Report, System, Test, need
+from kvnmt.evaluation.base import Column, Report, System, Test, need
+from kvnmt.metrics.breakdown import LENGTHS, Part, bleu_by
 
 
 def parts(test: Test, systems: Sequence[System]) -> dict[str, list[Part]]:

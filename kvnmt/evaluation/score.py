@@ -6,9 +6,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.evaluation.bleu import bleu_of, corpus_bleu, corpus_chrf
-from kvnmt.evaluation.significance import sign_test, stars
-from kvnmt.measures.base import Column, Report, System, Test
+from kvnmt.evaluation.base import Column, Report, System, Test
+from kvnmt.metrics.bleu import bleu_of, corpus_bleu, corpus_chrf
+from kvnmt.metrics.significance import sign_test, stars
 
 COLUMNS = (
     Column("system", "system"),

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kvnmt.errors import UserError
-from kvnmt.evaluation.trees import Tree
+from kvnmt.metrics.trees import Tree
 
 _TOKEN = re.compile(r"[()]|[^ \t\r\n()]+")
 _LABELLED = re.compile(r"\(w(w|t+)\)")  # label and word, or label and trees

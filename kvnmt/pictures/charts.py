@@ -10,15 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kvnmt.evaluation.drawing import (
-    GOLD,
-    MARKERS,
-    PALETTE,
-    font_families,
-    save,
-    style,
-)
-from kvnmt.evaluation.self_attention import RelativePositions
+from kvnmt.metrics.self_attention import RelativePositions
+from kvnmt.pictures.drawing import GOLD, MARKERS, PALETTE, font_families, save, style
 
 Measure = Literal["counts", "normalised", "share"]
 

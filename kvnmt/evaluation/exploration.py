@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.vocabulary import EOS
-from kvnmt.evaluation.bleu import sentence_chrf
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import Scored, rounds_of, score
 from kvnmt.inference.translate import translate
+from kvnmt.metrics.bleu import sentence_chrf
 from kvnmt.runs.directory import Run
 
 THOUSAND = 1000  # weights are written in thousandths
@@ -40,7 +40,7 @@ def explore(
         counting: Shows progress, as `kvnmt.console.counting` does.
 
     Returns:
-        What `kvnmt.evaluation.explorer.write_explorer` writes; the format is there.
+        What `kvnmt.pictures.explorer.write_explorer` writes; the format is there.
     """
     outputs = [
         _outputs(name, run, source, reference, search, forced, counting)

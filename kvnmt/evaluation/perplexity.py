@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 
 from kvnmt.data.vocabulary import UNK, Vocabulary, Words
-from kvnmt.measures.base import Column, LackingError, Report, System, Test
+from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
 
 COLUMNS = (
     Column("system", "system"),

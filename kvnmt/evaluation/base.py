@@ -13,11 +13,11 @@ from rich.table import Table
 
 from kvnmt.console import counting
 from kvnmt.data.words import split_words, word_numbers
-from kvnmt.evaluation.alignment import hard_links, word_links, word_matrix
-from kvnmt.evaluation.bleu import Settings, sentence_statistics
-from kvnmt.evaluation.links import Gold, Links
-from kvnmt.evaluation.trees import Tree
 from kvnmt.inference.score import Scored, rounds_of, score_lines
+from kvnmt.metrics.alignment import hard_links, word_links, word_matrix
+from kvnmt.metrics.bleu import Settings, sentence_statistics
+from kvnmt.metrics.links import Gold, Links
+from kvnmt.metrics.trees import Tree
 from kvnmt.runs.directory import Run
 
 

@@ -62,7 +62,7 @@ class Log:
 
     def close(self) -> None:
         """Ends the events and draws the learning curve, if there is one."""
-        from kvnmt.evaluation.curves import learning_curve  # slow to import
+        from kvnmt.pictures.charts import learning_curve  # slow to import
 
         with suppress(OSError):  # a full disk was told of, and neither is needed
             self._events.close()

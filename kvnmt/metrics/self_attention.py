@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a decoder looks among the words that it has already written.
+
+Miculicich Werlen et al. 2018 (Self-attentive residual decoder for neural machine
+translation), section 8.1 and figure 2, and the focus that their Algorithm 1 reads.
+
+Weights are [T, T], without padding: row t, from 0, is the step that predicts word t;
+column 0 stands before the first word (a null slot) and column i > 0 is word i - 1. Row
+t sees columns 0 to t, hence t earlier words; what lies to the right of them is 0.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class RelativePositions:
+    """How often the word attended to most stood p places back; p = 1, 2, ... in order.
+
+    Attributes:
+        counts: Predictions whose focus is p places back.
+        normalised: The same with every prediction counted as one over the number of
+            words before it, as in figure 2 of the paper.
+        available: Predictions with p words before them or more.
+    """
+
+    counts: tuple[int, ...]
+    normalised: tuple[float, ...]
+    available: tuple[int, ...]
+
+    @property
+    def share(self) -> tuple[float, ...]:
+        """``counts[p] / available[p]``: the choice of p where there was that choice.
+
+        It takes off long sentences what ``normalised`` only weakens: that far words
+        are to be had less often than near ones.
+        """
+        pairs = zip(self.counts, self.available, strict=True)
+        return tuple(count / total if total else 0.0 for count, total in pairs)
+
+    def cut(self, greatest: int) -> "RelativePositions":
+        """Keeps positions 1 to ``greatest``; one more entry pools all beyond.
+
+        The pooled share is that of predictions which had any word beyond. Positions
+        that no sentence has are 0. A result is not to be cut again further out.
+        """
+        if greatest < 1:
+            raise ValueError(
+                f"the greatest position is {greatest}; it must be 1 or more"
+            )
+        fill = (0,) * (greatest + 1 - len(self.counts))
+        counts = self.counts + fill
+        normalised = self.normalised + fill
+        return RelativePositions(
+            counts=(*counts[:greatest], sum(counts[greatest:])),
+            normalised=(*normalised[:greatest], sum(normalised[greatest:])),
+            # Whoever has any word further back has the next one.
+            available=(self.available + fill)[: greatest + 1],
+        )
+
+
+def focus(weights: np.ndarray) -> list[int | None]:
+    """Finds the earlier word of greatest weight for each step (section 8.1).
+
+        focus[t] = argmax over i < t of the weight of word i
+
+    The null slot is left out. Of equal weights the first counts, so that a row without
+    any weight on words chooses the first word.
+
+    Args:
+        weights: [T, T], as the module describes it.
+
+    Returns:
+        T words, counted from 0; None for step 0, which has no earlier word.
+
+    Raises:
+        ValueError: The weights are not square, not finite, or look ahead.
+    """
+    if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
+        raise ValueError(f"self-attention is [T, T], not of shape {weights.shape}")
+    if not np.isfinite(weights).all():
+        raise ValueError("the self-attention holds values that are not finite")
+    if np.triu(weights, 1).any():
+        raise ValueError("a step has weight on words that were not yet written")
+    return [
+        int(row[1 : t + 1].argmax()) if t else None for t, row in enumerate(weights)
+    ]
+
+
+def relative_positions(matrices: Iterable[np.ndarray]) -> RelativePositions:
+    """Counts over a test set how far back the focus lies (figure 2).
+
+        p = t - focus[t],  a prediction counted as 1 or as 1 / t
+
+    as step t has t earlier words. "We normalized the count by the number of previous
+    words at the time of each prediction" is all that the paper says of it.
+
+    Args:
+        matrices: Weights of each sentence. A last row for EOS is a prediction too.
+    """
+    found = [(t, i) for weights in matrices for t, i in enumerate(focus(weights))]
+    steps = np.array([t for t, i in found if i is not None], dtype=np.int64)
+    chosen = np.array([i for _, i in found if i is not None], dtype=np.int64)
+    lengths = np.bincount(steps, minlength=1)[1:]  # predictions with exactly t words
+    size = len(lengths) + 1
+    positions = steps - chosen
+    counts = np.bincount(positions, minlength=size)[1:]
+    normalised = np.bincount(positions, weights=1 / steps, minlength=size)[1:]
+    return RelativePositions(
+        counts=tuple(counts.tolist()),
+        normalised=tuple(normalised.tolist()),
+        available=tuple(accumulate(lengths[::-1].tolist()))[::-1],
+    )
