@@ -47,7 +47,7 @@ from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
-from kvnmt.systems import system
+from kvnmt.systems.named import system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 

@@ -34,7 +34,7 @@ from kvnmt.models import count_parameters
 from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
-from kvnmt.systems import system
+from kvnmt.systems.named import system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 

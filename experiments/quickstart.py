@@ -38,7 +38,7 @@ from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
-from kvnmt.systems import system
+from kvnmt.systems.named import system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 

@@ -14,13 +14,14 @@ import jax
 from rich.console import Console
 
 from kvnmt.data.config import DataConfig
-from kvnmt.data.corpus import digests, load_corpora, save_vocabularies
+from kvnmt.data.corpus import load_corpora
+from kvnmt.data.vocabularies import digests, save_vocabularies
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import build
 from kvnmt.runs import config
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
-from kvnmt.systems import system
+from kvnmt.systems.named import system
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig

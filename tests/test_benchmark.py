@@ -9,13 +9,14 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import benchmark, models
-from kvnmt.benchmark import BenchmarkConfig, Row, random_batch
+from kvnmt import models
 from kvnmt.cli import main as cli
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.errors import UserError
 from kvnmt.model_config import ModelConfig
-from kvnmt.systems import system
+from kvnmt.systems import speed as benchmark
+from kvnmt.systems.named import system
+from kvnmt.systems.speed import BenchmarkConfig, Row, random_batch
 
 TINY = BenchmarkConfig(
     systems=("rnnsearch-star", "kvmematt-r1"),

@@ -18,7 +18,7 @@ from kvnmt.inference.score import align, score
 from kvnmt.inference.translate import SearchConfig, translate
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs.directory import load_ensemble, load_run
-from kvnmt.systems import system
+from kvnmt.systems.named import system
 from tests.helpers import trained, untrained
 
 SIZES = ModelConfig(embedding=5, encoder=6, state=6, merge="sum")

@@ -16,7 +16,7 @@ import pytest
 
 from kvnmt import attention, decoder, target_context
 from kvnmt.data.config import DataConfig
-from kvnmt.data.corpus import load_vocabularies
+from kvnmt.data.vocabularies import load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError
 from kvnmt.inference.translate import SearchConfig, translate_lines
@@ -24,7 +24,7 @@ from kvnmt.model_config import ModelConfig
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment, from_plain, to_plain
 from kvnmt.runs.directory import load_experiment, load_run
-from kvnmt.systems import SYSTEMS, system
+from kvnmt.systems.named import SYSTEMS, system
 from tests.helpers import quiet, steps_kept, tiny, toy_data, trained
 
 AXES = {

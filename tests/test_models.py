@@ -13,7 +13,7 @@ from kvnmt.attention import additive
 from kvnmt.errors import UserError
 from kvnmt.losses import Objective
 from kvnmt.model_config import Dropout, ModelConfig
-from kvnmt.systems import SYSTEMS, system
+from kvnmt.systems.named import SYSTEMS, system
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 

@@ -8,12 +8,12 @@ import json
 import pytest
 from rich.console import Console
 
-from kvnmt import overview
 from kvnmt.cli import main as cli
 from kvnmt.errors import UserError
 from kvnmt.model_config import ModelConfig
-from kvnmt.overview import OverviewConfig
-from kvnmt.systems import SYSTEMS
+from kvnmt.systems import costs as overview
+from kvnmt.systems.costs import OverviewConfig
+from kvnmt.systems.named import SYSTEMS
 
 SMALL = OverviewConfig(
     model=ModelConfig(embedding=6, encoder=12, state=12, alignment=5, merge="sum"),

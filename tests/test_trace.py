@@ -16,7 +16,7 @@ from kvnmt.inference.memory_changes import has_memory, memory_changes, recording
 from kvnmt.inference.score import score
 from kvnmt.initializers import gaussian
 from kvnmt.model_config import ModelConfig
-from kvnmt.systems import system
+from kvnmt.systems.named import system
 from kvnmt.typing import Sizes
 
 SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)

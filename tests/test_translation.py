@@ -25,7 +25,7 @@ from kvnmt.inference.translate import (
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model, Params
 from kvnmt.search import length_divisors
-from kvnmt.systems import system
+from kvnmt.systems.named import system
 
 SIZES = ModelConfig(embedding=6, encoder=5, state=7)
 WORDS = 12

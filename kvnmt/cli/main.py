@@ -20,7 +20,7 @@ from kvnmt.cli.translate import Translate
 from kvnmt.errors import run_program, unknown_name
 from kvnmt.runs import directory
 from kvnmt.runs.config import Experiment
-from kvnmt.systems import system
+from kvnmt.systems.named import system
 
 AXES = {
     "attention": attention.CATALOGUE,

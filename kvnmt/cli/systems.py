@@ -7,9 +7,10 @@ from typing import Annotated
 
 from rich.console import Console
 
-from kvnmt import benchmark, overview
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import print_table
+from kvnmt.systems import costs as overview
+from kvnmt.systems import speed as benchmark
 
 
 @dataclass(frozen=True)

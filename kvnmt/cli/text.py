@@ -15,11 +15,12 @@ from kvnmt.cli.flags import FLAT
 from kvnmt.console import print_table
 from kvnmt.data import plan
 from kvnmt.data.config import DataConfig
-from kvnmt.data.corpus import Prepared, load_vocabularies, prepare_train
-from kvnmt.data.findings import named
+from kvnmt.data.corpus import Prepared, prepare_train
+from kvnmt.data.inspection.findings import named
+from kvnmt.data.inspection.validate import FileFigures, Report, ValidateConfig, validate
 from kvnmt.data.prepare import described
 from kvnmt.data.text import read_parallel
-from kvnmt.data.validate import FileFigures, Report, ValidateConfig, validate
+from kvnmt.data.vocabularies import load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError, check_ranges
 from kvnmt.runs.config import RANGES

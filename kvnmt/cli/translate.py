@@ -11,8 +11,8 @@ from typing import Any, BinaryIO, Literal
 import tyro
 
 from kvnmt.console import counting, error_console
-from kvnmt.data.long_lines import cut
 from kvnmt.data.text import decode, read_lines
+from kvnmt.data.words import cut
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_ranges
 from kvnmt.inference.describe import describe, join, read_dictionary, write

@@ -24,7 +24,8 @@ from rich.console import Console
 
 from kvnmt.data.batches import Encoded, Sentences
 from kvnmt.data.config import DataConfig
-from kvnmt.data.prepare import Dropped, EncodedBlock, Vocabularies, id_type
+from kvnmt.data.prepare import Dropped, EncodedBlock, id_type
+from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.data.vocabulary import load as load_vocabulary
 from kvnmt.data.vocabulary import save as save_vocabulary

@@ -10,13 +10,12 @@ from rich.console import Console
 
 from kvnmt.console import error_console
 from kvnmt.data import cache, prepare, sources
-from kvnmt.data import vocabulary as vocabularies
 from kvnmt.data.batches import Encoded, Sentences, encoded
 from kvnmt.data.config import DataConfig
-from kvnmt.data.prepare import Dropped, EncodedBlock, Vocabularies
+from kvnmt.data.prepare import Dropped, EncodedBlock
 from kvnmt.data.sources import Text
 from kvnmt.data.text import Parallel
-from kvnmt.data.vocabulary import digest
+from kvnmt.data.vocabularies import Vocabularies, load_vocabularies
 from kvnmt.errors import UserError
 
 
@@ -100,51 +99,6 @@ def encode(words: Vocabularies, text: Parallel) -> Encoded:
         [words.source.encode(line) for line in text.source],
         [words.target.encode(line) for line in text.target],
     )
-
-
-def save_vocabularies(words: Vocabularies, folder: Path) -> None:
-    """Writes both sides into a folder."""
-    vocabularies.save(words.source, folder, "source")
-    vocabularies.save(words.target, folder, "target")
-
-
-def load_vocabularies(folder: Path) -> Vocabularies:
-    """Reads what `save_vocabularies` wrote, there or in a run directory's folder.
-
-    Raises:
-        UserError: There are none.
-    """
-    if (folder / "vocabulary").is_dir():
-        folder = folder / "vocabulary"
-    return Vocabularies(
-        vocabularies.load(folder, "source"), vocabularies.load(folder, "target")
-    )
-
-
-def digests(words: Vocabularies) -> dict[str, str]:
-    """What tells vocabularies apart, by side."""
-    return {side: digest(own) for side, own in words._asdict().items()}
-
-
-def check_digests(
-    trained: dict[str, str] | None, words: Vocabularies, folder: Path
-) -> None:
-    """Refuses vocabularies with which a checkpoint was not trained.
-
-    Args:
-        trained: What `digests` gave in training; None: it was not written down.
-        words: The vocabularies that are there now.
-        folder: Run directory.
-
-    Raises:
-        UserError: They differ; both digests are named.
-    """
-    for side, found in digests(words).items():
-        if trained and trained[side] != found:
-            raise UserError(
-                f"the {side} vocabulary in '{folder}' ({found}) is not the one that "
-                f"its checkpoint was trained with ({trained[side]}); put that back."
-            )
 
 
 def _cached(

@@ -22,16 +22,10 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.pool import in_order
 from kvnmt.data.sources import Text
 from kvnmt.data.text import Block, Faulty, clean, nothing_left
-from kvnmt.data.vocabulary import EOS, AnyVocabulary
+from kvnmt.data.vocabularies import Vocabularies
+from kvnmt.data.vocabulary import EOS
 
 PAIRS_PER_WORKER = 100_000  # fewer are prepared before a process has begun
-
-
-class Vocabularies(NamedTuple):
-    """One for each side; the same object where they are joint."""
-
-    source: AnyVocabulary
-    target: AnyVocabulary
 
 
 class Ids(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from kvnmt.data.corpus import digests, load_vocabularies
+from kvnmt.data.vocabularies import digests, load_vocabularies
 from kvnmt.errors import UserError
 from kvnmt.models import Params, build
 from kvnmt.runs.directory import load_experiment

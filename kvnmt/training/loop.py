@@ -17,13 +17,15 @@ from rich.console import Console
 
 from kvnmt import devices
 from kvnmt.data.batches import Batch
-from kvnmt.data.corpus import Corpora, check_digests
+from kvnmt.data.corpus import Corpora
 from kvnmt.data.stream import BatchAt, stream
+from kvnmt.data.vocabularies import check_digests
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.files import only_writer
 from kvnmt.losses import Objective
 from kvnmt.models import Model, Params
-from kvnmt.training import display, memory, validation
+from kvnmt.training import device_memory as memory
+from kvnmt.training import display, validation
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import records as metrics
 from kvnmt.training import step as steps

@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvnmt.data.long_lines import cut
 from kvnmt.data.vocabulary import Subwords, Words, build_subwords
+from kvnmt.data.words import cut
 from tests.helpers import toy_lines
 
 WORDS = Words(("a", "b", "c"))

@@ -13,15 +13,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kvnmt.cli import main as cli
-from kvnmt.data import scan as scanning
-from kvnmt.data.association import make_lexicon
 from kvnmt.data.config import DataConfig
-from kvnmt.data.corpus import Vocabularies, load_corpora, save_vocabularies
-from kvnmt.data.findings import Finding, told
-from kvnmt.data.scan import Index, scan
+from kvnmt.data.corpus import Vocabularies, load_corpora
+from kvnmt.data.inspection import scan as scanning
+from kvnmt.data.inspection.association import make_lexicon
+from kvnmt.data.inspection.findings import Finding, told
+from kvnmt.data.inspection.scan import Index, scan
+from kvnmt.data.inspection.validate import Report, ValidateConfig, validate
 from kvnmt.data.synthetic import make_corpus
 from kvnmt.data.text import GZIP
-from kvnmt.data.validate import Report, ValidateConfig, validate
+from kvnmt.data.vocabularies import save_vocabularies
 from kvnmt.data.vocabulary import Words, build_subwords, build_words, keep_words
 from kvnmt.errors import UserError
 

@@ -18,7 +18,7 @@ from kvnmt.data.vocabulary import build_words
 from kvnmt.inference.translate import SearchConfig, translate
 from kvnmt.losses import Loss, Objective, loss
 from kvnmt.model_config import Dropout, ModelConfig
-from kvnmt.systems import SYSTEMS
+from kvnmt.systems.named import SYSTEMS
 
 SIZES = ModelConfig(
     embedding=24,

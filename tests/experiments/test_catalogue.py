@@ -6,11 +6,12 @@ import json
 
 import pytest
 
-from experiments import catalogue, language_models
+from experiments import all_systems as catalogue
+from experiments import language_models
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError
 from kvnmt.model_config import ModelConfig
-from kvnmt.systems import SYSTEMS
+from kvnmt.systems.named import SYSTEMS
 
 TINY = ModelConfig(embedding=6, encoder=12, state=12, merge="sum")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The measurement of the data path runs on little text and tells its figures."""
 
-from experiments import data
+from experiments import large_corpus as data
 
 
 def test_every_figure_is_told(tmp_path, capsys):

@@ -17,7 +17,7 @@ from kvnmt import target_context as target_contexts
 from kvnmt.catalogue import Catalogue
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model, Params
-from kvnmt.systems import SYSTEMS
+from kvnmt.systems.named import SYSTEMS
 
 # All widths differ, so that a transposed or swapped matrix cannot fit.
 BASE = ModelConfig(embedding=3, encoder=4, state=5, alignment=6)

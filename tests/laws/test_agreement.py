@@ -14,7 +14,7 @@ from kvnmt import losses
 from kvnmt.decoder.mem_dec import fixed_noise
 from kvnmt.losses import Objective
 from kvnmt.model_config import ModelConfig
-from kvnmt.systems import SYSTEMS
+from kvnmt.systems.named import SYSTEMS
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 from tests.references import sentence

@@ -10,7 +10,7 @@ from kvnmt import models
 from kvnmt.attention import distortion, kv_memory
 from kvnmt.decoder import conditional
 from kvnmt.model_config import ModelConfig
-from kvnmt.systems import SYSTEMS
+from kvnmt.systems.named import SYSTEMS
 from tests.laws import cases
 from tests.laws.formula import formula
 

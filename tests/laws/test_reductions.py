@@ -20,7 +20,7 @@ from kvnmt.decoder import conditional, past_future
 from kvnmt.initializers import gaussian
 from kvnmt.layers import GRU, Linear
 from kvnmt.models import Params, Prediction
-from kvnmt.systems import SYSTEMS
+from kvnmt.systems.named import SYSTEMS
 from kvnmt.target_context import mean, self_attentive
 from kvnmt.typing import Sizes
 from tests.decoder.unrolled import Unrolled

@@ -8,7 +8,7 @@ import pytest
 from kvnmt import models
 from kvnmt.inference.score import score
 from kvnmt.model_config import ModelConfig
-from kvnmt.systems import SYSTEMS
+from kvnmt.systems.named import SYSTEMS
 from kvnmt.target_context import CATALOGUE
 from tests.target_context.test_target_context import OPTIONS, inputs, make
 

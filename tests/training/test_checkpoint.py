@@ -13,7 +13,7 @@ import pytest
 
 from kvnmt import devices, models
 from kvnmt.errors import UserError
-from kvnmt.systems import system
+from kvnmt.systems.named import system
 from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps
 from kvnmt.training.checkpoint import Checkpoints, Keep

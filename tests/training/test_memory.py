@@ -12,7 +12,7 @@ from kvnmt.data.plan import by_tokens
 from kvnmt.data.stream import BatchAt
 from kvnmt.errors import UserError
 from kvnmt.runs import train as experiment
-from kvnmt.training import memory
+from kvnmt.training import device_memory as memory
 from kvnmt.training.loop import Trainer
 from tests.helpers import quiet, tiny, toy_data
 

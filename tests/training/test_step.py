@@ -20,7 +20,7 @@ from kvnmt.errors import UserError
 from kvnmt.losses import Objective
 from kvnmt.model_config import Dropout
 from kvnmt.models import Model
-from kvnmt.systems import system
+from kvnmt.systems.named import system
 from kvnmt.training import step as steps
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.sharding import shardings

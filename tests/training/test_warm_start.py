@@ -19,7 +19,7 @@ from kvnmt.models import Params
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.runs.warm_start import WarmStart, path_name, warm_start
-from kvnmt.systems import SYSTEMS, system
+from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.training.loop import Trainer
 from tests.helpers import SIZES, quiet, steps_kept, tiny, toy_data, trained
 

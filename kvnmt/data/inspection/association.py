@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.scan import Index, Scan
+from kvnmt.data.inspection.scan import Index, Scan
 
 WORDS = 3000  # on each side, the most frequent
 MIN_COUNT = 4

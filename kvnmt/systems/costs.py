@@ -20,7 +20,7 @@ from kvnmt import attention, decoder, models, target_context
 from kvnmt.errors import Range, UserError, check_ranges
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model
-from kvnmt.systems import SYSTEMS, system
+from kvnmt.systems.named import SYSTEMS, system
 
 
 @dataclass(frozen=True)

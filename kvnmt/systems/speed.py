@@ -21,7 +21,7 @@ from kvnmt import devices, models
 from kvnmt.data.batches import Batch, pad, with_end
 from kvnmt.errors import Range, UserError, check_ranges
 from kvnmt.model_config import ModelConfig
-from kvnmt.systems import system
+from kvnmt.systems.named import system
 from kvnmt.training import step as steps
 from kvnmt.training.step import StepOptions, TrainState
 from kvnmt.typing import Array

@@ -26,17 +26,17 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.checks import (
+from kvnmt.data.corpus import Vocabularies
+from kvnmt.data.inspection.checks import (
     Text,
     check_counts,
     check_file,
     check_overlap,
     check_pairs,
 )
-from kvnmt.data.corpus import Vocabularies
-from kvnmt.data.findings import Finding, Severity
-from kvnmt.data.scan import Index, scan
-from kvnmt.data.shifts import check_shifts
+from kvnmt.data.inspection.findings import Finding, Severity
+from kvnmt.data.inspection.scan import Index, scan
+from kvnmt.data.inspection.shifts import check_shifts
 from kvnmt.data.vocabulary import Words, keep_words
 from kvnmt.errors import Range, UserError, check_ranges
 

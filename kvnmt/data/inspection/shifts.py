@@ -3,7 +3,7 @@
 
 They come from a line lost, added or split on one side, repaired further on or never; a
 development set of IWSLT 2014 is known for one. Every line is scored against the lines
-of the other side up to some shift away (`kvnmt.data.association`). Its gain under a
+of the other side up to some shift away (`kvnmt.data.inspection.association`). Its gain under a
 shift is by how many nats that pair agrees better than its own, clipped, so that no line
 decides alone, and less a margin. A run is a stretch with a large sum of gains that is
 nowhere interrupted by as large a loss. It takes one walk over the lines that gain.
@@ -15,10 +15,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.association import SAMPLE, Rows, learn, make_lexicon, strength
-from kvnmt.data.checks import Text
-from kvnmt.data.findings import EXAMPLES, Finding, Place, named
-from kvnmt.data.scan import Index
+from kvnmt.data.inspection.association import (
+    SAMPLE,
+    Rows,
+    learn,
+    make_lexicon,
+    strength,
+)
+from kvnmt.data.inspection.checks import Text
+from kvnmt.data.inspection.findings import EXAMPLES, Finding, Place, named
+from kvnmt.data.inspection.scan import Index
 
 FOLDS = 5  # a line is scored with what was learnt of the other four fifths
 FARTHEST = 2  # lines to either side

@@ -28,7 +28,6 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.quickstart import adequacy, alignment_error
-from kvnmt import benchmark
 from kvnmt.console import print_table
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
@@ -42,7 +41,8 @@ from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
-from kvnmt.systems import SYSTEMS, system
+from kvnmt.systems import speed as benchmark
+from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 

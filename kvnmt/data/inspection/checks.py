@@ -7,8 +7,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.findings import EXAMPLES, Finding, Place, Severity, named, told
-from kvnmt.data.scan import WINDOWS, Scan
+from kvnmt.data.inspection.findings import (
+    EXAMPLES,
+    Finding,
+    Place,
+    Severity,
+    named,
+    told,
+)
+from kvnmt.data.inspection.scan import WINDOWS, Scan
 
 # Of each kind of odd character: how bad, what it is called, what follows from it.
 _SPLITS = "other programs end a line there, kvnmt does not; replace or remove them"

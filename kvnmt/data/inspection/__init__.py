@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is this text fit to train on?"""
