@@ -51,6 +51,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 
 def write_json(path: Path, plain: dict[str, Any]) -> None:
+    """Writes plain data as JSON, whole or not at all."""
     whole = path.with_suffix(".new")  # never half a file under the name itself
     whole.write_text(json.dumps(plain, indent=2) + "\n")
     whole.replace(path)

@@ -13,6 +13,7 @@ from kvnmt.data.vocabulary import EOS, UNK, Words
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
 from kvnmt.inference.score import align, score
+from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import (
     SearchConfig,
     Translation,
@@ -21,11 +22,10 @@ from kvnmt.inference.translate import (
 )
 from kvnmt.metrics.alignment import hard_links, word_links
 from kvnmt.metrics.links import format_pharaoh
-from kvnmt.runs.directory import Run
 
 
 def write(
-    run: Run,
+    run: Trained,
     lines: Sequence[str],
     config: SearchConfig,
     dictionary: Mapping[str, str] | None = None,
@@ -52,7 +52,7 @@ def write(
 
 
 def describe(
-    run: Run,
+    run: Trained,
     lines: Sequence[str],
     config: SearchConfig,
     advance: Callable[[int], None] = lambda sentences: None,
@@ -98,7 +98,7 @@ def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def replace_unknown(
-    run: Run,
+    run: Trained,
     lines: Sequence[str],
     found: Sequence[Translation],
     dictionary: Mapping[str, str],
@@ -171,6 +171,6 @@ def _written(
     return written
 
 
-def _told(run: Run, one: Translation) -> dict[str, Any]:
+def _told(run: Trained, one: Translation) -> dict[str, Any]:
     text = run.vocabularies.target.decode(one.ids)
     return {"translation": text, "score": one.score, "log_prob": one.log_prob}

@@ -124,6 +124,11 @@ def from_plain(plain: dict[str, Any]) -> Experiment:
 
 
 def check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
+    """Refuses to resume a run with what its arrays and its batches do not allow.
+
+    Raises:
+        UserError: A choice that a run keeps is another one now; it is named.
+    """
     for path in KEPT:
         before, now = (attrgetter(path)(one) for one in (saved, asked))
         if before != now:

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run directory, which needs nothing else to be used."""
+"""A run directory: how it is made, and how it is read back.
+
+It needs nothing else to be used. It holds ``config.json``, ``versions.json``,
+``vocabulary/``, ``metrics.jsonl``, ``events/``, ``learning-curve.png`` and
+``checkpoints/``.
+"""
 
 import json
 from collections.abc import Sequence
@@ -67,6 +72,11 @@ def load_experiment(folder: Path) -> Experiment:
 
 
 def existing(folder: Path) -> Path:
+    """Passes a run directory on.
+
+    Raises:
+        UserError: It is none.
+    """
     if not (folder / "config.json").is_file():
         raise UserError(
             f"'{folder}' is no run directory: it holds no config.json; give the "
@@ -76,6 +86,11 @@ def existing(folder: Path) -> Path:
 
 
 def refuse_existing(folder: Path) -> None:
+    """Makes sure that a new run can be made in a folder.
+
+    Raises:
+        UserError: There is something in it.
+    """
     begun = {"vocabulary", "versions.json", "versions.new", "config.new"}
     # What a start that was killed has left is no run.
     if folder.is_dir() and {path.name for path in folder.iterdir()} <= begun:
@@ -88,6 +103,7 @@ def refuse_existing(folder: Path) -> None:
 
 
 def was_saved(folder: Path) -> bool:
+    """Whether a run has a checkpoint."""
     if not (folder / "checkpoints").is_dir():
         return False
     with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
@@ -95,6 +111,11 @@ def was_saved(folder: Path) -> bool:
 
 
 def create(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
+    """Makes a run directory; its config comes last, so that half a run is none.
+
+    Raises:
+        UserError: It cannot be made.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "config.json").exists():  # else they are what was read
@@ -106,6 +127,7 @@ def create(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
 
 
 def versions() -> dict[str, str]:
+    """The versions of the packages that a run depends on, and the device."""
     packages = ("kvnmt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     return {name: version(name) for name in packages} | {"device": device}

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An experiment: one frozen config, one run directory that needs nothing else.
-
-A run directory holds ``config.json``, ``versions.json``, ``vocabulary/``,
-``metrics.jsonl``, ``events/``, ``learning-curve.png`` and ``checkpoints/``.
-"""
+"""Training an experiment in a run directory: what is checked, made and written."""
 
 from pathlib import Path
 

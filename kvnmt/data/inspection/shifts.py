@@ -3,10 +3,11 @@
 
 They come from a line lost, added or split on one side, repaired further on or never; a
 development set of IWSLT 2014 is known for one. Every line is scored against the lines
-of the other side up to some shift away (`kvnmt.data.inspection.association`). Its gain under a
-shift is by how many nats that pair agrees better than its own, clipped, so that no line
-decides alone, and less a margin. A run is a stretch with a large sum of gains that is
-nowhere interrupted by as large a loss. It takes one walk over the lines that gain.
+of the other side up to some shift away (`kvnmt.data.inspection.association`). Its gain
+under a shift is by how many nats that pair agrees better than its own, clipped, so that
+no line decides alone, and less a margin. A run is a stretch with a large sum of gains
+that is nowhere interrupted by as large a loss. It takes one walk over the lines that
+gain.
 """
 
 from collections.abc import Iterator, Sequence

@@ -19,8 +19,8 @@ from kvnmt.metrics.bleu import Settings, corpus_chrf, sentence_chrf, sentence_st
 from kvnmt.metrics.links import parse_pharaoh
 from kvnmt.metrics.significance import sign_test
 from kvnmt.runs.directory import load_run
+from tests.cli.test_main import check_sentence, filled
 from tests.helpers import toy_lines, trained, untrained
-from tests.test_cli import check_sentence, filled
 
 BEAM = ("--search.beam", 1)
 LINES = [*toy_lines(9, 5), "", *toy_lines(10, 5)]

@@ -32,7 +32,7 @@ from kvnmt.metrics.significance import resample, t_test
 from kvnmt.runs.directory import load_run
 from tests.helpers import toy_lines, trained, untrained
 
-DOCS = Path(__file__).parents[1] / "docs" / "evaluation.md"
+DOCS = Path(__file__).parents[2] / "docs" / "evaluation.md"
 LINES = ["", "a", *toy_lines(5, 2)]
 
 
