@@ -33,7 +33,8 @@ from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
-from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
@@ -154,7 +155,7 @@ def _train(
         assert options.data is not None
         text = read_parallel(options.data / "test2016.de", options.data / "test2016.en")
         source, references = text.source, text.target
-    found = translate_lines(run.vocabularies, run.model, run.params, source, SEARCH)
+    found = translate_lines(run, source, SEARCH)
     result["bleu"] = corpus_bleu(found, references, tokenize="none").score
     if corpus == "synthetic":
         coverage = adequacy(found, test)

@@ -35,7 +35,8 @@ from kvnmt.console import print_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import run_program
-from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.translate import translate_lines
 from kvnmt.losses import Objective
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model_config import Dropout, ModelConfig
@@ -165,9 +166,7 @@ def _train(
 def _bleu(options: Multi30k, run: Run, split: str) -> float:
     source = options.data / f"{split}.{options.source}"
     text = read_parallel(source, options.data / f"{split}.{options.target}")
-    found = translate_lines(
-        run.vocabularies, run.model, run.params, text.source, SearchConfig()
-    )
+    found = translate_lines(run, text.source, SearchConfig())
     return corpus_bleu(found, text.target, tokenize="none").score
 
 

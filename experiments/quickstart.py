@@ -25,8 +25,9 @@ from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Pair
 from kvnmt.errors import run_program
+from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align_lines
-from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.adequacy import Coverage, coverage_by_gold
 from kvnmt.metrics.alignment import alignment_error_rate, hard_links
 from kvnmt.metrics.bleu import corpus_bleu
@@ -126,7 +127,7 @@ def configure(name: str, options: Quickstart) -> Experiment:
 def alignment_error(run: Run, pairs: tuple[Pair, ...]) -> float:
     """AER of the reading alignment under forced decoding of the references."""
     source, target = _lines(pairs)
-    matrices = align_lines(run.vocabularies, run.model, run.params, source, target)
+    matrices = align_lines(run, source, target)
     links = [
         hard_links(rounds[-1], len(pair.source), len(pair.target))
         for rounds, pair in zip(matrices, pairs)
@@ -147,7 +148,7 @@ def adequacy(outputs: list[str], pairs: tuple[Pair, ...]) -> Coverage:
 def _translate(run: Run, pairs: tuple[Pair, ...]) -> list[str]:
     source, _ = _lines(pairs)
     search = run.experiment.search
-    return translate_lines(run.vocabularies, run.model, run.params, source, search)
+    return translate_lines(run, source, search)
 
 
 def _lines(pairs: tuple[Pair, ...]) -> tuple[list[str], list[str]]:
@@ -206,7 +207,7 @@ def _show_next(
     """Draws the attention of a sentence and says what to do next."""
     pair = max(pairs, key=lambda pair: (len(pair.source) <= 14, len(pair.source)))
     source, target = _lines((pair,))
-    rounds = align_lines(run.vocabularies, run.model, run.params, source, target)[0]
+    rounds = align_lines(run, source, target)[0]
     picture = options.folder / "attention.png"
     attention_heatmap(
         rounds,

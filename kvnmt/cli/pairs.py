@@ -127,7 +127,4 @@ def _read(run: Run, source: Path | None, target: Path) -> Parallel:
 def _forced(run: Run, text: Parallel, what: str) -> list[Scored]:
     """Scores and aligns under a progress bar."""
     with counting(what, len(text.target)) as advance:
-        return score_lines(
-            *(run.vocabularies, run.model, run.params),
-            *(text.source, text.target, advance),
-        )
+        return score_lines(run, text.source, text.target, advance)

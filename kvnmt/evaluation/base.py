@@ -128,9 +128,8 @@ def force(
 ) -> list[Forced]:
     """Forced decoding of pairs, with words."""
     words = run.vocabularies
-    given = words, run.model, run.params, source, target
     with counting(f"aligning {name}", len(source)) as advance:
-        scored = score_lines(*given, advance)
+        scored = score_lines(run, source, target, advance)
     return [
         Forced(
             one,

@@ -12,14 +12,10 @@ from kvnmt.data.text import read_lines
 from kvnmt.data.vocabulary import EOS, UNK, Words
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
+from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align, score
 from kvnmt.inference.trained import Trained
-from kvnmt.inference.translate import (
-    SearchConfig,
-    Translation,
-    translate,
-    translate_nbest,
-)
+from kvnmt.inference.translate import Translation, translate, translate_nbest
 from kvnmt.metrics.alignment import hard_links, word_links
 from kvnmt.metrics.links import format_pharaoh
 

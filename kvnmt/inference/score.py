@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import edge, in_batches
-from kvnmt.data.corpus import Vocabularies
 from kvnmt.devices import own_mesh, replicate, split_rows
+from kvnmt.inference.trained import Trained
 from kvnmt.losses import negative_log_likelihood
 from kvnmt.models import Model, Params
 from kvnmt.typing import Array, Float, Int
@@ -85,32 +85,39 @@ def rounds_of(model: Model, params: Params) -> int:
     return len(traced.features.alignments)
 
 
-def align(*given: Any, **options: Any) -> list[list[NDArray[np.floating]]]:
+def align(
+    model: Model,
+    params: Params,
+    source: Sequence[Sequence[int]],
+    target: Sequence[Sequence[int]],
+    **batches: int,
+) -> list[list[NDArray[np.floating]]]:
     """The alignments of pairs, a list of rounds for each; as `score`."""
-    return [one.alignments for one in score(*given, **options)]
+    pairs = score(model, params, source, target, **batches)
+    return [pair.alignments for pair in pairs]
 
 
 def score_lines(
-    words: Vocabularies,
-    model: Model,
-    params: Params,
+    run: Trained,
     source: Sequence[str],
     target: Sequence[str],
     advance: Callable[[int], None] = lambda pairs: None,
 ) -> list[Scored]:
     """Scores and aligns pairs of lines, over tokens, as `score` does."""
     return score(
-        model,
-        params,
-        [words.source.encode(line) for line in source],
-        [words.target.encode(line) for line in target],
+        run.model,
+        run.params,
+        [run.vocabularies.source.encode(line) for line in source],
+        [run.vocabularies.target.encode(line) for line in target],
         advance=advance,
     )
 
 
-def align_lines(*given: Any, **options: Any) -> list[list[NDArray[np.floating]]]:
+def align_lines(
+    run: Trained, source: Sequence[str], target: Sequence[str]
+) -> list[list[NDArray[np.floating]]]:
     """The alignments of pairs of lines, a list of rounds for each; as `score_lines`."""
-    return [one.alignments for one in score_lines(*given, **options)]
+    return [pair.alignments for pair in score_lines(run, source, target)]
 
 
 @cache

@@ -16,22 +16,13 @@ from numpy.typing import NDArray
 
 from kvnmt.data.batches import pad
 from kvnmt.data.buckets import edge, in_batches
-from kvnmt.data.corpus import Vocabularies
 from kvnmt.data.vocabulary import EOS
 from kvnmt.devices import own_mesh, replicate, split_rows
 from kvnmt.errors import UserError
-from kvnmt.inference.program import RANGES, SearchConfig, compiled_search
+from kvnmt.inference.program import SearchConfig, compiled_search
+from kvnmt.inference.trained import Trained
 from kvnmt.models import Model, Params
 from kvnmt.search import Hypotheses
-
-__all__ = [
-    "RANGES",
-    "SearchConfig",
-    "Translation",
-    "translate",
-    "translate_lines",
-    "translate_nbest",
-]
 
 
 class Translation(NamedTuple):
@@ -103,17 +94,16 @@ def translate_nbest(
 
 
 def translate_lines(
-    words: Vocabularies,
-    model: Model,
-    params: Params,
+    run: Trained,
     lines: Sequence[str],
     config: SearchConfig = SearchConfig(),
     advance: Callable[[int], None] = lambda sentences: None,
 ) -> list[str]:
     """Translates lines of text; one line out per line in, in order."""
+    words = run.vocabularies
     ids = [words.source.encode(line) for line in lines]
-    found = translate(model, params, ids, config, advance)
-    return [words.target.decode(translation.ids) for translation in found]
+    translations = translate(run.model, run.params, ids, config, advance)
+    return [words.target.decode(translation.ids) for translation in translations]
 
 
 def _check(model: Model, params: Params, config: SearchConfig) -> None:

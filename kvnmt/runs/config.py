@@ -13,8 +13,8 @@ from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import Range, UserError
-from kvnmt.inference.translate import RANGES as SEARCH_RANGES
-from kvnmt.inference.translate import SearchConfig
+from kvnmt.inference.program import RANGES as SEARCH_RANGES
+from kvnmt.inference.program import SearchConfig
 from kvnmt.losses import Objective
 from kvnmt.model_config import ModelConfig
 from kvnmt.training.config import TrainingConfig

@@ -18,8 +18,12 @@ import jax
 
 from kvnmt import models
 from kvnmt.console import error_console
-from kvnmt.data.corpus import Vocabularies
-from kvnmt.data.vocabularies import check_digests, load_vocabularies, save_vocabularies
+from kvnmt.data.vocabularies import (
+    Vocabularies,
+    check_digests,
+    load_vocabularies,
+    save_vocabularies,
+)
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError
 from kvnmt.files import write_json

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from kvnmt import devices, models
-from kvnmt.data.corpus import Vocabularies, load_corpora
-from kvnmt.data.vocabularies import digests, load_vocabularies
+from kvnmt.data.corpus import load_corpora
+from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError, check_ranges
 from kvnmt.losses import Objective, loss

@@ -10,7 +10,8 @@ from kvnmt.data import batches
 from kvnmt.data.batches import Encoded
 from kvnmt.data.buckets import edge
 from kvnmt.data.corpus import Corpora
-from kvnmt.inference.translate import SearchConfig, translate
+from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.models import Model, Params
 from kvnmt.training.config import TrainingConfig

@@ -12,8 +12,9 @@ import pytest
 from kvnmt.cli.flags import names
 from kvnmt.data.text import read_lines
 from kvnmt.inference.memory_changes import memory_changes
+from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align_lines, score_lines
-from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.alignment import alignment_error_rate, hard_links
 from kvnmt.metrics.bleu import Settings, corpus_chrf, sentence_chrf, sentence_statistics
 from kvnmt.metrics.links import parse_pharaoh
@@ -79,7 +80,7 @@ def test_several_systems_against_the_first(kvnmt, text):
     outputs["perfect"] = references
     for folder in (text.memory, text.good):
         run = load_run(folder)
-        parts = run.vocabularies, run.model, run.params, LINES, SearchConfig(beam=1)
+        parts = run, LINES, SearchConfig(beam=1)
         outputs[folder.name] = translate_lines(*parts)
     files = {name: text.write(name, outputs[name]) for name in ("wrong", "perfect")}
     given = files["wrong"], text.memory, text.good, files["perfect"], *text.sides
@@ -116,7 +117,7 @@ def test_alignment_error_round_by_round(kvnmt, text):
     assert "score" not in found
     run = load_run(text.memory)
     references = [line.upper() for line in LINES]
-    parts = run.vocabularies, run.model, run.params, LINES, references
+    parts = run, LINES, references
     gold = [parse_pharaoh(line) for line in GOLD]
     for name, r in (
         ("untrained-kvmematt-r2, round 1", 0),
@@ -171,7 +172,7 @@ def test_perplexity_is_that_of_scoring(kvnmt, text):
     (row,) = rows(found, "perplexity").values()
     run = load_run(text.good)
     references = [line.upper() for line in LINES]
-    parts = run.vocabularies, run.model, run.params, LINES, references
+    parts = run, LINES, references
     scored = score_lines(*parts)
     total = sum(one.log_prob for one in scored)
     tokens = sum(len(line.split()) + 1 for line in LINES)
@@ -329,13 +330,13 @@ def test_a_page_to_look_at_systems(kvnmt, text, tmp_path):
     assert [one["number"] for one in data["sentences"]] == list(range(1, 8))
     for k, folder in enumerate(runs):
         run = load_run(folder)
-        parts = run.vocabularies, run.model, run.params
+        parts = (run,)
         ours = translate_lines(*parts, LINES[:7], SearchConfig(beam=1))
         assert [one["outputs"][k]["text"] for one in data["sentences"]] == ours
     first = data["sentences"][0]
     output = first["outputs"][0]
     run = load_run(text.memory)
-    parts = run.vocabularies, run.model, run.params
+    parts = (run,)
     (scored,) = score_lines(*parts, LINES[:1], [output["text"]])
     shape = len(output["target"]), len(output["source"])
     for told, matrix in zip(output["rounds"], scored.alignments):

@@ -13,7 +13,8 @@ import pytest
 from kvnmt.attention import additive, kv_memory
 from kvnmt.data.text import read_lines
 from kvnmt.decoder import conditional
-from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.runs import config
 from kvnmt.runs import train as experiment
@@ -301,7 +302,7 @@ def test_interrupting_is_no_crash(kvnmt, monkeypatch):
 
 def expected(run: Path, lines: list[str], config: SearchConfig) -> list[str]:
     found = load_run(run)
-    return translate_lines(found.vocabularies, found.model, found.params, lines, config)
+    return translate_lines(found, lines, config)
 
 
 ODD = "a b\r\n\n   \nc\x0cd e\n\u2028\n\t\nunseen \u0085 b\r\nlast a".encode()

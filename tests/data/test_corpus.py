@@ -8,11 +8,11 @@ import pytest
 
 from kvnmt.data import prepare, synthetic
 from kvnmt.data.config import DataConfig
-from kvnmt.data.corpus import Vocabularies, encode, load_corpora
+from kvnmt.data.corpus import encode, load_corpora
 from kvnmt.data.prepare import build_vocabularies
 from kvnmt.data.sources import Text
 from kvnmt.data.text import Block, Parallel
-from kvnmt.data.vocabularies import load_vocabularies, save_vocabularies
+from kvnmt.data.vocabularies import Vocabularies, load_vocabularies, save_vocabularies
 from kvnmt.data.vocabulary import UNK, Words, build_subwords, digest
 from kvnmt.errors import UserError
 

@@ -22,7 +22,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Faulty, Parallel, collect
 from kvnmt.data.tfds_builder import TextBuilder, prepare
 from kvnmt.errors import UserError
-from kvnmt.inference.translate import SearchConfig
+from kvnmt.inference.program import SearchConfig
 from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from tests.data.test_sources import BREAKS, TEXT, as_files, first_batches

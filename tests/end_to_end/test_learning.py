@@ -15,7 +15,8 @@ from kvnmt import models
 from kvnmt.data import synthetic
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.vocabulary import build_words
-from kvnmt.inference.translate import SearchConfig, translate
+from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.translate import translate
 from kvnmt.losses import Loss, Objective, loss
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS

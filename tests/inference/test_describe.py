@@ -16,13 +16,9 @@ from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import UserError
 from kvnmt.inference import describe as output
 from kvnmt.inference.describe import describe, read_dictionary, replace_unknown
+from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score_lines
-from kvnmt.inference.translate import (
-    SearchConfig,
-    Translation,
-    translate,
-    translate_nbest,
-)
+from kvnmt.inference.translate import Translation, translate, translate_nbest
 from kvnmt.runs.directory import Run, load_run
 from tests.helpers import trained
 
@@ -81,7 +77,7 @@ def test_length_and_unknown_words_are_in_hand(run, beam):
 def test_all_that_is_told(run):
     told = describe(run, LINES, SearchConfig(beam=3, nbest=2))
     found = [one["translation"] for one in told]
-    scored = score_lines(run.vocabularies, run.model, run.params, LINES, found)
+    scored = score_lines(run, LINES, found)
     for one, again in zip(told, scored):
         if not one["translation"] and "nbest" in one and len(one["nbest"]) == 1:
             continue  # an empty line is not searched for

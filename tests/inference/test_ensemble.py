@@ -14,8 +14,9 @@ from kvnmt import models
 from kvnmt.cli import main as cli
 from kvnmt.errors import UserError
 from kvnmt.inference.ensemble import ensemble
+from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align, score
-from kvnmt.inference.translate import SearchConfig, translate
+from kvnmt.inference.translate import translate
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.systems.named import system

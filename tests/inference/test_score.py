@@ -14,8 +14,9 @@ import pytest
 from kvnmt.cli import main as cli
 from kvnmt.data.config import DataConfig
 from kvnmt.data.vocabulary import EOS, build_subwords
+from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score, score_lines
-from kvnmt.inference.translate import SearchConfig, translate
+from kvnmt.inference.translate import translate
 from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
@@ -90,10 +91,7 @@ def test_the_score_command(folder, run, pair, capsys):
     cli.main(given)
     said = capsys.readouterr()
     numbers = [float(line) for line in said.out.splitlines()]
-    want = score_lines(
-        *(run.vocabularies, run.model, run.params),
-        *(["a b c", "", "d zzz"], ["A B", "", "D"]),
-    )
+    want = score_lines(run, ["a b c", "", "d zzz"], ["A B", "", "D"])
     np.testing.assert_allclose(numbers, [one.log_prob for one in want], atol=1e-5)
     perplexity = math.exp(-sum(numbers) / 6)
     assert f"3 pairs, 6 tokens, log-probability {sum(numbers):.2f}" in said.err

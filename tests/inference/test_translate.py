@@ -2,6 +2,7 @@
 """Corpora are translated in order, and how they are batched does not show."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,12 +12,11 @@ import pytest
 from kvnmt import models
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import EDGES, edge
-from kvnmt.data.corpus import Vocabularies
+from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import EOS, Words
-from kvnmt.inference.program import compiled_search, program
+from kvnmt.inference.program import SearchConfig, compiled_search, program
 from kvnmt.inference.score import align, align_lines, compiled_score
 from kvnmt.inference.translate import (
-    SearchConfig,
     Translation,
     translate,
     translate_lines,
@@ -243,13 +243,14 @@ def test_lines_become_lines(talker):
     names = tuple("abcdefghij")
     words = Vocabularies(Words(names), Words(tuple(name.upper() for name in names)))
     lines = ["a b", "", "zebra c", "   ", "a\u2028b d"]
-    found = translate_lines(words, *talker, lines, BEAM)
+    run = SimpleNamespace(vocabularies=words, model=talker[0], params=talker[1])
+    found = translate_lines(run, lines, BEAM)
     assert found[1] == found[3] == ""
     ids = [words.source.encode(line) for line in lines]
     expected = translate(*talker, ids, BEAM)
     assert found == [words.target.decode(one.ids) for one in expected]
     assert set("".join(found).replace("<unk>", "")) <= {*"ABCDEFGHIJ "}
-    matrices = align_lines(words, *talker, ["a b"], ["A B C"])
+    matrices = align_lines(run, ["a b"], ["A B C"])
     assert matrices[0][-1].shape == (4, 3)
 
 

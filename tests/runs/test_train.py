@@ -19,7 +19,8 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.vocabularies import load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError
-from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.translate import translate_lines
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment, from_plain, to_plain
@@ -254,10 +255,7 @@ def test_a_run_directory_needs_nothing_else(tmp_path):
     assert found.vocabularies == same.vocabularies
     lines = ["a b c", "h", "", "zebra a"]
     search = SearchConfig(beam=3)
-    ours, theirs = (
-        translate_lines(one.vocabularies, one.model, one.params, lines, search)
-        for one in (found, same)
-    )
+    ours, theirs = (translate_lines(one, lines, search) for one in (found, same))
     assert ours == theirs
     assert len(ours) == 4 and ours[2] == ""
 

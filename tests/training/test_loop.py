@@ -17,7 +17,8 @@ from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from kvnmt.files import only_writer
-from kvnmt.inference.translate import SearchConfig, translate_lines
+from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
@@ -375,9 +376,7 @@ def test_validation_bleu_is_that_of_greedy_translations(base):
         path.read_text().split("\n")[:-1]
         for path in (data.valid_source, data.valid_target)
     )
-    ours = translate_lines(
-        found.vocabularies, found.model, found.params, lines, SearchConfig(beam=1)
-    )
+    ours = translate_lines(found, lines, SearchConfig(beam=1))
     score = corpus_bleu(ours, references, tokenize="none").score
     best = max(record["valid_bleu"] for record in records(trained(base)))
     np.testing.assert_allclose(score, best, rtol=1e-6)

@@ -26,7 +26,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.corpus import Vocabularies
 from kvnmt.data.inspection.checks import (
     Text,
     check_counts,
@@ -37,6 +36,7 @@ from kvnmt.data.inspection.checks import (
 from kvnmt.data.inspection.findings import Finding, Severity
 from kvnmt.data.inspection.scan import Index, scan
 from kvnmt.data.inspection.shifts import check_shifts
+from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import Words, keep_words
 from kvnmt.errors import Range, UserError, check_ranges
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kvnmt.cli import main as cli
 from kvnmt.data.config import DataConfig
-from kvnmt.data.corpus import Vocabularies, load_corpora
+from kvnmt.data.corpus import load_corpora
 from kvnmt.data.inspection import scan as scanning
 from kvnmt.data.inspection.association import make_lexicon
 from kvnmt.data.inspection.findings import Finding, told
@@ -22,7 +22,7 @@ from kvnmt.data.inspection.scan import Index, scan
 from kvnmt.data.inspection.validate import Report, ValidateConfig, validate
 from kvnmt.data.synthetic import make_corpus
 from kvnmt.data.text import GZIP
-from kvnmt.data.vocabularies import save_vocabularies
+from kvnmt.data.vocabularies import Vocabularies, save_vocabularies
 from kvnmt.data.vocabulary import Words, build_subwords, build_words, keep_words
 from kvnmt.errors import UserError
 
