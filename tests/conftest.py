@@ -10,7 +10,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from kvnmt.cli import main as cli
+from kvnmt import cli
 from tests.helpers import Said
 
 jax.config.update("jax_num_cpu_devices", 8)  # before the first array

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt.cli import main as cli
+from kvnmt import cli
 from kvnmt.cli import train
 from kvnmt.data import sources
 from kvnmt.data.config import DataConfig

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from kvnmt.cli import main as cli
+from kvnmt import cli
 from kvnmt.cli import train
 from kvnmt.data import sources, tfds_builder, tfds_source
 from kvnmt.data.config import DataConfig

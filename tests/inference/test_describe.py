@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kvnmt.cli import main as cli
+from kvnmt import cli
 from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import UserError
 from kvnmt.inference import describe as output

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import models
-from kvnmt.cli import main as cli
+from kvnmt import cli, models
 from kvnmt.errors import UserError
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.program import SearchConfig

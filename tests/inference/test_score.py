@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt.cli import main as cli
+from kvnmt import cli
 from kvnmt.data.config import DataConfig
 from kvnmt.data.vocabulary import EOS, build_subwords
 from kvnmt.inference.program import SearchConfig

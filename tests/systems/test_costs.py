@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from kvnmt.cli import main as cli
+from kvnmt import cli
 from kvnmt.errors import UserError
 from kvnmt.model_config import ModelConfig
 from kvnmt.systems import costs as overview

@@ -9,8 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import models
-from kvnmt.cli import main as cli
+from kvnmt import cli, models
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.errors import UserError
 from kvnmt.model_config import ModelConfig
