@@ -48,7 +48,9 @@ def programs_folder() -> Path:
     # The other lines change from moment to moment.
     lines = {one for one in text.splitlines() if one.startswith((b"flags", b"model"))}
     own = hashlib.blake2b(b"".join(sorted(lines)), digest_size=6).hexdigest()
-    return base / "kvnmt-tests" / own
+    folder = base / "kvnmt-tests" / own
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def toy_lines(seed: int, count: int, longest: int = 6) -> list[str]:
