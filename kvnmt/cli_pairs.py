@@ -133,7 +133,7 @@ def load_aligner(folder: Path) -> tuple[Run, int]:
         UserError: It cannot be read, or does not align.
     """
     run = experiment.load_run(folder)
-    if not run.model.config.reads_source:
+    if not run.model.reads_source:
         raise UserError(f"'{folder}' holds a language model, which aligns nothing.")
     rounds = rounds_of(run.model, run.params)
     if not rounds:
@@ -144,7 +144,7 @@ def load_aligner(folder: Path) -> tuple[Run, int]:
 
 
 def _read(run: Run, source: Path | None, target: Path) -> Parallel:
-    if source is None and run.model.config.reads_source:
+    if source is None and run.model.reads_source:
         raise UserError("this run's model reads a source; give --source too.")
     return read_parallel(source or target, target, faulty="keep")
 

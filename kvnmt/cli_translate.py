@@ -137,7 +137,7 @@ def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
         UserError: It cannot be read, or is a language model.
     """
     run = load_ensemble([folder, *others])
-    if not run.model.config.reads_source:
+    if not run.model.reads_source:
         raise UserError("the run holds a language model, which translates nothing.")
     return run
 

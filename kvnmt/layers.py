@@ -16,7 +16,8 @@ from flax import struct
 from kvnmt.initializers import Weights
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree, typed
 
-Reset: TypeAlias = Literal["after", "before"]  # where r meets U_n h
+# Where r meets U_n h: behind the product, before it, or behind product and bias.
+Reset: TypeAlias = Literal["after", "before", "after_bias"]
 
 
 @struct.dataclass
@@ -180,8 +181,9 @@ def gru(
 
         r = sig(W_r x + U_r h + b_r)
         u = sig(W_u x + U_u h + b_u)
-        n = tanh(W_n x + r * (U_n h) + b_n)       reset after (dl4mt)
-        n = tanh(W_n x + U_n (r * h) + b_n)       reset before (Bahdanau et al. 2015)
+        n = tanh(W_n x + r * (U_n h) + b_n)       after: dl4mt, but for its GRU2
+        n = tanh(W_n x + U_n (r * h) + b_n)       before: Bahdanau et al. 2015
+        n = tanh(W_n x + r * (U_n h + b_n))       after_bias: that GRU2
         h' = u * h + (1 - u) * n
 
     Args:
@@ -191,16 +193,16 @@ def gru(
         reset: Where r meets the recurrent product.
     """
     size = state.shape[-1]
-    if reset == "after":
-        recurrent = state @ params.U  # [*N, 3D]
-        gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent[..., : 2 * size])
-        r, u = gates[..., :size], gates[..., size:]
-        candidate = r * recurrent[..., 2 * size :]
-    else:
-        recurrent = state @ params.U[:, : 2 * size]
-        gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent)
-        r, u = gates[..., :size], gates[..., size:]
+    U = params.U if reset != "before" else params.U[:, : 2 * size]
+    recurrent = state @ U  # [*N, 3D], or [*N, 2D] where U_n has to wait for r
+    gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent[..., : 2 * size])
+    r, u = gates[..., :size], gates[..., size:]
+    if reset == "before":
         candidate = (r * state) @ params.U[:, 2 * size :]
+    else:
+        candidate = r * recurrent[..., 2 * size :]
+    if reset == "after_bias":  # the inputs hold b_n already, whole
+        candidate = candidate - (1 - r) * params.b[2 * size :]
     candidate = jnp.tanh(inputs[..., 2 * size :] + candidate)
     return u * state + (1 - u) * candidate
 
@@ -239,7 +241,7 @@ def scan(
         step: ``(state, inputs of a step) -> (state, what it gives)``.
         state: Before the first step.
         inputs: Arrays with time as their first axis.
-        chunk: For the gradient only the state before every so manieth step is kept
+        chunk: For the gradient only the state before every ``chunk`` steps is kept,
             and the steps between are computed again; 0: everything is kept.
     """
 
