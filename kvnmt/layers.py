@@ -80,6 +80,16 @@ def row_keys(key: Key[Array, ""], rows: Int[Array, " B"]) -> Key[Array, " B"]:
     return jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
 
 
+def split_key(key: Key[Array, "*B"] | None, count: int) -> list[Array | None]:
+    """As many keys of the same kind: None, one for all, or one for each row."""
+    if key is None:
+        return [None] * count
+    if key.ndim == 0:
+        return list(jax.random.split(key, count))
+    rows = jax.vmap(lambda row: jax.random.split(row, count), out_axes=1)
+    return list(rows(key))
+
+
 def draw(
     key: Key[Array, "*B"],
     sample: Callable[[Key[Array, ""], tuple[int, ...]], Array],
@@ -88,7 +98,7 @@ def draw(
     """Random numbers of a shape whose first axis is rows, each from its own key."""
     if key.ndim == 0:
         return sample(key, shape)
-    return jax.vmap(lambda own: sample(own, shape[1:]))(key)
+    return jax.vmap(lambda row: sample(row, shape[1:]))(key)
 
 
 def dropout(
@@ -118,13 +128,13 @@ def masked_softmax(
     A row without a single true entry gives zeros, with zero gradient, never NaN.
     Energies of fewer bits are worked with in float32.
     """
-    given = energies.dtype
+    dtype = energies.dtype
     energies = precise(energies)
     energies = jnp.where(mask, energies, jnp.finfo(energies.dtype).min)
     peak = jax.lax.stop_gradient(jnp.max(energies, axis=-1, keepdims=True))
     weights = jnp.where(mask, jnp.exp(energies - peak), 0)
     total = jnp.sum(weights, axis=-1, keepdims=True)
-    return (weights / jnp.where(total > 0, total, 1)).astype(given)
+    return (weights / jnp.where(total > 0, total, 1)).astype(dtype)
 
 
 @typed
@@ -143,8 +153,8 @@ def last_annotation(
 ) -> Float[Array, "B C"]:
     """The vector at the last real position; zero for a row without any."""
     last = jnp.maximum(jnp.sum(mask, axis=1) - 1, 0)
-    found = jnp.take_along_axis(vectors, last[:, None, None], axis=1)[:, 0]
-    return jnp.where(jnp.any(mask, axis=1, keepdims=True), found, 0)
+    rows = jnp.take_along_axis(vectors, last[:, None, None], axis=1)[:, 0]
+    return jnp.where(jnp.any(mask, axis=1, keepdims=True), rows, 0)
 
 
 def init_gru(
@@ -261,9 +271,9 @@ def scan(
 
     # A scan keeps XLA from merging both computations; outside of one it must be told.
     inside = jax.checkpoint(run, prevent_cse=False)
-    state, found = jax.lax.scan(inside, state, jax.tree.map(split, inputs))
+    state, results = jax.lax.scan(inside, state, jax.tree.map(split, inputs))
     rest = jax.tree.map(lambda x: x[whole:], inputs)
-    return jax.tree.map(join, found, jax.checkpoint(run)(state, rest)[1])
+    return jax.tree.map(join, results, jax.checkpoint(run)(state, rest)[1])
 
 
 def _recurrent(

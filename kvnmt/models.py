@@ -9,15 +9,14 @@
     logits_t = W_v o_t + b_v
 
 The last two lines run after the scan, over all steps at once. The word before the
-first is no word: its embedding is the zero vector.
-
-A language model is a model whose encoder is ``none``: it ignores its source.
+first is no word: its embedding is the zero vector. A language model is a model whose
+encoder is ``none``: it ignores its source.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,8 +29,18 @@ from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.bounds import check_bounds
 from kvnmt.config import ModelConfig
+from kvnmt.contract import Model, Prediction
 from kvnmt.initializers import weights
-from kvnmt.layers import Linear, dropout, embed, init_linear, linear, precise, scan
+from kvnmt.layers import (
+    Linear,
+    dropout,
+    embed,
+    init_linear,
+    linear,
+    precise,
+    scan,
+    split_key,
+)
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
 
 
@@ -63,85 +72,6 @@ class State:
 
     decoder: PyTree
     target_context: PyTree
-
-
-@struct.dataclass
-class Prediction:
-    """Logits of the next word and the features they were made from."""
-
-    logits: Float[Array, "*N V"]
-    features: decoders.Features
-    auxiliary: tuple[Float[Array, "*N V"], ...]  # of the auxiliary predictors
-    self_attention: tuple[Float[Array, "B T T"], ...] = ()  # out of ``forward`` only:
-    # of every mechanism that looks at earlier words, as in `target_context.base`
-
-
-class Init(Protocol):  # noqa: D101
-    def __call__(self, key: Key[Array, ""]) -> PyTree:
-        """Makes the parameters."""
-        ...
-
-
-class Encode(Protocol):  # noqa: D101
-    def __call__(
-        self,
-        params: PyTree,
-        source: Int[Array, "B S"],
-        key: Key[Array, "*B"] | None = None,
-    ) -> PyTree:
-        """Reads source sentences: the Source, constant while they are translated."""
-        ...
-
-
-class InitialState(Protocol):  # noqa: D101
-    def __call__(self, params: PyTree, source: PyTree, length: int) -> PyTree:
-        """Returns the State before the first of at most ``length`` words."""
-        ...
-
-
-class Step(Protocol):  # noqa: D101
-    def __call__(
-        self,
-        params: PyTree,
-        source: PyTree,
-        state: PyTree,
-        tokens: Int[Array, " B"],
-    ) -> tuple[PyTree, Prediction]:
-        """Takes the previous words in and predicts the next."""
-        ...
-
-
-class Forward(Protocol):  # noqa: D101
-    def __call__(
-        self,
-        params: PyTree,
-        source: Int[Array, "B S"],
-        target: Int[Array, "B T"],
-        key: Key[Array, "*B"] | None = None,
-        chunk: int = 0,
-    ) -> Prediction:
-        """Predicts every word of given translations.
-
-        For the gradient, what happened within a ``chunk`` of target steps is computed
-        anew; 0 keeps everything.
-        """
-        ...
-
-
-class Model(NamedTuple):
-    """An encoder-decoder: pure functions over Params, Source and State.
-
-    Token arrays hold ids, below zero where there is no word; ``source`` and
-    ``target`` end every sentence with EOS. A key, or one for each row, is given in
-    training.
-    """
-
-    reads_source: bool  # false of a language model
-    init: Init
-    encode: Encode
-    initial_state: InitialState
-    step: Step
-    forward: Forward
 
 
 class _Parts(NamedTuple):
@@ -235,7 +165,7 @@ def _encode(
     source: Int[Array, "B S"],
     key: Key[Array, "*B"] | None = None,
 ) -> Source:
-    key_embedding, key_annotations = _split(key, 2)
+    key_embedding, key_annotations = split_key(key, 2)
     source = jnp.asarray(source)
     if params.source_embedding is None:
         embedded = jnp.zeros((*source.shape, 0), params.target_embedding.dtype)
@@ -250,9 +180,8 @@ def _encode(
         mask=source >= 0,
         cell=config.cell,
     )
-    annotations = dropout(
-        key_annotations, config.dropout.annotations, encoded.annotations
-    )
+    rate = config.dropout.annotations
+    annotations = dropout(key_annotations, rate, encoded.annotations)
     encoded = replace(encoded, annotations=annotations)
     return Source(parts.decoder.prepare(params.decoder, encoded), encoded.mask)
 
@@ -303,11 +232,10 @@ def _forward(
     key: Key[Array, "*B"] | None = None,
     chunk: int = 0,
 ) -> Prediction:
-    key_source, key_embedding, key_output, key_start, key_state = _split(key, 5)
+    key_source, key_embedding, key_output, key_start, key_state = split_key(key, 5)
     constants = _encode(config, parts, params, source, key_source).decoder
-    previous = jnp.pad(
-        jnp.asarray(target)[:, :-1], ((0, 0), (1, 0)), constant_values=-1
-    )
+    target = jnp.asarray(target)[:, :-1]
+    previous = jnp.pad(target, ((0, 0), (1, 0)), constant_values=-1)
     embedded = embed(params.target_embedding, previous)  # [B, T, E]
     embedded = dropout(key_embedding, config.dropout.embedding, embedded)
     inputs = parts.decoder.inputs(params.decoder, embedded)
@@ -319,8 +247,8 @@ def _forward(
         chunk,
     )
     features = _swap_time(features)
-    dropped = dropout(key_state, config.dropout.state, features.state)
-    features = features.replace(state=dropped)
+    state = dropout(key_state, config.dropout.state, features.state)
+    features = replace(features, state=state)
     if parts.decoder.attend is not None:
         features = parts.decoder.attend(params.decoder, constants, features)
     context = parts.target_context.over_time(
@@ -341,12 +269,9 @@ def _self_attention(
     looks = []
     if features.self_attention is not None:
         looks.append(features.self_attention[..., : embedded.shape[1]])
-    if parts.target_context.self_attention is not None:
-        looks.append(
-            parts.target_context.self_attention(
-                params.target_context, features.state, embedded
-            )
-        )
+    look = parts.target_context.self_attention
+    if look is not None:
+        looks.append(look(params.target_context, features.state, embedded))
     return tuple(looks)
 
 
@@ -372,11 +297,3 @@ def _predict(
 
 def _swap_time(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)
-
-
-def _split(key: Key[Array, "*B"] | None, count: int) -> list[Array | None]:
-    if key is None:
-        return [None] * count
-    if key.ndim == 0:
-        return list(jax.random.split(key, count))
-    return list(jax.vmap(lambda row: jax.random.split(row, count), out_axes=1)(key))
