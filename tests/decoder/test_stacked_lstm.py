@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kvnmt import attention as attentions
-from kvnmt.attention import dot, neural_coverage
+from kvnmt.attention import Attended, Moment, dot, kv_memory, neural_coverage
 from kvnmt.decoder import stacked_lstm
 from kvnmt.decoder.stacked_lstm import Options
 from kvnmt.errors import UserError
@@ -37,6 +37,26 @@ def test_attending_after_the_scan_is_attending_in_it(options, score_state, x64):
     after = Unrolled(Options(score_state=score_state), attention)
     elsewhere = attention._replace(write=writes_the_same)
     inside = Unrolled(Options(score_state=score_state), elsewhere)
+    want, _ = inside.run(inside.params)
+    got, _ = after.run(after.params)
+    for left, right in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(left, right, **close)
+
+
+@pytest.mark.parametrize("score_state", ["current", "previous"])
+def test_what_waits_sees_the_whole_moment(score_state, x64):
+    """The word and the state before too, and the State from which it never moves."""
+    memory = kv_memory.build(kv_memory.Options())
+
+    def read(params: Any, source: Any, state: Any, moment: Moment) -> Attended:
+        seen = moment.query * moment.embedded[:, :1] + moment.previous_state
+        return memory.read(params, source, state, moment.replace(query=seen))
+
+    still = memory._replace(read=read, write=None)
+    after = Unrolled(Options(score_state=score_state), still)
+    inside = Unrolled(
+        Options(score_state=score_state), still._replace(write=writes_the_same)
+    )
     want, _ = inside.run(inside.params)
     got, _ = after.run(after.params)
     for left, right in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
