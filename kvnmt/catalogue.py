@@ -4,6 +4,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from kvnmt.bounds import check_bounds
 from kvnmt.errors import unknown_name
 
 
@@ -23,10 +24,15 @@ class Mechanism(Protocol):
 
 
 class Catalogue(Mapping[str, Mechanism]):
-    """Mechanisms of one kind by name; the listing is the one place to add to."""
+    """Mechanisms of one kind by name; the listing is the one place to add to.
+
+    A module that stands elsewhere is listed with ``add``::
+
+        attention.CATALOGUE.add("mine", my_module)
+    """
 
     def __init__(self, kind: str, members: Mapping[str, Any]):
-        self.kind = kind
+        self.kind = kind  # as people read it; with underscores, the field of a config
         self._members = dict(members)
 
     def __getitem__(self, name: str) -> Mechanism:
@@ -43,6 +49,23 @@ class Catalogue(Mapping[str, Mechanism]):
         """How many mechanisms are listed."""
         return len(self._members)
 
+    def add(self, name: str, member: Mechanism) -> None:
+        """Lists one more mechanism.
+
+        Raises:
+            ValueError: The name is taken, or the options are those of another member.
+        """
+        if name in self._members:
+            raise ValueError(f"there is a {self.kind} '{name}' already.")
+        for other, listed in self._members.items():
+            if listed.Options is member.Options:
+                raise ValueError(f"the {self.kind} '{other}' has the same options.")
+        self._members[name] = member
+
+    def remove(self, name: str) -> None:
+        """Takes a mechanism off the list."""
+        del self._members[name]
+
     def name_of(self, options: Any) -> str:
         """Returns the name under which the mechanism of these options is listed."""
         for name, member in self._members.items():
@@ -51,5 +74,10 @@ class Catalogue(Mapping[str, Mechanism]):
         raise TypeError(f"{options!r} are not the options of any {self.kind}")
 
     def build(self, options: Any, *arguments: Any) -> Any:
-        """Builds the mechanism that the type of ``options`` belongs to."""
+        """Builds the mechanism that the type of ``options`` belongs to.
+
+        Raises:
+            UserError: A number in the options is out of its bounds.
+        """
+        check_bounds(options, f"model.{self.kind.replace(' ', '_')}.")
         return self[self.name_of(options)].build(options, *arguments)

@@ -64,7 +64,9 @@ class Encoded:
 
     annotations: Float[Array, "B S C"]  # zero at padding
     mask: Bool[Array, "B S"]
-    backward_first: Float[Array, "B _"]  # b_1, where the backward stack ends
+    backward_first: Float[Array, "B H"] | None  # b_1, where the backward stack ends;
+    # None: there is no such stack
+    sizes: Sizes = struct.field(pytree_node=False)  # of the whole model
 
 
 class _Cell(NamedTuple):
@@ -80,9 +82,57 @@ CELLS: dict[CellName, _Cell] = {
 }
 
 
+def _init_project(key: Array, size: int, weights: Weights) -> tuple[Linear, ...]:
+    return (init_linear(key, [size, size], size, weights),)
+
+
+def _init_halves(key: Array, size: int, weights: Weights) -> tuple[Linear, ...]:
+    if size % 2:
+        raise UserError(f"merge 'halves' needs an even encoder size, not {size}.")
+    half = size // 2
+    keys = jax.random.split(key)
+    return tuple(init_linear(k, [half, half], half, weights) for k in keys)
+
+
+def _halves(project: tuple[Linear, ...], forward: Array, backward: Array) -> Array:
+    parts = zip(jnp.split(forward, 2, axis=-1), jnp.split(backward, 2, axis=-1))
+    merged = [linear(p, f, b) for p, (f, b) in zip(project, parts, strict=True)]
+    return jnp.concatenate(merged, axis=-1)
+
+
+class _Merge(NamedTuple):
+    """How both directions become annotations.
+
+    ``join`` gets the projections, f and b; where a direction has no stack, what the
+    stack would have read stands in its place.
+    """
+
+    join: Callable[[tuple[Linear, ...], Array, Array], Array]
+    project: Callable[[Array, int, Weights], tuple[Linear, ...]] = lambda *_: ()
+    width: Callable[[int], int] = lambda units: units  # C for H units
+    stacks: tuple[str, ...] = ("forward", "backward")  # which there are
+    chained: bool = False  # the backward stack reads the forward one
+
+
+MERGES: dict[Merge, _Merge] = {
+    "concat": _Merge(
+        join=lambda _, f, b: jnp.concatenate([f, b], axis=-1),
+        width=lambda units: 2 * units,
+    ),
+    "sum": _Merge(join=lambda _, f, b: f + b),
+    "stack": _Merge(join=lambda _, f, b: b, chained=True),
+    "project": _Merge(
+        join=lambda project, f, b: linear(project[0], f, b), project=_init_project
+    ),
+    "halves": _Merge(join=_halves, project=_init_halves),
+    "forward": _Merge(join=lambda _, f, b: f, stacks=("forward",)),
+    "none": _Merge(join=lambda _, f, b: f[..., :0], width=lambda units: 0, stacks=()),
+}
+
+
 def annotation_size(merge: Merge, encoder: int) -> int:
     """Returns C for H units in each direction."""
-    return {"concat": 2 * encoder, "none": 0}.get(merge, encoder)
+    return MERGES[merge].width(encoder)
 
 
 def init(
@@ -100,65 +150,44 @@ def init(
     """
     key_forward, key_backward, key_project = jax.random.split(key, 3)
     E, H = sizes.embedding, sizes.encoder
+    how = MERGES[merge]
 
-    def stack(key: Array, below: int) -> tuple[GRU | LSTM, ...]:
+    def stack(direction: str, key: Array, below: int) -> tuple[GRU | LSTM, ...]:
+        if direction not in how.stacks:
+            return ()
         keys = [key, *(jax.random.fold_in(key, n) for n in range(1, layers))]
         widths = [below] + [H] * (layers - 1)
         make = CELLS[cell].init
         return tuple(make(k, [n], H, weights) for k, n in zip(keys, widths))
 
-    project: tuple[Linear, ...] = ()
-    if merge == "project":
-        project = (init_linear(key_project, [H, H], H, weights),)
-    if merge == "halves":
-        if H % 2:
-            raise UserError(f"merge 'halves' needs an even encoder size, not {H}.")
-        pair = jax.random.split(key_project)
-        half = [H // 2, H // 2]
-        project = tuple(init_linear(k, half, H // 2, weights) for k in pair)
-    one_way = merge in ("forward", "none")
     return Params(
-        forward=() if merge == "none" else stack(key_forward, E),
-        backward=() if one_way else stack(key_backward, H if merge == "stack" else E),
-        project=project,
+        forward=stack("forward", key_forward, E),
+        backward=stack("backward", key_backward, H if how.chained else E),
+        project=how.project(key_project, H, weights),
     )
 
 
 @typed
 def encode(
     params: Params,
+    sizes: Sizes,
     merge: Merge,
     embedded: Float[Array, "B S E"],
     mask: Bool[Array, "B S"],
     cell: CellName = "gru",
 ) -> Encoded:
     """Reads the source in both directions; annotations of padding are zero."""
+    how = MERGES[merge]
     forward = _run(params.forward, cell, embedded, mask, reverse=False)
-    below = forward if merge == "stack" else embedded
+    below = forward if how.chained else embedded
     backward = _run(params.backward, cell, below, mask, reverse=True)
-    annotations = _merge(merge, params.project, forward, backward)
-    annotations = jnp.where(mask[..., None], annotations, 0)
-    return Encoded(annotations, mask, backward[:, 0])
-
-
-def _merge(
-    merge: Merge, project: tuple[Linear, ...], forward: Array, backward: Array
-) -> Array:
-    if merge == "concat":
-        return jnp.concatenate([forward, backward], axis=-1)
-    if merge == "sum":
-        return forward + backward
-    if merge == "project":
-        return linear(project[0], forward, backward)
-    if merge == "halves":
-        keys, values = zip(
-            *(jnp.split(states, 2, axis=-1) for states in (forward, backward))
-        )
-        halves = [linear(project[0], *keys), linear(project[1], *values)]
-        return jnp.concatenate(halves, axis=-1)
-    if merge == "stack":
-        return backward
-    return forward if merge == "forward" else forward[..., :0]
+    annotations = how.join(params.project, forward, backward)
+    return Encoded(
+        annotations=jnp.where(mask[..., None], annotations, 0),
+        mask=mask,
+        backward_first=backward[:, 0] if params.backward else None,
+        sizes=sizes,
+    )
 
 
 def _run(

@@ -16,7 +16,8 @@ from flax import struct
 from kvnmt.initializers import Weights
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree, typed
 
-Reset: TypeAlias = Literal["after", "before"]  # where r meets U_n h
+# Where r meets U_n h: behind the product, before it, or behind product and bias.
+Reset: TypeAlias = Literal["after", "before", "after_bias"]
 
 
 @struct.dataclass
@@ -79,6 +80,16 @@ def row_keys(key: Key[Array, ""], rows: Int[Array, " B"]) -> Key[Array, " B"]:
     return jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
 
 
+def split_key(key: Key[Array, "*B"] | None, count: int) -> list[Array | None]:
+    """As many keys of the same kind: None, one for all, or one for each row."""
+    if key is None:
+        return [None] * count
+    if key.ndim == 0:
+        return list(jax.random.split(key, count))
+    rows = jax.vmap(lambda row: jax.random.split(row, count), out_axes=1)
+    return list(rows(key))
+
+
 def draw(
     key: Key[Array, "*B"],
     sample: Callable[[Key[Array, ""], tuple[int, ...]], Array],
@@ -87,7 +98,7 @@ def draw(
     """Random numbers of a shape whose first axis is rows, each from its own key."""
     if key.ndim == 0:
         return sample(key, shape)
-    return jax.vmap(lambda own: sample(own, shape[1:]))(key)
+    return jax.vmap(lambda row: sample(row, shape[1:]))(key)
 
 
 def dropout(
@@ -117,13 +128,13 @@ def masked_softmax(
     A row without a single true entry gives zeros, with zero gradient, never NaN.
     Energies of fewer bits are worked with in float32.
     """
-    given = energies.dtype
+    dtype = energies.dtype
     energies = precise(energies)
     energies = jnp.where(mask, energies, jnp.finfo(energies.dtype).min)
     peak = jax.lax.stop_gradient(jnp.max(energies, axis=-1, keepdims=True))
     weights = jnp.where(mask, jnp.exp(energies - peak), 0)
     total = jnp.sum(weights, axis=-1, keepdims=True)
-    return (weights / jnp.where(total > 0, total, 1)).astype(given)
+    return (weights / jnp.where(total > 0, total, 1)).astype(dtype)
 
 
 @typed
@@ -142,8 +153,8 @@ def last_annotation(
 ) -> Float[Array, "B C"]:
     """The vector at the last real position; zero for a row without any."""
     last = jnp.maximum(jnp.sum(mask, axis=1) - 1, 0)
-    found = jnp.take_along_axis(vectors, last[:, None, None], axis=1)[:, 0]
-    return jnp.where(jnp.any(mask, axis=1, keepdims=True), found, 0)
+    rows = jnp.take_along_axis(vectors, last[:, None, None], axis=1)[:, 0]
+    return jnp.where(jnp.any(mask, axis=1, keepdims=True), rows, 0)
 
 
 def init_gru(
@@ -180,8 +191,9 @@ def gru(
 
         r = sig(W_r x + U_r h + b_r)
         u = sig(W_u x + U_u h + b_u)
-        n = tanh(W_n x + r * (U_n h) + b_n)       reset after (dl4mt)
-        n = tanh(W_n x + U_n (r * h) + b_n)       reset before (Bahdanau et al. 2015)
+        n = tanh(W_n x + r * (U_n h) + b_n)       after: dl4mt, but for its GRU2
+        n = tanh(W_n x + U_n (r * h) + b_n)       before: Bahdanau et al. 2015
+        n = tanh(W_n x + r * (U_n h + b_n))       after_bias: that GRU2
         h' = u * h + (1 - u) * n
 
     Args:
@@ -191,16 +203,16 @@ def gru(
         reset: Where r meets the recurrent product.
     """
     size = state.shape[-1]
-    if reset == "after":
-        recurrent = state @ params.U  # [*N, 3D]
-        gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent[..., : 2 * size])
-        r, u = gates[..., :size], gates[..., size:]
-        candidate = r * recurrent[..., 2 * size :]
-    else:
-        recurrent = state @ params.U[:, : 2 * size]
-        gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent)
-        r, u = gates[..., :size], gates[..., size:]
+    U = params.U if reset != "before" else params.U[:, : 2 * size]
+    recurrent = state @ U  # [*N, 3D], or [*N, 2D] where U_n has to wait for r
+    gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent[..., : 2 * size])
+    r, u = gates[..., :size], gates[..., size:]
+    if reset == "before":
         candidate = (r * state) @ params.U[:, 2 * size :]
+    else:
+        candidate = r * recurrent[..., 2 * size :]
+    if reset == "after_bias":  # the inputs hold b_n already, whole
+        candidate = candidate - (1 - r) * params.b[2 * size :]
     candidate = jnp.tanh(inputs[..., 2 * size :] + candidate)
     return u * state + (1 - u) * candidate
 
@@ -239,7 +251,7 @@ def scan(
         step: ``(state, inputs of a step) -> (state, what it gives)``.
         state: Before the first step.
         inputs: Arrays with time as their first axis.
-        chunk: For the gradient only the state before every so manieth step is kept
+        chunk: For the gradient only the state before every ``chunk`` steps is kept,
             and the steps between are computed again; 0: everything is kept.
     """
 
@@ -259,9 +271,9 @@ def scan(
 
     # A scan keeps XLA from merging both computations; outside of one it must be told.
     inside = jax.checkpoint(run, prevent_cse=False)
-    state, found = jax.lax.scan(inside, state, jax.tree.map(split, inputs))
+    state, results = jax.lax.scan(inside, state, jax.tree.map(split, inputs))
     rest = jax.tree.map(lambda x: x[whole:], inputs)
-    return jax.tree.map(join, found, jax.checkpoint(run)(state, rest)[1])
+    return jax.tree.map(join, results, jax.checkpoint(run)(state, rest)[1])
 
 
 def _recurrent(

@@ -7,12 +7,13 @@ auxiliary terms thus keep the scale of the papers, whose losses sum over time.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
+from kvnmt.bounds import at_least, between
 from kvnmt.errors import UserError
 from kvnmt.layers import precise
 from kvnmt.models import Prediction
@@ -23,10 +24,12 @@ from kvnmt.typing import Array, Bool, Float, Int, typed
 class Objective:
     """Weights of the terms; the defaults are plain likelihood."""
 
-    label_smoothing: float = 0.0
-    atteos: float = 0.0  # lambda of Meng et al. (2018), equation 18; theirs is 1
+    label_smoothing: Annotated[float, between(0, 0.99)] = 0.0
+    atteos: Annotated[float, at_least(0)] = 0.0  # lambda of Meng et al. (2018),
+    # equation 18; theirs is 1
     atteos_rounds: Literal["last", "mean"] = "last"  # whose alignment it is laid on
-    subtractive: float = 0.0  # of each auxiliary predictor; Zheng et al. (2018): 1
+    subtractive: Annotated[float, at_least(0)] = 0.0  # of each auxiliary predictor;
+    # Zheng et al. (2018): 1
 
 
 @struct.dataclass

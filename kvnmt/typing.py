@@ -22,11 +22,13 @@ Matrices are stored input first, so that ``x @ W`` applies them: the paper's
 from typing import Any, NamedTuple, TypeAlias
 
 import beartype
+import jax
 from jaxtyping import Array, Bool, Float, Int, Key, jaxtyped
 
 __all__ = [
     "Array",
     "Bool",
+    "DType",
     "Float",
     "Int",
     "Key",
@@ -36,6 +38,7 @@ __all__ = [
 ]
 
 PyTree: TypeAlias = Any
+DType: TypeAlias = jax.typing.DTypeLike
 
 
 class Sizes(NamedTuple):

@@ -31,7 +31,8 @@ def member(label: str) -> SimpleNamespace:
     def build(options: object, *arguments: object) -> tuple[object, ...]:
         return label, options, *arguments
 
-    return SimpleNamespace(Options=type(label, (), {}), build=build)
+    options = dataclasses.make_dataclass(label, [], frozen=True)
+    return SimpleNamespace(Options=options, build=build)
 
 
 def test_lookup_by_name_and_by_options():

@@ -36,7 +36,11 @@ def encoder_of(kind: tuple) -> Callable[..., Encoded]:
     key = jax.random.key(0)
     params = encoder.init(key, sizes(merge), merge, gaussian(1.0), cell, layers)
     params = jax.tree.map(lambda x: x + 0.1, params)  # biases too
-    return jax.jit(lambda x: encoder.encode(params, merge, x, jnp.asarray(MASK), cell))
+    return jax.jit(
+        lambda x: encoder.encode(
+            params, sizes(merge), merge, x, jnp.asarray(MASK), cell
+        )
+    )
 
 
 def encode(kind: tuple, embedded: np.ndarray) -> np.ndarray:
@@ -90,8 +94,8 @@ def test_projections_of_both_directions():
         key = jax.random.key(0)
         params = encoder.init(key, sizes(merge), merge, gaussian(1.0))
         params = jax.tree.map(lambda x: x + 0.1, params)
-        both = encoder.encode(params, "concat", x, mask).annotations
-        got = encoder.encode(params, merge, x, mask).annotations
+        both = encoder.encode(params, sizes("concat"), "concat", x, mask).annotations
+        got = encoder.encode(params, sizes(merge), merge, x, mask).annotations
         return params, np.asarray(got)[MASK], np.split(np.asarray(both)[MASK], 4, -1)
 
     params, got, (kf, vf, kb, vb) = of("halves")
@@ -113,5 +117,5 @@ def test_no_encoder_has_no_parameters_and_annotations_of_no_width():
     params = encoder.init(jax.random.key(0), sizes("none"), "none", gaussian())
     assert jax.tree.leaves(params) == []
     x = jnp.zeros((3, 4, 0))
-    got = encoder.encode(params, "none", x, jnp.asarray(MASK))
+    got = encoder.encode(params, sizes("none"), "none", x, jnp.asarray(MASK))
     assert got.annotations.shape == (3, 4, 0) and got.mask.shape == (3, 4)

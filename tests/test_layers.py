@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+from typing import get_args
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -105,7 +107,7 @@ def test_linear_sums_its_inputs_and_counts_them(key):
         layers.linear(params, jnp.asarray(x))
 
 
-@pytest.mark.parametrize("reset", ["after", "before"])
+@pytest.mark.parametrize("reset", get_args(layers.Reset))
 def test_gru_is_the_papers(reset, key, x64):
     params = layers.init_gru(key, [3, 2], 5, gaussian(1.0))
     params = jax.tree.map(lambda x: jnp.asarray(NORMAL(0, 1, x.shape)), params)

@@ -10,10 +10,12 @@ import pytest
 
 from kvnmt import models
 from kvnmt.attention import additive
+from kvnmt.decoder import mem_dec
 from kvnmt.errors import UserError
 from kvnmt.losses import Objective
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS, system
+from kvnmt.target_context import n_gram
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 
@@ -103,6 +105,22 @@ def test_every_matrix_takes_the_initialiser(name, key):
             assert np.any(leaf) != where.endswith(".b"), where
         elif leaf.size >= 12:
             assert 0.02 < leaf.std() < 0.09, where
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({"state": 0}, "--model.state is 0 but must be at least 1"),
+        ({"low_rank": 0}, "--model.low-rank is 0"),
+        ({"dropout": Dropout(state=1.0)}, "--model.dropout.state is 1 but .* 0.99"),
+        ({"decoder": mem_dec.Options(noise=-1.0)}, "--model.decoder.noise is -1"),
+        ({"target_context": n_gram.Options(parts=0)}, "--model.target-context.parts"),
+    ],
+    ids=str,
+)
+def test_numbers_out_of_bounds_are_refused(changes, said):
+    with pytest.raises(UserError, match=said):
+        cases.build(dataclasses.replace(cases.BASE, **changes))
 
 
 def test_modifying_initial_weights_starts_unread(key):

@@ -3,12 +3,13 @@
 
 from kvnmt.attention import (
     additive,
-    coverage,
     distortion,
     dot,
     key_value,
     kv_memory,
+    linguistic_coverage,
     modifying_iw,
+    neural_coverage,
     none,
 )
 from kvnmt.attention.base import Attended, Attention, Change, Moment, Options
@@ -24,7 +25,8 @@ CATALOGUE = Catalogue(
         "dot": dot,  # Luong et al. 2015
         "key_value": key_value,  # Mino et al. 2017
         "modifying_iw": modifying_iw,  # Mino et al. 2017
-        "coverage": coverage,  # Tu et al. 2016
+        "linguistic_coverage": linguistic_coverage,  # Tu et al. 2016
+        "neural_coverage": neural_coverage,  # Tu et al. 2016
         "distortion": distortion,  # Zhang et al. 2017
         "kv_memory": kv_memory,  # Meng et al. 2018; 2016 with rewritten values
     },

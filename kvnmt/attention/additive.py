@@ -24,13 +24,14 @@ from flax import struct
 from kvnmt.attention import base
 from kvnmt.attention.address import (
     Address,
+    Source,
     address,
     init_address,
-    project_keys,
+    prepare,
     read_values,
 )
 from kvnmt.initializers import Weights
-from kvnmt.typing import Array, Bool, Float, Key, Sizes
+from kvnmt.typing import Array, Key, Sizes
 
 
 @dataclass(frozen=True)
@@ -45,27 +46,11 @@ class Params:
     address: Address
 
 
-@struct.dataclass
-class Source:
-    """Constants of a sentence."""
-
-    annotations: Float[Array, "B S C"]
-    projected_keys: Float[Array, "B S A"]
-    mask: Bool[Array, "B S"]
-
-
 def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> Params:
     """Makes the parameters of one round."""
     return Params(
         init_address(key, sizes.state, sizes.annotation, sizes.alignment, weights)
     )
-
-
-def prepare(
-    params: Params, annotations: Float[Array, "B S C"], mask: Bool[Array, "B S"]
-) -> Source:
-    """Projects the annotations once for all target steps."""
-    return Source(annotations, project_keys(params.address, annotations), mask)
 
 
 def read(
@@ -83,7 +68,5 @@ def build(options: Options) -> base.Attention:
     return base.Attention(
         init=init,
         prepare=prepare,
-        initial_state=base.no_state,
         read=read,
-        write=base.no_write,
     )

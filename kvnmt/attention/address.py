@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Content addressing: the scores that several mechanisms share."""
+"""Content addressing: the scores that several mechanisms share.
+
+The keys of additive attention and of its extensions are the annotations: `prepare`
+projects them once per sentence.
+"""
+
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +26,24 @@ class Address:
     b: Float[Array, " A"]
 
 
+@struct.dataclass
+class Source:
+    """Constants of a sentence whose annotations are keys and values."""
+
+    annotations: Float[Array, "B S C"]
+    projected_keys: Float[Array, "B S A"]
+    mask: Bool[Array, "B S"]
+
+
+class HasAddress(Protocol):
+    """Parameters with an address."""
+
+    @property
+    def address(self) -> Address:
+        """Of the query that reads."""
+        ...
+
+
 def init_address(
     key: Key[Array, ""], query: int, memory: int, size: int, weights: Weights
 ) -> Address:
@@ -37,6 +61,15 @@ def init_address(
 def project_keys(params: Address, keys: Float[Array, "B S C"]) -> Float[Array, "B S A"]:
     """``U k_j + b``: constant over the target where the keys are."""
     return keys.astype(params.U_key.dtype) @ params.U_key + params.b
+
+
+def prepare(
+    params: HasAddress,
+    annotations: Float[Array, "B S C"],
+    mask: Bool[Array, "B S"],
+) -> Source:
+    """Projects the annotations once for all target steps."""
+    return Source(annotations, project_keys(params.address, annotations), mask)
 
 
 @typed

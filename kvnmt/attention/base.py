@@ -12,7 +12,12 @@ Three kinds of arrays, never mixed:
 One call of ``read`` and ``write`` is one round. A decoder that looks several times
 per target word calls them in a loop, with parameters and Source of each round and
 one State for all. A decoder may run ``read`` after the scan, for all steps at once,
-where ``write`` is `no_write` and its own recurrence does not need the context.
+where nothing is written and its own recurrence does not need the context.
+
+Names for a warm start. A trained baseline starts a model that extends it wherever the
+paths of their parameters agree (`kvnmt.runs.warm_start`). A mechanism that extends
+additive attention therefore holds the `Address` of its reading query under the name
+``address``, and what it adds under any other name.
 """
 
 from typing import NamedTuple, Protocol
@@ -91,8 +96,8 @@ class Write(Protocol):  # noqa: D101
 class Explain(Protocol):  # noqa: D101
     def __call__(
         self, params: PyTree, source: PyTree, state: PyTree, moment: Moment
-    ) -> Change | None:
-        """Tells what ``write`` would do; None where there is no memory of slots."""
+    ) -> Change:
+        """Tells what ``write`` would do to every slot."""
         ...
 
 
@@ -108,6 +113,11 @@ class Width(Protocol):  # noqa: D101
         ...
 
 
+def no_state(params: PyTree, source: PyTree) -> tuple[()]:
+    """``initial_state`` of a mechanism that carries nothing."""
+    return ()
+
+
 def annotation_size(sizes: Sizes) -> int:
     """The context is a mixture of annotations: width C."""
     return sizes.annotation
@@ -118,30 +128,17 @@ def all_read(sizes: Sizes) -> int:
     return 0
 
 
-def nothing_written(
-    params: PyTree, source: PyTree, state: PyTree, moment: Moment
-) -> None:
-    """``explain`` of a mechanism that does not rewrite a memory slot by slot."""
-
-
 class Attention(NamedTuple):
-    """One mechanism: pure functions over the three kinds of arrays."""
+    """One mechanism: pure functions over the three kinds of arrays.
+
+    Only the first three are needed. What is left out does nothing.
+    """
 
     init: Init
     prepare: Prepare
-    initial_state: InitialState
     read: Read
-    write: Write
+    initial_state: InitialState = no_state
+    write: Write | None = None  # None: the State never changes
+    explain: Explain | None = None  # None: there is no memory of slots to tell of
     context_size: Width = annotation_size  # of the context that `read` gives
     unread: Width = all_read  # its leading columns with zero weight in the readout
-    explain: Explain = nothing_written
-
-
-def no_state(params: PyTree, source: PyTree) -> tuple[()]:
-    """``initial_state`` of a mechanism that carries nothing."""
-    return ()
-
-
-def no_write(params: PyTree, source: PyTree, state: PyTree, moment: Moment) -> PyTree:
-    """``write`` of a mechanism that changes nothing."""
-    return state

@@ -29,7 +29,7 @@ in a step, the round before plays the part of the last word.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -38,14 +38,16 @@ from flax import struct
 from kvnmt.attention import base
 from kvnmt.attention.address import (
     Address,
+    Source,
     address,
     init_address,
-    project_keys,
+    prepare,
     read_values,
 )
+from kvnmt.bounds import at_least, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise
-from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
+from kvnmt.typing import Array, Float, Key, Sizes, typed
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,8 @@ class Options(base.Options):
     """Static choices; the defaults are H-Distortion."""
 
     context: Literal["source", "target", "hidden"] = "hidden"
-    window: int = 3  # L
-    weight: float = 0.5  # lambda
+    window: Annotated[int, at_least(0)] = 3  # L
+    weight: Annotated[float, between(0, 1)] = 0.5  # lambda
     renormalise: Literal["none", "distortion", "final"] = "none"
 
 
@@ -62,17 +64,8 @@ class Options(base.Options):
 class Params:
     """One round."""
 
-    address: Address  # named as in additive, so that it can be warm-started
+    address: Address
     moves: Linear  # W_p, b_p
-
-
-@struct.dataclass
-class Source:
-    """Constants of a sentence."""
-
-    annotations: Float[Array, "B S C"]
-    projected_keys: Float[Array, "B S A"]
-    mask: Bool[Array, "B S"]
 
 
 @struct.dataclass
@@ -95,13 +88,6 @@ def init(
         address=init_address(key_address, D, C, sizes.alignment, weights),
         moves=init_linear(key_moves, [width], count, weights),
     )
-
-
-def prepare(
-    params: Params, annotations: Float[Array, "B S C"], mask: Bool[Array, "B S"]
-) -> Source:
-    """Projects the annotations once for all target steps."""
-    return Source(annotations, project_keys(params.address, annotations), mask)
 
 
 def initial_state(params: Params, source: Source) -> State:
@@ -165,7 +151,7 @@ def build(options: Options) -> base.Attention:
     return base.Attention(
         init=partial(init, options),
         prepare=prepare,
-        initial_state=initial_state,
         read=partial(read, options),
+        initial_state=initial_state,
         write=write,
     )

@@ -113,7 +113,5 @@ def build(options: Options) -> base.Attention:
     return base.Attention(
         init=partial(init, options),
         prepare=prepare,
-        initial_state=base.no_state,
         read=read,
-        write=base.no_write,
     )

@@ -108,8 +108,6 @@ def build(options: Options) -> base.Attention:
     return base.Attention(
         init=partial(init, options),
         prepare=prepare,
-        initial_state=base.no_state,
         read=read,
-        write=base.no_write,
         context_size=lambda sizes: sizes.annotation // 2,
     )

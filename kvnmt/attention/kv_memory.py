@@ -76,7 +76,7 @@ class Options(base.Options):
 class Params:
     """One round."""
 
-    address: Address  # theta_r; named as in additive, so that it can be warm-started
+    address: Address  # theta_r
     write_address: Address | None  # theta_w; None: the same as theta_r
     forget: Linear  # W_F, b_F: D -> C
     add: Linear  # W_A, b_A: D -> C
@@ -206,8 +206,8 @@ def build(options: Options) -> base.Attention:
     return base.Attention(
         init=partial(init, options),
         prepare=prepare,
-        initial_state=initial_state,
         read=partial(read, options),
+        initial_state=initial_state,
         write=partial(write, options),
         explain=partial(explain, options),
     )

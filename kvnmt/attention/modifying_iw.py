@@ -83,8 +83,6 @@ def build(options: Options) -> base.Attention:
     return base.Attention(
         init=init,
         prepare=prepare,
-        initial_state=base.no_state,
         read=read,
-        write=base.no_write,
         unread=lambda sizes: sizes.annotation // 2,
     )

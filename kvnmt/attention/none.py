@@ -88,8 +88,6 @@ def build(options: Options) -> base.Attention:
     return base.Attention(
         init=partial(init, options),
         prepare=prepare,
-        initial_state=base.no_state,
         read=read,
-        write=base.no_write,
         context_size=partial(context_size, options),
     )

@@ -119,7 +119,7 @@ def _links(run: Run, source: str, target: str, matrix: Any) -> Links:
 
 
 def _read(run: Run, source: Path | None, target: Path) -> Parallel:
-    if source is None and run.model.config.reads_source:
+    if source is None and run.model.reads_source:
         raise UserError("this run's model reads a source; give --source too.")
     return read_parallel(source or target, target, faulty="keep")
 

@@ -29,12 +29,14 @@ class Features:
     """
 
     state: Float[Array, "*N D"]  # what the readout takes for s_t
-    context: Float[Array, "*N _"]  # c_t of the last round
-    alignments: tuple[Float[Array, "*N S"], ...]  # one per round; () if none exists
+    context: Float[Array, "*N _"] | None = None  # c_t of the last round;
+    # None out of a ``step`` whose ``attend`` reads it
+    alignments: tuple[Float[Array, "*N S"], ...] = ()  # one per round
     extras: Mapping[str, Float[Array, "*N _"]] = struct.field(default_factory=dict)
     # further inputs of the readout, by name
     auxiliary: tuple[Float[Array, "*N _"], ...] = ()  # each predicts y_t on its own
     self_attention: Float[Array, "*N _"] | None = None  # to s_0 and the states so far
+    waiting: PyTree = None  # what ``step`` leaves for ``attend``, which takes it away
 
 
 class Init(Protocol):  # noqa: D101
@@ -59,8 +61,8 @@ class InitialState(Protocol):  # noqa: D101
     ) -> PyTree:
         """Returns the State before the first of at most ``length`` words.
 
-        Its first leaf is s_0 [B, D]. A key is given in training: a decoder whose
-        start is random draws from it, and without one starts the same every time.
+        A key is given in training: a decoder whose start is random draws from it,
+        and without one starts the same every time.
         """
         ...
 
@@ -81,7 +83,11 @@ class Step(Protocol):  # noqa: D101
 
 class Attend(Protocol):  # noqa: D101
     def __call__(self, params: PyTree, source: PyTree, features: Features) -> Features:
-        """Completes features with leading axes ``B T`` after the scan."""
+        """Completes features with leading axes ``B T`` after the scan.
+
+        It finds ``features.state`` after dropout, and in ``features.waiting`` what
+        ``step`` left.
+        """
         ...
 
 
@@ -95,11 +101,6 @@ class AuxiliarySizes(Protocol):  # noqa: D101
     def __call__(self, sizes: Sizes) -> tuple[int, ...]:
         """Returns the widths of the auxiliary predictors."""
         ...
-
-
-def attended_inside(params: PyTree, source: PyTree, features: Features) -> Features:
-    """``attend`` of a decoder whose steps already looked at the source."""
-    return features
 
 
 def predicts_once(sizes: Sizes) -> tuple[int, ...]:
@@ -116,5 +117,5 @@ class Decoder(NamedTuple):
     inputs: Inputs
     step: Step
     feature_sizes: FeatureSizes
-    attend: Attend = attended_inside
+    attend: Attend | None = None  # None: nothing waits until after the scan
     auxiliary_sizes: AuxiliarySizes = predicts_once

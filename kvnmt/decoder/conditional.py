@@ -24,31 +24,25 @@ result         state, context and every round's alignment
 """
 
 from dataclasses import dataclass
-from functools import partial
+from typing import Protocol
 
 import jax
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
-from kvnmt.decoder import base
-from kvnmt.decoder.rounds import (
-    Round,
-    RoundOptions,
-    Source,
-    init_rounds,
-    look,
-    prepare_rounds,
-)
+from kvnmt.decoder import base, rounds
+from kvnmt.decoder.rounds import Advance, Round, RoundOptions, Source, State, look
 from kvnmt.decoder.start import init_start
-from kvnmt.encoder import Encoded
 from kvnmt.initializers import Weights
-from kvnmt.layers import GRU, Linear, gru, init_gru, recurrent_inputs
-from kvnmt.typing import Array, Float, Key, PyTree, Sizes
+from kvnmt.layers import GRU, Linear, Reset, gru, init_gru, recurrent_inputs
+from kvnmt.typing import Array, Float, Key, Sizes
 
 
 @dataclass(frozen=True)
 class Options(RoundOptions):
     """Static choices of the conditional decoder."""
+
+    reset: Reset = "after"  # of GRU2; the code of dl4mt has ``after_bias``
 
 
 @struct.dataclass
@@ -60,12 +54,13 @@ class Params:
     rounds: tuple[Round, ...]
 
 
-@struct.dataclass
-class State:
-    """Carried from step to step."""
+class HasQuery(Protocol):
+    """Parameters of a decoder whose query is made by GRU1."""
 
-    state: Float[Array, "B D"]
-    attention: PyTree
+    @property
+    def query(self) -> GRU:
+        """GRU1."""
+        ...
 
 
 @struct.dataclass
@@ -88,33 +83,11 @@ def init(
     return Params(
         initial=init_start(key_initial, options.initial, attention, sizes, weights),
         query=init_gru(key_query, [sizes.embedding], sizes.state, weights),
-        rounds=init_rounds(options, attention, key_rounds, sizes, weights),
+        rounds=rounds.init_rounds(options, attention, key_rounds, sizes, weights),
     )
 
 
-def prepare(
-    options: Options, attention: Attention, params: Params, encoded: Encoded
-) -> Source:
-    """Prepares the attention of every round, and s_0."""
-    embedding = params.query.W[0].shape[0]
-    return prepare_rounds(
-        options, attention, params.initial, params.rounds, embedding, encoded
-    )
-
-
-def initial_state(
-    attention: Attention,
-    params: Params,
-    source: Source,
-    length: int,
-    key: Key[Array, "*B"] | None = None,
-) -> State:
-    """``s_0``, and the attention's State from the first round."""
-    memory = attention.initial_state(params.rounds[0].attention, source.rounds[0])
-    return State(source.start, memory)
-
-
-def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
+def inputs(params: HasQuery, embedded: Float[Array, "*N E"]) -> Inputs:
     """Projects the embedded previous words for GRU1."""
     return Inputs(embedded, recurrent_inputs(params.query, embedded))
 
@@ -129,27 +102,22 @@ def step(
 ) -> tuple[State, base.Features]:
     """One target word: query, then R times read, advance, write."""
     query = gru(params.query, state.state, inputs.query)  # (6)
+    moment = Moment(state.state, inputs.embedded, query)
+    advance = from_query(options, query)
+    looked = look(options, attention, params, source, state.attention, moment, advance)
+    features = base.Features(looked.state, looked.context, looked.alignments)
+    return State(looked.state, looked.attention), features
 
-    def advance(cell: GRU, own: int, context: Array) -> Array:
-        return gru(cell, query, recurrent_inputs(cell, context))  # (9)
 
-    looked = look(
-        *(options, attention, params.rounds, source.rounds, state.attention),
-        Moment(state.state, inputs.embedded, query),
-        advance,
-    )
-    context = looked.attended.context
-    features = base.Features(looked.state, context, looked.alignments)
-    return State(looked.state, looked.memory), features
+def from_query(options: Options, query: Float[Array, "B D"]) -> Advance:
+    """How GRU2 advances: in every round from q_t (9)."""
+
+    def advance(cell: GRU, place: int, context: Array) -> Array:
+        return gru(cell, query, recurrent_inputs(cell, context), options.reset)
+
+    return advance
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:
     """The conditional decoder around any attention, under the contract."""
-    return base.Decoder(
-        init=partial(init, options, attention),
-        prepare=partial(prepare, options, attention),
-        initial_state=partial(initial_state, attention),
-        inputs=inputs,
-        step=partial(step, options, attention),
-        feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
-    )
+    return rounds.decoder(options, attention, init, inputs, step)

@@ -43,47 +43,33 @@ Readings of the paper:
 """
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
-from kvnmt.decoder import base
-from kvnmt.decoder.rounds import (
-    Round,
-    RoundOptions,
-    Source,
-    init_rounds,
-    look,
-    prepare_rounds,
-)
+from kvnmt.bounds import at_least
+from kvnmt.decoder import base, rounds
+from kvnmt.decoder.rounds import Round, RoundOptions, look
+from kvnmt.decoder.single import Inputs, Query, from_state, tanh_query, word_inputs
 from kvnmt.decoder.start import init_start
 from kvnmt.encoder import Encoded
 from kvnmt.initializers import Weights
-from kvnmt.layers import GRU, Linear, draw, gru, masked_mean, precise
-from kvnmt.typing import Array, Float, Key, PyTree, Sizes
+from kvnmt.layers import Linear, draw, masked_mean, precise
+from kvnmt.typing import Array, Float, Key, Sizes
 
 
 @dataclass(frozen=True)
 class Options(RoundOptions):
     """Static choices; the defaults are our reading of the paper."""
 
-    slots: int = 8  # M
-    noise: float = 0.1  # standard deviation
+    slots: Annotated[int, at_least(1)] = 8  # M
+    noise: Annotated[float, at_least(0)] = 0.1  # standard deviation
     score: Literal["tanh", "linear"] = "tanh"
     seat: Literal["read", "state_and_read"] = "read"
     weights: Literal["shared", "recomputed", "reused"] = "shared"
-
-
-@struct.dataclass
-class Query:
-    """The pre-state; its paper prints no bias. Named as in the single decoder."""
-
-    W_state: Float[Array, "D D"]  # W_r
-    W_word: Float[Array, "E D"]  # W_y
 
 
 @struct.dataclass
@@ -104,36 +90,24 @@ class Params:
     """The decoder."""
 
     initial: Linear | None
-    query: Query
+    query: Query  # W_r and W_y
     rounds: tuple[Round, ...]
     memory: Memory
 
 
 @struct.dataclass
-class Constants:
+class Source(rounds.Source):
     """Constants of a sentence."""
 
-    source: Source
     cell: Float[Array, "B D"]  # tanh(W_ini mean_j(h_j))
 
 
 @struct.dataclass
-class State:
+class State(rounds.State):
     """Carried from step to step."""
 
-    state: Float[Array, "B D"]
     cells: Float[Array, "B M D"]
-    weights: Float[Array, "B M"]  # of the next read
-    attention: PyTree
-
-
-@struct.dataclass
-class Inputs:
-    """What a step takes of the previous word."""
-
-    embedded: Float[Array, "*N E"]
-    query: Float[Array, "*N D"]
-    advance: tuple[Float[Array, "*N 3*D"], ...]
+    reading: Float[Array, "B M"]  # weights w of the next read
 
 
 def init(
@@ -157,33 +131,36 @@ def init(
     return Params(
         initial=init_start(next(keys), options.initial, attention, sizes, weights),
         query=Query(matrix(D), matrix(E)),
-        rounds=init_rounds(
+        rounds=rounds.init_rounds(
             options, attention, next(keys), sizes, weights, [E, *further]
         ),
         memory=Memory(
-            *(matrix(D), matrix(D), vector(), vector()),
-            *(matrix(D), matrix(D), matrix(C)),
+            W_cell=matrix(D),
+            U_state=matrix(D),
+            v=vector(),
+            gate=vector(),
+            erase=matrix(D),
+            add=matrix(D),
+            initial=matrix(C),
         ),
     )
 
 
 def prepare(
     options: Options, attention: Attention, params: Params, encoded: Encoded
-) -> Constants:
+) -> Source:
     """Prepares the attention of every round, s_0 and what the memory starts as."""
-    embedding = params.query.W_word.shape[0]
-    source = prepare_rounds(
-        options, attention, params.initial, params.rounds, embedding, encoded
-    )
+    common = rounds.prepare(options, attention, params, encoded)
     mean = masked_mean(encoded.annotations, encoded.mask)
-    return Constants(source, jnp.tanh(mean @ params.memory.initial))  # (15)
+    cell = jnp.tanh(mean @ params.memory.initial)  # (15)
+    return Source(common.start, common.rounds, cell)
 
 
 def initial_state(
     options: Options,
     attention: Attention,
     params: Params,
-    source: Constants,
+    source: Source,
     length: int,
     key: Key[Array, "*B"] | None = None,
 ) -> State:
@@ -193,17 +170,15 @@ def initial_state(
         noise = fixed_noise(options.slots, width)[None]
     else:
         noise = draw(key, jax.random.normal, (rows, options.slots, width))
-    noise = options.noise * noise.astype(precise(source.cell).dtype)
-    cells = precise(source.cell)[:, None, :] + noise
-    start, dtype = source.source.start, source.cell.dtype
-    uniform = jnp.full((rows, options.slots), 1 / options.slots, dtype)
+    start = precise(source.cell)
+    cells = start[:, None, :] + options.noise * noise.astype(start.dtype)
+    uniform = jnp.full((rows, options.slots), 1 / options.slots, source.cell.dtype)
+    common = rounds.initial_state(options, attention, params, source, length)
     return State(
-        state=start,
+        state=common.state,
+        attention=common.attention,
         cells=cells,
-        weights=_address(options, params.memory, cells, start, uniform),
-        attention=attention.initial_state(
-            params.rounds[0].attention, source.source.rounds[0]
-        ),
+        reading=_address(options, params.memory, cells, common.state, uniform),
     )
 
 
@@ -214,53 +189,48 @@ def fixed_noise(slots: int, width: int) -> Float[Array, "M D"]:
 
 def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
     """Projects the embedded previous words for the query and the GRU of each round."""
-    advance = (embedded @ r.advance.W[1] + r.advance.b for r in params.rounds)
-    return Inputs(embedded, embedded @ params.query.W_word, tuple(advance))
+    query = embedded @ params.query.W_word
+    return Inputs(embedded, query, word_inputs(params, embedded))
 
 
 def step(
     options: Options,
     attention: Attention,
     params: Params,
-    source: Constants,
+    source: Source,
     state: State,
     inputs: Inputs,
 ) -> tuple[State, base.Features]:
     """One target word: read the memory, look at the source, advance, write."""
-    cells = state.cells.astype(state.weights.dtype)
-    read = jnp.einsum("bm,bmd->bd", state.weights, cells)  # (4)
-    query = jnp.tanh(read @ params.query.W_state + inputs.query)  # (5)
-
-    def advance(cell: GRU, own: int, context: Array) -> Array:  # (7)
-        total = inputs.advance[own] + context @ cell.W[0]
-        if options.seat == "read":
-            return gru(cell, read, total)
-        return gru(cell, state.state, total + read @ cell.W[2])
-
-    looked = look(
-        *(options, attention, params.rounds, source.source.rounds, state.attention),
-        Moment(read if options.seat == "read" else state.state, inputs.embedded, query),
-        advance,
-    )
-    cells, weights = _write(options, params.memory, state, looked.state)
-    features = base.Features(looked.state, looked.attended.context, looked.alignments)
-    return State(looked.state, cells, weights, looked.memory), features
+    cells = state.cells.astype(state.reading.dtype)
+    read = jnp.einsum("bm,bmd->bd", state.reading, cells)  # (4)
+    query = tanh_query(params.query, read, inputs)  # (5)
+    if options.seat == "read":
+        seat, further = read, ()
+    else:
+        seat, further = state.state, (read,)
+    moment = Moment(seat, inputs.embedded, query)
+    advance = from_state(seat, inputs.advance, "after", *further)  # (7)
+    looked = look(options, attention, params, source, state.attention, moment, advance)
+    cells, reading = _write(options, params.memory, state, looked.state)
+    features = base.Features(looked.state, looked.context, looked.alignments)
+    return State(looked.state, looked.attention, cells, reading), features
 
 
 def _write(
     options: Options, params: Memory, state: State, new: Float[Array, "B D"]
 ) -> tuple[Float[Array, "B M D"], Float[Array, "B M"]]:
     """The next memory (8, 13) and the weights that read it (10 to 12)."""
-    writing = state.weights
+    writing = state.reading
     if options.weights != "reused":
-        writing = _address(options, params, state.cells, new, state.weights)
+        writing = _address(options, params, state.cells, new, state.reading)
     erase = jax.nn.sigmoid(new @ params.erase)[:, None, :]
     add = jax.nn.sigmoid(new @ params.add)[:, None, :]
     slots = writing[..., None]  # [B, M, 1]
     cells = state.cells * (1 - slots * erase) + slots * add
     if options.weights == "shared":
         return cells, writing
-    return cells, _address(options, params, cells, new, state.weights)
+    return cells, _address(options, params, cells, new, state.reading)
 
 
 def _address(
@@ -283,11 +253,6 @@ def _address(
 
 def build(options: Options, attention: Attention) -> base.Decoder:
     """MemDec around any attention, under the contract."""
-    return base.Decoder(
-        init=partial(init, options, attention),
-        prepare=partial(prepare, options, attention),
-        initial_state=partial(initial_state, options, attention),
-        inputs=inputs,
-        step=partial(step, options, attention),
-        feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
+    return rounds.decoder(
+        options, attention, init, inputs, step, prepare, initial_state
     )

@@ -27,24 +27,15 @@ the reader's own states so; we read s_i. s_0 is among them, which defines m_1 = 
 """
 
 from dataclasses import dataclass
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
-from kvnmt.decoder import base
-from kvnmt.decoder.rounds import (
-    Round,
-    RoundOptions,
-    Source,
-    init_rounds,
-    look,
-    prepare_rounds,
-)
+from kvnmt.decoder import base, conditional, rounds
+from kvnmt.decoder.rounds import Round, Source, look
 from kvnmt.decoder.start import init_start
-from kvnmt.encoder import Encoded
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     GRU,
@@ -54,18 +45,17 @@ from kvnmt.layers import (
     init_linear,
     linear,
     masked_softmax,
-    recurrent_inputs,
 )
-from kvnmt.typing import Array, Float, Int, Key, PyTree, Sizes
+from kvnmt.typing import Array, Float, Int, Key, Sizes
 
 
 @dataclass(frozen=True)
-class Options(RoundOptions):
+class Options(conditional.Options):
     """Memory RNN has no further static choices."""
 
 
 @struct.dataclass
-class Own:
+class SelfAttention:
     """The attention to earlier states."""
 
     v: Float[Array, " D"]
@@ -79,27 +69,23 @@ class Params:
     initial: Linear | None
     query: GRU  # GRU1
     rounds: tuple[Round, ...]
-    own: Own
+    own: SelfAttention
 
 
 @struct.dataclass
-class State:
+class State(rounds.State):
     """Carried from step to step."""
 
-    state: Float[Array, "B D"]
     summary: Float[Array, "B D"]  # m_{t-1}
     states: Float[Array, "B T D"]  # s_0, s_1, ...
     projected: Float[Array, "B T D"]  # W_1 of them
     count: Int[Array, " B"]  # how many there are
-    attention: PyTree
 
 
 @struct.dataclass
-class Inputs:
+class Inputs(conditional.Inputs):
     """What a step takes of the previous word."""
 
-    embedded: Float[Array, "*N E"]
-    query: Float[Array, "*N 3*D"]
     energy: Float[Array, "*N D"]  # W_2 x + b
 
 
@@ -116,25 +102,16 @@ def init(
     return Params(
         initial=init_start(key_initial, options.initial, attention, sizes, weights),
         query=init_gru(key_query, [E], D, weights),
-        rounds=init_rounds(options, attention, key_rounds, sizes, weights),
-        own=Own(
+        rounds=rounds.init_rounds(options, attention, key_rounds, sizes, weights),
+        own=SelfAttention(
             v=weights.energy(key_v, (D, 1), jnp.float32)[:, 0],
             W=init_linear(key_own, [D, E, D], D, weights),
         ),
     )
 
 
-def prepare(
-    options: Options, attention: Attention, params: Params, encoded: Encoded
-) -> Source:
-    """Prepares the attention of every round, and s_0."""
-    embedding = params.query.W[0].shape[0]
-    return prepare_rounds(
-        options, attention, params.initial, params.rounds, embedding, encoded
-    )
-
-
 def initial_state(
+    options: Options,
     attention: Attention,
     params: Params,
     source: Source,
@@ -142,24 +119,26 @@ def initial_state(
     key: Key[Array, "*B"] | None = None,
 ) -> State:
     """A history that holds s_0 alone."""
-    start = source.start
+    common = rounds.initial_state(options, attention, params, source, length)
+    start = common.state
     rows, D = start.shape
     empty = jnp.zeros((rows, length + 1, D), start.dtype)
     return State(
         state=start,
+        attention=common.attention,
         summary=jnp.zeros_like(start),
         states=empty.at[:, 0].set(start),
         projected=empty.at[:, 0].set(start @ params.own.W.W[0]),
         count=jnp.ones(rows, jnp.int32),
-        attention=attention.initial_state(params.rounds[0].attention, source.rounds[0]),
     )
 
 
 def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
     """Projects the embedded previous words for GRU1 and for the energies."""
-    own = params.own.W
-    energy = linear(Linear((own.W[1],), own.b), embedded)
-    return Inputs(embedded, recurrent_inputs(params.query, embedded), energy)
+    _, W_2, _ = params.own.W.W
+    common = conditional.inputs(params, embedded)
+    energy = linear(Linear((W_2,), params.own.W.b), embedded)
+    return Inputs(common.embedded, common.query, energy)
 
 
 def step(
@@ -171,44 +150,41 @@ def step(
     inputs: Inputs,
 ) -> tuple[State, base.Features]:
     """One target word: sum the past up, then the conditional step from there."""
-    W_1, _, W_3 = params.own.W.W
-    given = inputs.energy + state.summary @ W_3
-    hidden = jnp.tanh(state.projected + given[:, None, :])
-    there = jnp.arange(state.states.shape[1]) < state.count[:, None]
-    weights = masked_softmax(hidden @ params.own.v, there)
-    summary = jnp.einsum("bt,btd->bd", weights, state.states)
+    weights, summary = _summarise(params.own, state, inputs)
     query = gru(params.query, summary, inputs.query)
-
-    def advance(cell: GRU, own: int, context: Array) -> Array:
-        return gru(cell, query, recurrent_inputs(cell, context))
-
-    looked = look(
-        *(options, attention, params.rounds, source.rounds, state.attention),
-        Moment(summary, inputs.embedded, query),
-        advance,
-    )
+    moment = Moment(summary, inputs.embedded, query)
+    advance = conditional.from_query(options, query)
+    looked = look(options, attention, params, source, state.attention, moment, advance)
     new, rows = looked.state, jnp.arange(summary.shape[0])
+    projected = new @ params.own.W.W[0]
     following = State(
         state=new,
+        attention=looked.attention,
         summary=summary,
         states=state.states.at[rows, state.count].set(new),
-        projected=state.projected.at[rows, state.count].set(new @ W_1),
+        projected=state.projected.at[rows, state.count].set(projected),
         count=state.count + 1,
-        attention=looked.memory,
     )
     features = base.Features(
-        *(new, looked.attended.context, looked.alignments), self_attention=weights
+        new, looked.context, looked.alignments, self_attention=weights
     )
     return following, features
 
 
+def _summarise(
+    params: SelfAttention, state: State, inputs: Inputs
+) -> tuple[Float[Array, "B T"], Float[Array, "B D"]]:
+    """The attention to the states so far, and m_t (17)."""
+    _, _, W_3 = params.W.W
+    now = inputs.energy + state.summary @ W_3
+    hidden = jnp.tanh(state.projected + now[:, None, :])
+    present = jnp.arange(state.states.shape[1]) < state.count[:, None]
+    weights = masked_softmax(hidden @ params.v, present)
+    return weights, jnp.einsum("bt,btd->bd", weights, state.states)
+
+
 def build(options: Options, attention: Attention) -> base.Decoder:
     """Memory RNN around any attention, under the contract."""
-    return base.Decoder(
-        init=partial(init, options, attention),
-        prepare=partial(prepare, options, attention),
-        initial_state=partial(initial_state, attention),
-        inputs=inputs,
-        step=partial(step, options, attention),
-        feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
+    return rounds.decoder(
+        options, attention, init, inputs, step, initial_state=initial_state
     )

@@ -42,18 +42,11 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
-from kvnmt.decoder import base
+from kvnmt.decoder import base, conditional, rounds
+from kvnmt.decoder.conditional import Inputs
 from kvnmt.decoder.future import Cell, Future, init_future, take_out
-from kvnmt.decoder.rounds import (
-    Round,
-    RoundOptions,
-    Source,
-    init_rounds,
-    look,
-    prepare_rounds,
-)
+from kvnmt.decoder.rounds import Round, Source, look
 from kvnmt.decoder.start import init_start
-from kvnmt.encoder import Encoded
 from kvnmt.errors import UserError
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
@@ -65,11 +58,11 @@ from kvnmt.layers import (
     linear,
     recurrent_inputs,
 )
-from kvnmt.typing import Array, Float, Key, PyTree, Sizes
+from kvnmt.typing import Array, Float, Key, Sizes
 
 
 @dataclass(frozen=True)
-class Options(RoundOptions):
+class Options(conditional.Options):
     """Static choices; the defaults are the full system of the paper."""
 
     past: bool = True
@@ -101,20 +94,10 @@ class Params:
 
 
 @struct.dataclass
-class State:
+class State(rounds.State):
     """Carried from step to step."""
 
-    state: Float[Array, "B D"]
     layers: dict[str, Float[Array, "B D"]]  # P and F, those that exist
-    attention: PyTree
-
-
-@struct.dataclass
-class Inputs:
-    """What a step takes of the previous word."""
-
-    embedded: Float[Array, "*N E"]
-    query: Float[Array, "*N 3*D"]
 
 
 def names(options: Options) -> tuple[str, ...]:
@@ -137,7 +120,7 @@ def init(
     initial = init_start(next(keys), options.initial, attention, sizes, weights)
     query = init_gru(next(keys), [sizes.embedding], D, weights)
     adjust = init_gru(next(keys), [D] * len(layers), D, weights)
-    rounds = init_rounds(options, attention, next(keys), sizes, weights)
+    all_rounds = rounds.init_rounds(options, attention, next(keys), sizes, weights)
     past = init_gru(next(keys), [C], D, weights) if options.past else None
     key_future, key_deltas = next(keys), next(keys)
     future = None
@@ -148,7 +131,7 @@ def init(
         for n, name in enumerate(layers)
         if options.subtractive
     }
-    return Params(initial, query, adjust, rounds, past, future, deltas)
+    return Params(initial, query, adjust, all_rounds, past, future, deltas)
 
 
 def _init_delta(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> Delta:
@@ -158,16 +141,6 @@ def _init_delta(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> Delta:
         W_new=weights.matrix(key_new, (D, D), jnp.float32),
         W_old=weights.matrix(key_old, (D, D), jnp.float32),
         squash=init_linear(key_squash, [D], sizes.embedding, weights),
-    )
-
-
-def prepare(
-    options: Options, attention: Attention, params: Params, encoded: Encoded
-) -> Source:
-    """Prepares the attention of every round, and s_0."""
-    embedding = params.query.W[0].shape[0]
-    return prepare_rounds(
-        options, attention, params.initial, params.rounds, embedding, encoded
     )
 
 
@@ -181,13 +154,9 @@ def initial_state(
 ) -> State:
     """``s_0``; nothing is past, everything is future."""
     start = {"past": jnp.zeros_like(source.start), "future": source.start}
-    memory = attention.initial_state(params.rounds[0].attention, source.rounds[0])
-    return State(source.start, {n: start[n] for n in names(options)}, memory)
-
-
-def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
-    """Projects the embedded previous words for GRU1."""
-    return Inputs(embedded, recurrent_inputs(params.query, embedded))
+    common = rounds.initial_state(options, attention, params, source, length)
+    layers = {name: start[name] for name in names(options)}
+    return State(common.state, common.attention, layers)
 
 
 def step(
@@ -199,47 +168,53 @@ def step(
     inputs: Inputs,
 ) -> tuple[State, base.Features]:
     """One target word: adjust the query, look, advance, update PAST and FUTURE."""
-    old = state.layers
     query = gru(params.query, state.state, inputs.query)
-    layers = [old[name] for name in names(options)]
+    layers = [state.layers[name] for name in names(options)]
     query = gru(params.adjust, query, recurrent_inputs(params.adjust, *layers))
-
-    def advance(cell: GRU, own: int, context: Array) -> Array:
-        return gru(cell, query, recurrent_inputs(cell, context))
-
-    looked = look(
-        *(options, attention, params.rounds, source.rounds, state.attention),
-        Moment(state.state, inputs.embedded, query),
-        advance,
-    )
-    context = looked.attended.context
-    new = {}
-    if params.past is not None:
-        new["past"] = gru(
-            params.past, old["past"], recurrent_inputs(params.past, context)
-        )
-    if params.future is not None:
-        new["future"] = take_out(options.cell, params.future, old["future"], context)
-    before: tuple[Array, ...] = ()  # becomes delta in `attend`
-    if options.subtractive:
-        before = tuple(old[name] for name in names(options))
+    moment = Moment(state.state, inputs.embedded, query)
+    advance = conditional.from_query(options, query)
+    looked = look(options, attention, params, source, state.attention, moment, advance)
+    updated = _update(options, params, state.layers, looked.context)
     features = base.Features(
-        looked.state, context, looked.alignments, extras=new, auxiliary=before
+        looked.state,
+        looked.context,
+        looked.alignments,
+        extras=updated,
+        waiting=state.layers if options.subtractive else None,
     )
-    return State(looked.state, new, looked.memory), features
+    return State(looked.state, looked.attention, updated), features
+
+
+def _update(
+    options: Options,
+    params: Params,
+    layers: dict[str, Float[Array, "B D"]],
+    context: Float[Array, "B _"],
+) -> dict[str, Float[Array, "B D"]]:
+    """P_t takes the context in, F_t loses it."""
+    updated = {}
+    if params.past is not None:
+        read = recurrent_inputs(params.past, context)
+        updated["past"] = gru(params.past, layers["past"], read)
+    if params.future is not None:
+        updated["future"] = take_out(
+            options.cell, params.future, layers["future"], context
+        )
+    return updated
 
 
 def attend(
     options: Options, params: Params, source: Source, features: base.Features
 ) -> base.Features:
     """Turns the layers before and after each word into predictors of it."""
-    made = []
-    for name, before in zip(names(options), features.auxiliary):
+    predictors = []
+    for name in names(options):
         delta = params.deltas[name]
-        change = features.extras[name] @ delta.W_new - before @ delta.W_old
+        before, after = features.waiting[name], features.extras[name]
+        change = after @ delta.W_new - before @ delta.W_old
         sign = 1 if name == "past" else -1  # PAST grows by the word, FUTURE loses it
-        made.append(jnp.tanh(linear(delta.squash, sign * change)))
-    return replace(features, auxiliary=tuple(made))
+        predictors.append(jnp.tanh(linear(delta.squash, sign * change)))
+    return replace(features, auxiliary=tuple(predictors), waiting=None)
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:
@@ -250,17 +225,23 @@ def build(options: Options, attention: Attention) -> base.Decoder:
             "the past_future decoder needs one of its layers; leave "
             "--model.decoder.past or --model.decoder.future on."
         )
-    heads = len(layers) if options.subtractive else 0
-    return base.Decoder(
-        init=partial(init, options, attention),
-        prepare=partial(prepare, options, attention),
-        initial_state=partial(initial_state, options, attention),
-        inputs=inputs,
-        step=partial(step, options, attention),
-        attend=partial(attend, options),
+    decoder = rounds.decoder(
+        options,
+        attention,
+        init,
+        conditional.inputs,
+        step,
+        initial_state=initial_state,
+    )
+    context = decoder.feature_sizes
+    decoder = decoder._replace(
         feature_sizes=lambda sizes: (
-            {"context": attention.context_size(sizes)}
-            | {name: sizes.state for name in layers}
-        ),
-        auxiliary_sizes=lambda sizes: (sizes.embedding,) * heads,
+            context(sizes) | {name: sizes.state for name in layers}
+        )
+    )
+    if not options.subtractive:
+        return decoder
+    return decoder._replace(
+        attend=partial(attend, options),
+        auxiliary_sizes=lambda sizes: (sizes.embedding,) * len(layers),
     )

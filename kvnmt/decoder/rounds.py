@@ -8,20 +8,26 @@ of that paper say; ``share_rounds`` ties them. The attention has one State for a
 rounds, handed from each to the next and from the last to the next step. That State
 is all that passes between rounds: around an attention that writes nothing, every
 round but the last is idle and its parameters get no gradient.
+
+Names for a warm start. Decoders with rounds hold the map of s_0 under ``initial``, what
+makes the query under ``query`` and their rounds under ``rounds``, so that a trained
+one starts another that extends it (`kvnmt.runs.warm_start`).
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attended, Attention, Moment
+from kvnmt.bounds import at_least
 from kvnmt.decoder import base
 from kvnmt.decoder.start import Initial, affine_start
 from kvnmt.encoder import Encoded
-from kvnmt.errors import UserError
 from kvnmt.initializers import Weights
 from kvnmt.layers import GRU, Linear, init_gru
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes
@@ -31,11 +37,11 @@ from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 class RoundOptions(base.Options):
     """Static choices of every decoder with rounds."""
 
-    rounds: int = 1  # R
+    rounds: Annotated[int, at_least(1)] = 1  # R
     share_rounds: bool = False
     initial: Initial = "mean"  # s_0
 
-    def own(self, r: int) -> int:
+    def place(self, r: int) -> int:
         """The place of the parameters of round r."""
         return 0 if self.share_rounds else r
 
@@ -48,6 +54,20 @@ class Round:
     advance: GRU  # GRU2 of the conditional decoder
 
 
+class Params(Protocol):
+    """What every decoder with rounds has."""
+
+    @property
+    def initial(self) -> Linear | None:
+        """The map of s_0."""
+        ...
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """The rounds; one member if they are shared."""
+        ...
+
+
 @struct.dataclass
 class Source:
     """Constants of a sentence."""
@@ -57,13 +77,25 @@ class Source:
 
 
 @struct.dataclass
+class State:
+    """Carried from step to step."""
+
+    state: Float[Array, "B D"]
+    attention: PyTree  # the attention's State
+
+
+@struct.dataclass
 class Looked:
     """What the rounds of one step give."""
 
     state: Float[Array, "B D"]  # s^R
-    attended: Attended  # of the last round
-    memory: PyTree  # the attention's State
+    context: Float[Array, "B _"]  # c^R
     alignments: tuple[Float[Array, "B S"], ...]
+    attention: PyTree  # the attention's State
+
+
+# (GRU of the round, place of its parameters, c^r) -> s^r
+Advance: TypeAlias = Callable[[GRU, int, Array], Array]
 
 
 def init_rounds(
@@ -77,9 +109,6 @@ def init_rounds(
     """Makes every round; the advancing GRU takes the context, then what is further.
 
     The context comes first in every decoder, so that a warm start finds it.
-
-    Raises:
-        UserError: There is no round.
     """
     widths = [attention.context_size(sizes), *further]
 
@@ -90,61 +119,115 @@ def init_rounds(
             advance=init_gru(key_advance, widths, sizes.state, weights),
         )
 
-    if options.rounds < 1:
-        raise UserError(f"a decoder needs at least one round, not {options.rounds}.")
     count = 1 if options.share_rounds else options.rounds
     return tuple(init_round(k) for k in jax.random.split(key, count))
 
 
-def prepare_rounds(
-    options: RoundOptions,
-    attention: Attention,
-    initial: Linear | None,
-    rounds: tuple[Round, ...],
-    embedding: int,
-    encoded: Encoded,
+def prepare(
+    options: RoundOptions, attention: Attention, params: Params, encoded: Encoded
 ) -> Source:
     """Prepares the attention of every round, and s_0."""
     constants = tuple(
         attention.prepare(r.attention, encoded.annotations, encoded.mask)
-        for r in rounds
+        for r in params.rounds
     )
     start = affine_start(
-        *(initial, options.initial, encoded, attention),
-        *(rounds[0].attention, constants[0]),
-        (rounds[0].advance.U.shape[0], embedding),
+        params.initial,
+        options.initial,
+        encoded,
+        attention,
+        theta=params.rounds[0].attention,
+        constants=constants[0],
     )
     return Source(jnp.tanh(start), constants)
+
+
+def initial_state(
+    options: RoundOptions,
+    attention: Attention,
+    params: Params,
+    source: Source,
+    length: int,
+    key: Key[Array, "*B"] | None = None,
+) -> State:
+    """``s_0``, and the attention's State from the first round."""
+    memory = attention.initial_state(params.rounds[0].attention, source.rounds[0])
+    return State(source.start, memory)
 
 
 def look(
     options: RoundOptions,
     attention: Attention,
-    rounds: tuple[Round, ...],
-    sources: tuple[PyTree, ...],
+    params: Params,
+    source: Source,
     memory: PyTree,
     moment: Moment,
-    advance: Callable[[GRU, int, Array], Array],
+    advance: Advance,
 ) -> Looked:
     """Reads, advances and writes R times.
 
     Args:
         options: How many rounds, shared or not.
         attention: The mechanism.
-        rounds: Parameters of the rounds.
-        sources: The mechanism's Source of each.
+        params: The decoder's.
+        source: Its Source.
         memory: The mechanism's State.
         moment: What is known before the first look.
-        advance: ``(cell, place of the round's parameters, context) -> s^r``.
+        advance: How the state moves with a context.
     """
-    alignments = []
+    looks = []
     for r in range(options.rounds):
-        own = options.own(r)
-        theta, constants = rounds[own], sources[own]
-        attended = attention.read(theta.attention, constants, memory, moment)
-        state = advance(theta.advance, own, attended.context)
+        place = options.place(r)
+        theta = params.rounds[place]
+        state, attended, memory = look_once(
+            attention,
+            theta.attention,
+            source.rounds[place],
+            memory,
+            moment,
+            partial(advance, theta.advance, place),
+        )
+        looks.append(attended)
+    return Looked(state, attended.context, alignments(*looks), memory)
+
+
+def look_once(
+    attention: Attention,
+    theta: PyTree,
+    constants: PyTree,
+    memory: PyTree,
+    moment: Moment,
+    advance: Callable[[Array], Array],
+) -> tuple[Array, Attended, PyTree]:
+    """Reads, advances with the context and writes, where anything is written."""
+    attended = attention.read(theta, constants, memory, moment)
+    state = advance(attended.context)
+    if attention.write is not None:
         after = replace(moment, decoder_state=state, attended=attended)
-        memory = attention.write(theta.attention, constants, memory, after)
-        if attended.alignment is not None:
-            alignments.append(attended.alignment)
-    return Looked(state, attended, memory, tuple(alignments))
+        memory = attention.write(theta, constants, memory, after)
+    return state, attended, memory
+
+
+def alignments(*looks: Attended) -> tuple[Float[Array, "B S"], ...]:
+    """Those of the looks that have one."""
+    return tuple(a.alignment for a in looks if a.alignment is not None)
+
+
+def decoder(
+    options: RoundOptions,
+    attention: Attention,
+    init: Callable[..., Any],
+    inputs: base.Inputs,
+    step: Callable[..., Any],
+    prepare: Callable[..., Any] = prepare,
+    initial_state: Callable[..., Any] = initial_state,
+) -> base.Decoder:
+    """A decoder of functions that take its options and its attention first."""
+    return base.Decoder(
+        init=partial(init, options, attention),
+        prepare=partial(prepare, options, attention),
+        initial_state=partial(initial_state, options, attention),
+        inputs=inputs,
+        step=partial(step, options, attention),
+        feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
+    )

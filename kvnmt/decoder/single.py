@@ -23,7 +23,6 @@ are read as ``reset = after``, ``initial = mean`` and ``readout_state = current`
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import jax
@@ -31,20 +30,12 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
-from kvnmt.decoder import base
-from kvnmt.decoder.rounds import (
-    Round,
-    RoundOptions,
-    Source,
-    init_rounds,
-    look,
-    prepare_rounds,
-)
+from kvnmt.decoder import base, rounds
+from kvnmt.decoder.rounds import Advance, Round, RoundOptions, Source, State, look
 from kvnmt.decoder.start import Initial, init_start
-from kvnmt.encoder import Encoded
 from kvnmt.initializers import Weights
 from kvnmt.layers import GRU, Linear, Reset, gru
-from kvnmt.typing import Array, Float, Key, PyTree, Sizes
+from kvnmt.typing import Array, Float, Key, Sizes
 
 
 @dataclass(frozen=True)
@@ -70,16 +61,8 @@ class Params:
     """The decoder."""
 
     initial: Linear | None
-    query: Query | None
+    query: Query | None  # None: the query is s_{t-1}
     rounds: tuple[Round, ...]
-
-
-@struct.dataclass
-class State:
-    """Carried from step to step."""
-
-    state: Float[Array, "B D"]
-    attention: PyTree
 
 
 @struct.dataclass
@@ -110,37 +93,20 @@ def init(
     return Params(
         initial=init_start(key_initial, options.initial, attention, sizes, weights),
         query=query,
-        rounds=init_rounds(options, attention, key_rounds, sizes, weights, [E]),
+        rounds=rounds.init_rounds(options, attention, key_rounds, sizes, weights, [E]),
     )
-
-
-def prepare(
-    options: Options, attention: Attention, params: Params, encoded: Encoded
-) -> Source:
-    """Prepares the attention of every round, and s_0."""
-    embedding = params.rounds[0].advance.W[1].shape[0]
-    return prepare_rounds(
-        options, attention, params.initial, params.rounds, embedding, encoded
-    )
-
-
-def initial_state(
-    attention: Attention,
-    params: Params,
-    source: Source,
-    length: int,
-    key: Key[Array, "*B"] | None = None,
-) -> State:
-    """``s_0``, and the attention's State from the first round."""
-    memory = attention.initial_state(params.rounds[0].attention, source.rounds[0])
-    return State(source.start, memory)
 
 
 def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
     """Projects the embedded previous words for the query and the GRU of each round."""
     query = None if params.query is None else embedded @ params.query.W_word
-    advance = (embedded @ r.advance.W[1] + r.advance.b for r in params.rounds)
-    return Inputs(embedded, query, tuple(advance))
+    return Inputs(embedded, query, word_inputs(params, embedded))
+
+
+def word_inputs(params: rounds.Params, embedded: Array) -> tuple[Array, ...]:
+    """``W x + b`` of every round's GRU; its second input is the word."""
+    cells = [r.advance for r in params.rounds]
+    return tuple(embedded @ cell.W[1] + cell.b for cell in cells)
 
 
 def step(
@@ -154,30 +120,47 @@ def step(
     """One target word: query, then R times read, advance, write."""
     query = previous = state.state
     if params.query is not None:
-        assert inputs.query is not None
-        query = jnp.tanh(previous @ params.query.W_state + inputs.query)
-
-    def advance(cell: GRU, own: int, context: Array) -> Array:
-        total = inputs.advance[own] + context @ cell.W[0]
-        return gru(cell, previous, total, options.reset)
-
-    looked = look(
-        *(options, attention, params.rounds, source.rounds, state.attention),
-        Moment(previous, inputs.embedded, query),
-        advance,
-    )
+        query = tanh_query(params.query, previous, inputs)
+    moment = Moment(previous, inputs.embedded, query)
+    advance = from_state(previous, inputs.advance, options.reset)
+    looked = look(options, attention, params, source, state.attention, moment, advance)
     shown = previous if options.readout_state == "previous" else looked.state
-    features = base.Features(shown, looked.attended.context, looked.alignments)
-    return State(looked.state, looked.memory), features
+    features = base.Features(shown, looked.context, looked.alignments)
+    return State(looked.state, looked.attention), features
+
+
+def tanh_query(
+    params: Query, state: Float[Array, "B D"], inputs: Inputs
+) -> Float[Array, "B D"]:
+    """``tanh(W_q s + W_e x)``."""
+    assert inputs.query is not None
+    return jnp.tanh(state @ params.W_state + inputs.query)
+
+
+def from_state(
+    state: Float[Array, "B D"],
+    words: tuple[Float[Array, "B 3*D"], ...],
+    reset: Reset,
+    *further: Float[Array, "B _"],
+) -> Advance:
+    """How the GRU advances: in every round from the same state.
+
+    Args:
+        state: Of the step before.
+        words: What `word_inputs` made of the previous word.
+        reset: Of the GRU.
+        further: What the GRU takes behind the context and the word.
+    """
+
+    def advance(cell: GRU, place: int, context: Array) -> Array:
+        total = words[place] + context @ cell.W[0]
+        for x, W in zip(further, cell.W[2:], strict=True):
+            total = total + x @ W
+        return gru(cell, state, total, reset)
+
+    return advance
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:
     """The single-GRU decoder around any attention, under the contract."""
-    return base.Decoder(
-        init=partial(init, options, attention),
-        prepare=partial(prepare, options, attention),
-        initial_state=partial(initial_state, attention),
-        inputs=inputs,
-        step=partial(step, options, attention),
-        feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
-    )
+    return rounds.decoder(options, attention, init, inputs, step)

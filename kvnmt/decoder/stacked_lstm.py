@@ -21,8 +21,7 @@ result         state of the top layer (e_t if fed back), context, alignment
                             e_t = tanh(W_d [d_t; c_t] + b)
 
 Without feeding back and with an attention that writes nothing, no step depends on
-what was read: the whole attention then runs after the scan, over all steps at once
-(such an attention sees the query alone).
+what was read: the whole attention then runs after the scan, over all steps at once.
 
 Readings of Mino et al.: the hidden states of all layers start at one shared affine
 map of the last annotation (the text says "affine"), cells at 0. Equation 8 scores with
@@ -32,18 +31,18 @@ for j = 1, so the current state is scored; ``score_state = previous`` is the opt
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
-from kvnmt.attention.base import no_write
+from kvnmt.bounds import at_least
 from kvnmt.decoder import base
+from kvnmt.decoder.rounds import alignments, look_once
 from kvnmt.decoder.start import Initial, affine_start, init_start
 from kvnmt.encoder import Encoded
-from kvnmt.errors import UserError
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     LSTM,
@@ -61,7 +60,7 @@ from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 class Options(base.Options):
     """Static choices; the defaults are those of Mino et al. (2017)."""
 
-    layers: int = 2
+    layers: Annotated[int, at_least(1)] = 2
     initial: Initial = "last"
     score_state: Literal["current", "previous"] = "current"
     input_feeding: bool = False
@@ -133,9 +132,12 @@ def prepare(
     """Prepares the attention and the start of all layers."""
     constants = attention.prepare(params.attention, encoded.annotations, encoded.mask)
     start = affine_start(
-        *(params.initial, options.initial, encoded, attention),
-        *(params.attention, constants),
-        (params.layers[0].U.shape[0], params.layers[0].W[0].shape[0]),
+        params.initial,
+        options.initial,
+        encoded,
+        attention,
+        theta=params.attention,
+        constants=constants,
     )
     return Source(start, constants)
 
@@ -173,6 +175,33 @@ def step(
     inputs: Inputs,
 ) -> tuple[State, base.Features]:
     """One target word; the attention too, unless it can wait for the end."""
+    hidden, cells = _advance(params, state, inputs)
+    top, previous = hidden[0], state.hidden[0]
+    query = top if options.score_state == "current" else previous
+    moment = Moment(previous, inputs.embedded, query)
+    if can_wait(options, attention):
+        following = replace(state, hidden=hidden, cells=cells)
+        return following, base.Features(top, waiting=moment)
+    _, looked, memory = look_once(
+        attention,
+        params.attention,
+        source.attention,
+        state.attention,
+        moment,
+        lambda context: top,
+    )
+    shown = top
+    if params.attentional is not None:
+        shown = jnp.tanh(linear(params.attentional, top, looked.context))
+    fed = shown if options.input_feeding else None
+    features = base.Features(shown, looked.context, alignments(looked))
+    return State(hidden, cells, fed, memory), features
+
+
+def _advance(
+    params: Params, state: State, inputs: Inputs
+) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """New hidden states and cells, layer upon layer; the top layer comes first."""
     total = inputs.lowest
     if state.fed is not None:
         total = total + state.fed @ params.layers[0].W[1]
@@ -182,27 +211,12 @@ def step(
         h, c = lstm(layer, h, c, recurrent_inputs(layer, hidden[-1]) if n else total)
         hidden.append(h)
         cells.append(c)
-    top, previous = hidden[-1], state.hidden[0]
-    new = replace(state, hidden=tuple(hidden[::-1]), cells=tuple(cells[::-1]))
-    query = top if options.score_state == "current" else previous
-    if can_wait(options, attention):  # the query waits in the context's place
-        return new, base.Features(top, query, ())
-    moment = Moment(previous, inputs.embedded, query)
-    looked = attention.read(params.attention, source.attention, state.attention, moment)
-    after = replace(moment, decoder_state=top, attended=looked)
-    memory = attention.write(params.attention, source.attention, state.attention, after)
-    shown = top
-    if params.attentional is not None:
-        shown = jnp.tanh(linear(params.attentional, top, looked.context))
-    fed = None if state.fed is None else shown
-    alignments = () if looked.alignment is None else (looked.alignment,)
-    features = base.Features(shown, looked.context, alignments)
-    return replace(new, fed=fed, attention=memory), features
+    return tuple(hidden[::-1]), tuple(cells[::-1])
 
 
 def can_wait(options: Options, attention: Attention) -> bool:
     """Whether no step depends on what an earlier one has read."""
-    return not options.input_feeding and attention.write is no_write
+    return not options.input_feeding and attention.write is None
 
 
 def attend(
@@ -212,31 +226,29 @@ def attend(
     source: Source,
     features: base.Features,
 ) -> base.Features:
-    """Reads for all steps at once where that could wait."""
-    if not can_wait(options, attention):
-        return features
+    """Reads for all steps at once; a current state is scored after its dropout."""
+    moments: Moment = features.waiting
+    if options.score_state == "current":
+        moments = replace(moments, query=features.state)
+    memory = attention.initial_state(params.attention, source.attention)
 
-    def read(query: Float[Array, "B D"]) -> tuple[Array, tuple[Array, ...]]:
-        moment = Moment(query, query, query)
-        looked = attention.read(params.attention, source.attention, (), moment)
-        return looked.context, () if looked.alignment is None else (looked.alignment,)
+    def read(moment: Moment) -> tuple[Array, tuple[Array, ...]]:
+        looked = attention.read(params.attention, source.attention, memory, moment)
+        return looked.context, alignments(looked)
 
-    current = options.score_state == "current"
-    query = features.state if current else features.context
-    context, alignments = jax.vmap(read, in_axes=1, out_axes=1)(query)
-    return replace(features, context=context, alignments=alignments)
+    context, weights = jax.vmap(read, in_axes=1, out_axes=1)(moments)
+    return replace(features, context=context, alignments=weights, waiting=None)
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:
     """The stacked LSTM around any attention, under the contract."""
-    if options.layers < 1:
-        raise UserError(f"a decoder needs at least one layer, not {options.layers}.")
+    waits = can_wait(options, attention)
     return base.Decoder(
         init=partial(init, options, attention),
         prepare=partial(prepare, options, attention),
         initial_state=partial(initial_state, options, attention),
         inputs=inputs,
         step=partial(step, options, attention),
-        attend=partial(attend, options, attention),
         feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
+        attend=partial(attend, options, attention) if waits else None,
     )

@@ -12,12 +12,14 @@
 ============  ===============================================================
 """
 
-from typing import Literal, TypeAlias
+from collections.abc import Callable
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 
 from kvnmt.attention import Attention, Moment
 from kvnmt.encoder import Encoded
+from kvnmt.errors import UserError
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     Linear,
@@ -31,6 +33,39 @@ from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 Initial: TypeAlias = Literal["mean", "backward", "last", "read", "zero"]
 
 
+class _Start(NamedTuple):
+    """What the affine map takes, and how wide that is."""
+
+    width: Callable[[Attention, Sizes], int]
+    see: Callable[[Encoded, Callable[[], Array]], Array]  # (source, first read)
+
+
+def _backward(encoded: Encoded, read: Callable[[], Array]) -> Array:
+    if encoded.backward_first is None:
+        raise UserError(
+            "a decoder cannot start from the backward encoder where there is none; "
+            "choose another --model.decoder.initial or another --model.merge."
+        )
+    return encoded.backward_first
+
+
+STARTS: dict[Initial, _Start] = {  # all but ``zero``, which has no map
+    "mean": _Start(
+        lambda _, sizes: sizes.annotation,
+        lambda encoded, read: masked_mean(encoded.annotations, encoded.mask),
+    ),
+    "backward": _Start(lambda _, sizes: sizes.encoder, _backward),
+    "last": _Start(
+        lambda _, sizes: sizes.annotation,
+        lambda encoded, read: last_annotation(encoded.annotations, encoded.mask),
+    ),
+    "read": _Start(
+        lambda attention, sizes: attention.context_size(sizes),
+        lambda encoded, read: read(),
+    ),
+}
+
+
 def init_start(
     key: Key[Array, ""],
     initial: Initial,
@@ -41,9 +76,8 @@ def init_start(
     """Makes the affine map, where there is one."""
     if initial == "zero":
         return None
-    width = {"backward": sizes.encoder, "read": attention.context_size(sizes)}
-    inputs = [width.get(initial, sizes.annotation)]
-    return init_linear(key, inputs, sizes.state, weights)
+    width = STARTS[initial].width(attention, sizes)
+    return init_linear(key, [width], sizes.state, weights)
 
 
 def affine_start(
@@ -53,7 +87,6 @@ def affine_start(
     attention: Attention,
     theta: PyTree,
     constants: PyTree,
-    widths: tuple[int, int],
 ) -> Float[Array, "B D"]:
     """The affine map of what the start is made from; the caller squashes it.
 
@@ -64,21 +97,22 @@ def affine_start(
         attention: The mechanism, with its first round's ``theta`` and ``constants``.
         theta: Its parameters.
         constants: Its Source.
-        widths: D and E.
+
+    Raises:
+        UserError: ``backward`` of an encoder that reads forward alone.
     """
     rows, dtype = encoded.mask.shape[0], encoded.annotations.dtype
-    D, E = widths
-    zeros = jnp.zeros((rows, D), dtype)
+    zeros = jnp.zeros((rows, encoded.sizes.state), dtype)
     if params is None:
         return zeros
-    if initial == "backward":
-        seen = encoded.backward_first
-    elif initial == "last":
-        seen = last_annotation(encoded.annotations, encoded.mask)
-    elif initial == "read":
-        moment = Moment(zeros, jnp.zeros((rows, E), dtype), zeros)
+
+    def read() -> Float[Array, "B _"]:
+        moment = Moment(
+            previous_state=zeros,
+            embedded=jnp.zeros((rows, encoded.sizes.embedding), dtype),
+            query=zeros,
+        )
         memory = attention.initial_state(theta, constants)
-        seen = attention.read(theta, constants, memory, moment).context
-    else:
-        seen = masked_mean(encoded.annotations, encoded.mask)
-    return linear(params, seen)
+        return attention.read(theta, constants, memory, moment).context
+
+    return linear(params, STARTS[initial].see(encoded, read))

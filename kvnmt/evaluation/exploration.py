@@ -50,7 +50,7 @@ def explore(
         {
             "name": name,
             "rounds": rounds_of(run.model, run.params),
-            "memory": has_memory(run.model.config),
+            "memory": has_memory(run.experiment.model),
             "self_attention": any(one["self_attention"] is not None for one in own),
         }
         for (name, run), own in zip(runs.items(), outputs)
@@ -88,9 +88,9 @@ def _outputs(
     with counting(f"reading {name}", len(x)) as advance:
         scored = score(*given, x, y, advance=advance)
     changes: Sequence[Changes | None] = [None] * len(x)
-    if has_memory(run.model.config):
+    if has_memory(run.experiment.model):
         with counting(f"memory of {name}", len(x)) as advance:
-            changes = memory_changes(run.model.config, run.params, x, y, advance)
+            changes = memory_changes(run.experiment.model, run.params, x, y, advance)
     texts = [words.target.decode(ids) for ids in y]
     expected = [None] * len(x) if reference is None else reference
     return [

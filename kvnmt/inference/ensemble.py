@@ -3,10 +3,11 @@
 
 An ensemble is a model whose parameters, Source and State are tuples with a member's
 each, and whose distribution is the mean of theirs. Whatever takes a model takes it:
-every search, scoring, alignment (the mean of the members' reading alignments).
+every search, scoring, alignment (the mean of the members' reading alignments),
+self-attention (that of each member, in their order).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
@@ -22,8 +23,8 @@ from kvnmt.typing import Array, PyTree
 def ensemble(members: tuple[Model, ...]) -> Model:
     """The model that the members make together."""
     return Model(
-        config=members[0].config,
-        init=partial(_each, tuple(m.init for m in members)),
+        reads_source=any(m.reads_source for m in members),
+        init=partial(_init, members),
         encode=partial(_encode, members),
         initial_state=partial(_initial_state, members),
         step=partial(_step, members),
@@ -31,8 +32,8 @@ def ensemble(members: tuple[Model, ...]) -> Model:
     )
 
 
-def _each(functions: tuple[Callable[..., Any], ...], *arguments: Any) -> Any:
-    return tuple(function(*arguments) for function in functions)
+def _init(members: tuple[Model, ...], key: Array) -> tuple:
+    return tuple(m.init(key) for m in members)
 
 
 def _encode(
@@ -66,9 +67,10 @@ def _forward(
     source: Array,
     target: Array,
     key: Array | None = None,
+    chunk: int = 0,
 ) -> Prediction:
     parts = zip(members, params)
-    return _mean([m.forward(p, source, target, key) for m, p in parts])
+    return _mean([m.forward(p, source, target, key, chunk) for m, p in parts])
 
 
 def _mean(predictions: Sequence[Prediction]) -> Prediction:
@@ -79,6 +81,14 @@ def _mean(predictions: Sequence[Prediction]) -> Prediction:
         p.features.alignments[-1] for p in predictions if p.features.alignments
     ]
     alignments = (jnp.mean(jnp.stack(read), axis=0),) if read else ()
-    first = predictions[0].features
-    features = Features(first.state, first.context, alignments)
-    return Prediction(logits, features, ())
+    features = Features(
+        state=_side_by_side([p.features.state for p in predictions]),
+        context=_side_by_side([p.features.context for p in predictions]),
+        alignments=alignments,
+    )
+    looks = tuple(look for p in predictions for look in p.self_attention)
+    return Prediction(logits, features, auxiliary=(), self_attention=looks)
+
+
+def _side_by_side(vectors: Sequence[Any]) -> Array:
+    return jnp.concatenate(vectors, axis=-1)

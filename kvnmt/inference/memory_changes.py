@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from kvnmt import models
 from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment
-from kvnmt.attention.base import nothing_written
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import edge, in_batches
 from kvnmt.inference.score import rounds_of
@@ -57,7 +56,7 @@ class State:
 
 def has_memory(config: ModelConfig) -> bool:
     """Whether the mechanism rewrites a memory that `memory_changes` can tell of."""
-    return CATALOGUE.build(config.attention).explain is not nothing_written
+    return CATALOGUE.build(config.attention).explain is not None
 
 
 def memory_changes(
@@ -95,6 +94,9 @@ def recording(rounds: int) -> Callable[[Attention], Attention]:
     """Makes of a mechanism one that remembers its last so many writes."""
 
     def around(attention: Attention) -> Attention:
+        tell, rewrite = attention.explain, attention.write
+        assert tell is not None and rewrite is not None  # see `has_memory`
+
         def prepare(params: PyTree, annotations: Array, mask: Array) -> Source:
             return Source(attention.prepare(params, annotations, mask), mask)
 
@@ -113,9 +115,9 @@ def recording(rounds: int) -> Callable[[Attention], Attention]:
             params: PyTree, source: Source, state: State, moment: Moment
         ) -> State:
             given = params, source.own, state.own, moment
-            change = attention.explain(*given)
+            change = tell(*given)
             changes = jax.tree.map(_append, state.changes, change)
-            return State(attention.write(*given), changes)
+            return State(rewrite(*given), changes)
 
         return attention._replace(
             prepare=prepare, initial_state=initial_state, read=read, write=write

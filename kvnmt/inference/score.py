@@ -78,7 +78,7 @@ def score(
 
 def rounds_of(model: Model, params: Params) -> int:
     """How many alignments a model gives: 0 without a source or without attention."""
-    if not model.config.reads_source:
+    if not model.reads_source:
         return 0
     word = jax.ShapeDtypeStruct((1, 1), np.int32)
     traced = jax.eval_shape(model.forward, params, word, word)

@@ -144,7 +144,7 @@ def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
         UserError: It cannot be read, or is a language model.
     """
     run = load_ensemble([folder, *others])
-    if not run.model.config.reads_source:
+    if not run.model.reads_source:
         raise UserError("the run holds a language model, which translates nothing.")
     return run
 
@@ -156,7 +156,7 @@ def load_aligner(folder: Path) -> tuple[Run, int]:
         UserError: It cannot be read, or does not align.
     """
     run = load_run(folder)
-    if not run.model.config.reads_source:
+    if not run.model.reads_source:
         raise UserError(f"'{folder}' holds a language model, which aligns nothing.")
     rounds = rounds_of(run.model, run.params)
     if not rounds:
@@ -185,7 +185,7 @@ def load_ensemble(folders: Sequence[Path]) -> Run:
                     f"the {side} vocabulary of '{folder}' ({digest(theirs)}) is not "
                     f"that of '{folders[0]}' ({digest(ours)}); an ensemble shares both."
                 )
-        if run.model.config.reads_source != first.model.config.reads_source:
+        if run.model.reads_source != first.model.reads_source:
             raise UserError(f"'{folder}' and '{folders[0]}' do not do the same thing.")
     model = ensemble(tuple(run.model for run in runs))
     params: Any = tuple(run.params for run in runs)

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvnmt.attention import (
-    coverage,
     distortion,
     dot,
     key_value,
     kv_memory,
+    linguistic_coverage,
     modifying_iw,
+    neural_coverage,
     none,
 )
 from kvnmt.decoder import (
@@ -103,8 +104,12 @@ def _lstm(attention: Any, merge: str = "project", **changes: Any) -> dict[str, A
     }
 
 
-def _coverage(**options: Any) -> System:
-    return System(TU, {"attention": coverage.Options(**options)})
+def _linguistic(**options: Any) -> System:
+    return System(TU, {"attention": linguistic_coverage.Options(**options)})
+
+
+def _neural(**options: Any) -> System:
+    return System(TU, {"attention": neural_coverage.Options(**options)})
 
 
 def _distortion(context: Any) -> System:
@@ -165,12 +170,12 @@ SYSTEMS: dict[str, System] = {
     ),
     "key-value": System(f"{MINO}, section 3", _lstm(key_value.Options(), "halves")),
     "modifying-iw": System(f"{MINO}, section 3.3", _lstm(modifying_iw.Options())),
-    "coverage-linguistic": _coverage(kind="linguistic"),
-    "coverage-fertility": _coverage(kind="linguistic", fertility=True),
-    "coverage-subtractive": _coverage(kind="linguistic", subtractive=True),
-    "coverage-neural": _coverage(),
-    "coverage-neural-10": _coverage(size=10),
-    "coverage-neural-ungated": _coverage(gated=False),
+    "coverage-linguistic": _linguistic(),
+    "coverage-fertility": _linguistic(max_fertility=2.0),
+    "coverage-subtractive": _linguistic(subtractive=True),
+    "coverage-neural": _neural(),
+    "coverage-neural-10": _neural(size=10),
+    "coverage-neural-ungated": _neural(cell="tanh"),
     "interactive": System(
         "Meng et al. 2016",
         {"attention": kv_memory.Options(values="rewritten", share_addresses=True)},

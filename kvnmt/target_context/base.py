@@ -5,12 +5,15 @@ A target context turns the decoder states s_t and the embedded previous words x_
 into the target-side inputs of the readout. It never feeds the recurrence, so in
 training ``over_time`` sees all steps at once after the scan, while search calls
 ``step``, which carries what it must in a State of its own. The two agree.
+
+Names for a warm start. ``state`` and ``word`` are the seats of s_t and x_t in the
+readout: what sits there is read by the same matrix, so that a trained baseline's fits.
 """
 
 from typing import NamedTuple, Protocol
 
 from kvnmt.initializers import Weights
-from kvnmt.typing import Array, Float, Key, PyTree, Sizes
+from kvnmt.typing import Array, DType, Float, Key, PyTree, Sizes
 
 
 class Options:
@@ -25,11 +28,7 @@ class Init(Protocol):  # noqa: D101
 
 class Widths(Protocol):  # noqa: D101
     def __call__(self, sizes: Sizes) -> dict[str, int]:
-        """Returns the widths of the readout inputs by name.
-
-        ``state`` and ``word`` are the seats of s_t and x_t: what sits there is read
-        by the same matrix, so that a baseline's fits.
-        """
+        """Returns the widths of the readout inputs by name."""
         ...
 
 
@@ -46,19 +45,16 @@ class OverTime(Protocol):  # noqa: D101
 
 class InitialState(Protocol):  # noqa: D101
     def __call__(
-        self,
-        params: PyTree,
-        state: Float[Array, "B D"],
-        embedded: Float[Array, "B E"],
-        length: int,
+        self, params: PyTree, sizes: Sizes, rows: int, length: int, dtype: DType
     ) -> PyTree:
         """Returns the State before the first of at most ``length`` steps.
 
         Args:
             params: The parameters.
-            state: Any decoder state, for its shape and dtype.
-            embedded: Any embedded word, for its shape and dtype.
+            sizes: The widths of the model.
+            rows: B.
             length: Static bound on the number of steps, for histories.
+            dtype: Of states and embedded words.
         """
         ...
 
@@ -81,28 +77,59 @@ class SelfAttention(Protocol):  # noqa: D101
         params: PyTree,
         states: Float[Array, "B T D"],
         embedded: Float[Array, "B T E"],
-    ) -> Float[Array, "B T T"] | None:
+    ) -> Float[Array, "B T T"]:
         """Computes the weights that ``over_time`` mixes with, for people to see.
 
         Row t belongs to the step that predicts word t, from 0. Column 0 stands before
         the first word, column i at word i - 1: its embedding, or the state that
-        predicted it. None where no weights are learnt.
+        predicted it.
         """
         ...
 
 
-def looks_at_none(
-    params: PyTree, states: Float[Array, "B T D"], embedded: Float[Array, "B T E"]
-) -> None:
-    """``self_attention`` of a target context without learnt weights."""
+class ReadoutInputs(Protocol):  # noqa: D101
+    def __call__(
+        self,
+        params: PyTree,
+        states: Float[Array, "*N D"],
+        embedded: Float[Array, "*N E"],
+    ) -> dict[str, Float[Array, "*N _"]]:
+        """Computes the readout inputs of steps that look at nothing earlier."""
+        ...
+
+
+def no_parameters(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> tuple[()]:
+    """``init`` of a target context without parameters."""
+    return ()
+
+
+def no_state(
+    params: PyTree, sizes: Sizes, rows: int, length: int, dtype: DType
+) -> tuple[()]:
+    """``initial_state`` of a target context that carries nothing."""
+    return ()
 
 
 class TargetContext(NamedTuple):
-    """One target context: pure functions."""
+    """One target context: pure functions.
 
-    init: Init
+    Only the first three are needed. What is left out does nothing.
+    """
+
     widths: Widths
     over_time: OverTime
-    initial_state: InitialState
     step: Step
-    self_attention: SelfAttention = looks_at_none
+    init: Init = no_parameters
+    initial_state: InitialState = no_state
+    self_attention: SelfAttention | None = None  # None: no weights are learnt
+
+
+def forgetful(widths: Widths, inputs: ReadoutInputs) -> TargetContext:
+    """A target context without parameters that looks at no earlier step."""
+
+    def step(
+        params: PyTree, memory: PyTree, state: Array, embedded: Array
+    ) -> tuple[PyTree, dict[str, Array]]:
+        return memory, inputs(params, state, embedded)
+
+    return TargetContext(widths, over_time=inputs, step=step)

@@ -4,7 +4,7 @@
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.typing import Array, Bool, Float, Int, typed
+from kvnmt.typing import Array, Bool, DType, Float, Int, typed
 
 
 @struct.dataclass
@@ -15,10 +15,10 @@ class History:
     count: Int[Array, " B"]
 
 
-def empty(like: Float[Array, "B N"], length: int) -> History:
-    """A history with room for ``length`` rows."""
-    B, N = like.shape
-    return History(jnp.zeros((B, length, N), like.dtype), jnp.zeros(B, jnp.int32))
+def empty(rows: int, length: int, width: int, dtype: DType) -> History:
+    """Histories of ``rows`` sentences with room for ``length`` vectors each."""
+    vectors = jnp.zeros((rows, length, width), dtype)
+    return History(vectors, jnp.zeros(rows, jnp.int32))
 
 
 def append(history: History, row: Float[Array, "B N"]) -> History:

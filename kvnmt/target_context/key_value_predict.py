@@ -26,12 +26,13 @@ place of s_t in the readout (our reading), while s_t itself recurs.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
+from kvnmt.bounds import at_least
 from kvnmt.errors import UserError
 from kvnmt.initializers import Weights
 from kvnmt.layers import masked_softmax
@@ -45,7 +46,7 @@ from kvnmt.target_context.history import (
     mix,
     present,
 )
-from kvnmt.typing import Array, Float, Key, Sizes
+from kvnmt.typing import Array, DType, Float, Key, Sizes
 
 PARTS = {"plain": 1, "kv": 2, "kvp": 3}
 
@@ -55,7 +56,7 @@ class Options(base.Options):
     """Static choices of key-value-predict attention."""
 
     form: Literal["plain", "kv", "kvp"] = "kvp"
-    window: int | None = None  # L
+    window: Annotated[int | None, at_least(1)] = None  # L
     word: bool = True  # the readout also reads x_t
 
 
@@ -94,8 +95,8 @@ def init(
 
 def widths(options: Options, sizes: Sizes) -> dict[str, int]:
     """Widths of g_t, and of x_t where it is read."""
-    own = {"predict": sizes.state // PARTS[options.form]}
-    return own | ({"word": sizes.embedding} if options.word else {})
+    predict = {"predict": sizes.state // PARTS[options.form]}
+    return predict | ({"word": sizes.embedding} if options.word else {})
 
 
 def over_time(
@@ -112,12 +113,13 @@ def over_time(
 
 def initial_state(
     params: Params,
-    state: Float[Array, "B D"],
-    embedded: Float[Array, "B E"],
+    sizes: Sizes,
+    rows: int,
     length: int,
+    dtype: DType,
 ) -> History:
     """No earlier state."""
-    return empty(state, length)
+    return empty(rows, length, sizes.state, dtype)
 
 
 def step(

@@ -22,10 +22,9 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.initializers import Weights
 from kvnmt.layers import precise
 from kvnmt.target_context import base
-from kvnmt.typing import Array, Float, Int, Key, Sizes
+from kvnmt.typing import Array, DType, Float, Int, Sizes
 
 
 @dataclass(frozen=True)
@@ -39,11 +38,6 @@ class State:
 
     total: Float[Array, "B E"]
     count: Int[Array, " B"]  # words read
-
-
-def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> tuple[()]:
-    """No parameters."""
-    return ()
 
 
 def widths(sizes: Sizes) -> dict[str, int]:
@@ -63,12 +57,14 @@ def over_time(
 
 def initial_state(
     params: tuple[()],
-    state: Float[Array, "B D"],
-    embedded: Float[Array, "B E"],
+    sizes: Sizes,
+    rows: int,
     length: int,
+    dtype: DType,
 ) -> State:
     """Nothing was read."""
-    return State(jnp.zeros_like(embedded), jnp.zeros(embedded.shape[0], jnp.int32))
+    total = jnp.zeros((rows, sizes.embedding), dtype)
+    return State(total, jnp.zeros(rows, jnp.int32))
 
 
 def step(
@@ -86,4 +82,6 @@ def step(
 
 def build(options: Options) -> base.TargetContext:
     """The mean residual under the contract."""
-    return base.TargetContext(init, widths, over_time, initial_state, step)
+    return base.TargetContext(
+        widths=widths, over_time=over_time, step=step, initial_state=initial_state
+    )

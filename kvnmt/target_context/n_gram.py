@@ -23,21 +23,23 @@ published sizes fit N (46.96 million parameters at 968 units in 4 parts).
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated
 
 import jax.numpy as jnp
 from flax import struct
 
+from kvnmt.bounds import at_least
 from kvnmt.errors import UserError
 from kvnmt.initializers import Weights
 from kvnmt.target_context import base
-from kvnmt.typing import Array, Float, Key, Sizes
+from kvnmt.typing import Array, DType, Float, Key, Sizes
 
 
 @dataclass(frozen=True)
 class Options(base.Options):
     """Static choices of the N-gram network."""
 
-    parts: int = 4  # P
+    parts: Annotated[int, at_least(1)] = 4  # P
     word: bool = True  # the readout also reads x_t
 
 
@@ -57,15 +59,15 @@ def init(
         UserError: The state does not split into that many parts.
     """
     D, P = sizes.state, options.parts
-    if P < 1 or D % P:
+    if D % P:
         raise UserError(f"n_gram cannot split a decoder state of {D} in {P} parts.")
     return Params(weights.matrix(key, (D, D // P), jnp.float32))
 
 
 def widths(options: Options, sizes: Sizes) -> dict[str, int]:
     """Widths of g_t, and of x_t where it is read."""
-    own = {"predict": sizes.state // options.parts}
-    return own | ({"word": sizes.embedding} if options.word else {})
+    predict = {"predict": sizes.state // options.parts}
+    return predict | ({"word": sizes.embedding} if options.word else {})
 
 
 def over_time(
@@ -86,13 +88,13 @@ def over_time(
 def initial_state(
     options: Options,
     params: Params,
-    state: Float[Array, "B D"],
-    embedded: Float[Array, "B E"],
+    sizes: Sizes,
+    rows: int,
     length: int,
+    dtype: DType,
 ) -> Float[Array, "B P D"]:
     """Zeros before the beginning; the latest state comes first."""
-    B, D = state.shape
-    return jnp.zeros((B, options.parts - 1, D), state.dtype)
+    return jnp.zeros((rows, options.parts - 1, sizes.state), dtype)
 
 
 def step(

@@ -7,9 +7,8 @@ that extends it). No parameters, nothing carried.
 
 from dataclasses import dataclass
 
-from kvnmt.initializers import Weights
 from kvnmt.target_context import base
-from kvnmt.typing import Array, Float, Key, Sizes
+from kvnmt.typing import Array, Float, Sizes
 
 
 @dataclass(frozen=True)
@@ -17,43 +16,18 @@ class Options(base.Options):
     """The previous word has no static choices."""
 
 
-def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> tuple[()]:
-    """No parameters."""
-    return ()
-
-
 def widths(sizes: Sizes) -> dict[str, int]:
     """Widths of s_t and x_t."""
     return {"state": sizes.state, "word": sizes.embedding}
 
 
-def over_time(
-    params: tuple[()], states: Float[Array, "B T D"], embedded: Float[Array, "B T E"]
-) -> dict[str, Float[Array, "B T _"]]:
+def inputs(
+    params: tuple[()], states: Float[Array, "*N D"], embedded: Float[Array, "*N E"]
+) -> dict[str, Float[Array, "*N _"]]:
     """Passes states and embedded previous words on."""
     return {"state": states, "word": embedded}
 
 
-def initial_state(
-    params: tuple[()],
-    state: Float[Array, "B D"],
-    embedded: Float[Array, "B E"],
-    length: int,
-) -> tuple[()]:
-    """Carries nothing."""
-    return ()
-
-
-def step(
-    params: tuple[()],
-    memory: tuple[()],
-    state: Float[Array, "B D"],
-    embedded: Float[Array, "B E"],
-) -> tuple[tuple[()], dict[str, Float[Array, "B _"]]]:
-    """Passes the state and the embedded previous word on."""
-    return (), {"state": state, "word": embedded}
-
-
 def build(options: Options) -> base.TargetContext:
     """The previous word under the contract."""
-    return base.TargetContext(init, widths, over_time, initial_state, step)
+    return base.forgetful(widths, inputs)

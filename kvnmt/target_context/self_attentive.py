@@ -43,7 +43,7 @@ from kvnmt.target_context.history import (
     mix,
     present,
 )
-from kvnmt.typing import Array, Float, Key, Sizes
+from kvnmt.typing import Array, DType, Float, Key, Sizes
 
 
 @dataclass(frozen=True)
@@ -125,16 +125,19 @@ def self_attention(
 def initial_state(
     options: Options,
     params: Params,
-    state: Float[Array, "B D"],
-    embedded: Float[Array, "B E"],
+    sizes: Sizes,
+    rows: int,
     length: int,
+    dtype: DType,
 ) -> History | Streaming:
     """Nothing was read."""
     if options.scope:
-        return empty(embedded, length)
-    nothing = jnp.zeros_like(embedded[:, 0])
-    least = jnp.full_like(nothing, jnp.finfo(nothing.dtype).min)
-    return Streaming(least, nothing, jnp.zeros_like(embedded))
+        return empty(rows, length, sizes.embedding, dtype)
+    return Streaming(
+        peak=jnp.full(rows, jnp.finfo(dtype).min, dtype),
+        total=jnp.zeros(rows, dtype),
+        mixture=jnp.zeros((rows, sizes.embedding), dtype),
+    )
 
 
 def step(

@@ -36,7 +36,7 @@ from kvnmt.target_context.history import (
     mix,
     present,
 )
-from kvnmt.typing import Array, Float, Key, Sizes
+from kvnmt.typing import Array, DType, Float, Key, Sizes
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,13 @@ def over_time(
 
 def initial_state(
     params: Params,
-    state: Float[Array, "B D"],
-    embedded: Float[Array, "B E"],
+    sizes: Sizes,
+    rows: int,
     length: int,
+    dtype: DType,
 ) -> History:
     """No earlier state."""
-    return empty(state, length)
+    return empty(rows, length, sizes.state, dtype)
 
 
 def step(
@@ -125,5 +126,10 @@ def _energies(
 def build(options: Options) -> base.TargetContext:
     """The self-attentive RNN under the contract."""
     return base.TargetContext(
-        init, widths, over_time, initial_state, step, self_attention
+        widths=widths,
+        over_time=over_time,
+        step=step,
+        init=init,
+        initial_state=initial_state,
+        self_attention=self_attention,
     )

@@ -27,7 +27,7 @@ def figures(
 ) -> dict[str, float]:
     """The loss and, of a model that reads a source, BLEU on the validation text."""
     loss = validation_loss(eval_step, params, corpora.valid, config.batch_size, mesh)
-    if not model.config.reads_source:
+    if not model.reads_source:
         return {"valid_loss": loss}
     whole = devices.gather(params, mesh)
     bleu = validation_bleu(model, whole, corpora, config.bleu_tokenize)

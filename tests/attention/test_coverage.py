@@ -1,41 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linguistic coverage is an account of what was read."""
 
-from dataclasses import replace
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt.attention import Attended, Moment, coverage
-from kvnmt.attention.coverage import Options
+from kvnmt.attention import Attended, Moment, linguistic_coverage
+from kvnmt.attention.linguistic_coverage import Options
 from kvnmt.initializers import gaussian
 from kvnmt.typing import Sizes
 
 SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)
 READ = np.array([[0.5, 0.5, 0.0], [0.25, 0.0, 0.75]], np.float32)
-LINGUISTIC = Options(kind="linguistic")
 
 
 @pytest.mark.parametrize(
     "options, start, sign",
     [
-        (LINGUISTIC, 0, 1),
-        (replace(LINGUISTIC, subtractive=True), 1, -1),
-        (replace(LINGUISTIC, fertility=True, max_fertility=3.0), 0, 1),
+        (Options(), 0, 1),
+        (Options(subtractive=True), 1, -1),
+        (Options(max_fertility=3.0), 0, 1),
     ],
     ids=["plain", "subtractive", "fertility"],
 )
 def test_what_is_read_is_booked(options, start, sign, key):
-    attention = coverage.build(options)
+    attention = linguistic_coverage.build(options)
     params = attention.init(key, SIZES, gaussian(1.0))
     annotations = jax.random.normal(key, (2, 3, 8))
     source = attention.prepare(params, annotations, jnp.ones((2, 3), bool))
     state = first = attention.initial_state(params, source)
     np.testing.assert_array_equal(first.coverage, np.full((2, 3, 1), start))
     share = np.ones((2, 3))
-    if options.fertility:
+    if options.max_fertility is not None:
         assert params.fertility is not None
         bias = params.fertility.replace(b=jnp.asarray([0.5]))
         source = attention.prepare(

@@ -21,15 +21,16 @@ def run(name: str):
     it = Unrolled(decoders.CATALOGUE[name].Options())
     features, states = it.run(it.params)
     source = it.decoder.prepare(it.params, it.source)
-    return it, features, states, getattr(source, "source", source).start
+    return it, features, states, source.start
 
 
 @pytest.mark.parametrize("name", decoders.CATALOGUE)
 def test_features_are_as_wide_as_announced(name):
     it, features, _, _ = run(name)
     sizes = it.decoder.feature_sizes(SIZES)
-    given = {"context": features.context} | dict(features.extras)
-    assert {n: x.shape for n, x in given.items()} == {
+    assert features.waiting is None
+    inputs = {"context": features.context} | dict(features.extras)
+    assert {n: x.shape for n, x in inputs.items()} == {
         n: (B, T, width) for n, width in sizes.items()
     }
     assert features.state.shape == (B, T, SIZES.state)
@@ -38,15 +39,21 @@ def test_features_are_as_wide_as_announced(name):
 
 
 @pytest.mark.parametrize("name", decoders.CATALOGUE)
-def test_state_is_a_tree_of_hypotheses_that_begins_with_the_start(name):
-    _, _, states, start = run(name)
+def test_state_is_a_tree_of_hypotheses(name):
+    _, _, states, _ = run(name)
     for state in states:
         assert jax.tree.structure(state) == jax.tree.structure(states[0])
         shapes = [x.shape for x in jax.tree.leaves(state)]
         assert shapes == [x.shape for x in jax.tree.leaves(states[0])]
         assert all(shape[0] == B for shape in shapes)
-    first = jax.tree.leaves(states[0])[0]
-    np.testing.assert_allclose(first, start, **close)
+
+
+@pytest.mark.parametrize("name", decoders.CATALOGUE)
+def test_the_first_state_is_the_start(name):
+    _, _, states, start = run(name)
+    stacked = name == "stacked_lstm"
+    for first in states[0].hidden if stacked else [states[0].state]:
+        np.testing.assert_allclose(first, start, **close)
 
 
 def test_a_readout_may_see_the_state_before():
@@ -106,7 +113,7 @@ def test_noise_of_the_memory_is_drawn_in_training_alone(key):
     assert not np.allclose(drawn, noise(jax.random.fold_in(key, 1)))
     assert 0.05 < drawn.std() < 0.15
     for state in states:  # the weights that read
-        np.testing.assert_allclose(state.weights.sum(axis=1), np.ones(B), **close)
+        np.testing.assert_allclose(state.reading.sum(axis=1), np.ones(B), **close)
 
 
 def test_cells_that_start_equal_stay_equal():

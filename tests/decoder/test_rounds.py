@@ -79,7 +79,7 @@ def test_moment_fills_as_the_step_goes_on(name):
     np.testing.assert_array_equal(reads[0].query, reads[1].query)  # always q_t
     assert not np.allclose(reads[1].query, reads[2].query)
     before = {
-        "mem_dec": lambda: jnp.einsum("bm,bmd->bd", states[1].weights, states[1].cells),
+        "mem_dec": lambda: jnp.einsum("bm,bmd->bd", states[1].reading, states[1].cells),
         "memory_rnn": lambda: states[2].summary,
     }.get(name, lambda: states[1].state)()  # what has the seat of s_{t-1}
     np.testing.assert_array_equal(reads[2].previous_state, before)
@@ -92,7 +92,7 @@ def test_moment_fills_as_the_step_goes_on(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_at_least_one_round(name):
-    with pytest.raises(UserError, match="one round"):
+    with pytest.raises(UserError, match="model.decoder.rounds is 0 but .* at least 1"):
         Unrolled(decoders.CATALOGUE[name].Options(rounds=0))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kvnmt import attention as attentions
-from kvnmt.attention import base, coverage, dot
+from kvnmt.attention import Attended, Moment, dot, kv_memory, neural_coverage
 from kvnmt.decoder import stacked_lstm
 from kvnmt.decoder.stacked_lstm import Options
 from kvnmt.errors import UserError
@@ -18,7 +18,7 @@ close = {"rtol": 1e-12, "atol": 1e-12}
 
 
 def writes_the_same(params: Any, source: Any, state: Any, moment: Any) -> Any:
-    """As `no_write`, but another function: the attention cannot wait."""
+    """Changes nothing, but the attention cannot wait for it."""
     return state
 
 
@@ -28,7 +28,7 @@ def writes_the_same(params: Any, source: Any, state: Any, moment: Any) -> Any:
     [
         member.Options()
         for member in attentions.CATALOGUE.values()
-        if member.build(member.Options()).write is base.no_write
+        if member.build(member.Options()).write is None
     ],
     ids=attentions.CATALOGUE.name_of,
 )
@@ -43,8 +43,28 @@ def test_attending_after_the_scan_is_attending_in_it(options, score_state, x64):
         np.testing.assert_allclose(left, right, **close)
 
 
+@pytest.mark.parametrize("score_state", ["current", "previous"])
+def test_what_waits_sees_the_whole_moment(score_state, x64):
+    """The word and the state before too, and the State from which it never moves."""
+    memory = kv_memory.build(kv_memory.Options())
+
+    def read(params: Any, source: Any, state: Any, moment: Moment) -> Attended:
+        seen = moment.query * moment.embedded[:, :1] + moment.previous_state
+        return memory.read(params, source, state, moment.replace(query=seen))
+
+    still = memory._replace(read=read, write=None)
+    after = Unrolled(Options(score_state=score_state), still)
+    inside = Unrolled(
+        Options(score_state=score_state), still._replace(write=writes_the_same)
+    )
+    want, _ = inside.run(inside.params)
+    got, _ = after.run(after.params)
+    for left, right in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(left, right, **close)
+
+
 def test_what_feeds_a_later_step_cannot_wait():
-    writing = attentions.CATALOGUE.build(coverage.Options())
+    writing = attentions.CATALOGUE.build(neural_coverage.Options())
     assert stacked_lstm.can_wait(Options(), ADDITIVE)
     assert not stacked_lstm.can_wait(Options(), writing)
     assert not stacked_lstm.can_wait(Options(input_feeding=True), ADDITIVE)
@@ -77,5 +97,5 @@ def test_all_layers_start_alike_and_the_top_comes_first():
         np.testing.assert_array_equal(hidden, start[0])
         assert not np.any(np.asarray(cell))
     np.testing.assert_allclose(features.state[:, 0], states[1].hidden[0], rtol=1e-6)
-    with pytest.raises(UserError, match="one layer"):
+    with pytest.raises(UserError, match="model.decoder.layers is 0 but .* at least 1"):
         Unrolled(Options(layers=0))

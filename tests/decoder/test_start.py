@@ -7,6 +7,7 @@ import pytest
 
 from kvnmt.decoder import conditional
 from kvnmt.decoder.start import Initial
+from kvnmt.errors import UserError
 from tests.decoder.unrolled import B, T, Unrolled
 
 close = {"rtol": 1e-5, "atol": 1e-6}
@@ -38,3 +39,10 @@ def test_a_sentence_starts_somewhere_and_an_empty_one_from_the_bias(initial):
     if seen is not None:
         np.testing.assert_allclose(got[:2], np.tanh(seen @ W + bias), **close)
     assert not np.allclose(got[0], got[1]) and not np.allclose(got[0], got[2])
+
+
+def test_no_backward_encoder_to_start_from():
+    it = Unrolled(conditional.Options(initial="backward"))
+    forward = it.source.replace(backward_first=None)
+    with pytest.raises(UserError, match="--model.decoder.initial"):
+        it.decoder.prepare(it.params, forward)

@@ -33,6 +33,7 @@ class Unrolled:
             jnp.where(MASK[..., None], annotations, 0),
             jnp.asarray(MASK),
             jnp.where(MASK[:, :1], first, 0),
+            SIZES,
         )
         self.embedded = draw(key, (T, B, SIZES.embedding), float)
 
@@ -50,4 +51,6 @@ class Unrolled:
             states.append(state)
             steps.append(features)
         over_time = jax.tree.map(lambda *xs: jnp.stack(xs, axis=1), *steps)
+        if self.decoder.attend is None:
+            return over_time, states
         return self.decoder.attend(params, constants, over_time), states

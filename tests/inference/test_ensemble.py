@@ -55,6 +55,21 @@ def test_its_probabilities_are_the_mean(some):
     )
 
 
+def test_it_tells_of_all_members(some):
+    members, params = some
+    source, target = jnp.asarray([[3, 5, 0, -1]]), jnp.asarray([[4, 2, 7, 0]])
+    whole = ensemble(members).forward(params, source, target)
+    chunked = ensemble(members).forward(params, source, target, None, 2)
+    np.testing.assert_allclose(chunked.logits, whole.logits, rtol=1e-4, atol=1e-5)
+    each = [m.forward(p, source, target) for m, p in zip(members, params)]
+    want = [look for one in each for look in one.self_attention]
+    assert len(whole.self_attention) == len(want) == 1  # of self-attentive-rnn
+    np.testing.assert_array_equal(whole.self_attention[0], want[0])
+    states = [one.features.state for one in each]
+    np.testing.assert_array_equal(whole.features.state, np.concatenate(states, axis=-1))
+    assert ensemble(members).reads_source
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_it_is_searched_scored_and_aligned(some, beam):
     members, params = some

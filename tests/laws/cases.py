@@ -75,8 +75,12 @@ def rounds(count: int, **more: Any) -> Choice:
     return "conditional", {"rounds": count} | more
 
 
-def coverage(**options: Any) -> Choice:
-    return "coverage", options
+def linguistic(**options: Any) -> Choice:
+    return "linguistic_coverage", options
+
+
+def neural(**options: Any) -> Choice:
+    return "neural_coverage", options
 
 
 def distortion(**options: Any) -> Choice:
@@ -115,16 +119,16 @@ ATTENTIONS = {
         decoder=rounds(2, initial="read"),
     ),
     "fertility-previous": case(
-        attention=coverage(kind="linguistic", fertility=True, max_fertility=3.0),
+        attention=linguistic(max_fertility=3.0),
         decoder=lstm(score_state="previous", initial="backward"),
     ),
     "subtractive-r2": case(
-        attention=coverage(kind="linguistic", fertility=True, subtractive=True),
+        attention=linguistic(max_fertility=2.0, subtractive=True),
         decoder=rounds(2),
     ),
-    "ungated-r2": case(attention=coverage(gated=False, size=2), decoder=rounds(2)),
+    "ungated-r2": case(attention=neural(cell="tanh", size=2), decoder=rounds(2)),
     "coverage-before-single-r2": case(
-        attention=coverage(size=2, reset="before"),
+        attention=neural(cell="gru_before", size=2),
         decoder=("single", {"rounds": 2, "share_rounds": True}),
     ),
     "distortion-source-r2": case(
@@ -146,14 +150,15 @@ ATTENTIONS = {
 DECODERS = {
     "start-backward": case(decoder=rounds(1, initial="backward"), cell="lstm"),
     "start-last": case(decoder=rounds(1, initial="last"), cell="gru_before"),
+    "bias-in-reset-r2": case(decoder=rounds(2, reset="after_bias")),
     "start-zero": case(decoder=rounds(1, initial="zero"), merge="forward"),
     "single-memory-r2": case(
         attention="kv_memory",
-        decoder=("single", {"rounds": 2, "query": "tanh", "reset": "after"}),
+        decoder=("single", {"rounds": 2, "query": "tanh", "reset": "after_bias"}),
         target_context="key_value_predict",
     ),
     "lstm-coverage-fed": case(
-        attention="coverage",
+        attention="neural_coverage",
         decoder=lstm(input_feeding=True, score_state="previous", initial="mean"),
     ),
     "lstm-memory": case(
@@ -163,7 +168,7 @@ DECODERS = {
     ),
     "no-null-slot": case(target_context=("self_attentive", {"null_slot": False})),
     "memdec-linear": case(
-        attention="coverage",
+        attention="neural_coverage",
         decoder=(
             "mem_dec",
             {
@@ -189,18 +194,23 @@ DECODERS = {
         decoder=past_future(rounds=2, initial="read", future=False),
     ),
     "future-outside": case(
-        decoder=past_future(past=False, cell="outside", initial="backward")
+        decoder=past_future(
+            past=False, cell="outside", initial="backward", reset="after_bias"
+        )
     ),
     "past-future-gru": case(
         decoder=past_future(cell="gru", subtractive=False),
         target_context="self_attentive_rnn",
     ),
     "past-future-average": case(
-        attention="coverage", decoder="past_future", average_auxiliary=True
+        attention="neural_coverage", decoder="past_future", average_auxiliary=True
     ),
     "memory-rnn-r2": case(
-        attention="coverage",
-        decoder=("memory_rnn", {"rounds": 2, "share_rounds": True, "initial": "last"}),
+        attention="neural_coverage",
+        decoder=(
+            "memory_rnn",
+            {"rounds": 2, "share_rounds": True, "initial": "last", "reset": "before"},
+        ),
         target_context="self_attentive_rnn",
     ),
 }

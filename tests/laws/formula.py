@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kvnmt.attention import coverage, distortion
+from kvnmt.attention import distortion, linguistic_coverage, neural_coverage
 from kvnmt.model_config import ModelConfig
 from tests.laws import cases
 
@@ -51,12 +51,13 @@ def encoder(config: ModelConfig, n: Widths) -> int:
     }.get(config.merge, 2 * stack)
 
 
-def _coverage(o: coverage.Options, n: Widths) -> int:
+def _linguistic(o: linguistic_coverage.Options, n: Widths) -> int:
+    return n.A + (0 if o.max_fertility is None else affine(n.C, 1))
+
+
+def _neural(o: neural_coverage.Options, n: Widths) -> int:
     k, inputs = o.size, 1 + n.C + n.D
-    own = k * n.A
-    if o.kind == "linguistic":
-        return own + (affine(n.C, 1) if o.fertility else 0)
-    return own + (gru(inputs, k) if o.gated else k * k + k * inputs)
+    return k * n.A + (k * k + k * inputs if o.cell == "tanh" else gru(inputs, k))
 
 
 def _distortion(o: distortion.Options, n: Widths) -> int:
@@ -70,7 +71,8 @@ ATTENTIONS: dict[str, Callable[[Any, Widths], int]] = {
     "dot": lambda o, n: {"dot": 0, "general": n.C * n.D, "concat": n.address}[o.score],
     "key_value": lambda o, n: affine(n.D, n.c) if o.query == "projection" else 0,
     "modifying_iw": lambda o, n: 0,
-    "coverage": lambda o, n: n.address + _coverage(o, n),
+    "linguistic_coverage": lambda o, n: n.address + _linguistic(o, n),
+    "neural_coverage": lambda o, n: n.address + _neural(o, n),
     "distortion": lambda o, n: n.address + _distortion(o, n),
     "kv_memory": lambda o, n: (
         (1 if o.share_addresses else 2) * n.address + 2 * affine(n.D, n.C)

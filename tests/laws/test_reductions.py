@@ -11,10 +11,10 @@ import pytest
 from kvnmt import target_context as target_contexts
 from kvnmt.attention import (
     additive,
-    base,
-    coverage,
     distortion,
     kv_memory,
+    linguistic_coverage,
+    neural_coverage,
 )
 from kvnmt.decoder import conditional, past_future
 from kvnmt.initializers import gaussian
@@ -29,10 +29,11 @@ from tests.laws.cases import SOURCE, TARGET
 
 PAIR = SOURCE, TARGET
 close = {"rtol": 1e-12, "atol": 1e-12}
+COVERAGE = linguistic_coverage.Options, neural_coverage.Options
 FIXED, REWRITTEN = kv_memory.Options(), kv_memory.Options(values="rewritten")
 
 
-def named(**kinds: type) -> list[str]:
+def named(**kinds: type | tuple[type, ...]) -> list[str]:
     """The systems whose choices are of these kinds."""
     return [
         name
@@ -98,7 +99,7 @@ def test_first_word_knows_no_write(x64):
     assert not np.allclose(fixed[0, 1], rewritten[0, 1])
 
 
-@pytest.mark.parametrize("name", named(attention=coverage.Options))
+@pytest.mark.parametrize("name", named(attention=COVERAGE))
 def test_coverage_without_its_energy_is_rnnsearch(name, x64):
     params = cases.params(cases.NAMED[name], "float64")
     forward, want = cases.forward(cases.NAMED[name]), baseline(params)
@@ -191,7 +192,7 @@ def test_linguistic_coverage_inside_a_key_memory(x64):
     advance = keeping(first.advance)
     remembering = with_rounds(params, conditional.Round(tied, advance))
     G = (jax.nn.sigmoid(still.b) @ theta.U_key)[None]
-    covered = coverage.Params(theta, G, None, None)
+    covered = linguistic_coverage.Params(theta, G, None)
     given = with_rounds(params, conditional.Round(covered, advance))
     want = cases.forward(covering)(given, *PAIR)
     assert_same(cases.forward(memory)(remembering, *PAIR), want)
@@ -203,7 +204,7 @@ def test_linguistic_coverage_inside_a_key_memory(x64):
 
 def test_an_attention_without_its_write_is_rnnsearch(x64):
     options = conditional.Options()
-    silent = kv_memory.build(FIXED)._replace(write=base.no_write)
+    silent = kv_memory.build(FIXED)._replace(write=None)
     memory = Unrolled(options, silent)
     rounds = memory.params.rounds
     reading = additive.Params(rounds[0].attention.address)
@@ -217,7 +218,7 @@ def test_an_attention_without_its_write_is_rnnsearch(x64):
 
 def test_every_law_meets_a_system():
     assert {"coverage-neural-10", "coverage-fertility"} <= set(
-        named(attention=coverage.Options)
+        named(attention=COVERAGE)
     )
     assert len(named(attention=distortion.Options)) == 3
     assert {"past", "future"} < set(named(decoder=past_future.Options)) < set(SYSTEMS)

@@ -15,6 +15,7 @@ import pytest
 
 from kvnmt import devices, models
 from kvnmt.inference.program import Numbers, SearchConfig, program
+from kvnmt.inference.score import rounds_of
 from kvnmt.models import Model, Params
 from kvnmt.search import Hypotheses
 from tests.laws import cases
@@ -99,7 +100,7 @@ def search(
     model: Model, params: Params, block: np.ndarray, ranking: tuple[float, float, float]
 ) -> Hypotheses:
     """What the search finds; one program for every ranking."""
-    aligned = model.config.attention != cases.NAMED["rnnencdec"].attention
+    aligned = rounds_of(model, params) > 0
     config = SearchConfig(**ASKED, coverage=float(aligned))
     offset, alpha, weight = ranking
     numbers = Numbers(offset, alpha, weight, 0.0, 1.0, 1.0, 1, 0)

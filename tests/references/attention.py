@@ -125,10 +125,13 @@ def modifying_iw_read(theta, options, memory, now):
 # Coverage: what every source word has received so far is part of its energy.
 
 
-def coverage_start(options, Hs, C):
-    size = options["size"] if options["kind"] == "neural" else 1
-    full = options["kind"] == "linguistic" and options["subtractive"]
-    return {"Hs": Hs, "C": C, "cov": [np.full(size, float(full)) for _ in Hs]}
+def linguistic_start(options, Hs, C):
+    full = float(options["subtractive"])
+    return {"Hs": Hs, "C": C, "cov": [np.full(1, full) for _ in Hs]}
+
+
+def neural_start(options, Hs, C):
+    return {"Hs": Hs, "C": C, "cov": [np.zeros(options["size"]) for _ in Hs]}
 
 
 def coverage_read(theta, options, memory, now):
@@ -140,25 +143,31 @@ def coverage_read(theta, options, memory, now):
     return weighted_sum(a, memory["Hs"], memory["C"]), a
 
 
-def coverage_write(theta, options, memory, now):
-    update = _linguistic if options["kind"] == "linguistic" else _neural
+def linguistic_write(theta, options, memory, now):
     rows = zip(memory["Hs"], memory["cov"], now.a, strict=True)
-    cov = [update(theta, options, h, cov, a, now.before) for h, cov, a in rows]
+    cov = [_linguistic(theta, options, h, cov, a) for h, cov, a in rows]
     return memory | {"cov": cov}
 
 
-def _linguistic(theta, options, h, cov, a, before):
+def neural_write(theta, options, memory, now):
+    rows = zip(memory["Hs"], memory["cov"], now.a, strict=True)
+    cov = [_neural(theta, options, h, cov, a, now.before) for h, cov, a in rows]
+    return memory | {"cov": cov}
+
+
+def _linguistic(theta, options, h, cov, a):
     phi = 1.0
-    if options["fertility"]:
+    if options["max_fertility"] is not None:
         own = theta["fertility"]
         phi = options["max_fertility"] * sigmoid(own["U"] @ h + own["b"])
     return cov - a / phi if options["subtractive"] else cov + a / phi
 
 
 def _neural(theta, options, h, cov, a, before):
-    if options["gated"]:
+    if options["cell"] != "tanh":
         z = np.concatenate([[a], h, before])
-        return gru(theta["GRU_cov"], cov, z, options["reset"])
+        reset = {"gru": "after", "gru_before": "before"}[options["cell"]]
+        return gru(theta["GRU_cov"], cov, z, reset)
     own = theta["cov"]
     fresh = own["W_a"] @ np.array([a]) + own["W_h"] @ h + own["W_s"] @ before
     return np.tanh(own["W_c"] @ cov + fresh)
@@ -247,7 +256,8 @@ ATTENTIONS = {
     "dot": Reference(annotations, dot_read, nothing),
     "key_value": Reference(annotations, key_value_read, nothing),
     "modifying_iw": Reference(annotations, modifying_iw_read, nothing),
-    "coverage": Reference(coverage_start, coverage_read, coverage_write),
+    "linguistic_coverage": Reference(linguistic_start, coverage_read, linguistic_write),
+    "neural_coverage": Reference(neural_start, coverage_read, neural_write),
     "distortion": Reference(distortion_start, distortion_read, distortion_write),
     "kv_memory": Reference(memory_start, memory_read, memory_update),
 }

@@ -19,11 +19,13 @@ def affine(theta: Theta, *xs: Vector) -> Vector:
 
 
 def gru(theta: Theta, h: Vector, x: Vector, reset: str = "after") -> Vector:
-    """Three gates, three biases, reset after or before the recurrent product."""
+    """Three gates, three biases; where the reset gate meets the recurrent product."""
     r = sigmoid(theta["W_r"] @ x + theta["U_r"] @ h + theta["b_r"])
     u = sigmoid(theta["W_u"] @ x + theta["U_u"] @ h + theta["b_u"])
     if reset == "after":
         n = np.tanh(theta["W_n"] @ x + r * (theta["U_n"] @ h) + theta["b_n"])
+    elif reset == "after_bias":
+        n = np.tanh(theta["W_n"] @ x + r * (theta["U_n"] @ h + theta["b_n"]))
     else:
         n = np.tanh(theta["W_n"] @ x + theta["U_n"] @ (r * h) + theta["b_n"])
     return u * h + (1.0 - u) * n

@@ -102,7 +102,7 @@ def conditional(W, attention, decoder, encoded, xs, sizes):
     for x in xs:
         q = gru(W["GRU1"], s, x)
         s, c, alignments = rounds.run(
-            s, x, q, lambda own, c, q=q: gru(own["GRU2"], q, c)
+            s, x, q, lambda own, c, q=q: gru(own["GRU2"], q, c, decoder[1]["reset"])
         )
         steps.append(Step(s, c, alignments))
     return steps
@@ -209,7 +209,7 @@ def past_future(W, attention, decoder, encoded, xs, sizes):
         used = ([P] if options["past"] else []) + ([F] if options["future"] else [])
         q = gru(W["GRU3"], gru(W["GRU1"], s, x), np.concatenate(used))
         s, c, alignments = rounds.run(
-            s, x, q, lambda own, c, q=q: gru(own["GRU2"], q, c)
+            s, x, q, lambda own, c, q=q: gru(own["GRU2"], q, c, decoder[1]["reset"])
         )
         extras, deltas = {}, []
         if options["past"]:
@@ -257,7 +257,7 @@ def memory_rnn(W, attention, decoder, encoded, xs, sizes):
         st = weighted_sum(softmax(energies), history, sizes.D)
         q = gru(W["GRU1"], st, x)
         s, c, alignments = rounds.run(
-            st, x, q, lambda own, c, q=q: gru(own["GRU2"], q, c)
+            st, x, q, lambda own, c, q=q: gru(own["GRU2"], q, c, decoder[1]["reset"])
         )
         history.append(s)
         steps.append(Step(s, c, alignments))

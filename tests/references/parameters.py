@@ -155,10 +155,10 @@ def _has(params: Any, name: str) -> bool:
 
 def _coverage(params: Any) -> dict[str, Theta]:
     theta = {"cover": {"G": matrix(params.G)}}
-    if params.fertility is not None:
+    if _has(params, "fertility"):
         own = linear(params.fertility)
         theta["fertility"] = {"U": own["W"], "b": own["b"]}
-    if params.cell is None:
+    if not _has(params, "cell"):
         return theta
     if hasattr(params.cell, "b"):
         return theta | {"GRU_cov": gru(params.cell)}

@@ -17,7 +17,7 @@ def test_who_may_look_at_whom(itself, window):
 
 
 def test_rows_of_a_batch_fill_one_by_one():
-    memory = history.empty(jnp.ones((2, 3)), 4)
+    memory = history.empty(2, 4, 3, jnp.float32)
     assert memory.rows.shape == (2, 4, 3) and not np.any(history.present(memory))
     for n in range(3):
         memory = history.append(memory, jnp.full((2, 3), n + 1.0))

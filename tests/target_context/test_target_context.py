@@ -57,7 +57,7 @@ def unroll(context: TargetContext, params: Any, length: int, xs: Any) -> Any:
     def step(memory: Any, now: Any) -> Any:
         return context.step(params, memory, *now)
 
-    memory = context.initial_state(params, states[0], embedded[0], length)
+    memory = context.initial_state(params, SIZES, B, length, states.dtype)
     _, results = jax.lax.scan(step, memory, (states, embedded))
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), results)
 

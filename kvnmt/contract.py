@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of every model: what training, search and scoring take.
+
+The Source is constant while sentences are translated, the State is carried from word to
+word: a beam search reorders the State alone, and its leading axis is the hypothesis.
+`kvnmt.models` builds models from a config, `kvnmt.inference.ensemble` one from several.
+"""
+
+from typing import NamedTuple, Protocol
+
+from flax import struct
+
+from kvnmt.decoder import Features
+from kvnmt.typing import Array, Float, Int, Key, PyTree
+
+
+@struct.dataclass
+class Prediction:
+    """Logits of the next word and the features they were made from."""
+
+    logits: Float[Array, "*N V"]
+    features: Features
+    auxiliary: tuple[Float[Array, "*N V"], ...]  # of the auxiliary predictors
+    self_attention: tuple[Float[Array, "B T T"], ...] = ()  # out of ``forward`` only:
+    # of every mechanism that looks at earlier words, as in `target_context.base`
+
+
+class Init(Protocol):  # noqa: D101
+    def __call__(self, key: Key[Array, ""]) -> PyTree:
+        """Makes the parameters."""
+        ...
+
+
+class Encode(Protocol):  # noqa: D101
+    def __call__(
+        self,
+        params: PyTree,
+        source: Int[Array, "B S"],
+        key: Key[Array, "*B"] | None = None,
+    ) -> PyTree:
+        """Reads source sentences: the Source, constant while they are translated."""
+        ...
+
+
+class InitialState(Protocol):  # noqa: D101
+    def __call__(self, params: PyTree, source: PyTree, length: int) -> PyTree:
+        """Returns the State before the first of at most ``length`` words."""
+        ...
+
+
+class Step(Protocol):  # noqa: D101
+    def __call__(
+        self,
+        params: PyTree,
+        source: PyTree,
+        state: PyTree,
+        tokens: Int[Array, " B"],
+    ) -> tuple[PyTree, Prediction]:
+        """Takes the previous words in and predicts the next."""
+        ...
+
+
+class Forward(Protocol):  # noqa: D101
+    def __call__(
+        self,
+        params: PyTree,
+        source: Int[Array, "B S"],
+        target: Int[Array, "B T"],
+        key: Key[Array, "*B"] | None = None,
+        chunk: int = 0,
+    ) -> Prediction:
+        """Predicts every word of given translations.
+
+        For the gradient, what happened within a ``chunk`` of target steps is computed
+        anew; 0 keeps everything.
+        """
+        ...
+
+
+class Model(NamedTuple):
+    """An encoder-decoder: pure functions over Params, Source and State.
+
+    Token arrays hold ids, below zero where there is no word; ``source`` and
+    ``target`` end every sentence with EOS. A key, or one for each row, is given in
+    training.
+    """
+
+    reads_source: bool  # false of a language model
+    init: Init
+    encode: Encode
+    initial_state: InitialState
+    step: Step
+    forward: Forward
