@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every named system learns a small corpus of the made-up language and decodes it."""
+"""Every named system learns a small corpus of the made-up language.
+
+That what it has learnt is found again is the law of the search, and the newcomer's.
+"""
 
 from functools import cache, partial
 from typing import NamedTuple
@@ -15,8 +18,6 @@ from kvnmt import models
 from kvnmt.data import synthetic
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.vocabulary import build_words
-from kvnmt.inference.program import SearchConfig
-from kvnmt.inference.translate import translate
 from kvnmt.losses import Loss, Objective, loss
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS
@@ -57,7 +58,7 @@ def text() -> Text:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_learns_and_decodes(name):
+def test_learns(name):
     given = text()
     model = models.build(
         SYSTEMS[name].model(SIZES), given.source_words, given.target_words
@@ -88,12 +89,3 @@ def test_learns_and_decodes(name):
     nats = np.asarray(nats)
     assert np.isfinite(nats).all()
     assert nats[-1] < LEFT * nats[0], nats[::10]
-    if not SYSTEMS[name].is_language_model:
-        ids = [row[row >= 0][:-1].tolist() for row in given.source[:4]]
-        found = translate(model, params, ids, SearchConfig(beam=3))
-        right = [
-            y in row[row >= 0].tolist()
-            for row, one in zip(given.target, found)
-            for y in one.ids
-        ]
-        assert right and np.mean(right) > 0.3, right
