@@ -1,14 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that are whole or not there, digests of them, and locks."""
+"""Files that are whole or not there, their digests, sealed manifests, and locks."""
 
 import fcntl
+import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kvnmt.errors import UserError
+
+MANIFEST = "manifest.json"
+ALGORITHMS = {  # by the digits of a digest
+    64: hashlib.sha256,
+    32: partial(hashlib.blake2b, digest_size=16),  # in checkpoints of versions before
+}
+
+
+class DamagedError(Exception):
+    """A file is not what was written; the message says which and why."""
 
 
 def make_folder(path: Path) -> None:
@@ -50,28 +63,100 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Writes a file, whole or not at all, and onto the disk before it has its name."""
+    part = path.with_suffix(".new")
+    try:
+        with part.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
 def write_json(path: Path, plain: dict[str, Any]) -> None:
     """Writes plain data as JSON, whole or not at all."""
-    whole = path.with_suffix(".new")  # never half a file under the name itself
-    whole.write_text(json.dumps(plain, indent=2) + "\n")
-    whole.replace(path)
+    write_whole(path, json.dumps(plain, indent=2) + "\n")
+
+
+def digest(content: bytes, digits: int = 64) -> str:
+    """The digest of some bytes, in so many hexadecimal digits."""
+    return ALGORITHMS[digits](content).hexdigest()
+
+
+def digest_of(path: Path, digits: int = 64) -> str:
+    """The digest of the contents of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, ALGORITHMS[digits]).hexdigest()
+
+
+def write_manifest(folder: Path, plain: dict[str, Any]) -> None:
+    """Writes the manifest of a folder: the digest of all the rest, then JSON."""
+    text = json.dumps(plain, indent=1) + "\n"
+    write_whole(folder / MANIFEST, f"{digest(text.encode())}\n{text}")
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """Reads the manifest of a folder, of this version or of one before.
+
+    Raises:
+        DamagedError: It is missing or was changed.
+        OSError: It is there and cannot be read.
+    """
+    try:
+        content = (folder / MANIFEST).read_bytes()
+    except FileNotFoundError:
+        raise DamagedError(f"'{MANIFEST}' is missing") from None
+    seal, _, text = content.partition(b"\n")
+    if len(seal) in ALGORITHMS and digest(text, len(seal)).encode() == seal:
+        return json.loads(text)
+    # Manifests of prepared corpora once had their digest in a field.
+    with suppress(ValueError, KeyError, TypeError, AttributeError):
+        plain = json.loads(content)
+        seal = plain.pop("digest")
+        if seal == digest(json.dumps(plain, sort_keys=True).encode())[:24]:
+            return plain
+    raise DamagedError(f"'{MANIFEST}' was changed after it was written")
+
+
+def check_files(folder: Path, digests: dict[str, str]) -> None:
+    """Compares files with their digests, by path in their folder.
+
+    Raises:
+        DamagedError: A file is missing or is not what was written; it is named.
+        OSError: A file is there and cannot be read.
+    """
+    for name, expected in digests.items():
+        if not (folder / name).is_file():
+            raise DamagedError(f"'{name}' is missing")
+        if digest_of(folder / name, len(expected)) != expected:
+            raise DamagedError(f"'{name}' was changed after it was written")
 
 
 @contextmanager
-def only_writer(folder: Path) -> Iterator[None]:
-    """Keeps a second training out of a run directory.
+def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Keeps other processes out while it is open; gives whether it does.
+
+    It does not where the file system cannot lock, as some network file systems.
+
+    Args:
+        path: A file for nothing else; it is made, and stays.
+        wait: For a process that holds the lock; or refuse at once.
 
     Raises:
-        UserError: One is there already.
+        BlockingIOError: Another process holds the lock, and this does not wait.
+        OSError: The file cannot be made.
     """
-    with (folder / "lock").open("w") as lock:
+    with path.open("w") as file:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            locks = True
         except BlockingIOError:
-            raise UserError(
-                f"another training writes to '{folder}'; wait until it has ended, or "
-                "choose another folder."
-            ) from None
+            raise
         except OSError:
-            pass  # some network file systems cannot lock
-        yield
+            locks = False
+        yield locks

@@ -8,20 +8,20 @@ the digests that its manifest says. Ids lie one behind the other in plain NumPy 
 a batch of random pairs is a few page faults, where a record format decodes each.
 """
 
-import contextlib
-import fcntl
-import hashlib
 import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
 
+from kvnmt import files
+from kvnmt.console import error_console
 from kvnmt.data.batches import Encoded, Sentences
 from kvnmt.data.config import DataConfig
 from kvnmt.data.prepare import Dropped, EncodedBlock, id_type
@@ -30,15 +30,18 @@ from kvnmt.data.vocabulary import digest
 from kvnmt.data.vocabulary import load as load_vocabulary
 from kvnmt.data.vocabulary import save as save_vocabulary
 from kvnmt.errors import UserError
+from kvnmt.files import DamagedError
 
 FORMAT = 1
 SIDES = Vocabularies._fields
-# What decides vocabularies, and what decides ids beside them and the text.
-BUILDS = ("vocabulary", "min_count", "vocabulary_size", "subwords", "joint")
-BUILDS += ("subword_sentences",)
-ENCODES = ("longest", "max_ratio", "faulty")
-# What decides which pairs of the files are read.
-READS = ("tfds", "tfds_train", "languages")
+# What decides no id: where files lie, whose contents are in the name by their digests;
+# what is not trained on; who does the work. `longest` says what `max_length` does.
+NEVER_MATTERS = {"source", "target", "pairs", "tfds_folder", "cache", "workers"}
+NEVER_MATTERS |= {"valid_source", "valid_target", "valid_pairs", "tfds_valid"}
+NEVER_MATTERS |= {"vocabularies", "max_length"}
+# What decides no id once there are vocabularies: how they are built.
+ONLY_BUILDS = {"vocabulary", "min_count", "vocabulary_size", "subwords", "joint"}
+ONLY_BUILDS |= {"subword_sentences"}
 
 
 class Entry(NamedTuple):
@@ -50,47 +53,50 @@ class Entry(NamedTuple):
 
 
 def key_of(
-    config: DataConfig, files: Sequence[str], trained: Vocabularies | None
+    config: DataConfig, digests: Sequence[str], trained: Vocabularies | None
 ) -> str:
     """Names what is made from this text, under these settings.
 
+    Every setting that is not known to decide no id changes the name.
+
     Args:
         config: Settings.
-        files: Digests of the files of the training text.
+        digests: Of the files of the training text.
         trained: Vocabularies that are used instead of building them.
     """
-    fields = {name: getattr(config, name) for name in (*READS, *ENCODES)}
-    fields |= {"format": FORMAT, "files": files}
+    ignored = NEVER_MATTERS | (ONLY_BUILDS if trained else set())
+    names = {field.name for field in fields(config)} - ignored
+    decides = {name: getattr(config, name) for name in names}
+    decides |= {"longest": config.longest, "format": FORMAT, "files": digests}
     if trained:
-        fields["vocabularies"] = [digest(side) for side in trained]
-    else:
-        fields |= {name: getattr(config, name) for name in BUILDS}
-    return _digest_of_plain(fields)
+        decides["vocabularies"] = [digest(side) for side in trained]
+    text = json.dumps(decides, sort_keys=True, default=str)
+    return files.digest(text.encode())[:24]
 
 
-def digest_of(path: Path) -> str:
-    """A hash of the contents of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-@contextlib.contextmanager
+@contextmanager
 def locked(folder: Path, key: str) -> Iterator[Path]:
     """Keeps other processes from making the same entry; gives its folder.
 
     Raises:
         UserError: The folder cannot be written.
     """
-    with _telling(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / f"{key}.lock").open("w")
-    with lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with ExitStack() as stack:
+        with _explaining(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            locks = stack.enter_context(files.locked(folder / f"{key}.lock"))
+        if not locks:
+            error_console().print(
+                f"the file system of '{folder}' cannot lock: do not prepare the same "
+                "text twice at once.",
+                highlight=False,
+                soft_wrap=True,
+            )
         yield folder / key
 
 
-@contextlib.contextmanager
-def _telling(folder: Path) -> Iterator[None]:
+@contextmanager
+def _explaining(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -101,11 +107,17 @@ def _telling(folder: Path) -> Iterator[None]:
 
 
 def find(entry: Path, console: Console) -> Entry | None:
-    """Opens an entry; one that is damaged is told and removed."""
+    """Opens an entry; one that is damaged is told and removed.
+
+    Raises:
+        UserError: It cannot be read.
+    """
     if not entry.exists():
         return None
-    damage = _damage(entry)
-    if damage:
+    try:
+        manifest = files.read_manifest(entry)
+        files.check_files(entry, manifest["files"])
+    except DamagedError as damage:
         console.print(
             f"preparing anew, since '{entry}' is damaged: {damage}",
             highlight=False,
@@ -113,20 +125,20 @@ def find(entry: Path, console: Console) -> Entry | None:
         )
         shutil.rmtree(entry)
         return None
-    dropped = Dropped(**_manifest(entry)["dropped"])
+    except OSError as error:  # perhaps it can be read another time: it stays
+        raise UserError(f"'{entry}' cannot be read: {error.strerror}.") from None
     words = Vocabularies(*(load_vocabulary(entry, side) for side in SIDES))
     if words.source == words.target:
         words = Vocabularies(words.source, words.source)
-    return Entry(open_corpus(entry), words, dropped)
+    return Entry(open_corpus(entry), words, Dropped(**manifest["dropped"]))
 
 
 def open_corpus(entry: Path) -> Encoded:
     """Maps the ids of an entry."""
-    sides = []
+    types, sides = files.read_manifest(entry)["types"], []
     for side in SIDES:
         lengths = np.load(entry / f"{side}.lengths.npy", mmap_mode="r")
-        kind = np.dtype(_manifest(entry)["types"][side])
-        ids = np.memmap(entry / f"{side}.ids", kind, "r")
+        ids = np.memmap(entry / f"{side}.ids", np.dtype(types[side]), "r")
         sides.append(Sentences(ids, lengths))
     return Encoded(*sides, reopen=(open_corpus, (entry,)))
 
@@ -140,7 +152,7 @@ def write(entry: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> N
     part = entry.with_suffix(".part")
     shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
     try:
-        with _telling(entry.parent):
+        with _explaining(entry.parent):
             part.mkdir()
             _fill(part, words, blocks)
             part.replace(entry)
@@ -151,50 +163,22 @@ def write(entry: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> N
 def _fill(part: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> None:
     lengths: tuple[list, list] = [], []
     dropped = Dropped()
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context((part / f"{s}.ids").open("wb")) for s in SIDES]
+    with ExitStack() as stack:
+        ids = [stack.enter_context((part / f"{s}.ids").open("wb")) for s in SIDES]
         for *sides, left_out in blocks:
             dropped += left_out
-            for file, own, ids in zip(files, lengths, sides):
-                file.write(ids.ids.tobytes())
-                own.append(ids.lengths)
-    for side, vocabulary, own in zip(SIDES, words, lengths):
-        np.save(part / f"{side}.lengths.npy", np.concatenate(own))
+            for file, lengths_of_side, side in zip(ids, lengths, sides):
+                file.write(side.ids.tobytes())
+                lengths_of_side.append(side.lengths)
+    for side, vocabulary, lengths_of_side in zip(SIDES, words, lengths):
+        np.save(part / f"{side}.lengths.npy", np.concatenate(lengths_of_side))
         save_vocabulary(vocabulary, part, side)
+    for path in part.iterdir():  # on the disk before the manifest tells of them
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
     manifest = {
         "dropped": asdict(dropped),
         "types": {s: np.dtype(id_type(len(v))).name for s, v in zip(SIDES, words)},
-        "files": {path.name: digest_of(path) for path in sorted(part.iterdir())},
+        "files": {path.name: files.digest_of(path) for path in sorted(part.iterdir())},
     }
-    manifest["digest"] = _digest_of_plain(manifest)
-    (part / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
-    for path in part.iterdir():  # on the disk before the name is
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-
-
-def _damage(entry: Path) -> str | None:
-    """What is wrong with an entry, if anything."""
-    try:
-        manifest = _manifest(entry)
-        if manifest.pop("digest") != _digest_of_plain(manifest):
-            return "its manifest is not what was written"
-        for name, told in manifest["files"].items():
-            if not (entry / name).is_file():
-                return f"{name} is missing"
-            if digest_of(entry / name) != told:
-                return f"{name} is not what was written"
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        return "its manifest cannot be read"
-    except OSError as error:  # perhaps it can be read another time: it stays
-        raise UserError(f"'{entry}' cannot be read: {error.strerror}.") from None
-    return None
-
-
-def _digest_of_plain(plain: Any) -> str:
-    text = json.dumps(plain, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def _manifest(entry: Path) -> dict[str, Any]:
-    return json.loads((entry / "manifest.json").read_text())
+    files.write_manifest(part, manifest)

@@ -17,6 +17,7 @@ from kvnmt.data.sources import Text
 from kvnmt.data.text import Parallel
 from kvnmt.data.vocabularies import Vocabularies, load_vocabularies
 from kvnmt.errors import UserError
+from kvnmt.files import digest_of
 
 
 class Prepared(NamedTuple):
@@ -108,7 +109,7 @@ def _cached(
     trained: Vocabularies | None,
     console: Console,
 ) -> Prepared:
-    files = [cache.digest_of(path) for path in text.files]
+    files = [digest_of(path) for path in text.files]
     if trained:  # perhaps they are those that were built for this very text
         with cache.locked(folder, cache.key_of(config, files, None)) as place:
             found = cache.find(place, console)
@@ -132,7 +133,7 @@ def _unchanged(
     """Passes blocks on; refuses them if a file is not what it was before."""
     yield from blocks
     for path, before in zip(text.files, files):
-        if cache.digest_of(path) != before:
+        if digest_of(path) != before:
             raise UserError(
                 f"'{path}' changed while it was read; start again once nobody changes "
                 "it."

@@ -21,7 +21,6 @@ from kvnmt.data.corpus import Corpora
 from kvnmt.data.stream import BatchAt, stream
 from kvnmt.data.vocabularies import check_digests
 from kvnmt.errors import StoppedError, UserError
-from kvnmt.files import only_writer
 from kvnmt.losses import Objective
 from kvnmt.models import Model, Params
 from kvnmt.training import device_memory as memory
@@ -30,7 +29,8 @@ from kvnmt.training import optimizer as optimizers
 from kvnmt.training import records as metrics
 from kvnmt.training import step as steps
 from kvnmt.training.bad_numbers import report, too_many
-from kvnmt.training.checkpoint import DAMAGED, Checkpoints, Keep
+from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoint_folder import DAMAGED, Keep, only_writer
 from kvnmt.training.config import TrainingConfig, plan_batches
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.progress import Progress
@@ -143,7 +143,9 @@ class Trainer:
         """Opens what is written to and finds where to begin, and if there is room."""
         keep = Keep(self.config.keep_last, self.config.keep_every)
         folder = self.folder / "checkpoints"
-        devices.first_does(lambda: stack.enter_context(only_writer(self.folder)))
+        devices.first_does(
+            lambda: stack.enter_context(only_writer(self.folder, self._say))
+        )
         self.signals = stack.enter_context(Signals(self._say))
         self.checkpoints = stack.enter_context(
             Checkpoints(folder, keep=keep, tell=self._say)

@@ -2,24 +2,24 @@
 """The manifest of a checkpoint: what it is, and the digest of every file in it.
 
 It is the last file written into a checkpoint before the folder gets its name, so a
-checkpoint without it is not one. It seals itself: its first line is the digest of
-the rest.
+checkpoint without it is not one.
 """
 
-import hashlib
-import json
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from kvnmt.files import (
+    MANIFEST,
+    DamagedError,
+    check_files,
+    digest_of,
+    read_manifest,
+    write_manifest,
+)
 from kvnmt.typing import PyTree
-
-NAME = "manifest.json"
-
-
-class DamagedError(Exception):
-    """A checkpoint is not what was written; the message says in what."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +36,7 @@ class Manifest:
 
 def write(folder: Path, manifest: Manifest) -> None:
     """Writes the manifest of a checkpoint; never half of it."""
-    text = json.dumps(asdict(manifest), indent=1) + "\n"
-    new = folder / f"{NAME}.new"
-    with new.open("w") as file:
-        file.write(f"{_digest(text.encode())}\n{text}")
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(folder / NAME)
+    write_manifest(folder, asdict(manifest))
 
 
 def read(folder: Path) -> Manifest:
@@ -51,49 +45,31 @@ def read(folder: Path) -> Manifest:
     Raises:
         DamagedError: It is missing or was changed.
     """
-    try:
-        seal, _, text = (folder / NAME).read_bytes().partition(b"\n")
-    except OSError as error:
-        raise DamagedError(f"'{NAME}' cannot be read: {error.strerror}") from None
-    if seal.decode(errors="replace") != _digest(text):
-        raise DamagedError(f"'{NAME}' was changed after it was written")
-    return Manifest(**json.loads(text))
+    with _explaining():
+        return Manifest(**read_manifest(folder))
 
 
 def digests(folder: Path) -> dict[str, str]:
     """The digest of every file below a folder, by its path there."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     names = {path.relative_to(folder).as_posix(): path for path in paths}
-    return {name: _file_digest(path) for name, path in names.items() if name != NAME}
+    return {name: digest_of(path) for name, path in names.items() if name != MANIFEST}
 
 
-def check(folder: Path) -> Manifest:
-    """Reads the manifest of a checkpoint and compares every file with it.
+def check(folder: Path, manifest: Manifest) -> None:
+    """Compares every file of a checkpoint with its manifest.
 
     Raises:
         DamagedError: A file is missing or is not what was written; it is named.
     """
-    manifest = read(folder)
-    for name, digest in (manifest.files or {}).items():
-        path = folder / name
-        if not path.is_file():
-            raise DamagedError(f"'{name}' is missing")
-        try:
-            found = _file_digest(path)
-        except OSError as error:
-            reason = error.strerror
-            raise DamagedError(f"'{name}' cannot be read: {reason}") from None
-        if found != digest:
-            raise DamagedError(f"'{name}' was changed after it was written")
-    return manifest
+    with _explaining():
+        check_files(folder, manifest.files or {})
 
 
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(
-            file, lambda: hashlib.blake2b(digest_size=16)
-        ).hexdigest()
-
-
-def _digest(text: bytes) -> str:
-    return hashlib.blake2b(text, digest_size=16).hexdigest()
+@contextmanager
+def _explaining() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        name = Path(error.filename or "a file").name
+        raise DamagedError(f"'{name}' cannot be read: {error.strerror}") from None

@@ -1,58 +1,128 @@
 # SPDX-License-Identifier: Apache-2.0
 """What orbax writes and reads of a checkpoint, and the wait until it has written."""
 
+import logging
 import threading
-from dataclasses import replace
+import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
+from orbax.checkpoint import future as futures
 
-from kvnmt.training import manifest as manifests
-from kvnmt.training.manifest import Manifest
+from kvnmt.errors import UserError
 from kvnmt.typing import PyTree
 
 
-class Writer:
-    """Waits for orbax in the background, then seals a checkpoint and names it."""
+class AllWritten(futures.Future):
+    """Waits for every part of a checkpoint, and only then says what went wrong.
 
-    def __init__(
-        self, orbax: ocp.AsyncCheckpointer, folder: Path, about: Manifest, first: bool
-    ):
-        """Begins to wait.
+    Orbax itself stops waiting at the first part that fails, while others write on.
+    """
+
+    def __init__(self, parts: Sequence[futures.Future]):
+        """Takes the parts."""
+        self._parts = parts
+
+    def result(self, timeout: float | None = None) -> None:
+        """Returns once nothing is written any more; raises the first error."""
+        errors = []
+        for part in self._parts:
+            try:
+                part.result(timeout)
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def cancel(self) -> None:
+        """Asks every part to stop."""
+        for part in self._parts:
+            part.cancel()
+
+
+class WholeHandler(ocp.CompositeCheckpointHandler):
+    """Writes the parts of a checkpoint, and is at rest once it has failed, too."""
+
+    async def async_save(
+        self, directory: Any, args: ocp.args.Composite
+    ) -> list[futures.Future]:
+        """Begins to write; the future is done when all is written or has failed."""
+        return [AllWritten(await super().async_save(directory, args) or [])]
+
+
+@ocp.args.register_with_handler(WholeHandler, for_save=True, for_restore=True)
+class WholeArgs(ocp.args.Composite):
+    """The parts by name; orbax wants arguments of its own for each handler."""
+
+
+class ArrayFiles:
+    """Writes arrays in the background, a checkpoint at a time, and reads them."""
+
+    def __init__(self):
+        """Sets orbax up; its log messages are not shown, since our errors tell."""
+        for name in ("absl", "asyncio"):
+            logging.getLogger(name).addFilter(_not_of_orbax)  # the same one: added once
+        # Folders are made at once, so that none appears after a failure was cleared.
+        options = ocp.AsyncOptions(create_directories_asynchronously=False)
+        composite = ocp.CompositeOptions(async_options=options)
+        parts = WholeHandler(composite_options=composite)
+        self._orbax = ocp.AsyncCheckpointer(parts, async_options=options)
+        self._thread: threading.Thread | None = None
+        self._error: Exception | None = None
+
+    def write(
+        self, folder: Path, arrays: dict[str, PyTree], then: Callable[[], None]
+    ) -> None:
+        """Begins to write; the arrays may be donated once this returns.
 
         Args:
-            orbax: Writes the arrays already.
-            folder: Where, under a name that is the step and something behind it.
-            about: The manifest, but for the digests of the files.
-            first: Whether this process seals and names.
+            folder: Where.
+            arrays: Trees of arrays by the name of their folder below it.
+            then: Called in the background once all are on disk.
         """
-        self.step, self._orbax, self._folder = about.step, orbax, folder
-        self._about, self._first = about, first
-        self._error: Exception | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        items = {k: ocp.args.StandardSave(solid(v)) for k, v in arrays.items()}
+        self._orbax.save(folder, args=ocp.args.Composite(**items), force=True)
+
+        def finish() -> None:
+            try:
+                self._orbax.wait_until_finished()
+                then()
+            except Exception as error:  # returned by `wait`
+                self._error = error
+
+        self._thread = threading.Thread(target=finish, daemon=True)
         self._thread.start()
 
-    def join(self) -> None:
-        """Waits until it has done all."""
-        self._thread.join()
+    def wait(self) -> Exception | None:
+        """Returns once nothing is written any more, with what went wrong."""
+        if self._thread is not None:
+            self._thread.join()
+        error, self._thread, self._error = self._error, None, None
+        return error
 
-    def check(self) -> None:
-        """Raises what went wrong."""
-        if self._error is not None:
-            raise self._error
+    def read(self, folder: Path, like: dict[str, PyTree]) -> dict[str, PyTree]:
+        """Reads arrays of a checkpoint into the shapes and places of others.
 
-    def _run(self) -> None:
+        Raises:
+            UserError: They are not there.
+        """
+        wanted = {k: ocp.args.StandardRestore(abstract(v)) for k, v in like.items()}
         try:
-            self._orbax.wait_until_finished()
-            if self._first:
-                files = manifests.digests(self._folder)
-                manifests.write(self._folder, replace(self._about, files=files))
-                self._folder.rename(self._folder.with_suffix(""))
-        except Exception as error:  # raised by `check`
-            self._error = error
+            arrays = self._orbax.restore(folder, args=ocp.args.Composite(**wanted))
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise UserError(
+                f"checkpoint '{folder}' is not one of this model and optimiser: "
+                f"{reason(error)}."
+            ) from error
+        return {name: whole(arrays[name], like[name]) for name in like}
+
+    def close(self) -> None:
+        """Waits, and lets orbax go."""
+        self._orbax.close()
 
 
 def reason(error: BaseException) -> str:
@@ -69,15 +139,15 @@ def solid(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: leaf if leaf.size else None, tree)
 
 
-def whole(found: PyTree, like: PyTree) -> PyTree:
-    """What was left out by `solid`, put back."""
+def whole(solid_tree: PyTree, like: PyTree) -> PyTree:
+    """The tree with the arrays that `solid` left out."""
 
-    def fill(leaf: Any, own: Any) -> Any:
-        if own is not None or leaf is None:
-            return own
+    def fill(leaf: Any, read: Any) -> Any:
+        if read is not None or leaf is None:
+            return read
         return jnp.zeros(leaf.shape, leaf.dtype)
 
-    return jax.tree.map(fill, like, found, is_leaf=lambda leaf: leaf is None)
+    return jax.tree.map(fill, like, solid_tree, is_leaf=lambda leaf: leaf is None)
 
 
 def abstract(tree: PyTree) -> PyTree:
@@ -89,3 +159,12 @@ def abstract(tree: PyTree) -> PyTree:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
     return jax.tree.map(describe, solid(tree))
+
+
+def _not_of_orbax(record: logging.LogRecord) -> bool:
+    """Whether a log message comes from elsewhere: our errors say what orbax's say."""
+    error = record.exc_info[1] if record.exc_info else None
+    frames = traceback.extract_tb(error.__traceback__ if error else None)
+    return not any(
+        "/orbax/" in path for path in (record.pathname, *(f.filename for f in frames))
+    )

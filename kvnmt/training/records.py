@@ -18,6 +18,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore
 from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore
 
 from kvnmt.errors import UserError
+from kvnmt.files import write_whole
 
 NAME = "metrics.jsonl"
 EVENTS = "events"
@@ -31,16 +32,14 @@ class Log:
         """Opens the records to go on after a step; later ones are dropped.
 
         Raises:
-            UserError: They cannot be written.
+            UserError: They cannot be written, or a line is no record.
         """
         self.folder = folder
-        with _telling(folder):
+        with _explaining(folder):
             if (folder / NAME).exists():
                 kept = [record for record in read(folder) if record["step"] <= step]
                 text = "".join(json.dumps(record) + "\n" for record in kept)
-                new = folder / f"{NAME}.new"
-                new.write_text(text)
-                new.replace(folder / NAME)
+                write_whole(folder / NAME, text)
             (folder / EVENTS).mkdir(exist_ok=True)
             self._events = EventsWriter(str(folder / EVENTS / "events"))
             start = SessionLog(status=SessionLog.START)  # what comes later is void
@@ -53,7 +52,7 @@ class Log:
             UserError: It cannot be written.
         """
         plain = {k: v if math.isfinite(v) else None for k, v in record.items()}
-        with _telling(self.folder):
+        with _explaining(self.folder):
             with (self.folder / NAME).open("a") as file:
                 file.write(json.dumps(plain, allow_nan=False) + "\n")
             for name in record.keys() - {"step"}:
@@ -64,7 +63,8 @@ class Log:
         """Ends the events and draws the learning curve, if there is one."""
         from kvnmt.pictures.charts import learning_curve  # slow to import
 
-        with suppress(OSError):  # a full disk was told of, and neither is needed
+        # A full disk was told of, and neither is needed.
+        with suppress(OSError, UserError):
             self._events.close()
             if records := read(self.folder):
                 learning_curve(records, self.folder / CURVE)
@@ -76,18 +76,31 @@ class Log:
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """The records of a run; a last line that was cut by a kill is none."""
-    path, found = folder / NAME, []
-    for line in path.read_text().split("\n") if path.exists() else []:
+    """The records of a run; a last line that was cut by a kill is none.
+
+    Raises:
+        UserError: Another line is no record.
+    """
+    path = folder / NAME
+    lines = path.read_bytes().split(b"\n") if path.exists() else []
+    records = []
+    for number, line in enumerate(lines, 1):
         try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found
+            record = json.loads(line)
+            _ = record["step"] + 0  # a record is of a step
+            records.append(record)
+        except (ValueError, TypeError, KeyError):
+            if number == len(lines):
+                break  # cut by a kill, or what is behind the last line feed: nothing
+            raise UserError(
+                f"'{path}', line {number} is no record of a validation; mend the line, "
+                "or delete it, and go on with --resume."
+            ) from None
+    return records
 
 
 @contextmanager
-def _telling(folder: Path) -> Iterator[None]:
+def _explaining(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -2,6 +2,7 @@
 """Prepared corpora on disk: found by content, never used when damaged or half."""
 
 import dataclasses
+import hashlib
 import json
 import pickle
 import subprocess
@@ -13,8 +14,12 @@ import pytest
 from rich.console import Console
 
 from kvnmt.data import cache, prepare
+from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import Prepared, prepare_train
+from kvnmt.data.vocabularies import Vocabularies
+from kvnmt.data.vocabulary import keep_words
 from kvnmt.errors import UserError
+from kvnmt.files import read_manifest
 from tests.helpers import toy_data
 
 CHANGES = {
@@ -96,6 +101,68 @@ def test_settings_that_change_no_id_are_the_same_entry(config, prepared):
     assert len(prepared) == 1
 
 
+# Of entries that exist already on people's disks.
+KEYS = {
+    "8b0f5fd10f1dbf743665481c": (False, {"source": Path("a"), "target": Path("b")}),
+    "119fd980f97b9d42ff5d5472": (True, {"source": Path("a"), "target": Path("b")}),
+    "4bf1fc2a4044280a77190c63": (
+        False,
+        {
+            "tfds": "opus/de-en",
+            "tfds_train": "train[1%:]",
+            "languages": ("de", "en"),
+            "vocabulary": "bpe",
+            "joint": True,
+            "min_count": 3,
+            "vocabulary_size": None,
+            "subwords": 500,
+            "subword_sentences": 7,
+            "max_length": 30,
+            "max_ratio": 2.5,
+            "faulty": "skip",
+            "workers": 3,
+            "cache": Path("c"),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+def test_entries_keep_their_names(key):
+    trained, choices = KEYS[key]
+    words = Vocabularies(
+        keep_words({"a": 3, "b": 2}, min_count=1, size=9),
+        keep_words({"c": 3}, min_count=1, size=9),
+    )
+    digests = ["1" * 64, "2" * 64]
+    found = cache.key_of(DataConfig(**choices), digests, words if trained else None)
+    assert found == key
+
+
+def test_a_new_setting_changes_the_name():
+    @dataclasses.dataclass(frozen=True)
+    class NewConfig(DataConfig):
+        new: int = 0
+
+    keys = {cache.key_of(NewConfig(new=n), [], None) for n in (0, 1, 1)}
+    assert len(keys) == 2
+
+
+def test_entries_of_versions_before_are_read(config, prepared):
+    """Their manifests were JSON that held a digest of the rest."""
+    before = plain(prepare_train(config))
+    path = entries(config)[0] / "manifest.json"
+    manifest = json.loads(path.read_text().split("\n", 1)[1])
+    text = json.dumps(manifest, sort_keys=True)
+    manifest["digest"] = hashlib.sha256(text.encode()).hexdigest()[:24]
+    path.write_text(json.dumps(manifest, indent=2) + "\n")
+    assert plain(prepare_train(config)) == before
+    assert len(prepared) == 1
+    path.write_text(json.dumps({**manifest, "types": {}}))
+    assert plain(prepare_train(config)) == before
+    assert len(prepared) == 2
+
+
 def test_other_text_is_another_entry(config, prepared):
     before = plain(prepare_train(config))
     text = config.source.read_text()
@@ -136,8 +203,6 @@ FILES = ("source.ids", "target.ids", "source.lengths.npy", "target.words")
 def test_a_damaged_entry_is_told_and_made_anew(config, prepared, capsys, name, harm):
     before = plain(prepare_train(config))
     path = entries(config)[0] / name
-    if name == "manifest.json":
-        path.write_text(path.read_text().rstrip())  # a line feed less is no damage
     harm(path)
     console = Console(stderr=True)
     assert plain(prepare_train(config, console=console)) == before
@@ -221,6 +286,6 @@ def test_the_command_tells_what_it_made(config, kvnmt):
     for part in ("training pairs", "longer than 4 tokens", "positions hold a token"):
         assert part in told
     assert str(entries(config)[0])[-20:] in told.replace("\n", "")
-    assert json.loads((entries(config)[0] / "manifest.json").read_text())["dropped"]
+    assert read_manifest(entries(config)[0])["dropped"]["too_long"] > 0
     assert "at least 1" in kvnmt("prepare", *cached, "--data.max-length", 0).err
     assert "with --data.cache" in kvnmt("prepare", *flags).err

@@ -1,22 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints come back bit for bit, on any devices, or are found to be damaged."""
 
+import hashlib
 import json
+import logging
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
+from orbax.checkpoint import future as futures
 
 from kvnmt import devices, models
 from kvnmt.errors import UserError
+from kvnmt.files import MANIFEST
 from kvnmt.systems.named import system
 from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps
-from kvnmt.training.checkpoint import Checkpoints, Keep
+from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoint_folder import Keep
 from kvnmt.training.fingerprint import fingerprint
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.step import StepOptions
@@ -176,9 +183,8 @@ def test_any_damage_to_any_file_is_found(tmp_path, damage: Callable[[Path], None
             continue  # nothing in it to flip
         damage(newest / name)
         told: list[str] = []
-        opened = {"tell": told.append}
         with Checkpoints(
-            tmp_path / "checkpoints", read_only=True, **opened
+            tmp_path / "checkpoints", read_only=True, tell=told.append
         ) as checkpoints:
             assert checkpoints.last_step() == 4
             assert checkpoints.find("last").step == 3
@@ -231,6 +237,88 @@ def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path, monkeypatch):
         assert checkpoints.find("last").step == 4
 
 
+class Part(futures.Future):
+    """A part of a checkpoint that fails, or is written once somebody waits for it."""
+
+    def __init__(self, write: Callable[[], None] | None):
+        self.write, self.waited_for = write, threading.Event()
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self) -> None:
+        self.waited_for.wait(timeout=1)  # nobody waits: written late all the same
+        if self.write:
+            self.write()
+
+    def result(self, timeout: float | None = None) -> None:
+        if self.write is None:
+            raise OSError(28, "No space left on device")
+        self.waited_for.set()
+        self.thread.join(timeout)
+
+    def cancel(self) -> None:
+        pass
+
+
+def test_nothing_is_left_of_a_checkpoint_that_fails_while_parts_are_written(
+    tmp_path, monkeypatch
+):
+    save_at(tmp_path, 3)
+    parts: list[Part] = []
+
+    async def save_part(self, directory: Path, args: object) -> list[futures.Future]:
+        late = Path(str(directory)) / "late"
+
+        def write() -> None:
+            late.mkdir(parents=True)
+            (late / "array").write_bytes(b"0")
+
+        parts.append(Part(write if parts else None))  # the first of two fails
+        return [parts[-1]]
+
+    monkeypatch.setattr(ocp.StandardCheckpointHandler, "async_save", save_part)
+    with pytest.raises(UserError, match="step 4 .* No space left on device; .*resume"):
+        save_at(tmp_path, 4, rate=False)
+    for part in parts:
+        part.thread.join()
+    assert len(parts) == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["3"]
+
+
+def blake(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def test_checkpoints_of_versions_before_are_read(tmp_path):
+    """They were sealed by another digest, of 32 digits."""
+    save_at(tmp_path, 3, 4)
+    for step in (3, 4):
+        folder = tmp_path / str(step)
+        plain = json.loads((folder / MANIFEST).read_text().split("\n", 1)[1])
+        plain["files"] = {n: blake((folder / n).read_bytes()) for n in plain["files"]}
+        text = json.dumps(plain, indent=1) + "\n"
+        (folder / MANIFEST).write_text(f"{blake(text.encode())}\n{text}")
+    told: list[str] = []
+    with Checkpoints(tmp_path, read_only=True, tell=told.append) as checkpoints:
+        assert checkpoints.find("last").step == 4
+        shorten(tmp_path / "4" / "params" / "manifest.ocdbt")
+        assert checkpoints.find("last").step == 3
+        shorten(tmp_path / "3" / MANIFEST)
+        with pytest.raises(UserError, match="no finished checkpoint"):
+            checkpoints.find("last")
+    assert "'params/manifest.ocdbt' was changed" in told[0]
+
+
+def test_log_messages_of_others_are_shown(tmp_path, caplog):
+    with Checkpoints(tmp_path):
+        logging.getLogger("absl").error("of another")
+        try:
+            ocp.StandardCheckpointHandler().metadata(tmp_path / "nothing")
+        except Exception:
+            logging.getLogger("asyncio").exception("of orbax")
+    assert [record.getMessage() for record in caplog.records] == ["of another"]
+
+
 def test_the_content_has_one_digest_wherever_it_lies():
     state = simple()
     spread = devices.replicate(state, devices.data_mesh(2))
@@ -252,10 +340,10 @@ def test_every_bit_counts_for_the_digest(place):
 
 def test_a_manifest_says_what_it_is_of(tmp_path):
     save_at(tmp_path, 3)
-    _, text = (tmp_path / "3" / manifests.NAME).read_text().split("\n", 1)
+    _, text = (tmp_path / "3" / MANIFEST).read_text().split("\n", 1)
     found = json.loads(text)
     assert found["about"] == ABOUT and found["score"] == 0.3
-    assert set(found["files"]) == set(files(tmp_path / "3")) - {manifests.NAME}
+    assert set(found["files"]) == set(files(tmp_path / "3")) - {MANIFEST}
 
 
 def test_a_score_that_is_no_number_is_the_worst(tmp_path):
@@ -270,10 +358,10 @@ def test_what_training_removes_meanwhile_is_not_called_damaged(tmp_path, monkeyp
     save_at(tmp_path, 1, 2, 3)
     check, gone = manifests.check, iter(["3"])
 
-    def removed(folder: Path) -> manifests.Manifest:
+    def removed(folder: Path, manifest: manifests.Manifest) -> None:
         if folder.name == next(gone, ""):
             shutil.rmtree(folder)
-        return check(folder)
+        check(folder, manifest)
 
     monkeypatch.setattr(manifests, "check", removed)
     told: list[str] = []

@@ -16,7 +16,6 @@ from kvnmt import models
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
-from kvnmt.files import only_writer
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import corpus_bleu
@@ -27,6 +26,7 @@ from kvnmt.training import loop
 from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps
 from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoint_folder import only_writer
 from kvnmt.training.optimizer import OptimizerConfig, build
 from tests.helpers import quiet, records, steps_kept, tiny, toy_data, trained
 
@@ -270,7 +270,7 @@ def test_other_pairs_are_not_gone_on_with(tmp_path, data):
 
 def test_two_trainings_do_not_share_a_folder(tmp_path, data):
     run(tiny(data, epochs=1), tmp_path / "run")
-    with only_writer(tmp_path / "run"):
+    with only_writer(tmp_path / "run", print):
         with pytest.raises(UserError, match="another training writes to"):
             run(tiny(data, epochs=2), tmp_path / "run", resume=True)
     assert run(tiny(data, epochs=2), tmp_path / "run", resume=True).steps == 2 * EPOCH

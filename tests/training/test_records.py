@@ -3,6 +3,9 @@
 
 import json
 
+import pytest
+
+from kvnmt.errors import UserError
 from kvnmt.training import records as metrics
 
 
@@ -32,6 +35,19 @@ def test_records_behind_a_step_and_half_lines_are_dropped(tmp_path):
     assert [json.loads(line)["step"] for line in lines] == [1, 2]
 
 
+@pytest.mark.parametrize(
+    "line", ["{", '{"epoch": 1.0}', "[]", "7", "", '{"step": null}', '{"step": 2}}']
+)
+def test_a_line_that_is_no_record_is_told_and_nothing_is_written_anew(tmp_path, line):
+    text = f'{{"step": 1}}\n{line}\n{{"step": 3}}\n'
+    (tmp_path / metrics.NAME).write_text(text)
+    for look in (lambda: metrics.Log(tmp_path, 2), lambda: metrics.read(tmp_path)):
+        with pytest.raises(UserError, match="jsonl', line 2 is no record .*delete it"):
+            look()
+    assert (tmp_path / metrics.NAME).read_text() == text
+    assert not (tmp_path / metrics.EVENTS).exists()
+
+
 def test_a_run_without_a_record_has_no_picture(tmp_path):
     metrics.Log(tmp_path, 0).close()
     assert metrics.read(tmp_path) == []
@@ -46,3 +62,8 @@ def test_tensorboard_and_people_get_them_too(tmp_path):
     for name in (b"train_loss", b"valid_loss", b"valid_bleu"):
         assert name in events.read_bytes()
     assert (tmp_path / metrics.CURVE).read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_last_line_without_a_line_feed_counts(tmp_path):
+    (tmp_path / metrics.NAME).write_text('{"step": 1}\n{"step": 2}')
+    assert [one["step"] for one in metrics.read(tmp_path)] == [1, 2]

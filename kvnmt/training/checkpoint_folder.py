@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of the checkpoints of a run: which there are, which are whole, which stay.
+
+A checkpoint is a folder named by its step, and it has that name only once it is
+whole. What is being written or removed has ``.unfinished`` behind the step.
+"""
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from kvnmt.errors import UserError
+from kvnmt.files import DamagedError, locked
+from kvnmt.training import manifest as manifests
+from kvnmt.training.manifest import Manifest
+from kvnmt.training.orbax_arrays import reason
+
+DAMAGED = "damaged"  # beside the folder of the checkpoints
+LOOKS = 5  # times that a reader looks, while training removes what was there
+UNFINISHED = ".unfinished"
+
+Which = Literal["last", "best"]
+
+
+class Keep(NamedTuple):
+    """Which checkpoints are kept, beside the best."""
+
+    last: int = 2  # so many of the newest
+    every: int = 0  # those whose step is a multiple of it; 0: none
+
+
+class CheckpointFolder:
+    """Finds checkpoints, sets damaged ones aside, and removes what is not kept."""
+
+    def __init__(self, path: Path, writes: bool, tell: Callable[[str], None]):
+        """Takes what it works with; touches nothing.
+
+        Args:
+            path: Of the folder.
+            writes: Whether this process changes what is in it.
+            tell: Told of every checkpoint that cannot be used.
+        """
+        self.path, self.writes, self.tell = path, writes, tell
+
+    def of(self, step: int) -> Path:
+        """Where the checkpoint of a step is."""
+        return self.path / str(step)
+
+    def unfinished(self, step: int) -> Path:
+        """Where the checkpoint of a step is, before it is whole."""
+        return self.path / f"{step}{UNFINISHED}"
+
+    def steps(self) -> list[int]:
+        """What is kept, oldest first."""
+        names = (path.name for path in self.path.glob("*"))
+        return sorted(int(name) for name in names if name.isdecimal())
+
+    def best_step(self) -> int | None:
+        """The step with the best score, of the manifests that can be read."""
+        readable = self._manifests(lambda step, damage: None)
+        return next((manifest.step for manifest in ordered(readable, "best")), None)
+
+    def first_whole(self, which: Which) -> Manifest | None:
+        """The newest or the best checkpoint that is as it was written; None: none is.
+
+        Others are told of and, where this may write, set aside.
+        """
+        for _ in range(LOOKS):
+            before = self.steps()
+            for manifest in ordered(self._manifests(self._set_aside), which):
+                try:
+                    manifests.check(self.of(manifest.step), manifest)
+                    return manifest
+                except DamagedError as damage:
+                    self._set_aside(manifest.step, damage)
+            if self.steps() == before:
+                break  # else a training wrote others meanwhile: look again
+        return None
+
+    def clear(self) -> None:
+        """Removes what is unfinished, if this process may."""
+        for path in list(self.path.glob(f"*{UNFINISHED}*")) if self.writes else ():
+            shutil.rmtree(path, ignore_errors=True)
+
+    @contextmanager
+    def explaining(self, step: int) -> Iterator[None]:
+        """Within it an error is told as one of writing a checkpoint; clears up."""
+        try:
+            yield
+        except Exception as error:
+            self.clear()  # half a checkpoint takes room
+            raise UserError(
+                f"the checkpoint of step {step} could not be written to "
+                f"'{self.path}': {reason(error)}; the ones before it are whole: mend "
+                "the cause and go on with --resume."
+            ) from error
+
+    def prune(self, keep: Keep) -> None:
+        """Removes what is not to be kept; the best is."""
+        steps = self.steps()
+        kept = {*steps[-keep.last :], self.best_step()}
+        for step in steps:
+            if step not in kept and not (keep.every and step % keep.every == 0):
+                gone = self.of(step).rename(self.unfinished(step))
+                shutil.rmtree(gone, ignore_errors=True)
+
+    def _manifests(
+        self, on_damage: Callable[[int, DamagedError], None]
+    ) -> list[Manifest]:
+        """Those that can be read, each read once, newest first."""
+        readable = []
+        for step in reversed(self.steps()):
+            try:
+                readable.append(manifests.read(self.of(step)))
+            except DamagedError as damage:
+                on_damage(step, damage)
+        return readable
+
+    def _set_aside(self, step: int, damage: DamagedError) -> None:
+        folder = self.of(step)
+        if not folder.exists():
+            return  # a training has just removed it
+        message = f"checkpoint '{folder}' is damaged ({damage}) and is not used"
+        if self.writes:
+            aside = self.path.parent / DAMAGED / folder.name
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.parent.mkdir(exist_ok=True)
+            folder.rename(aside)
+            message += f"; it is in '{aside}' now"
+        self.tell(f"{message}.")
+
+
+def ordered(newest_first: Iterable[Manifest], which: Which) -> list[Manifest]:
+    """Checkpoints in the order in which they are wanted.
+
+    Of equal scores the earlier is better; those without a score come last.
+    """
+    manifests = list(newest_first)
+    if which == "last":
+        return manifests
+    rated = [manifest for manifest in manifests if manifest.score is not None]
+    rated.sort(key=lambda manifest: (-(manifest.score or 0.0), manifest.step))
+    return rated + [manifest for manifest in manifests if manifest.score is None]
+
+
+@contextmanager
+def only_writer(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """Keeps a second training out of a run directory while it is open.
+
+    Args:
+        folder: Run directory.
+        tell: Told if the file system cannot lock, so that none is kept out.
+
+    Raises:
+        UserError: There is a training already, or the folder cannot be written.
+    """
+    with ExitStack() as stack:
+        try:
+            locks = stack.enter_context(locked(folder / "lock", wait=False))
+        except BlockingIOError:
+            raise UserError(
+                f"another training writes to '{folder}'; wait until it has ended, or "
+                "choose another folder."
+            ) from None
+        except OSError as error:
+            why = error.strerror
+            raise UserError(f"'{folder}' cannot be written: {why}.") from None
+        if not locks:
+            tell(
+                f"the file system of '{folder}' cannot lock: a second training in this "
+                "folder is not kept out."
+            )
+        yield

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoints as they are read: found, checked, and put into arrays."""
+
+from kvnmt import devices
+from kvnmt.errors import UserError
+from kvnmt.files import DamagedError
+from kvnmt.models import Params
+from kvnmt.training import manifest as manifests
+from kvnmt.training.checkpoint_folder import CheckpointFolder, Which
+from kvnmt.training.manifest import Manifest
+from kvnmt.training.orbax_arrays import ArrayFiles
+from kvnmt.training.step import TrainState
+
+
+class CheckpointReader:
+    """Reads the checkpoints of one run directory."""
+
+    def __init__(self, folder: CheckpointFolder):
+        """Takes the folder, which need not exist."""
+        self.folder = folder
+        self.first = devices.part()[0] == 0  # of all processes: it chooses
+        self._arrays = ArrayFiles()
+
+    def steps(self) -> list[int]:
+        """What is kept, oldest first."""
+        return self.folder.steps()
+
+    def last_step(self) -> int | None:
+        """The newest step, or None if nothing was saved."""
+        return max(self.steps(), default=None)
+
+    def best_step(self) -> int | None:
+        """The step with the best score, or None if nothing was saved."""
+        return self.folder.best_step()
+
+    def find(self, which: Which) -> Manifest:
+        """The newest or the best checkpoint that is as it was written.
+
+        Others are told of and, where this may write, set aside. Several processes
+        all get the choice of the first.
+
+        Raises:
+            UserError: There is none.
+        """
+        manifest = self.folder.first_whole(which) if self.first else None
+        step = devices.agree(-1 if manifest is None else manifest.step)
+        if step < 0:
+            raise UserError(f"'{self.folder.path}' holds no finished checkpoint.")
+        return manifest or manifests.read(self.folder.of(step))
+
+    def manifest(self, step: int) -> Manifest:
+        """What is known of a checkpoint, its files checked.
+
+        Raises:
+            UserError: It is not as it was written.
+        """
+        folder = self.folder.of(step)
+        try:
+            manifest = manifests.read(folder)
+            manifests.check(folder, manifest)
+            return manifest
+        except DamagedError as error:
+            raise UserError(f"checkpoint '{folder}' is damaged: {error}.") from None
+
+    def restore(self, like: TrainState, step: int) -> TrainState:
+        """Reads a checkpoint into the shapes and shardings of ``like``.
+
+        Raises:
+            UserError: It holds parameters alone, or others than ``like``.
+        """
+        if not (self.folder.of(step) / "rest").exists():
+            raise UserError(
+                f"'{self.folder.path}' holds parameters alone; to train on from them, "
+                "start another run with --training.warm-start."
+            )
+        wanted = {"params": like.served, "rest": like.rest}
+        arrays = self._arrays.read(self.folder.of(step), wanted)
+        return like.restored(arrays["params"], arrays["rest"])
+
+    def restore_params(self, like: Params, step: int) -> Params:
+        """Reads the parameters of a checkpoint, the averaged ones where they are kept.
+
+        Args:
+            like: Arrays or abstract arrays with their shapes.
+            step: Which checkpoint.
+        """
+        return self._arrays.read(self.folder.of(step), {"params": like})["params"]

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files are whole or not there; locks keep others out, where they can."""
+
+import errno
+import fcntl
+import os
+from pathlib import Path
+
+import pytest
+
+from kvnmt.errors import UserError
+from kvnmt.files import (
+    MANIFEST,
+    DamagedError,
+    check_files,
+    digest_of,
+    locked,
+    read_manifest,
+    write_manifest,
+    write_whole,
+)
+from kvnmt.training.checkpoint_folder import only_writer
+
+PLAIN = {"about": {"π": 1.5}, "files": {}, "score": float("-inf")}
+
+
+def test_a_file_is_replaced_whole_or_stays(tmp_path, monkeypatch):
+    path = tmp_path / "config.json"
+    write_whole(path, "one\n")
+
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_whole(path, "two\n")
+    assert path.read_text() == "one\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_manifest_comes_back(tmp_path):
+    write_manifest(tmp_path, PLAIN)
+    assert read_manifest(tmp_path) == PLAIN
+    assert list(tmp_path.iterdir()) == [tmp_path / MANIFEST]
+
+
+def test_any_change_of_a_manifest_is_found(tmp_path):
+    write_manifest(tmp_path, PLAIN)
+    path = tmp_path / MANIFEST
+    content = path.read_bytes()
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1
+        for damaged in (changed, content[:place]):
+            path.write_bytes(damaged)
+            with pytest.raises(DamagedError, match="was changed"):
+                read_manifest(tmp_path)
+    path.unlink()
+    with pytest.raises(DamagedError, match="'manifest.json' is missing"):
+        read_manifest(tmp_path)
+
+
+def test_files_are_compared_with_their_digests(tmp_path):
+    (tmp_path / "a").write_text("a")
+    digests = {"a": digest_of(tmp_path / "a")}
+    check_files(tmp_path, digests)
+    with pytest.raises(DamagedError, match="'b' is missing"):
+        check_files(tmp_path, digests | {"b": digests["a"]})
+    (tmp_path / "a").write_text("b")
+    with pytest.raises(DamagedError, match="'a' was changed"):
+        check_files(tmp_path, digests)
+
+
+def test_a_lock_keeps_others_out(tmp_path):
+    path = tmp_path / "lock"
+    with locked(path) as locks:
+        assert locks
+        with pytest.raises(BlockingIOError), locked(path, wait=False):
+            pass
+    with locked(path, wait=False) as locks:
+        assert locks
+
+
+def test_only_one_training_writes(tmp_path):
+    told: list[str] = []
+    with only_writer(tmp_path, told.append):
+        with pytest.raises(UserError, match="another training writes to"):
+            with only_writer(tmp_path, told.append):
+                pass
+    with only_writer(tmp_path, told.append):
+        pass
+    assert told == []
+
+
+def test_a_file_system_that_cannot_lock_is_told(tmp_path, monkeypatch):
+    def refuse(file: object, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    told: list[str] = []
+    with only_writer(tmp_path, told.append):
+        pass
+    assert len(told) == 1 and "cannot lock" in told[0] and str(tmp_path) in told[0]
+
+
+def test_a_folder_that_cannot_be_locked_at_all_is_told(tmp_path):
+    missing: Path = tmp_path / "nowhere"
+    with pytest.raises(UserError, match="cannot be written: No such file"):
+        with only_writer(missing, print):
+            pass
