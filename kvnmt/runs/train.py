@@ -25,7 +25,8 @@ from kvnmt.runs.directory import (
     was_saved,
 )
 from kvnmt.runs.warm_start import warm_start
-from kvnmt.training.loop import Result, Trainer
+from kvnmt.training.job import make_job
+from kvnmt.training.loop import Result, fit
 
 
 def run(
@@ -51,7 +52,6 @@ def run(
     console = console or Console(stderr=True, quiet=devices.part()[0] > 0)
     check_ranges(experiment, RANGES)
     check_tokenizer(experiment.training.bleu_tokenize)
-    _ = experiment.training.chunk  # raises what is wrong with --training.remat
     trained = None
     if resume:
         before = load_experiment(folder)
@@ -73,13 +73,20 @@ def run(
         "versions": versions(),
         "vocabularies": digests(words),
     }
-    trainer = Trainer(
-        *(model, params, corpora, experiment.training, experiment.objective),
-        *(experiment.optimizer, folder, about, console),
+    job, state = make_job(
+        model=model,
+        params=params,
+        corpora=corpora,
+        training=experiment.training,
+        objective=experiment.objective,
+        optimizer=experiment.optimizer,
+        folder=folder,
+        about=about,
+        console=console,
     )
     devices.meet("checked")  # by all, before one of them makes the folder
     devices.first_does(lambda: create(folder, experiment, words))
-    return trainer.fit(resume=resume)
+    return fit(job, state, resume=resume)
 
 
 def _check_objective(objective: Objective, model: Model, params: Params) -> None:

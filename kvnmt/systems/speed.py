@@ -23,6 +23,7 @@ from kvnmt.errors import Range, UserError, check_ranges
 from kvnmt.model_config import ModelConfig
 from kvnmt.systems.named import system
 from kvnmt.training import step as steps
+from kvnmt.training.device_memory import program_bytes
 from kvnmt.training.step import StepOptions, TrainState
 from kvnmt.typing import Array
 
@@ -106,7 +107,6 @@ def measure(
     mesh = devices.data_mesh()
     share = devices.rows(mesh) * config.accumulate
     devices.check_rows(config.batch_size, share, "devices and parts")
-    _ = config.chunk  # raises what is wrong with it
     batch = random_batch(config)
     arrays = devices.split_rows(batch, mesh)
     compiled = []
@@ -182,17 +182,8 @@ def _compile(
     start = time.perf_counter()
     run = step.lower(state, *arrays).compile()
     seconds = time.perf_counter() - start
-    memory = run.memory_analysis()
-    needed = None
-    if memory is not None:
-        needed = (
-            memory.temp_size_in_bytes
-            + memory.argument_size_in_bytes
-            + memory.output_size_in_bytes
-            - memory.alias_size_in_bytes
-        )
     count = models.count_parameters(params)
-    return _Compiled(name, count, seconds, needed, run, state)
+    return _Compiled(name, count, seconds, program_bytes(run), run, state)
 
 
 def _alternate(

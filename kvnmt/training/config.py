@@ -4,13 +4,14 @@
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from kvnmt import devices
+from kvnmt.bounds import at_least, between
 from kvnmt.data.plan import Plan, by_pairs, by_tokens
 from kvnmt.training.step import StepOptions
 
@@ -19,21 +20,27 @@ from kvnmt.training.step import StepOptions
 class TrainingConfig(StepOptions):
     """How long, how much at a time, and when to stop."""
 
-    epochs: int = 20  # at most
-    batch_size: int = 80  # pairs, over all devices
-    batch_tokens: int | None = None  # or tokens of the longer side, padding included
-    shapes: int = 12  # at most so many padded shapes are compiled
-    workers: int = 0  # processes that make batches; 0: a thread
-    model_axis: int = 1  # devices that share what has an entry for each word
-    seed: int = 1
-    validate_every: int = 0  # steps; 0: after every epoch
+    epochs: Annotated[int, at_least(1)] = 20  # at most
+    batch_size: Annotated[int, at_least(1)] = 80  # pairs, over all devices
+    # or tokens of the longer side, padding included.
+    batch_tokens: Annotated[int | None, at_least(1)] = None
+    shapes: Annotated[int, between(1, 255)] = 12  # at most so many are compiled, padded
+    workers: Annotated[int, at_least(0)] = 0  # processes that make batches; 0: a thread
+    # devices that share what has an entry for each word.
+    model_axis: Annotated[int, at_least(1)] = 1
+    seed: Annotated[int, between(0, 2**32 - 1)] = 1  # of all that is random
+    validate_every: Annotated[int, at_least(0)] = 0  # steps; 0: after every epoch
     metric: Literal["bleu", "loss"] = "bleu"  # chooses the best checkpoint
     bleu_tokenize: str = "13a"  # sacreBLEU's; none: the text is tokenised
-    patience: int = 5  # validations without a better score before an early stop
-    skip_at_most: int = 10  # steps in a row whose numbers are not finite
-    save_every: int = 0  # steps, beside the save at every validation; 0: none
-    keep_last: int = 2  # newest checkpoints kept beside the best
-    keep_every: int = 0  # checkpoints of steps that are multiples stay; 0: none
+    # validations without a better score before an early stop.
+    patience: Annotated[int, at_least(1)] = 5
+    # steps in a row whose numbers are not finite.
+    skip_at_most: Annotated[int, at_least(1)] = 10
+    # steps, beside the save at every validation; 0: none.
+    save_every: Annotated[int, at_least(0)] = 0
+    keep_last: Annotated[int, at_least(1)] = 2  # newest checkpoints kept, with the best
+    # checkpoints of steps that are multiples stay; 0: none.
+    keep_every: Annotated[int, at_least(0)] = 0
     warm_start: Path | None = None  # run directory of a trained model to start from
 
 

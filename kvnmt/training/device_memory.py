@@ -2,7 +2,7 @@
 """What the largest batch needs of a device's memory, known before the first step."""
 
 import os
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,11 @@ class Need(NamedTuple):
 
 
 def check(
-    step: jax.stages.Wrapped, state: TrainState, plan: Plan, mesh: Mesh
+    step: jax.stages.Wrapped,
+    state: TrainState,
+    plan: Plan,
+    mesh: Mesh,
+    available: int | None,
 ) -> Need | None:
     """Compiles the step for the largest batches and asks what it needs.
 
@@ -45,6 +49,7 @@ def check(
         state: What it is called with.
         plan: Has the shapes.
         mesh: Of the devices.
+        available: Bytes that a device has; None: nobody knows.
 
     Returns:
         The need; None where the compiler does not tell.
@@ -52,47 +57,58 @@ def check(
     Raises:
         UserError: The device has less; the remedies are named.
     """
-    needs = [_need(step, state, *batch, mesh) for batch in _largest(plan)]
-    found = [need for need in needs if need is not None]
-    need = max(found, key=lambda one: one.bytes, default=None)
-    if need and need.available is not None and need.bytes > need.available:
+    needs = []
+    for rows, S, T in largest_batches(plan):
+        program = _compile(step, state, rows, S, T, mesh)
+        size = program_bytes(program)
+        if size is not None:
+            needs.append(Need(rows, S, T, size, available))
+    need = max(needs, key=lambda need: need.bytes, default=None)
+    if need and available is not None and need.bytes > available:
         raise too_large(str(need))
     return need
 
 
-def _largest(plan: Plan) -> set[tuple[int, int, int]]:
-    """The batches of which one needs most: by attention, logits or tokens."""
+def largest_batches(plan: Plan) -> set[tuple[int, int, int]]:
+    """Rows, source and target length of the batches of which one needs most.
+
+    They are the largest by attention, by logits and by tokens.
+    """
     rows, (S, T) = plan.rows, plan.shapes.T
     places = {int(load.argmax()) for load in (rows * S * T, rows * T, rows * (S + T))}
     return {(int(rows[i]), int(S[i]), int(T[i])) for i in places}
 
 
-def _need(
+def _compile(
     step: jax.stages.Wrapped,
     state: TrainState,
     rows: int,
     S: int,
     T: int,
     mesh: Mesh,
-) -> Need | None:
+) -> jax.stages.Compiled:
     by_rows = NamedSharding(mesh, PartitionSpec("data"))
-    batch = [
+    source, target = (
         jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=by_rows)
         for length in (S, T)
-    ]
+    )
     try:
-        found = step.lower(state, *batch).compile().memory_analysis()
+        return step.lower(state, source, target).compile()
     except jax.errors.JaxRuntimeError as error:
         raise explained(error, rows, S, T) from None
-    if found is None:
+
+
+def program_bytes(program: jax.stages.Compiled) -> int | None:
+    """What a program needs at once on a device; None: the compiler does not tell."""
+    sizes: Any = program.memory_analysis()
+    if sizes is None:
         return None
-    used = (
-        found.temp_size_in_bytes
-        + found.argument_size_in_bytes
-        + found.output_size_in_bytes
-        - found.alias_size_in_bytes
+    return (
+        sizes.temp_size_in_bytes
+        + sizes.argument_size_in_bytes
+        + sizes.output_size_in_bytes
+        - sizes.alias_size_in_bytes
     )
-    return Need(rows, S, T, used, available())
 
 
 def available() -> int | None:
@@ -112,7 +128,7 @@ def too_large(what: str) -> UserError:
     return UserError(
         f"{what}, which is more than there is; set a smaller --training.batch-size or "
         "--training.batch-tokens, or, to compute the same batch with less, "
-        "--training.accumulate 2, --training.remat chunk:8 or --training.dtype "
+        "--training.accumulate 2, --training.remat 8 or --training.dtype "
         "bfloat16."
     )
 

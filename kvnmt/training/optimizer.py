@@ -2,10 +2,12 @@
 """Optimisers and schedules of the papers and of their successors, from optax."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax.numpy as jnp
 import optax
+
+from kvnmt.bounds import at_least, between
 
 RATES = {"adam": 1e-3, "adadelta": 1.0, "sgd": 1.0}  # where none is given
 
@@ -15,15 +17,19 @@ class OptimizerConfig:
     """Which optimiser, and how its rate moves."""
 
     name: Literal["adam", "adadelta", "sgd"] = "adam"
-    learning_rate: float | None = None  # none given: adam 0.001, others 1
-    momentum: float = 0.0  # of sgd
-    warmup: int = 0  # steps over which the rate rises from 0
+    # by default adam's is 0.001, that of the others 1.
+    learning_rate: Annotated[float | None, at_least(0)] = None
+    momentum: Annotated[float, between(0, 0.999999)] = 0.0  # of sgd
+    warmup: Annotated[int, at_least(0)] = 0  # steps over which the rate rises from 0
     schedule: Literal["constant", "inverse_sqrt"] = "constant"  # after warm-up
-    decay: float = 1.0  # the rate is multiplied by this after each epoch ...
-    decay_after: int = 0  # ... from the end of this epoch on
-    plateau: float = 1.0  # ... and by this where validation does not improve ...
-    plateau_patience: int = 2  # ... so many times in a row
-    clip: float = 1.0  # global L2 norm of the gradient; 0: no clipping
+    # the rate is multiplied by this after each epoch ...
+    decay: Annotated[float, at_least(0)] = 1.0
+    decay_after: Annotated[int, at_least(0)] = 0  # ... from the end of this epoch on
+    # ... and by this where validation does not improve ...
+    plateau: Annotated[float, between(0.000001, 1)] = 1.0
+    plateau_patience: Annotated[int, at_least(1)] = 2  # ... so many times in a row
+    # global L2 norm of the gradient; 0: no clipping.
+    clip: Annotated[float, at_least(0)] = 1.0
 
 
 def learning_rate(config: OptimizerConfig, steps_per_epoch: int) -> optax.Schedule:
@@ -44,11 +50,11 @@ def learning_rate(config: OptimizerConfig, steps_per_epoch: int) -> optax.Schedu
     rising = optax.linear_schedule(0.0, 1.0, warmup) if warmup else lambda step: 1.0
 
     def rate(step: Any) -> Any:
-        found = rising(step) * falling(step)
+        value = rising(step) * falling(step)
         if config.schedule == "inverse_sqrt":
             least = max(warmup, 1)
-            found = found * jnp.sqrt(least / jnp.maximum(step, least))
-        return found
+            value = value * jnp.sqrt(least / jnp.maximum(step, least))
+        return value
 
     return rate
 

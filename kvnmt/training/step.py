@@ -8,11 +8,10 @@ neither on how many devices share the work nor on how many parts a batch is
 computed in.
 """
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,7 @@ import optax
 from flax import struct
 from jax.sharding import Mesh, PartitionSpec
 
-from kvnmt.errors import UserError
+from kvnmt.bounds import at_least, between
 from kvnmt.layers import row_keys
 from kvnmt.losses import Loss, Objective, loss
 from kvnmt.models import Model, Params
@@ -34,24 +33,13 @@ class StepOptions:
     """How a step computes what it computes; the sum is the same."""
 
     dtype: Dtype = "float32"  # of products; parameters, softmax, memories: float32
-    remat: str = "none"  # computed anew for the gradient: none, step or chunk:STEPS
-    accumulate: int = 1  # parts of a batch that are computed one after the other
-    ema: float = 0.0  # the parameters that translate: a mean decaying so; 0: the last
-
-    @property
-    def chunk(self) -> int:
-        """Target steps between those whose values are kept; 0: all are kept.
-
-        Raises:
-            UserError: ``remat`` is none of the three.
-        """
-        found = re.fullmatch(r"none|step|chunk:([1-9][0-9]*)", self.remat)
-        if found is None:
-            raise UserError(
-                f"remat is '{self.remat}' but must be none, step or "
-                "chunk:STEPS, for example chunk:8."
-            )
-        return int(found[1] or self.remat == "step")
+    # target steps between those whose values are kept for the gradient; the others are
+    # computed again. 0: all are kept.
+    remat: Annotated[int, at_least(0)] = 0
+    # parts of a batch that are computed one after the other.
+    accumulate: Annotated[int, at_least(1)] = 1
+    # the parameters that translate are a mean, decaying so; 0: they are the last.
+    ema: Annotated[float, between(0, 0.999999)] = 0.0
 
 
 @struct.dataclass
@@ -78,7 +66,13 @@ class TrainState:
     def restored(self, served: PyTree, rest: dict[str, PyTree]) -> "TrainState":
         """The state whose `served` and `rest` these are."""
         mean = None if self.mean is None else served
-        return TrainState(**{"params": served, **rest}, mean=mean)
+        return TrainState(
+            step=rest["step"],
+            params=rest.get("params", served),
+            optimizer=rest["optimizer"],
+            scale=rest["scale"],
+            mean=mean,
+        )
 
 
 @struct.dataclass
@@ -183,7 +177,7 @@ def _sums(
         params: Params, source: Array, target: Array, masks: Array
     ) -> tuple[Array, Loss]:
         params = _cast(params, options.dtype)
-        prediction = model.forward(params, source, target, masks, chunk=options.chunk)
+        prediction = model.forward(params, source, target, masks, chunk=options.remat)
         sums = loss(objective, prediction, source, target)
         return sums.total, sums
 
@@ -208,17 +202,20 @@ def _over_rows(
 ) -> Callable[..., tuple[Loss, Params]]:
     """The same of rows that are split over the data axis, added up once."""
 
-    def own(*inputs: PyTree) -> tuple[Loss, Params]:
-        sums, gradients = sums_of(*inputs)
+    def sums_of_rows(
+        params: Params, source: Array, target: Array, masks: Array
+    ) -> tuple[Loss, Params]:
+        sums, gradients = sums_of(params, source, target, masks)
         # All of one type meet at once; two meetings can block a CPU's few threads.
         tokens = sums.tokens.astype(sums.total.dtype)  # exact up to 2^24
-        found = jax.lax.psum((replace(sums, tokens=tokens), gradients), "data")
-        sums, gradients = found
+        sums, gradients = jax.lax.psum(
+            (replace(sums, tokens=tokens), gradients), "data"
+        )
         return replace(sums, tokens=sums.tokens.astype(jnp.int32)), gradients
 
     whole, rows = PartitionSpec(), PartitionSpec("data")
     return jax.shard_map(
-        own,
+        sums_of_rows,
         mesh=mesh,
         in_specs=(whole, rows, rows, rows),
         out_specs=whole,

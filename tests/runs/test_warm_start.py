@@ -20,7 +20,6 @@ from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.runs.warm_start import WarmStart, path_name, warm_start
 from kvnmt.systems.named import SYSTEMS, system
-from kvnmt.training.loop import Trainer
 from tests.helpers import SIZES, quiet, steps_kept, tiny, toy_data, trained
 
 
@@ -184,10 +183,10 @@ def test_a_run_starts_from_the_best_parameters_of_another(tmp_path, base, monkey
     old = load_run(baseline)
     started = {}
 
-    def fit(self, *, resume):
-        started["params"] = self.state.params
+    def fit(job, state, *, resume):
+        started["params"] = state.params
 
-    monkeypatch.setattr(Trainer, "fit", fit)
+    monkeypatch.setattr(experiment, "fit", fit)
     exp = tiny(old.experiment.data, "kvmematt-r2-atteos", warm_start=baseline)
     experiment.run(exp, tmp_path / "run", console=quiet())
     found = named(started["params"])

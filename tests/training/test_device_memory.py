@@ -11,62 +11,53 @@ from kvnmt import devices
 from kvnmt.data.plan import by_tokens
 from kvnmt.data.stream import BatchAt
 from kvnmt.errors import UserError
-from kvnmt.runs import train as experiment
 from kvnmt.training import device_memory as memory
-from kvnmt.training.loop import Trainer
-from tests.helpers import quiet, tiny, toy_data
+from kvnmt.training.job import Job
+from kvnmt.training.step import TrainState
+from tests.helpers import tiny, toy_data
+from tests.training.jobs import compiling, job_of
 
 
-def need_of(trainer: Trainer) -> memory.Need:
-    found = memory.check(trainer.train_step, trainer.state, trainer.plan, trainer.mesh)
-    assert found is not None
-    return found
+def need_of(job: Job, state: TrainState, available: int | None = None) -> memory.Need:
+    need = memory.check(job.train_step, state, job.plan, job.mesh, available)
+    assert need is not None
+    return need
 
 
 @pytest.fixture
-def trainer_of(tmp_path, monkeypatch):
-    """Makes trainers without training."""
-    made: list[Trainer] = []
-    monkeypatch.setattr(Trainer, "fit", lambda self, resume: made.append(self))
+def job(tmp_path):
+    """Makes what is trained, and its state."""
 
-    def make(name: str = "rnnsearch-star", longest: int = 6, **training) -> Trainer:
+    def make(name: str = "rnnsearch-star", longest: int = 6, **training):
         data = toy_data(tmp_path / "text", train=200, longest=longest)
-        folder = tmp_path / f"run-{len(made)}"
         exp = tiny(data, name, batch_size=64, **training)
         wide = dataclasses.replace(exp.model, embedding=64, encoder=64, state=64)
-        exp = dataclasses.replace(exp, model=wide)
-        experiment.run(exp, folder, console=quiet())
-        return made[-1]
+        return job_of(dataclasses.replace(exp, model=wide), tmp_path / "run")
 
     return make
 
 
-def test_the_need_of_the_largest_batch_is_told(trainer_of):
-    trainer = trainer_of(shapes=3)
-    need = need_of(trainer)
+def test_the_need_of_the_largest_batch_is_told(job):
+    made, state = job(shapes=3)
+    need = need_of(made, state, memory.available())
     assert need.rows == 64 and (need.source, need.target) == (7, 7)
-    state = sum(leaf.nbytes for leaf in jax.tree.leaves(trainer.state))
-    assert state < need.bytes < 100 * state
+    held = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    assert held < need.bytes < 100 * held
     assert "64 pairs of 7 and 7 tokens" in str(need) and " GiB of " in str(need)
 
 
-def test_its_program_is_not_compiled_again(trainer_of):
-    trainer = trainer_of(shapes=1)
-    need_of(trainer)
-    with jax.log_compiles(), pytest.MonkeyPatch.context() as patch:
-        said: list[str] = []
-        patch.setattr(
-            "logging.Logger.handle", lambda _, record: said.append(str(record.msg))
-        )
-        batch = BatchAt(trainer.corpora.train, trainer.plan, 1)(0)
-        trainer.train_step(trainer.state, *devices.split_rows(batch, trainer.mesh))
-    assert not [line for line in said if "step" in line]
+def test_its_program_is_not_compiled_again(job):
+    made, state = job(shapes=1)
+    need_of(made, state)
+    batch = BatchAt(made.corpora.train, made.plan, 1)(0)
+    with compiling() as names:
+        made.train_step(state, *devices.split_rows(batch, made.mesh))
+    assert not [name for name in names if "step" in name]
 
 
-def test_what_does_not_fit_is_an_error_with_remedies(trainer_of, monkeypatch):
-    monkeypatch.setattr(memory, "available", lambda: 1000)
-    with pytest.raises(UserError, match="64 pairs .*--training.batch-size .*remat"):
-        need_of(trainer_of())
+def test_what_does_not_fit_is_an_error_with_remedies(job):
+    with pytest.raises(UserError, match="64 pairs .*--training.batch-size .*remat 8"):
+        need_of(*job(), 1000)
 
 
 def test_running_out_of_memory_is_told_alike():
@@ -76,13 +67,11 @@ def test_running_out_of_memory_is_told_alike():
     assert memory.explained(other, 80, 51, 52) is other
 
 
-@pytest.mark.parametrize(
-    "remedy", [{"remat": "chunk:4"}, {"remat": "step"}, {"accumulate": 4}]
-)
-def test_the_remedies_help(trainer_of, remedy):
+@pytest.mark.parametrize("remedy", [{"remat": 4}, {"remat": 1}, {"accumulate": 4}])
+def test_the_remedies_help(job, remedy):
     """A memory that is rewritten in each step is not kept for each step."""
-    asked = {"name": "kvmematt-r2", "longest": 23}
-    plain, less = need_of(trainer_of(**asked)), need_of(trainer_of(**asked, **remedy))
+    plain = need_of(*job("kvmematt-r2", longest=23))
+    less = need_of(*job("kvmematt-r2", longest=23, **remedy))
     assert less.bytes < 0.8 * plain.bytes
 
 
@@ -91,7 +80,8 @@ def test_attention_decides_which_batch_is_the_largest():
     random = np.random.default_rng(1)
     lengths = np.clip(random.lognormal(3, 0.6, (4000, 2)), 2, 90).astype(int)
     plan = by_tokens(lengths, 4096, 12, multiple=8)
+    largest = memory.largest_batches(plan)
     loads = plan.rows * plan.shapes.prod(axis=1)
-    assert int(loads.max()) in {rows * S * T for rows, S, T in memory._largest(plan)}
+    assert int(loads.max()) in {rows * S * T for rows, S, T in largest}
     tokens = plan.rows * plan.shapes.sum(axis=1)
     assert loads.argmax() != tokens.argmax()

@@ -27,11 +27,11 @@ TIMES = ("tokens_per_second", "elapsed", "tokens", "seconds")
 PROGRAM = """
 import json, sys
 from pathlib import Path
-from kvnmt import experiment
 from kvnmt.errors import run_program
+from kvnmt.runs import config, train
 folder, plain = sys.argv[1:]
-exp = experiment.from_plain(json.loads(plain))
-run = lambda: experiment.run(exp, Path(folder), resume=Path(folder).exists())
+exp = config.from_plain(json.loads(plain))
+run = lambda: train.run(exp, Path(folder), resume=Path(folder).exists())
 run_program("kvnmt", run)
 """
 
@@ -91,7 +91,10 @@ def whole(base, exp) -> Path:
 
 def last(folder: Path) -> manifests.Manifest:
     steps = (int(path.name) for path in (folder / "checkpoints").iterdir())
-    return manifests.check(folder / "checkpoints" / str(max(steps)))
+    newest = folder / "checkpoints" / str(max(steps))
+    manifest = manifests.read(newest)
+    manifests.check(newest, manifest)
+    return manifest
 
 
 def timeless(record: dict[str, Any]) -> dict[str, Any]:

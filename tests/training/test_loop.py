@@ -2,9 +2,8 @@
 """Runs: learning, figures, checkpoints, early stop, and going on after a kill."""
 
 import dataclasses
+import itertools
 import json
-import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,13 @@ import pytest
 from kvnmt import models
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
+from kvnmt.data.corpus import load_corpora
 from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
+from kvnmt.losses import Loss
 from kvnmt.metrics.bleu import corpus_bleu
+from kvnmt.models import Params
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
@@ -29,6 +31,7 @@ from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.checkpoint_folder import only_writer
 from kvnmt.training.optimizer import OptimizerConfig, build
 from tests.helpers import quiet, records, steps_kept, tiny, toy_data, trained
+from tests.training.jobs import Killed, compiling, fit_with, killed_after, with_lower
 
 EPOCH = 4  # batches
 TIMES = ("tokens_per_second", "elapsed", "tokens", "seconds")
@@ -78,48 +81,6 @@ def check_same_run(exp: Experiment, some: Path, other: Path) -> None:
     jax.tree.map(np.testing.assert_array_equal, *map(jax.device_get, best))
 
 
-@pytest.fixture
-def killed_after(monkeypatch):
-    """Makes the process die, as far as training can tell, after so many steps."""
-    original = steps.make_train_step
-
-    def arm(count: int) -> None:
-        def make(*arguments):
-            real, left = original(*arguments), iter(range(count))
-
-            def step(*inputs):
-                if next(left, None) is None:
-                    raise KeyboardInterrupt
-                return real(*inputs)
-
-            step.lower = real.lower
-            return step
-
-        monkeypatch.setattr(steps, "make_train_step", make)
-
-    yield arm
-    monkeypatch.undo()
-
-
-@pytest.fixture
-def compiled(monkeypatch) -> Iterator[list[str]]:
-    """The names of all programs that are compiled from here on."""
-    names: list[str] = []
-
-    class Listener(logging.Handler):
-        def emit(self, record):
-            message = record.getMessage()
-            if message.startswith("Compiling"):
-                names.append(message.split()[1])
-
-    logger, listener = logging.getLogger("jax"), Listener()
-    logger.addHandler(listener)
-    monkeypatch.setattr(logger, "propagate", False)
-    with jax.log_compiles():
-        yield names
-    logger.removeHandler(listener)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["rnnsearch-star", "kvmematt-r2-atteos"])
 def test_copying_is_learnt(tmp_path, data, name):
@@ -130,21 +91,22 @@ def test_copying_is_learnt(tmp_path, data, name):
         assert losses[-1] < 1.6  # 2.1 is what the frequencies of the words give
 
 
-def test_a_warm_epoch_compiles_nothing(tmp_path, data, compiled, monkeypatch):
+def test_a_warm_epoch_compiles_nothing(tmp_path, data, monkeypatch):
     """All of it: steps, validation, translation, checkpoint."""
     counts: list[int] = []
     rate = Checkpoints.rate
 
     def rated(self, *arguments):
         rate(self, *arguments)
-        counts.append(len(compiled))
+        counts.append(len(names))
 
     monkeypatch.setattr(Checkpoints, "rate", rated)
-    run(tiny(data, epochs=3), tmp_path / "run")
+    with compiling() as names:
+        run(tiny(data, epochs=3), tmp_path / "run")
     assert len(counts) == 3
-    assert compiled[counts[0] :] == []
+    assert names[counts[0] :] == []
     # One program for each of the two shapes, one for validation.
-    assert len([name for name in compiled if "step" in name]) == 3
+    assert len([name for name in names if "step" in name]) == 3
 
 
 @pytest.fixture(scope="module")
@@ -154,16 +116,12 @@ def whole(base, data) -> Path:
     return base / "whole"
 
 
-def test_a_killed_run_goes_on_as_if_it_never_stopped(
-    tmp_path, data, killed_after, monkeypatch
-):
+def test_a_killed_run_goes_on_as_if_it_never_stopped(tmp_path, data):
     """With dropout, from the middle of the second epoch."""
     exp = tiny(data, epochs=3, validate_every=3)
     run(exp, tmp_path / "whole")
-    killed_after(8)
-    with pytest.raises(KeyboardInterrupt):
-        run(exp, tmp_path / "killed")
-    monkeypatch.undo()
+    with pytest.raises(Killed):
+        fit_with(exp, tmp_path / "killed", step=killed_after(8))
     assert max(steps_kept(tmp_path / "killed")) == 6
     assert run(exp, tmp_path / "killed", resume=True).steps == 3 * EPOCH
     check_same_run(exp, tmp_path / "whole", tmp_path / "killed")
@@ -202,30 +160,22 @@ def test_adadelta_goes_on_too(tmp_path, data):
     check_same_run(two, tmp_path / "whole", tmp_path / "parts")
 
 
-def test_a_run_killed_before_its_first_checkpoint_starts_again(
-    tmp_path, data, whole, killed_after, monkeypatch
-):
+def test_a_run_killed_before_its_first_checkpoint_starts_again(tmp_path, data, whole):
     exp = tiny(data, epochs=3)
-    killed_after(2)
-    with pytest.raises(KeyboardInterrupt):
-        run(exp, tmp_path / "killed")
-    monkeypatch.undo()
+    with pytest.raises(Killed):
+        fit_with(exp, tmp_path / "killed", step=killed_after(2))
     # The record of a validation whose checkpoint was never finished.
     (tmp_path / "killed" / "metrics.jsonl").write_text('{"step": 4, "epoch": 1.0}\n')
     run(exp, tmp_path / "killed", resume=True)
     check_same_run(exp, whole, tmp_path / "killed")
 
 
-def test_a_warm_started_run_killed_early_starts_warm_again(
-    tmp_path, base, killed_after, monkeypatch
-):
+def test_a_warm_started_run_killed_early_starts_warm_again(tmp_path, base):
     baseline = trained(base)
     exp = tiny(load_run(baseline).experiment.data, warm_start=baseline)
     run(exp, tmp_path / "whole")
-    killed_after(2)
-    with pytest.raises(KeyboardInterrupt):
-        run(exp, tmp_path / "killed")
-    monkeypatch.undo()
+    with pytest.raises(Killed):
+        fit_with(exp, tmp_path / "killed", step=killed_after(2))
     run(exp, tmp_path / "killed", resume=True)
     check_same_run(exp, tmp_path / "whole", tmp_path / "killed")
 
@@ -292,42 +242,30 @@ def test_a_start_that_was_killed_early_leaves_no_run(tmp_path, data):
 
 @pytest.mark.parametrize(
     "choices",
-    [{"accumulate": 2}, {"ema": 0.8}, {"remat": "chunk:3"}, {"dtype": "bfloat16"}],
+    [{"accumulate": 2, "dtype": "bfloat16"}, {"ema": 0.8, "remat": 3}],
+    ids=["parts", "mean"],
 )
 def test_every_way_of_computing_goes_on(tmp_path, data, choices):
-    """Saved in the middle of an epoch, with the rate falling on a plateau."""
-    falling = OptimizerConfig(learning_rate=0.03, plateau=0.5, plateau_patience=1)
-    one, two = (
-        dataclasses.replace(
-            tiny(data, epochs=n, validate_every=3, save_every=2, shapes=1, **choices),
-            optimizer=falling,
-        )
-        for n in (2, 2)
+    """Killed behind a save in the middle of an epoch; the rate falls on a plateau."""
+    exp = dataclasses.replace(
+        tiny(data, epochs=2, validate_every=3, save_every=2, shapes=1, **choices),
+        optimizer=OptimizerConfig(learning_rate=0.03, plateau=0.5, plateau_patience=1),
     )
-    run(two, tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
-        save = Checkpoints.save
-
-        def saved(self, state, *rest):
-            save(self, state, *rest)
-            self.wait()
-            if int(state.step) == 4:
-                raise KeyboardInterrupt
-
-        patch.setattr(Checkpoints, "save", saved)
-        run(one, tmp_path / "parts")
+    run(exp, tmp_path / "whole")
+    with pytest.raises(Killed):
+        fit_with(exp, tmp_path / "parts", step=killed_after(5))
     assert max(steps_kept(tmp_path / "parts")) == 4
-    run(two, tmp_path / "parts", resume=True)
-    contents = (
-        manifests.check(tmp_path / name / "checkpoints" / "8").content
+    run(exp, tmp_path / "parts", resume=True)
+    ours, theirs = (
+        manifests.read(tmp_path / name / "checkpoints" / "8").content
         for name in ("whole", "parts")
     )
-    assert next(contents) == next(contents)
+    assert ours == theirs
     ours, theirs = (
         [*map(timeless, records(tmp_path / name))] for name in ("whole", "parts")
     )
     assert ours == theirs
-    assert any(r["learning_rate"] < 0.02 for r in ours)
+    assert any(record["learning_rate"] < 0.02 for record in ours)
 
 
 def test_lost_records_do_not_stop_a_run(tmp_path, data):
@@ -337,10 +275,15 @@ def test_lost_records_do_not_stop_a_run(tmp_path, data):
     assert [record["step"] for record in records(tmp_path / "run")] == [8]
 
 
-def test_losses_are_nats_per_real_token(tmp_path, monkeypatch):
+def test_losses_are_nats_per_real_token(tmp_path):
     """An epoch that only looks sees what validation sees, and so does a slow sum."""
+    data = toy_data(tmp_path / "text", train=21)
+    data = dataclasses.replace(data, valid_source=data.source, valid_target=data.target)
+    exp = tiny(data, epochs=1)
 
-    def look(model, *_):
+    def look(_):
+        words = load_corpora(data).vocabularies
+        model = models.build(exp.model, len(words.source), len(words.target))
         evaluate = steps.make_eval_step(model)
 
         def step(state, source, target):
@@ -350,10 +293,7 @@ def test_losses_are_nats_per_real_token(tmp_path, monkeypatch):
 
         return jax.jit(step)
 
-    monkeypatch.setattr(steps, "make_train_step", look)
-    data = toy_data(tmp_path / "text", train=21)
-    data = dataclasses.replace(data, valid_source=data.source, valid_target=data.target)
-    run(tiny(data, epochs=1), tmp_path / "run")
+    fit_with(exp, tmp_path / "run", step=look)
     (record,) = records(tmp_path / "run")
     np.testing.assert_allclose(record["train_loss"], record["valid_loss"], rtol=1e-5)
     found = load_run(tmp_path / "run")
@@ -391,24 +331,24 @@ def test_records_say_where_and_what(base):
     assert found[-1]["tokens_per_second"] > 0
 
 
-@pytest.fixture
-def standstill(monkeypatch) -> None:
+def standstill(params: Params) -> dict[str, float]:
     """Every validation finds the same."""
-    figures = {"valid_loss": 2.0, "valid_bleu": 1.0}
-    monkeypatch.setattr(loop.Trainer, "_figures", lambda self: dict(figures))
+    return {"valid_loss": 2.0, "valid_bleu": 1.0}
 
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])
-def test_a_run_that_does_not_improve_stops(tmp_path, data, standstill, metric):
-    exp = tiny(data, epochs=9, patience=2, metric=metric)
-    result = run(exp, tmp_path / "run")
+def test_a_run_that_does_not_improve_stops(tmp_path, data, metric):
+    def go_on(patience: int, resume: bool = True) -> loop.Result:
+        exp = tiny(data, epochs=9, patience=patience, metric=metric)
+        return fit_with(exp, tmp_path / "run", validate=standstill, resume=resume)
+
+    result = go_on(2, resume=False)
     assert result.stopped_early
     assert (result.best_step, result.steps) == (EPOCH, 3 * EPOCH)
     assert steps_kept(tmp_path / "run") == {EPOCH, 2 * EPOCH, 3 * EPOCH}
-    again = run(exp, tmp_path / "run", resume=True)
+    again = go_on(2)
     assert again.stopped_early and again.steps == 3 * EPOCH
-    more = tiny(data, epochs=9, patience=3, metric=metric)
-    assert run(more, tmp_path / "run", resume=True).steps == 4 * EPOCH
+    assert go_on(3).steps == 4 * EPOCH
 
 
 @pytest.mark.parametrize(
@@ -421,100 +361,81 @@ def test_a_run_that_does_not_improve_stops(tmp_path, data, standstill, metric):
         ([1, 2, 2, 1], [{1}, {2}, {2, 3}, {2, 4}]),
     ],
 )
-def test_the_best_and_the_last_checkpoint_are_kept(
-    tmp_path, data, monkeypatch, scores, kept
-):
+def test_the_best_and_the_last_checkpoint_are_kept(tmp_path, data, scores, kept):
     """Of equal scores the first is the best; what was best can be read back."""
     folder, seen, states = tmp_path / "run", [], []
-    given, rate = iter(scores), Checkpoints.rate
-    monkeypatch.setattr(loop.validation, "score", lambda *_: current[0])
-    current = [0.0]
 
-    def rated(self, *arguments):
-        rate(self, *arguments)
+    def validate(params: Params) -> dict[str, float]:
         seen.append({step // EPOCH for step in steps_kept(folder)})
+        states.append(jax.device_get(params))
+        return {"valid_loss": 1.0, "valid_bleu": scores[len(states) - 1]}
 
-    figures = loop.Trainer._figures
-
-    def found(self):
-        states.append(jax.device_get(self.state.params))
-        current[0] = float(next(given))
-        return figures(self)
-
-    monkeypatch.setattr(Checkpoints, "rate", rated)
-    monkeypatch.setattr(loop.Trainer, "_figures", found)
     exp = tiny(data, epochs=len(scores), patience=9, keep_last=1)
-    result = run(exp, folder)
-    assert seen == kept
+    result = fit_with(exp, folder, validate=validate)
+    seen.append({step // EPOCH for step in steps_kept(folder)})
+    # At a validation the checkpoint that it rates is there too.
+    assert seen[1:-1] == [before | {n} for n, before in enumerate(kept[:-1], 2)]
+    assert seen[-1] == kept[-1]
     best = int(np.argmax(scores))
     assert result.best_step == (best + 1) * EPOCH
-    found = jax.device_get(load_run(folder).params)
-    jax.tree.map(np.testing.assert_array_equal, found, states[best])
+    params = jax.device_get(load_run(folder).params)
+    jax.tree.map(np.testing.assert_array_equal, params, states[best])
 
 
-@pytest.mark.parametrize(("metric", "field"), [("bleu", 1), ("loss", -1)])
-def test_the_metric_chooses_the_best(tmp_path, data, monkeypatch, metric, field):
+@pytest.mark.parametrize("metric", ["bleu", "loss"])
+def test_the_metric_chooses_the_best(tmp_path, data, metric):
     figures = iter([(2.0, 10.0), (1.0, 5.0)])
 
-    def validated(self):
+    def validate(params: Params) -> dict[str, float]:
         loss, bleu = next(figures)
         return {"valid_loss": loss, "valid_bleu": bleu}
 
-    monkeypatch.setattr(loop.Trainer, "_figures", validated)
-    result = run(tiny(data, epochs=2, metric=metric), tmp_path / "run")
+    exp = tiny(data, epochs=2, metric=metric)
+    result = fit_with(exp, tmp_path / "run", validate=validate)
     assert result.best_step == (EPOCH if metric == "bleu" else 2 * EPOCH)
 
 
-def test_progress_is_that_of_its_checkpoint(tmp_path, data, standstill):
+def test_progress_is_that_of_its_checkpoint(tmp_path, data):
     folder = tmp_path / "run"
-    run(tiny(data, epochs=4, keep_last=2), folder)
+    fit_with(tiny(data, epochs=4, keep_last=2), folder, validate=standstill)
     for step in (EPOCH, 3 * EPOCH, 4 * EPOCH):
-        found = manifests.read(folder / "checkpoints" / str(step))
-        assert found.progress["since_best"] == step // EPOCH - 1
-        assert found.progress["validated"] == found.step == step
+        manifest = manifests.read(folder / "checkpoints" / str(step))
+        assert manifest.progress["since_best"] == step // EPOCH - 1
+        assert manifest.progress["validated"] == manifest.step == step
 
 
-@pytest.fixture
-def bad_at(monkeypatch):
-    """Makes the loss NaN at the steps told."""
-    original, loss = loop.BatchAt.__call__, steps.loss
-    mark = 10**6
+def bad_at(*positions: int):
+    """Makes a step whose numbers are not finite at these places."""
 
-    def arm(*positions: int) -> None:
-        def call(self, position):
-            batch = original(self, position)
-            if int(position) in positions:
-                batch.source[:, 0] = mark
-            return batch
+    @jax.jit
+    def skip(state, source, target):
+        zero = Loss(*(jax.numpy.zeros(()) for _ in dataclasses.fields(Loss)))
+        bad = steps.Metrics(zero, jax.numpy.float32(np.nan), jax.numpy.bool_(True))
+        return state.replace(step=state.step + 1), bad
 
-        def marked(objective, prediction, source, target):
-            sums = loss(objective, prediction, source, target)
-            bad = jax.numpy.any(source == mark)
-            return sums.replace(total=jax.numpy.where(bad, np.nan, sums.total))
+    def make(step):
+        numbers = itertools.count()
 
-        monkeypatch.setattr(loop.BatchAt, "__call__", call)
-        monkeypatch.setattr(steps, "loss", marked)
+        def maybe(*inputs):
+            return (skip if next(numbers) in positions else step)(*inputs)
 
-    return arm
+        return with_lower(maybe, step)
+
+    return make
 
 
-def test_a_bad_batch_is_skipped_and_counted(tmp_path, data, bad_at):
-    bad_at(2)
-    exp = tiny(data, epochs=2)
-    run(exp, tmp_path / "run")
+def test_a_bad_batch_is_skipped_and_counted(tmp_path, data):
+    fit_with(tiny(data, epochs=2), tmp_path / "run", step=bad_at(2))
     assert [record["skipped"] for record in records(tmp_path / "run")] == [1, 1]
     assert all(np.isfinite(r["train_loss"]) for r in records(tmp_path / "run"))
-    for leaf in jax.tree.leaves(load_run(tmp_path / "run").params):
-        assert np.isfinite(leaf).all()
 
 
-def test_many_bad_batches_in_a_row_stop_the_run(tmp_path, data, bad_at):
-    bad_at(*range(5, 99))
+def test_many_bad_batches_in_a_row_stop_the_run(tmp_path, data):
     exp = tiny(data, epochs=20, skip_at_most=4)
     with pytest.raises(UserError, match="4 steps in a row, the last of them step 9, "):
-        run(exp, tmp_path / "run")
-    told = json.loads((tmp_path / "run" / "bad-batch.json").read_text())
-    assert (told["step"], told["seed"]) == (9, 1)
-    assert all(p["source"].upper() == p["target"] for p in told["pairs"])
+        fit_with(exp, tmp_path / "run", step=bad_at(*range(5, 99)))
+    report = json.loads((tmp_path / "run" / "bad-batch.json").read_text())
+    assert (report["step"], report["seed"]) == (9, 1)
+    assert all(pair["source"].upper() == pair["target"] for pair in report["pairs"])
     assert steps_kept(tmp_path / "run") == {4, 8}  # the latter with nothing bad in it
     load_run(tmp_path / "run")

@@ -24,14 +24,15 @@ PROGRAM = """
 import json, sys
 import jax
 jax.config.update("jax_num_cpu_devices", 2)
-from kvnmt import devices, experiment
+from kvnmt import devices
 from kvnmt.errors import run_program
-from kvnmt.runs.train import from_plain
+from kvnmt.runs import train
+from kvnmt.runs.config import from_plain
 from pathlib import Path
 folder, plain, port, process, *resume = sys.argv[1:]
 devices.join(f"localhost:{port}", 2, int(process))
 config = from_plain(json.loads(plain))
-run = lambda: experiment.run(config, Path(folder), resume=bool(resume))
+run = lambda: train.run(config, Path(folder), resume=bool(resume))
 run_program("kvnmt", run)
 """
 

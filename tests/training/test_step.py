@@ -125,9 +125,7 @@ def check_close(ours: Trace, theirs: Trace, tolerance: float = 1e-5) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize(
-    "options", [{"accumulate": 4}, {"remat": "step"}, {"remat": "chunk:4"}]
-)
+@pytest.mark.parametrize("options", [{"accumulate": 4}, {"remat": 1}, {"remat": 4}])
 def test_the_way_of_computing_changes_nothing(start, count, options):
     """Rows of all lengths, one of them empty; dropout on; three steps."""
     plain = train(stepper(1), start(), mesh_of(1), 3)
@@ -253,12 +251,6 @@ def test_the_scale_is_that_of_the_rate(start):
         np.testing.assert_allclose(half, whole / 2, rtol=1e-3, atol=1e-7)
 
 
-@pytest.mark.parametrize("remat", ["chunk", "chunk:0", "chunk:-1", "all", ""])
-def test_an_unknown_way_to_compute_again_is_told(remat):
-    with pytest.raises(UserError, match="none, step or chunk:STEPS"):
-        _ = StepOptions(remat=remat).chunk
-
-
 def test_a_batch_is_split_by_rows():
     source, _ = devices.split_rows(make_batch(1), devices.data_mesh())
     assert {shard.data.shape for shard in source.addressable_shards} == {(1, LENGTH)}
@@ -327,6 +319,27 @@ def test_a_batch_without_words_changes_nothing():
     assert float(metrics.loss.total) == 0
     for before, after in zip(*map(jax.tree.leaves, (params, new.params))):
         np.testing.assert_array_equal(before, after)
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_loss_that_is_no_number_changes_nothing(count):
+    """But the number of the step, which says what comes next."""
+    model, update = make_model(), build(OptimizerConfig(learning_rate=0.01), 4)
+
+    def bad_forward(params, *inputs, **options):
+        prediction = model.forward(params, *inputs, **options)
+        return prediction.replace(logits=prediction.logits * jnp.nan)
+
+    bad, mesh = model._replace(forward=bad_forward), mesh_of(count)
+    options = StepOptions(ema=0.5)
+    state = steps.init_state(model.init(jax.random.key(1)), update, options)
+    before = jax.device_get(state)
+    step = steps.make_train_step(bad, OBJECTIVE, update, KEY, options, mesh)
+    batch = devices.split_rows(make_batch(1), mesh)
+    after, metrics = step(devices.replicate(state, mesh), *batch)
+    assert metrics.skipped and int(after.step) == 1
+    same = jax.device_get(after.replace(step=before.step))
+    jax.tree.map(np.testing.assert_array_equal, same, before)
 
 
 def test_a_step_consumes_its_state(start):

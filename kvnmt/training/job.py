@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training works with: functions, data, devices, and choices."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.sharding import Mesh
+from rich.console import Console
+
+from kvnmt import devices
+from kvnmt.data.corpus import Corpora
+from kvnmt.data.plan import Plan
+from kvnmt.losses import Objective
+from kvnmt.models import Model, Params
+from kvnmt.training import optimizer as optimizers
+from kvnmt.training import validation
+from kvnmt.training.config import TrainingConfig, plan_batches
+from kvnmt.training.optimizer import OptimizerConfig
+from kvnmt.training.sharding import shardings
+from kvnmt.training.step import (
+    TrainState,
+    init_state,
+    make_eval_step,
+    make_train_step,
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One training; nothing of it changes while it runs."""
+
+    corpora: Corpora
+    config: TrainingConfig
+    objective: Objective
+    optimizer: OptimizerConfig
+    folder: Path  # run directory, which exists once training begins
+    about: dict[str, Any]  # what every checkpoint says of itself
+    console: Console  # where people read
+    mesh: Mesh
+    plan: Plan
+    train_step: Any  # of `make_train_step`
+    validate: Callable[[Params], dict[str, float]]  # figures of the validation text
+
+    @property
+    def steps(self) -> int:
+        """At most so many are made."""
+        return self.config.epochs * self.plan.per_epoch
+
+    def tell(self, message: str) -> None:
+        """Prints a line for people, if there are any."""
+        with suppress(BrokenPipeError, SystemExit):  # who read it may be gone
+            self.console.print(message, highlight=False, soft_wrap=True)
+
+
+def make_job(
+    model: Model,
+    params: Params,
+    corpora: Corpora,
+    training: TrainingConfig,
+    objective: Objective,
+    optimizer: OptimizerConfig,
+    folder: Path,
+    about: dict[str, Any],
+    console: Console,
+) -> tuple[Job, TrainState]:
+    """Plans the batches, builds the step, and places the arrays on the devices.
+
+    Args:
+        model: The functions.
+        params: Where to start.
+        corpora: Pairs and vocabularies.
+        training: How long, how much at a time.
+        objective: What is minimised.
+        optimizer: How.
+        folder: Run directory; it is not touched yet.
+        about: What every checkpoint says of itself.
+        console: Where people read.
+
+    Raises:
+        UserError: The devices cannot share the batches or the vocabularies.
+    """
+    mesh = devices.data_mesh(training.model_axis)
+    plan = plan_batches(training, corpora.train.lengths, mesh)
+    update = optimizers.build(optimizer, plan.per_epoch)
+    state = init_state(params, update, training)
+    places = shardings(state, mesh)
+    key = jax.random.key(training.seed)
+    validate = partial(
+        validation.figures,
+        model,
+        make_eval_step(model),
+        corpora=corpora,
+        config=training,
+        mesh=mesh,
+    )
+    job = Job(
+        corpora=corpora,
+        config=training,
+        objective=objective,
+        optimizer=optimizer,
+        folder=folder,
+        about=about | {"batches": plan.digest()},
+        console=console,
+        mesh=mesh,
+        plan=plan,
+        train_step=make_train_step(
+            model, objective, update, key, training, mesh, places
+        ),
+        validate=validate,
+    )
+    return job, jax.device_put(state, places)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What changes while training, and how it comes back from a checkpoint."""
+
+import time
+from dataclasses import dataclass, field, replace
+
+import cattrs
+import jax.numpy as jnp
+
+from kvnmt import devices
+from kvnmt.data.vocabularies import check_digests
+from kvnmt.errors import UserError
+from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoint_folder import DAMAGED
+from kvnmt.training.job import Job
+from kvnmt.training.progress import Progress
+from kvnmt.training.step import TrainState
+
+
+@dataclass
+class LoopState:
+    """What changes while training."""
+
+    arrays: TrainState
+    step: int = 0  # steps made
+    saved: int = 0  # the step of the last checkpoint
+    progress: Progress = field(default_factory=Progress)
+    shapes: set[tuple[int, ...]] = field(default_factory=set)  # compiled already
+    start: float = field(default_factory=time.monotonic)  # less the time of runs before
+
+    def count_time(self) -> None:
+        """Notes how long the training has taken so far."""
+        self.progress.elapsed = time.monotonic() - self.start
+
+
+def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
+    """Brings the state to where the last whole checkpoint is; without any, nowhere.
+
+    Raises:
+        UserError: The checkpoint is of other pairs or vocabularies, or all are damaged.
+    """
+    last = checkpoints.last_step()
+    if devices.agree(-1 if last is None else last) >= 0:
+        manifest = checkpoints.find("last")
+        trained = manifest.about.get("vocabularies")
+        check_digests(trained, job.corpora.vocabularies, job.folder)
+        state.arrays = checkpoints.restore(state.arrays, manifest.step)
+        if manifest.about.get("batches") != job.about["batches"]:
+            raise UserError(
+                f"the run in '{job.folder}' was trained on other pairs, or "
+                "batched for another number of devices, so its place among them "
+                "means nothing here; put that back, or begin another run with "
+                "--training.warm-start."
+            )
+        state.progress = cattrs.structure(manifest.progress, Progress)
+        state.start -= state.progress.elapsed
+        set_scale(job, state)
+    elif (job.folder / DAMAGED).exists():
+        raise UserError(
+            f"'{job.folder}' has no checkpoint left that is whole, see "
+            f"'{job.folder / DAMAGED}'; begin another run."
+        )
+    state.step = state.saved = int(state.arrays.step)
+    job.tell(f"resuming after step {state.step}")
+
+
+def set_scale(job: Job, state: LoopState) -> None:
+    """Lets the arrays know how far the learning rate has fallen on plateaus."""
+    scale = devices.replicate(jnp.float32(state.progress.scale), job.mesh)
+    state.arrays = replace(state.arrays, scale=scale)

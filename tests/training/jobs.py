@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings of which a test replaces a part."""
+
+import json
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from kvnmt import models
+from kvnmt.data.corpus import load_corpora
+from kvnmt.data.vocabularies import load_vocabularies, save_vocabularies
+from kvnmt.models import Params
+from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.training.job import Job, make_job
+from kvnmt.training.loop import Result, fit
+from kvnmt.training.step import TrainState
+from tests.helpers import quiet
+
+Figures = dict[str, float]
+
+
+class Killed(BaseException):
+    """Ends a training as a kill does: nothing catches it."""
+
+
+def job_of(exp: Experiment, folder: Path) -> tuple[Job, TrainState]:
+    """What a run of this experiment trains; a run in the folder lends its words."""
+    words = load_vocabularies(folder) if folder.exists() else None
+    corpora = load_corpora(exp.data, words, quiet())
+    model = models.build(exp.model, *map(len, corpora.vocabularies))
+    params = jax.jit(model.init)(jax.random.key(exp.training.seed))
+    return make_job(
+        model=model,
+        params=params,
+        corpora=corpora,
+        training=exp.training,
+        objective=exp.objective,
+        optimizer=exp.optimizer,
+        folder=folder,
+        about={"config": to_plain(exp)},
+        console=quiet(),
+    )
+
+
+def fit_with(
+    exp: Experiment,
+    folder: Path,
+    *,
+    step: Callable[[Any], Any] = lambda step: step,
+    validate: Callable[[Params], Figures] | None = None,
+    resume: bool = False,
+) -> Result:
+    """Trains in a run directory with another step, or another validation.
+
+    Args:
+        exp: What to train.
+        folder: Run directory, made unless it is there.
+        step: Makes the step from the one that the run would take.
+        validate: Gives the figures instead of the run's own.
+        resume: Go on from the last checkpoint.
+    """
+    job, state = job_of(exp, folder)
+    if not folder.exists():
+        save_vocabularies(job.corpora.vocabularies, folder / "vocabulary")
+        (folder / "config.json").write_text(json.dumps(to_plain(exp)))
+    job = replace(
+        job,
+        train_step=step(job.train_step),
+        validate=validate or job.validate,
+    )
+    return fit(job, state, resume=resume)
+
+
+def killed_after(count: int) -> Callable[[Any], Any]:
+    """Makes a step that is the end of the process after so many."""
+
+    def make(step: Any) -> Any:
+        left = iter(range(count))
+
+        def killed(*inputs: Any) -> Any:
+            if next(left, None) is None:
+                raise Killed
+            return step(*inputs)
+
+        return with_lower(killed, step)
+
+    return make
+
+
+def with_lower(other: Any, step: Any) -> Any:
+    """Lets another step tell of its memory what the real one does."""
+    other.lower = step.lower
+    return other
+
+
+@contextmanager
+def compiling() -> Iterator[list[str]]:
+    """Gives the names of the programs that are compiled while it is open."""
+    names: list[str] = []
+
+    class Listener(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            message = record.getMessage()
+            if message.startswith("Compiling"):
+                names.append(message.split()[1])
+
+    logger, listener = logging.getLogger("jax"), Listener()
+    propagate, logger.propagate = logger.propagate, False
+    logger.addHandler(listener)
+    try:
+        with jax.log_compiles():
+            yield names
+    finally:
+        logger.removeHandler(listener)
+        logger.propagate = propagate
