@@ -35,7 +35,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Systems:
-    """List the named systems: what they are made of and what they cost."""
+    """List the named systems and the mechanisms that they are made of."""
 
     config: Annotated[overview.OverviewConfig, FLAT] = field(
         default_factory=overview.OverviewConfig

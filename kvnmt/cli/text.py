@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from kvnmt.cli.flags import FLAT
-from kvnmt.console import print_table
+from kvnmt.console import print_table, say
 from kvnmt.data import plan
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import Prepared, prepare_train
@@ -164,9 +163,7 @@ class PrepareTfds:
 
         made = tfds_builder.prepare(self.name, splits, self.folder, self.languages)
         counts = ", ".join(f"{len(text.source)} {s}" for s, text in splits.items())
-        Console(stderr=True).print(
-            f"{counts} pairs in {made}; train with:", highlight=False, soft_wrap=True
-        )
+        say(f"{counts} pairs in {made}; train with:")
         flags = {"tfds": self.name, "tfds-folder": self.folder}
         words = [word for k, v in flags.items() for word in (f"--data.{k}", str(v))]
         print(shlex.join(["kvnmt", "train", f"runs/{self.name}", *words]))
