@@ -9,9 +9,10 @@ from typing import Annotated
 import tyro
 
 from kvnmt import devices
+from kvnmt.bounds import at_least, check_bounds
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import say
-from kvnmt.errors import UserError, check_ranges
+from kvnmt.errors import UserError
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.config import Experiment
@@ -60,13 +61,14 @@ class Average:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories of one model
     output: Path  # run directory to write
-    last: int | None = None  # the newest so many of each run; default: the best of each
+    # The newest so many of each run; default: the best of each.
+    last: Annotated[int | None, at_least(1)] = None
 
     def __call__(self) -> None:
         """Averages."""
         if not self.runs:
             raise UserError("name the run directories whose checkpoints to average.")
-        check_ranges(self, {"last": (1, None)})
+        check_bounds(self)
         names = average(self.runs, self.output, last=self.last)
         for name in names:
             say(f"  {name}")

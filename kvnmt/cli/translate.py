@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple, TypeVar
+from typing import Annotated, BinaryIO, Literal, NamedTuple, TypeVar
 
 import tyro
 
+from kvnmt.bounds import at_least, check_bounds
 from kvnmt.console import counting, say
 from kvnmt.data.text import decode, read_lines
 from kvnmt.data.words import cut
@@ -41,12 +42,13 @@ class Translate:
     json: bool = False  # JSON lines: scores, tokens, alignment, n-best
     replace_unknown: bool = False  # by the source word attended to, or its translation
     dictionary: Path | None = None  # for that: lines of word, tab, translation
-    max_input: int = 200  # most tokens of a line
+    max_input: Annotated[int, at_least(1)] = 200  # most tokens of a line
     too_long: Literal["split", "truncate"] = "split"  # what to do with a longer one
 
     def __call__(self) -> None:
         """Translates."""
-        check_ranges(self, SEARCH | {"max_input": (1, None)})
+        check_bounds(self)
+        check_ranges(self, SEARCH)
         if self.json and (self.replace_unknown or self.dictionary):
             raise UserError(
                 "--json tells what the model wrote; leave out either it or "
