@@ -22,7 +22,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from rich.console import Console
 
-from kvnmt.data.batches import Encoded, Sentences
+from kvnmt.data.batches import EncodedCorpus as Encoded
+from kvnmt.data.batches import Sentences
 from kvnmt.data.config import DataConfig
 from kvnmt.data.prepare import Dropped, EncodedBlock, id_type
 from kvnmt.data.vocabularies import Vocabularies
