@@ -126,7 +126,12 @@ def untrained(base: Path, name: str, turned: bool = False, **changes: Any) -> Pa
     data = toy_data(base / "shared-text", **changes)
     if turned:
         data = dataclasses.replace(data, source=data.target, target=data.source)
-    exp = tiny(data, name)
+    write_untrained(tiny(data, name), folder)
+    return folder
+
+
+def write_untrained(exp: Experiment, folder: Path) -> None:
+    """Writes the run directory of an experiment, its parameters as they began."""
     words = load_corpora(exp.data).vocabularies
     model = build(exp.model, len(words.source), len(words.target))
     save_vocabularies(words, folder / "vocabulary")
@@ -134,4 +139,3 @@ def untrained(base: Path, name: str, turned: bool = False, **changes: Any) -> Pa
         about = {"vocabularies": digests(words)}
         checkpoints.save_params(model.init(jax.random.key(1)), {}, about)
     (folder / "config.json").write_text(json.dumps(config.to_plain(exp)))
-    return folder
