@@ -137,5 +137,6 @@ def write_untrained(exp: Experiment, folder: Path) -> None:
     save_vocabularies(words, folder / "vocabulary")
     with Checkpoints(folder / "checkpoints") as checkpoints:
         about = {"vocabularies": digests(words)}
-        checkpoints.save_params(model.init(jax.random.key(1)), {}, about)
+        params = jax.jit(model.init)(jax.random.key(1))
+        checkpoints.save_params(params, {}, about)
     (folder / "config.json").write_text(json.dumps(config.to_plain(exp)))

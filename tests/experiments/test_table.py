@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The harness of the experiments: what it trains, resumes, writes, skips and refuses."""
+"""The harness of the experiments: what it trains, resumes, writes, skips, refuses."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
 
 from experiments.table import (
     Row,
+    Train,
     complete,
     parallel_text,
     read_result,
@@ -21,8 +23,20 @@ from kvnmt.losses import Objective
 from kvnmt.runs.config import Experiment
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.training.config import TrainingConfig
-from tests.experiments.fake import RESULT, never, untrained
-from tests.helpers import tiny, toy_data
+from tests.experiments.fake import RESULT, never
+from tests.helpers import tiny, toy_data, untrained
+
+
+@pytest.fixture
+def train(tmp_path_factory) -> Train:
+    """Leaves a run that knows nothing, always the same."""
+    run = untrained(tmp_path_factory.getbasetemp(), "rnnsearch-star")
+
+    def copy(experiment, folder, *, resume, console):
+        shutil.copytree(run, folder, dirs_exist_ok=True)
+        return RESULT
+
+    return copy
 
 
 @pytest.fixture
@@ -39,16 +53,15 @@ def rows(tmp_path) -> list[Row]:
     ]
 
 
-def test_every_row_is_trained_measured_and_written_in_order(rows):
-    trained = []
+def test_every_row_is_trained_measured_and_written_in_order(rows, train):
+    calls = []
 
-    def train(experiment, folder, *, resume, console):
-        assert not resume
-        trained.append((experiment, folder))
-        return untrained(experiment, folder, resume=resume, console=console)
+    def noting(experiment, folder, *, resume, console):
+        calls.append((experiment, folder, resume))
+        return train(experiment, folder, resume=resume, console=console)
 
-    results = complete(rows, train)
-    assert trained == [(row.experiment, row.folder) for row in rows]
+    results = complete(rows, noting)
+    assert calls == [(row.experiment, row.folder, False) for row in rows]
     assert [figures["bleu"] for figures in results] == [20.0, 30.0]
     assert [figures["start"] for figures in results] == ["scratch", "warm"]
     figures = results[0]
@@ -60,16 +73,18 @@ def test_every_row_is_trained_measured_and_written_in_order(rows):
         assert json.loads((row.folder / "result.json").read_text()) == figures
 
 
-def test_a_measure_sees_the_trained_run_and_its_result(rows):
+def test_a_measure_sees_the_trained_run_and_its_result(rows, train):
     def measure(run, result):
-        return {"width": run.params.decoder is not None, "same": result is RESULT}
+        words = len(run.vocabularies.source)
+        return {"words": words, "tokens": result.steps * result.tokens_per_second}
 
-    (figures,) = complete([replace(rows[0], measure=measure)], untrained)
-    assert figures["width"] and figures["same"]
+    (figures,) = complete([replace(rows[0], measure=measure)], train)
+    assert figures["words"] > 8
+    assert figures["tokens"] == RESULT.steps * RESULT.tokens_per_second
 
 
-def test_what_is_done_is_read_and_not_trained_again(rows):
-    first = complete(rows, untrained)
+def test_what_is_done_is_read_and_not_trained_again(rows, train):
+    first = complete(rows, train)
     assert complete(rows, never) == first
     (rows[1].folder / "result.json").unlink()
     with pytest.raises(AssertionError, match="second"):
@@ -83,31 +98,31 @@ def test_a_result_is_found_by_its_folder_alone(rows):
     assert complete(rows[:1], never) == [{"bleu": 12.5}]
 
 
-def test_an_interrupted_run_goes_on(rows):
+def test_an_interrupted_run_goes_on(rows, train):
     resumed = []
 
     def stopped(experiment, folder, *, resume, console):
-        untrained(experiment, folder, resume=resume, console=console)
+        train(experiment, folder, resume=resume, console=console)
         raise StoppedError("stopped.", 15)
 
-    def train(experiment, folder, *, resume, console):
+    def noting(experiment, folder, *, resume, console):
         resumed.append((folder.name, resume))
-        return untrained(experiment, folder, resume=resume, console=console)
+        return train(experiment, folder, resume=resume, console=console)
 
     with pytest.raises(StoppedError):
         complete(rows, stopped)
     assert read_result(rows[0].folder) is None
     assert not rows[1].folder.exists()
-    complete(rows, train)
+    complete(rows, noting)
     assert resumed == [("first", True), ("second", False)]
 
 
-def test_a_measure_that_fails_leaves_no_result(rows):
+def test_a_measure_that_fails_leaves_no_result(rows, train):
     def fails(run, result):
         raise UserError("no text.")
 
     with pytest.raises(UserError):
-        complete([rows[0], replace(rows[1], measure=fails)], untrained)
+        complete([rows[0], replace(rows[1], measure=fails)], train)
     assert read_result(rows[0].folder) is not None
     assert not list(rows[1].folder.glob("result*"))
 
