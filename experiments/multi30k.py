@@ -102,9 +102,7 @@ class Multi30k:
     seed: int = 1
 
 
-def main(
-    options: Multi30k, base: Experiment = BASE, train: Train = training.run
-) -> None:
+def main(options: Multi30k, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
     texts = {
         split: read_parallel(
@@ -114,11 +112,11 @@ def main(
         for split in ("valid", "test2016")
     }
     rows = [
-        configure(options, name, start, base, texts)
+        configure(options, name, start, texts)
         for start in options.starts
         for name in options.systems
     ]
-    title = f"Multi30k {options.source}-{options.target}, beam {base.search.beam}"
+    title = f"Multi30k {options.source}-{options.target}, beam {BASE.search.beam}"
     note = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
     show(title, COLUMNS, complete(rows, train), [note])
 
@@ -127,7 +125,6 @@ def configure(
     options: Multi30k,
     name: str,
     start: Literal["scratch", "warm"],
-    base: Experiment,
     texts: dict[str, Parallel],
 ) -> Row:
     """The row of one system, started in one way."""
@@ -137,8 +134,8 @@ def configure(
     decay = round((1 / 6) ** (1 / max(epochs - 1, 1)), 2)
     rate = 5e-4 if warm else 1e-3
     base = replace(
-        base,
-        data=parallel_text(base.data, options.data, options.source, options.target),
+        BASE,
+        data=parallel_text(BASE.data, options.data, options.source, options.target),
         optimizer=OptimizerConfig(learning_rate=rate, decay=decay),
     )
     return Row(

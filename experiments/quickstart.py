@@ -75,6 +75,7 @@ class Quickstart:
     epochs: int = 7  # of the baseline
     warm_epochs: int = 4  # of the memory model, which starts from the baseline
     pairs: int = 8000  # training pairs
+    held_out: int = 400  # pairs to validate on, and as many to test on
     seed: int = 1
 
 
@@ -84,7 +85,9 @@ def main(
     """Makes the corpus, trains both systems, and shows what came out."""
     console = console or Console()
     start = time.monotonic()
-    corpus = synthetic.make_corpus(options.seed, train=options.pairs)
+    corpus = synthetic.make_corpus(
+        options.seed, options.pairs, options.held_out, options.held_out
+    )
     synthetic.write_corpus(corpus, options.folder / "corpus")
     console.rule("a language of our own")
     for pair in corpus.test[:2]:

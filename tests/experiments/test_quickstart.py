@@ -13,7 +13,9 @@ WIDTH = 80
 
 
 def test_the_quickstart_trains_reports_draws_and_says_what_is_next(tmp_path):
-    options = quickstart.Quickstart(tmp_path, epochs=1, warm_epochs=1, pairs=40)
+    options = quickstart.Quickstart(
+        tmp_path, epochs=1, warm_epochs=1, pairs=40, held_out=4
+    )
     text = io.StringIO()
     console = Console(file=text, width=WIDTH)
     runs = quickstart.main(options, console, small(quickstart.BASE))
@@ -34,5 +36,6 @@ def test_the_quickstart_trains_reports_draws_and_says_what_is_next(tmp_path):
     assert [row.split()[0] for row in rows] == list(quickstart.SYSTEMS)
     assert notes[1].startswith("BLEU: nrefs:1|")
     assert all(len(line) <= WIDTH for line in [headings, *rows, *notes])
-    assert any(f"kvnmt translate {tmp_path / runs.popitem()[0]}" in x for x in lines)
+    extended = tmp_path / quickstart.EXTENDED
+    assert any(f"kvnmt translate {extended}" in line for line in lines)
     assert any("kvnmt explore" in line for line in lines)
