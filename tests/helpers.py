@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import random
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import digests, save_vocabularies
 from kvnmt.model_config import Dropout, ModelConfig
-from kvnmt.models import build
+from kvnmt.models import Model, Params, build
 from kvnmt.runs import config
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
@@ -130,13 +131,19 @@ def untrained(base: Path, name: str, turned: bool = False, **changes: Any) -> Pa
     return folder
 
 
-def write_untrained(exp: Experiment, folder: Path) -> None:
-    """Writes the run directory of an experiment, its parameters as they began."""
+def first_params(model: Model) -> Params:
+    """Parameters as a training begins with them."""
+    return model.init(jax.random.key(1))
+
+
+def write_untrained(
+    exp: Experiment, folder: Path, draw: Callable[[Model], Params] = first_params
+) -> None:
+    """Writes the run directory of an experiment with parameters that are drawn."""
     words = load_corpora(exp.data).vocabularies
     model = build(exp.model, len(words.source), len(words.target))
     save_vocabularies(words, folder / "vocabulary")
     with Checkpoints(folder / "checkpoints") as checkpoints:
         about = {"vocabularies": digests(words)}
-        params = jax.jit(model.init)(jax.random.key(1))
-        checkpoints.save_params(params, {}, about)
+        checkpoints.save_params(draw(model), {}, about)
     (folder / "config.json").write_text(json.dumps(config.to_plain(exp)))

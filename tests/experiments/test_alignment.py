@@ -17,8 +17,8 @@ from experiments.hand_aligned import (
 )
 from kvnmt.data.text import read_lines
 from kvnmt.metrics.links import parse_pharaoh, read_gold
-from tests.experiments.fake import RESULT, never
-from tests.helpers import toy_lines, untrained
+from tests.experiments.fake import RESULT, draw, never
+from tests.helpers import tiny, toy_data, toy_lines, write_untrained
 
 PAIRS = {"fr": ["L'an dernier.", "Non !", "a b"], "en": ["Last year.", "No!", "A B"]}
 GOLD = {"en": ["a b", "c"], "fr": ["A B", "C"], "align": ["0-0 1?1 0-1", "0-0"]}
@@ -67,7 +67,7 @@ def test_without_eflomal_it_has_no_rows(tmp_path, monkeypatch):
 
 
 def test_every_run_and_the_other_direction_are_in_the_table(
-    data, tmp_path, tmp_path_factory, monkeypatch, capsys
+    data, tmp_path, monkeypatch, capsys
 ):
     """From text to table; the runs are copies of one that reads the toy language."""
     monkeypatch.setenv("PATH", str(tmp_path))  # no eflomal
@@ -75,7 +75,8 @@ def test_every_run_and_the_other_direction_are_in_the_table(
     for side in ("fr", "en"):
         (data / "align" / "hansards-enfr" / f"dev.{side}").write_text(lines)
     (data / "align" / "hansards-enfr" / "dev.align").write_text("0-0\n" * 2)
-    run = untrained(tmp_path_factory.getbasetemp(), "rnnsearch-star")
+    run = tmp_path / "run"
+    write_untrained(tiny(toy_data(tmp_path / "toy")), run, draw)
     trained = []
 
     def train(experiment, folder, *, resume, console):

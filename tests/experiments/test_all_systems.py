@@ -12,7 +12,7 @@ from kvnmt.data import synthetic
 from kvnmt.errors import UserError
 from kvnmt.runs.directory import load_run
 from kvnmt.systems.named import SYSTEMS
-from tests.experiments.fake import RESULT, never, small, write_captions
+from tests.experiments.fake import RESULT, draw, never, small, write_captions
 from tests.helpers import write_untrained
 
 
@@ -45,7 +45,7 @@ def test_a_system_that_aligns_has_an_alignment_error(tmp_path, name, aligns):
     corpus = synthetic.make_corpus(1, train=20, valid=4, test=4)
     synthetic.write_corpus(corpus, tmp_path / "runs" / "corpus")
     (row,) = all_systems.made_up_rows(options, corpus)
-    write_untrained(small(row.experiment), row.folder)
+    write_untrained(small(row.experiment), row.folder, draw)
     figures = row.measure(load_run(row.folder), RESULT)
     assert ("aer" in figures) == aligns
     assert {"bleu", "dropped", "repeated"} <= set(figures)

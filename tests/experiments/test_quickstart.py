@@ -14,7 +14,12 @@ WIDTH = 80
 
 def test_the_quickstart_trains_reports_draws_and_says_what_is_next(tmp_path):
     options = quickstart.Quickstart(
-        tmp_path, epochs=1, warm_epochs=1, pairs=40, held_out=4
+        tmp_path,
+        epochs=1,
+        warm_epochs=1,
+        pairs=40,
+        held_out=4,
+        seed=11,  # all that is held out fits one padded shape
     )
     text = io.StringIO()
     console = Console(file=text, width=WIDTH)

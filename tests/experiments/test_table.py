@@ -4,6 +4,7 @@
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -23,14 +24,21 @@ from kvnmt.losses import Objective
 from kvnmt.runs.config import Experiment
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.training.config import TrainingConfig
-from tests.experiments.fake import RESULT, never
-from tests.helpers import tiny, toy_data, untrained
+from tests.experiments.fake import RESULT, draw, never
+from tests.helpers import tiny, toy_data, write_untrained
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A run that knows nothing."""
+    folder = tmp_path_factory.mktemp("run")
+    write_untrained(tiny(toy_data(folder / "text")), folder, draw)
+    return folder
 
 
 @pytest.fixture
-def train(tmp_path_factory) -> Train:
-    """Leaves a run that knows nothing, always the same."""
-    run = untrained(tmp_path_factory.getbasetemp(), "rnnsearch-star")
+def train(run) -> Train:
+    """Leaves a copy of the run, whatever is to be trained."""
 
     def copy(experiment, folder, *, resume, console):
         shutil.copytree(run, folder, dirs_exist_ok=True)
