@@ -15,8 +15,10 @@ from kvnmt.data.text import decode, read_lines
 from kvnmt.data.words import cut
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_ranges
-from kvnmt.inference.describe import describe, join, read_dictionary, write
+from kvnmt.inference.describe import describe, join
 from kvnmt.inference.program import RANGES, SearchConfig
+from kvnmt.inference.translate import translate_lines
+from kvnmt.inference.unknown_words import read_dictionary
 from kvnmt.runs.directory import Run, load_translator
 
 SEARCH = {f"search.{name}": bounds for name, bounds in RANGES.items()}
@@ -92,7 +94,7 @@ class _Work:
         else:
             wanted = self.options.replace_unknown or self.options.dictionary
             known = self.dictionary if wanted else None
-            written = iter(write(*given, known, advance, **where))
+            written = iter(translate_lines(*given, advance, dictionary=known, **where))
             pieces = ([next(written) for _ in parts] for parts in cuts)
             found = [" ".join(filter(None, some)) for some in pieces]
         self.seen, self.parts = self.seen + len(lines), self.parts + len(flat)
