@@ -161,7 +161,8 @@ def test_a_prefix_has_room(run):
 def test_coverage_needs_an_alignment(run, kvnmt, folder, tmp_path_factory):
     other = load_run(untrained(tmp_path_factory.getbasetemp(), "rnnencdec"))
     with pytest.raises(UserError, match="coverage"):
-        write(other, ["a"], SearchConfig(coverage=0.2))
+        translate_lines(other, ["a"], SearchConfig(coverage=0.2))
     wide = SearchConfig(beam=4, coverage=2.0, alpha=0.5)
     lines = toy_lines(7, 40)
-    assert translate_lines(run, lines, wide) != write(run, lines, SearchConfig(beam=4, alpha=0.5))
+    other = SearchConfig(beam=4, alpha=0.5)
+    assert translate_lines(run, lines, wide) != translate_lines(run, lines, other)
