@@ -11,7 +11,7 @@ import jax
 import pytest
 
 from kvnmt import cli
-from tests.helpers import Said
+from tests.helpers import Said, programs_folder
 
 jax.config.update("jax_num_cpu_devices", 8)  # before the first array
 
@@ -19,6 +19,19 @@ jax.config.update("jax_num_cpu_devices", 8)  # before the first array
 # Read with the first array; a third of the whole is saved.
 _QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 os.environ["XLA_FLAGS"] = f"{_QUICK} {os.environ.get('XLA_FLAGS', '')}"
+
+# Programs are compiled once for all processes, those that tests start too, and kept for
+# the next run. Not for another machine: the key lacks what its processor can do.
+_PROGRAMS = {
+    "jax_compilation_cache_dir": str(programs_folder()),
+    "jax_persistent_cache_min_compile_time_secs": "0",
+    "jax_persistent_cache_min_entry_size_bytes": "-1",
+}
+for _name, _value in _PROGRAMS.items():
+    os.environ[_name.upper()] = _value
+jax.config.update("jax_compilation_cache_dir", _PROGRAMS["jax_compilation_cache_dir"])
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 @pytest.fixture(autouse=True, scope="module")

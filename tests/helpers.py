@@ -2,10 +2,12 @@
 """A toy language, tiny experiments on it, and run directories that tests share."""
 
 import dataclasses
+import hashlib
 import io
 import json
+import os
+import platform
 import random
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,11 +28,6 @@ from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 
-# Programs are compiled once for all tests of a session that build the same model.
-_PROGRAMS = tempfile.TemporaryDirectory(prefix="kvnmt-programs-")
-jax.config.update("jax_compilation_cache_dir", _PROGRAMS.name)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.3)
-
 WORDS = "abcdefgh"  # each is translated by its capital
 SIZES = ModelConfig(embedding=8, encoder=8, state=8, initializer="glorot")
 
@@ -41,6 +38,17 @@ class Said(NamedTuple):
     status: int
     out: bytes
     err: str
+
+
+def programs_folder() -> Path:
+    """Where compiled programs of this machine are kept from one run to the next."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    info = Path("/proc/cpuinfo")
+    text = info.read_bytes() if info.exists() else platform.processor().encode()
+    # The other lines change from moment to moment.
+    lines = {one for one in text.splitlines() if one.startswith((b"flags", b"model"))}
+    own = hashlib.blake2b(b"".join(sorted(lines)), digest_size=6).hexdigest()
+    return base / "kvnmt-tests" / own
 
 
 def toy_lines(seed: int, count: int, longest: int = 6) -> list[str]:
