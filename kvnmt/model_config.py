@@ -2,6 +2,7 @@
 """What a model is made of: the choices of mechanisms, and the sizes they share."""
 
 from dataclasses import dataclass, field
+from typing import Annotated, TypeAlias
 
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
@@ -9,20 +10,25 @@ from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.attention import additive
+from kvnmt.bounds import at_least, between
 from kvnmt.decoder import conditional
 from kvnmt.initializers import Scheme
 from kvnmt.target_context import previous_word
 from kvnmt.typing import Sizes
+
+Rate: TypeAlias = Annotated[float, between(0, 0.99)]
+Size: TypeAlias = Annotated[int, at_least(1)]
+MaybeSize: TypeAlias = Annotated[int | None, at_least(1)]
 
 
 @dataclass(frozen=True)
 class Dropout:
     """Rates; the papers drop out the readout vector alone."""
 
-    embedding: float = 0.0  # of source and previous target words
-    annotations: float = 0.0
-    output: float = 0.5  # of o_t, before the output layer
-    state: float = 0.0  # of s_t where attention and readout take it, after the scan
+    embedding: Rate = 0.0  # of source and previous target words
+    annotations: Rate = 0.0
+    output: Rate = 0.5  # of o_t, before the output layer
+    state: Rate = 0.0  # of s_t where attention and readout take it, after the scan
 
 
 @dataclass(frozen=True)
@@ -34,16 +40,16 @@ class ModelConfig:
     target_context: target_contexts.Options = field(
         default_factory=previous_word.Options
     )
-    embedding: int = 256  # E
-    encoder: int = 256  # H, in each direction
-    state: int = 256  # D
-    alignment: int | None = None  # A; none given: as wide as the state
+    embedding: Size = 256  # E
+    encoder: Size = 256  # H, in each direction
+    state: Size = 256  # D
+    alignment: MaybeSize = None  # A; none given: as wide as the state
     merge: encoders.Merge = "concat"
     cell: encoders.CellName = "gru"  # of the encoder
-    layers: int = 1  # of the encoder, in each direction
+    layers: Size = 1  # of the encoder, in each direction
     readout: readouts.Readout = "tanh"
-    readout_size: int | None = None  # l; none given: as wide as the embedding
-    low_rank: int | None = None  # a linear layer of this width behind the readout
+    readout_size: MaybeSize = None  # l; none given: as wide as the embedding
+    low_rank: MaybeSize = None  # a linear layer of this width behind the readout
     initializer: Scheme = "gaussian"
     average_auxiliary: bool = False  # auxiliary predictors vote, but in training
     dropout: Dropout = field(default_factory=Dropout)
