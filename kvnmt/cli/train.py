@@ -33,6 +33,7 @@ class Train:
     decoder: str | None = None  # another decoder
     target_context: str | None = None  # another target context
     resume: bool = False  # go on from the last checkpoint
+    verbose: bool = False  # name every array that a warm start copies
     distributed: bool = False  # with other processes, found by SLURM or on a TPU pod
     coordinator: str | None = None  # or: HOST:PORT of the first process
     processes: int | None = None  # how many there are
@@ -47,7 +48,9 @@ class Train:
                 "--processes and --process need --coordinator HOST:PORT, where the "
                 "first process is found."
             )
-        result = experiment.run(self.experiment, self.run, resume=self.resume)
+        result = experiment.run(
+            self.experiment, self.run, resume=self.resume, verbose=self.verbose
+        )
         say(summary(result))
         if self.experiment.model.reads_source:
             say(f"translate with: kvnmt translate {self.run} < source > target")
