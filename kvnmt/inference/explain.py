@@ -18,6 +18,7 @@ from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import translate
+from kvnmt.model_config import ModelConfig
 
 
 class Explanation(NamedTuple):
@@ -72,28 +73,33 @@ class Explanation(NamedTuple):
 
 
 def explain(
-    run: Trained, line: str, target: str | None, config: SearchConfig
+    run: Trained,
+    config: ModelConfig,
+    line: str,
+    target: str | None,
+    search: SearchConfig,
 ) -> Explanation:
     """Translates a line, or reads a translation of it, and tells what happened.
 
     Args:
         run: The trained model.
+        config: What it is made of.
         line: The source.
         target: The translation to read; None: the model's.
-        config: How to search for the model's.
+        search: How to search for the model's.
     """
     words, model, params = run.vocabularies, run.model, run.params
     source = [words.source.encode(line)]
     if target is None:
-        ids = translate(model, params, source, config)[0].ids
+        ids = translate(model, params, source, search)[0].ids
         target = words.target.decode(ids)
     else:
         ids = words.target.encode(target)
     pair = score(model, params, source, [ids])[0]
     memory = None
     # An ensemble's parameters are a tuple; it has no single memory to look at.
-    if isinstance(params, models.Params) and has_memory(model.config):
-        memory = memory_changes(model.config, params, source, [ids])[0]
+    if isinstance(params, models.Params) and has_memory(config):
+        memory = memory_changes(config, params, source, [ids])[0]
     return Explanation(
         line=line,
         translation=target,

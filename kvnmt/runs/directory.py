@@ -113,7 +113,13 @@ class Run(NamedTuple):
         """
         if target is None:
             _refuse_language_model(self)
-        return explain(self, line, target, search or self.experiment.search)
+        return explain(
+            self,
+            self.experiment.model,
+            line,
+            target,
+            search or self.experiment.search,
+        )
 
 
 def load_run(folder: Path | str) -> Run:
@@ -227,7 +233,7 @@ def _check_pairs(source: Sequence[str], target: Sequence[str]) -> None:
 
 
 def _refuse_language_model(run: Run) -> None:
-    if not run.model.config.reads_source:
+    if not run.model.reads_source:
         raise UserError(
             "the run holds a language model, which neither translates nor aligns."
         )
