@@ -4,7 +4,7 @@
 import os
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, BinaryIO
 from unicodedata import east_asian_width
 
 import numpy as np
@@ -28,7 +28,7 @@ def attention_heatmap(
     alignments: Sequence[np.ndarray],
     source: Sequence[str],
     target: Sequence[str],
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | BinaryIO,
     *,
     titles: Sequence[str] | None = None,
     gold: Links | None = None,
@@ -42,7 +42,7 @@ def attention_heatmap(
         alignments: One [T, S] array per round.
         source: S labels, with EOS if the alignments have its column.
         target: T labels, with EOS if the alignments have its row.
-        path: Where to write the PNG.
+        path: Where to write the PNG: a path, or a file open for bytes.
         titles: One per round; by default they are numbered if there are several.
         gold: Links (source, target) to outline.
 
