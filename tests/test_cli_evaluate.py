@@ -348,7 +348,7 @@ def test_a_page_to_look_at_systems(kvnmt, text, tmp_path):
         np.testing.assert_allclose(np.array(told) / 1000, matrix, atol=0.0006)
     ids = (run.vocabularies.target.encode(output["text"]),)
     x = (run.vocabularies.source.encode(LINES[0]),)
-    (changes,) = memory_changes(run.model.config, run.params, x, ids)
+    (changes,) = memory_changes(run.experiment.model, run.params, x, ids)
     for told, matrix in zip(output["memory"], changes.added):
         np.testing.assert_allclose(told["added"], matrix, atol=0.0006)
     references = [line.upper() for line in LINES]

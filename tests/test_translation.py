@@ -200,7 +200,7 @@ def test_alignments_have_the_shape_of_their_pair(talker, sentences):
     model, params = talker
     targets = [ids[::-1] * 2 for ids in sentences[1:]] + [[3]]
     found = align(model, params, sentences, targets, size=4)
-    rounds = model.config.decoder.rounds
+    rounds = len(params.decoder.rounds)
     for source, target, matrices in zip(sentences, targets, found):
         assert len(matrices) == rounds
         for matrix in matrices:
