@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabularies: sentences to ids and back.
+"""One vocabulary: sentences of one language to ids and back.
+
+The vocabularies of source and target together are in `kvnmt.data.vocabularies`.
 
 Id 0 ends a sentence, id 1 stands for every unknown word; both have a row in the
 embedding table, as in the papers. An id below zero is no word at all (padding).
@@ -30,7 +32,7 @@ SPACE = "\u2581"  # what SentencePiece writes for one
 
 
 class Vocabulary(Protocol):
-    """What every vocabulary offers."""
+    """What every kind of vocabulary offers."""
 
     def __len__(self) -> int:
         """How many rows the embedding table needs."""
@@ -45,7 +47,7 @@ class Vocabulary(Protocol):
         ...
 
     def words_of(self, ids: Iterable[int]) -> list[int]:
-        """For every id of a sentence the number of its word, from 0."""
+        """The number of the word that every id of a sentence belongs to, from 0."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -54,7 +56,7 @@ class Vocabulary(Protocol):
 
     @property
     def data(self) -> bytes:
-        """What is saved."""
+        """The contents of its file."""
         ...
 
 
@@ -90,7 +92,7 @@ class Words:
         return [names[i] for i in ids if i >= 0]
 
     def words_of(self, ids: Iterable[int]) -> list[int]:
-        """Each is a word."""
+        """Numbers them: every id is a word."""
         return list(range(len(list(ids))))
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -178,24 +180,25 @@ class Subwords:
 AnyVocabulary: TypeAlias = Words | Characters | Subwords
 
 
-def build_words(
-    lines: Iterable[str], *, min_count: int = 1, size: int | None = None
-) -> Words:
-    """Takes the most frequent words, in order of frequency, then of spelling.
+def count_words(lines: Iterable[str]) -> Counter[str]:
+    """Counts what stands between spaces."""
+    return Counter(filter(None, " ".join(lines).split(" ")))
 
-    Args:
-        lines: Training sentences.
-        min_count: A word must occur at least this often.
-        size: At most this many rows, the two specials included.
-    """
-    counts = Counter(word for line in lines for word in line.split(" ") if word)
-    return keep_words(counts, min_count=min_count, size=size)
+
+def count_characters(lines: Iterable[str]) -> Counter[str]:
+    """Counts code points; spaces at the ends of a line are none of it."""
+    return Counter("".join(line.strip(" ") for line in lines))
 
 
 def keep_words(
     counts: Mapping[str, int], *, min_count: int = 1, size: int | None = None
 ) -> Words:
-    """Does what `build_words` does, from how often every word occurs.
+    """Takes the most frequent words, in order of frequency, then of spelling.
+
+    Args:
+        counts: How often every word occurs in the training text.
+        min_count: A word must occur at least this often.
+        size: At most this many rows, the two specials included.
 
     Raises:
         UserError: No word is kept.
@@ -249,7 +252,7 @@ def digest(vocabulary: AnyVocabulary) -> str:
 
 
 def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
-    """Writes ``folder/side.words`` or ``folder/side.model``."""
+    """Writes ``folder/side.words``, ``.characters`` or ``.model``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{side}{vocabulary.suffix}").write_bytes(vocabulary.data)
 
@@ -275,11 +278,11 @@ def load(folder: Path, side: str) -> AnyVocabulary:
 def _ranked(counts: Mapping[str, int], min_count: int, size: int | None) -> list[str]:
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     # In the text the specials are unknown words.
-    kept = [one for one, n in ranked if n >= min_count and one not in SPECIAL]
+    kept = [word for word, n in ranked if n >= min_count and word not in SPECIAL]
     limit = None if size is None else max(size - len(SPECIAL), 0)
     if not kept[:limit]:
         raise UserError(
-            f"no word is kept (min count {min_count}, size {size}); lower the one "
-            "or raise the other."
+            f"no word is kept with --data.min-count {min_count} and "
+            f"--data.vocabulary-size {size}; lower the first or raise the second."
         )
     return kept[:limit]

@@ -12,7 +12,7 @@ from kvnmt.data.vocabulary import Vocabulary
 
 
 def split_words(line: str) -> list[str]:
-    """The words of a line."""
+    """Returns the words of a line."""
     return [word for word in line.split(" ") if word]
 
 
@@ -54,11 +54,12 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
         return [part for half in halves for part in cut(vocabulary, half, limit)]
     sizes = [max(len(vocabulary.encode(word)), 1) for word in words]
     parts = -(-sum(sizes) // limit)
-    each, found, size = sum(sizes) / parts, [[]], 0.0
-    for word, own in zip(words, sizes):
-        if found[-1] and (size + own > limit or size >= each):
-            found.append([])
-            size = 0.0
-        found[-1].append(word)
-        size += own
-    return [piece for some in found for piece in cut(vocabulary, " ".join(some), limit)]
+    mean, groups, total = sum(sizes) / parts, [[]], 0.0
+    for word, size in zip(words, sizes):
+        if groups[-1] and (total + size > limit or total >= mean):
+            groups.append([])
+            total = 0.0
+        groups[-1].append(word)
+        total += size
+    lines = (" ".join(group) for group in groups)
+    return [part for line in lines for part in cut(vocabulary, line, limit)]

@@ -2,20 +2,14 @@
 """The batch plan: complete, reproducible, and padded to its table."""
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt.data.plan import Plan, Planned, by_pairs, by_tokens
-
-
-def batches(plan: Plan, seed: int, number: int) -> Iterator[Planned]:
-    """The batches of an epoch."""
-    epoch = plan.epoch(seed, number)
-    return (plan.batch(epoch, i) for i in range(plan.per_epoch))
+from kvnmt.data.plan import Plan, by_pairs, by_tokens
+from tests.data.helpers import batches
 
 
 def lengths_of(count: int = 203, seed: int = 0, longest: int = 40) -> np.ndarray:

@@ -19,45 +19,11 @@ from kvnmt.cli import train
 from kvnmt.data import sources
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
-from kvnmt.data.plan import by_pairs
-from kvnmt.data.stream import BatchAt
-from kvnmt.data.text import Parallel, read_lines, read_parallel, read_tsv
+from kvnmt.data.text import Faulty, Parallel, collect, read_lines, read_parallel
 from kvnmt.errors import UserError
 from kvnmt.runs.config import Experiment, from_plain, to_plain
+from tests.data.helpers import TEXT, as_files, first_batches, joined, write
 from tests.helpers import toy_data
-
-# What `str.splitlines` takes for line ends, the line feed apart.
-BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-TEXT = Parallel(
-    ["a b", *(f"a{end}b c" for end in BREAKS), "\ufeff ä \U0001f600", "a "],
-    ["A B", *(f"{end}A B C" for end in BREAKS), "Ä  \U0001f600 ", "A"],
-)
-
-
-def write(path: Path, data: bytes) -> Path:
-    path.write_bytes(data)
-    return path
-
-
-def joined(lines: list[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-def as_files(folder: Path, train: Parallel, valid: Parallel, pack=bytes) -> DataConfig:
-    """Text files, packed by a function of bytes."""
-    texts = {
-        "source": train.source,
-        "target": train.target,
-        "valid_source": valid.source,
-        "valid_target": valid.target,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    return DataConfig(
-        **{
-            name: write(folder / f"{name}.txt", pack(joined(lines)))
-            for name, lines in texts.items()
-        }
-    )
 
 
 def as_tsv(folder: Path, train: Parallel, valid: Parallel, pack=bytes) -> DataConfig:
@@ -76,14 +42,6 @@ KINDS = {
     "TSV": as_tsv,
     "gzipped TSV": lambda *given: as_tsv(*given, pack=gzip.compress),
 }
-
-
-def first_batches(config: DataConfig, count: int = 9) -> list[np.ndarray]:
-    """The first batches of training, both sides, and the validation text."""
-    corpora = load_corpora(dataclasses.replace(config, min_count=1))
-    at = BatchAt(corpora.train, by_pairs(corpora.train.lengths, 16, 2), 1)
-    train = [side for position in range(count) for side in at(position)]
-    return [*train, *corpora.valid.source, *corpora.valid.target]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -149,6 +107,11 @@ def test_a_byte_in_gzip_is_named_by_its_line(tmp_path):
     path = write(tmp_path / "text.gz", gzip.compress(b"a\nb\xff\n"))
     with pytest.raises(UserError, match=f"{path}, line 2: byte 2 "):
         read_lines(path)
+
+
+def read_tsv(path: Path, faulty: Faulty = "stop") -> Parallel:
+    reader = sources.open_text(DataConfig(pairs=path), "train")
+    return collect(reader.blocks(), faulty, reader.unit)
 
 
 def test_tsv_is_two_columns_without_quotes(tmp_path):
@@ -257,7 +220,11 @@ def test_every_field_of_a_source_belongs_to_one():
     fields = [
         field
         for source in sources.SOURCES.values()
-        for field in {*source.needs["train"], *source.needs["valid"], *source.options}
+        for field in {
+            *source.required["train"],
+            *source.required["valid"],
+            *source.options,
+        }
     ]
     assert len(fields) == len(set(fields))
     others = {"vocabulary", "min_count", "vocabulary_size", "subwords", "joint"}
@@ -270,7 +237,7 @@ def test_a_config_from_before_there_were_other_sources_loads():
     config = Experiment(data=DataConfig(source=Path("a"), min_count=5))
     plain = json.loads(json.dumps(to_plain(config)))
     for source in ("TSV", "TFDS"):
-        for field in {*sources.SOURCES[source].needs["train"], "valid_pairs"}:
+        for field in {*sources.SOURCES[source].required["train"], "valid_pairs"}:
             plain["data"].pop(field, None)
         for field in sources.SOURCES[source].options:
             del plain["data"][field]

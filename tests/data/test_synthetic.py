@@ -126,8 +126,7 @@ def test_every_phenomenon_has_its_share(pairs, name):
 
 
 def test_the_same_seed_draws_the_same_corpus_anywhere(corpus):
-    assert make_corpus() == corpus
-    assert make_corpus(seed=2).test != corpus.test
+    assert make_corpus(seed=2, train=0).test != corpus.test
     text = repr([(p.source, p.target, sorted(p.links)) for p in corpus.train[:50]])
     digest = hashlib.sha256(text.encode()).hexdigest()
     # Changes with the grammar; published figures on this language change with it.
@@ -216,12 +215,12 @@ def test_the_translation_is_a_function_of_the_source(monkeypatch):
     rng = random.Random(1)
     translations: dict[tuple[str, ...], Pair] = {}
     repeats = 0
-    for _ in range(30000):
+    for _ in range(20_000):
         pair = sample(rng)
         known = translations.setdefault(pair.source, pair)
         repeats += known is not pair
         assert known == pair
-    assert repeats > 10000
+    assert repeats > 6_000
 
 
 def test_verbs_agree_with_their_subject(pairs):

@@ -15,13 +15,13 @@ from kvnmt.data.vocabulary import (
     UNK,
     Words,
     build_subwords,
-    build_words,
     digest,
     load,
     save,
 )
 from kvnmt.data.words import split_words, word_numbers
 from kvnmt.errors import UserError
+from tests.data.helpers import words_of
 
 ODD = ("a\u2028b", "\x85", "\x0c", "c\rd", "\ufeffe", "\u00a0", "é", "e\u0301", "🙂")
 WORD = st.text(
@@ -41,7 +41,7 @@ def subwords(text):
 
 
 def test_words_come_by_frequency_then_by_spelling():
-    words = build_words(["b a b", "d c b a", "c"])
+    words = words_of(["b a b", "d c b a", "c"])
     assert words.words == ("b", "a", "c", "d")
     assert words.encode("a d b") == [3, 5, 2]
     assert len(words) == 6
@@ -49,7 +49,7 @@ def test_words_come_by_frequency_then_by_spelling():
 
 def test_tokens_belong_to_the_words_between_spaces(text, subwords):
     """Also where a subword model writes a word as several, or as none."""
-    assert word_numbers(build_words(text), "  the dogs ") == [0, 1]
+    assert word_numbers(words_of(text), "  the dogs ") == [0, 1]
     line = "the dogs wait"
     numbers = word_numbers(subwords, line)
     assert numbers == subwords.words_of(subwords.encode(line))
@@ -72,13 +72,13 @@ def test_tokens_belong_to_the_words_between_spaces(text, subwords):
 
 def test_rare_words_are_cut():
     lines = ["a a a b b c"]
-    assert build_words(lines, min_count=2).words == ("a", "b")
-    assert build_words(lines, min_count=3).words == ("a",)
+    assert words_of(lines, min_count=2).words == ("a", "b")
+    assert words_of(lines, min_count=3).words == ("a",)
 
 
 @pytest.mark.parametrize(("size", "words"), [(3, "a"), (4, "ab"), (5, "abc")])
 def test_the_size_counts_the_two_specials(size, words):
-    kept = build_words(["a a a b b c"], size=size)
+    kept = words_of(["a a a b b c"], size=size)
     assert "".join(kept.words) == words
     assert len(kept) == size
 
@@ -86,23 +86,23 @@ def test_the_size_counts_the_two_specials(size, words):
 @pytest.mark.parametrize("choices", [{"min_count": 9}, {"size": 2}, {"size": 0}])
 def test_a_vocabulary_without_words_is_refused(choices):
     with pytest.raises(UserError, match="no word is kept"):
-        build_words(["a b"], **choices)
+        words_of(["a b"], **choices)
 
 
 def test_the_order_of_lines_does_not_matter(text):
     other = random.Random(1).sample(text, len(text))
-    assert build_words(other) == build_words(text)
+    assert words_of(other) == words_of(text)
 
 
 def test_unknown_words_share_one_id():
-    words = build_words(["a b"])
+    words = words_of(["a b"])
     assert words.encode("a x b y") == [2, UNK, 3, UNK]
     assert words.decode([2, UNK, 3]) == "a <unk> b"
 
 
 @pytest.mark.parametrize("special", vocabulary.SPECIAL)
 def test_specials_in_the_text_are_unknown_words(special, text):
-    words = build_words([f"{special} a {special}", special])
+    words = words_of([f"{special} a {special}", special])
     assert words.words == ("a",)
     assert words.encode(f"a {special}") == [2, UNK]
     pieces = build_subwords([*text, special], 80).encode(f"{special} {special}")
@@ -110,14 +110,14 @@ def test_specials_in_the_text_are_unknown_words(special, text):
 
 
 def test_words_stand_between_spaces_alone():
-    words = build_words([f" {' '.join(ODD)}  x\ty  "])
+    words = words_of([f" {' '.join(ODD)}  x\ty  "])
     assert set(words.words) == {*ODD, "x\ty"}
     assert words.encode("  ") == words.encode("") == []
 
 
 @given(st.lists(WORD, min_size=1))
 def test_words_come_back(line):
-    words = build_words([" ".join(line)])
+    words = words_of([" ".join(line)])
     ids = words.encode(" ".join(line))
     assert words.decode(ids) == " ".join(line)
     assert words.pieces(ids) == line
@@ -125,7 +125,7 @@ def test_words_come_back(line):
 
 
 def test_decoding_leaves_the_end_and_padding_out():
-    words = build_words(["a b"])
+    words = words_of(["a b"])
     assert words.decode([2, 3, EOS, PAD, PAD]) == "a b"
     assert words.pieces([2, EOS, PAD]) == ["a", "</s>"]
 
@@ -177,7 +177,7 @@ def test_no_text_gives_no_subwords():
 
 
 def test_words_survive_the_disk(tmp_path):
-    words = build_words([" ".join(ODD) + " x"])
+    words = words_of([" ".join(ODD) + " x"])
     save(words, tmp_path / "vocabulary", "source")
     found = load(tmp_path / "vocabulary", "source")
     assert found == words
