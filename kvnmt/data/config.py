@@ -27,7 +27,9 @@ class DataConfig:
     tfds_folder: Path | None = None  # where it is prepared; default: where TFDS does
     tfds_train: str = "train"  # its split to train on; slices such as train[1%:] too
     tfds_valid: str = "validation"  # its split that chooses the best checkpoint
-    languages: tuple[str, str] | None = None  # its source and target; default: its own
+    languages: tuple[str, str] | None = (
+        None  # its source and target; default: by itself
+    )
     vocabularies: Path | None = None  # take those of this run directory
     vocabulary: Literal["words", "bpe", "characters"] = "words"  # or build such
     # words and characters seen less often are unknown

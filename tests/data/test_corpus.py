@@ -57,26 +57,26 @@ def _sides(pair: synthetic.Pair):
 
 
 def test_pairs_become_ids_with_an_end(tmp_path):
-    found = load_corpora(write(tmp_path, ["a b a|X", "a|X Y"], ["b c|Y Z"]))
-    assert found.vocabularies == Vocabularies(Words(("a", "b")), Words(("X", "Y")))
-    assert plain(found.train.source) == [[2, 3, 2, 0], [2, 0]]
-    assert plain(found.train.target) == [[2, 0], [2, 3, 0]]
-    assert plain(found.valid.source) == [[3, 1, 0]]
-    assert plain(found.valid.target) == [[3, 1, 0]]
+    corpora = load_corpora(write(tmp_path, ["a b a|X", "a|X Y"], ["b c|Y Z"]))
+    assert corpora.vocabularies == Vocabularies(Words(("a", "b")), Words(("X", "Y")))
+    assert plain(corpora.train.source) == [[2, 3, 2, 0], [2, 0]]
+    assert plain(corpora.train.target) == [[2, 0], [2, 3, 0]]
+    assert plain(corpora.valid.source) == [[3, 1, 0]]
+    assert plain(corpora.valid.target) == [[3, 1, 0]]
 
 
 def test_references_are_the_text_itself(tmp_path):
-    found = load_corpora(write(tmp_path, ["a|X"], ["a|X  never seen "]))
-    assert found.references == ["X  never seen "]
+    corpora = load_corpora(write(tmp_path, ["a|X"], ["a|X  never seen "]))
+    assert corpora.references == ["X  never seen "]
 
 
 def test_long_pairs_are_left_out_of_training_alone(tmp_path):
     lines = ["a a|X", "a a a|X", "a|X X X", "a|X X"]
-    found = load_corpora(write(tmp_path, lines, ["a a a a|X"], max_length=2))
-    assert plain(found.train.source) == [[2, 2, 0], [2, 0]]
-    assert plain(found.train.target) == [[2, 0], [2, 2, 0]]
-    assert plain(found.valid.source) == [[2, 2, 2, 2, 0]]
-    assert "2 training pairs (left out: 2 longer than 2 tokens)" in found.report
+    corpora = load_corpora(write(tmp_path, lines, ["a a a a|X"], max_length=2))
+    assert plain(corpora.train.source) == [[2, 2, 0], [2, 0]]
+    assert plain(corpora.train.target) == [[2, 0], [2, 2, 0]]
+    assert plain(corpora.valid.source) == [[2, 2, 2, 2, 0]]
+    assert "2 training pairs (left out: 2 longer than 2 tokens)" in corpora.report
 
 
 def test_nothing_short_enough_is_told(tmp_path):
@@ -88,10 +88,10 @@ def test_empty_lines_stop_or_are_skipped(tmp_path):
     lines = ["a|X", "|Y", "b|Z"]
     with pytest.raises(UserError, match="source.txt, line 2 is empty"):
         load_corpora(write(tmp_path, lines, ["a|X"]))
-    found = load_corpora(write(tmp_path, lines, ["a|X"], faulty="skip"))
-    assert found.vocabularies.target.encode("Y") == [1]
-    assert plain(found.train.source) == [[2, 0], [3, 0]]
-    assert "2 training pairs (left out: 1 with an empty side)" in found.report
+    corpora = load_corpora(write(tmp_path, lines, ["a|X"], faulty="skip"))
+    assert corpora.vocabularies.target.encode("Y") == [1]
+    assert plain(corpora.train.source) == [[2, 0], [3, 0]]
+    assert "2 training pairs (left out: 1 with an empty side)" in corpora.report
 
 
 @pytest.mark.parametrize("side", ["source", "target", "valid_source", "valid_target"])
@@ -103,18 +103,18 @@ def test_a_file_that_is_not_given_is_told_by_its_flag(tmp_path, side):
 
 def test_words_are_cut_on_each_side_alone(tmp_path):
     lines = ["a a b|X Y Y", "a c|Z Y"]
-    found = load_corpora(write(tmp_path, lines, ["a|X"], min_count=2))
-    assert found.vocabularies == Vocabularies(Words(("a",)), Words(("Y",)))
-    found = load_corpora(write(tmp_path, lines, ["a|X"], vocabulary_size=4))
-    assert found.vocabularies == Vocabularies(Words(("a", "b")), Words(("Y", "X")))
+    corpora = load_corpora(write(tmp_path, lines, ["a|X"], min_count=2))
+    assert corpora.vocabularies == Vocabularies(Words(("a",)), Words(("Y",)))
+    corpora = load_corpora(write(tmp_path, lines, ["a|X"], vocabulary_size=4))
+    assert corpora.vocabularies == Vocabularies(Words(("a", "b")), Words(("Y", "X")))
 
 
 def test_given_vocabularies_are_used_as_they_are(tmp_path):
     words = Vocabularies(Words(("b", "a")), Words(("X",)))
-    found = load_corpora(write(tmp_path, ["a b c|X Y"], ["a|X"]), words)
-    assert found.vocabularies is words
-    assert plain(found.train.source) == [[3, 2, 1, 0]]
-    assert plain(found.train.target) == [[2, 1, 0]]
+    corpora = load_corpora(write(tmp_path, ["a b c|X Y"], ["a|X"]), words)
+    assert corpora.vocabularies is words
+    assert plain(corpora.train.source) == [[3, 2, 1, 0]]
+    assert plain(corpora.train.target) == [[2, 1, 0]]
 
 
 def test_separate_subwords_are_learnt_on_their_side(text):
@@ -152,18 +152,18 @@ def test_joint_subwords_are_one_vocabulary(text):
 def test_vocabularies_survive_the_disk(tmp_path, text, config):
     words = build_vocabularies(config, as_text(text))
     save_vocabularies(words, tmp_path)
-    found = load_vocabularies(tmp_path)
-    assert found == words
-    ours, theirs = encode(words, text), encode(found, text)
+    loaded = load_vocabularies(tmp_path)
+    assert loaded == words
+    ours, theirs = encode(words, text), encode(loaded, text)
     assert plain(ours.source) == plain(theirs.source)
     assert plain(ours.target) == plain(theirs.target)
 
 
 def test_uneven_pairs_are_left_out(tmp_path):
     lines = ["a|X X X", "a a|X X", "a|X X", "a a a|X"]
-    found = load_corpora(write(tmp_path, lines, ["a|X"], max_ratio=2))
-    assert plain(found.train.source) == [[2, 2, 0], [2, 0]]
-    assert "left out: 2 with a side 2 times the other" in found.report
+    corpora = load_corpora(write(tmp_path, lines, ["a|X"], max_ratio=2))
+    assert plain(corpora.train.source) == [[2, 2, 0], [2, 0]]
+    assert "left out: 2 with a side 2 times the other" in corpora.report
 
 
 def test_bytes_that_are_not_utf8_stop_or_are_skipped(tmp_path):
@@ -172,9 +172,9 @@ def test_bytes_that_are_not_utf8_stop_or_are_skipped(tmp_path):
     for workers in (0, 2):  # the error comes through from another process
         with pytest.raises(UserError, match="target.txt, line 2: byte 2 .0xff. is not"):
             load_corpora(dataclasses.replace(config, workers=workers))
-    found = load_corpora(dataclasses.replace(config, faulty="skip"))
-    assert plain(found.train.source) == [[2, 0], [3, 0]]
-    assert "left out: 1 not UTF-8" in found.report
+    corpora = load_corpora(dataclasses.replace(config, faulty="skip"))
+    assert plain(corpora.train.source) == [[2, 0], [3, 0]]
+    assert "left out: 1 not UTF-8" in corpora.report
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -197,18 +197,18 @@ def test_vocabularies_of_another_run_are_taken(tmp_path):
         Vocabularies(Words(("b",)), Words(("Y", "X"))), run / "vocabulary"
     )
     config = write(tmp_path, ["a b|X Y"], ["a|X"], vocabularies=run)
-    found = load_corpora(config)
-    assert plain(found.train.source) == [[1, 2, 0]]
-    assert plain(found.train.target) == [[3, 2, 0]]
+    corpora = load_corpora(config)
+    assert plain(corpora.train.source) == [[1, 2, 0]]
+    assert plain(corpora.train.target) == [[3, 2, 0]]
     with pytest.raises(UserError, match="holds no vocabulary of the source side"):
         load_corpora(dataclasses.replace(config, vocabularies=tmp_path))
 
 
 def test_characters_are_tokens(tmp_path):
     config = write(tmp_path, ["ab a|XY", "a|X"], ["a b c|X"], vocabulary="characters")
-    found = load_corpora(config)
-    source = found.vocabularies.source
-    assert plain(found.train.source) == [[2, 4, 3, 2, 0], [2, 0]]
+    corpora = load_corpora(config)
+    source = corpora.vocabularies.source
+    assert plain(corpora.train.source) == [[2, 4, 3, 2, 0], [2, 0]]
     assert source.pieces([2, 3, 4, 1, 0]) == ["a", "\u2581", "b", "<unk>", "</s>"]
     assert source.words_of([2, 4, 3, 2]) == [0, 0, 1, 1]
     assert source.decode([2, 4, 3, 2, 0]) == "ab a"

@@ -56,9 +56,9 @@ def test_every_pair_fits_and_shapes_are_better_than_squares(pairs, count):
 def test_the_smallest_shape_that_holds_a_pair_is_found(pairs, count):
     lengths = np.array(pairs)
     shapes = choose_shapes(lengths, count)
-    found = shapes[fit(lengths, shapes)]
-    assert (lengths <= found).all()
-    assert found.sum() == padded(lengths, shapes)
+    chosen = shapes[fit(lengths, shapes)]
+    assert (lengths <= chosen).all()
+    assert chosen.sum() == padded(lengths, shapes)
 
 
 def test_uneven_languages_get_uneven_shapes():

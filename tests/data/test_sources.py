@@ -38,9 +38,9 @@ def as_tsv(folder: Path, train: Parallel, valid: Parallel, pack=bytes) -> DataCo
 
 KINDS = {
     "files": as_files,
-    "gzipped files": lambda *given: as_files(*given, pack=gzip.compress),
+    "gzipped files": lambda *texts: as_files(*texts, pack=gzip.compress),
     "TSV": as_tsv,
-    "gzipped TSV": lambda *given: as_tsv(*given, pack=gzip.compress),
+    "gzipped TSV": lambda *texts: as_tsv(*texts, pack=gzip.compress),
 }
 
 
@@ -55,8 +55,8 @@ def test_every_kind_gives_the_same_pairs(tmp_path, kind):
 def test_every_kind_gives_the_same_batches(tmp_path, kind):
     plain = toy_data(tmp_path / "plain")
     texts = [sources.read(plain, split) for split in ("train", "valid")]
-    found = first_batches(KINDS[kind](tmp_path / "other", *texts))
-    for ours, theirs in zip(found, first_batches(plain), strict=True):
+    batches = first_batches(KINDS[kind](tmp_path / "other", *texts))
+    for ours, theirs in zip(batches, first_batches(plain), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -97,10 +97,10 @@ def test_damaged_gzip_is_told(tmp_path, data):
     path = write(tmp_path / "text.gz", data)
     with pytest.raises(UserError) as error:
         read_lines(path)
-    said = str(error.value)
-    assert said.startswith(f"'{path}' cannot be decompressed: ")
-    assert said.endswith("gzip -t.")
-    assert "\n" not in said
+    sentence = str(error.value)
+    assert sentence.startswith(f"'{path}' cannot be decompressed: ")
+    assert sentence.endswith("gzip -t.")
+    assert "\n" not in sentence
 
 
 def test_a_byte_in_gzip_is_named_by_its_line(tmp_path):
@@ -165,9 +165,9 @@ def test_skipping_keeps_whole_pairs_in_order(tmp_path_factory, pairs):
         with pytest.raises(UserError):
             read_parallel(*paths, faulty="skip")
         return
-    found = read_parallel(*paths, faulty="skip")
-    assert list(zip(found.source, found.target)) == whole
-    assert found.empty == len(pairs) - len(whole)
+    text = read_parallel(*paths, faulty="skip")
+    assert list(zip(text.source, text.target)) == whole
+    assert text.empty == len(pairs) - len(whole)
 
 
 OF_KIND = {
@@ -188,7 +188,7 @@ def test_two_sources_are_refused(two):
 
 
 @pytest.mark.parametrize(
-    ("given", "missing"),
+    ("fields", "missing"),
     [
         ({}, "--data.source "),
         ({"valid_pairs": Path("nowhere")}, "--data.pairs "),
@@ -196,9 +196,9 @@ def test_two_sources_are_refused(two):
         ({"tfds_folder": Path("nowhere")}, "--data.tfds "),
     ],
 )
-def test_what_is_missing_is_told_by_its_flag(given, missing):
+def test_what_is_missing_is_told_by_its_flag(fields, missing):
     with pytest.raises(UserError, match=f"no {missing}is given; name a"):
-        load_corpora(DataConfig(**given))
+        load_corpora(DataConfig(**fields))
 
 
 def test_validation_pairs_are_asked_for(tmp_path):
@@ -246,12 +246,12 @@ def test_a_config_from_before_there_were_other_sources_loads():
 
 
 def test_sources_are_flags(monkeypatch):
-    found = []
-    monkeypatch.setattr(train.Train, "__call__", lambda self: found.append(self))
+    commands = []
+    monkeypatch.setattr(train.Train, "__call__", lambda self: commands.append(self))
     flags = "--data.tfds x/de-en --data.languages de en --data.tfds-train train[1%:]"
     cli.main(["train", "run", *flags.split()])
     cli.main("train run --data.pairs a.tsv --data.valid-pairs b.tsv".split())
-    tfds, tsv = (train.experiment.data for train in found)
+    tfds, tsv = (train.experiment.data for train in commands)
     assert (tfds.tfds, tfds.languages) == ("x/de-en", ("de", "en"))
     assert (tfds.tfds_train, tfds.tfds_valid) == ("train[1%:]", "validation")
     assert (tsv.pairs, tsv.valid_pairs) == (Path("a.tsv"), Path("b.tsv"))
@@ -260,5 +260,5 @@ def test_sources_are_flags(monkeypatch):
 def test_tfds_is_imported_only_where_it_is_read():
     slow = {"tensorflow_datasets", "array_record", "tensorflow"}
     code = f"import kvnmt.cli.main, sys; print({slow} & {{*sys.modules}})"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert found.stdout.strip() == "set()", found.stderr
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr

@@ -35,27 +35,27 @@ def at(plan, part: tuple[int, int] = (0, 1), seed: int = 7) -> BatchAt:
     return BatchAt(pairs, plan(pairs.lengths), seed, part)
 
 
-def digest(found: list[Batch]) -> str:
+def digest(made: list[Batch]) -> str:
     """A hash of batches, shapes included."""
     state = hashlib.sha256()
-    for side in (side for batch in found for side in batch):
+    for side in (side for batch in made for side in batch):
         state.update(f"{side.shape} {side.dtype}".encode())
         state.update(side.tobytes())
     return state.hexdigest()
 
 
 def taken(make: BatchAt, count: int, position: int = 0, workers: int = 0) -> str:
-    with stream(make, position, workers) as found:
-        return digest(list(islice(found, count)))
+    with stream(make, position, workers) as made:
+        return digest(list(islice(made, count)))
 
 
 @every_plan
 def test_the_stream_follows_the_plan(plan):
     make = at(plan)
-    with stream(make) as found:
+    with stream(make) as made:
         for epoch in range(3):
             for planned in batches(make.plan, 7, epoch):
-                batch = next(found)
+                batch = next(made)
                 assert batch.source.shape == (planned.rows, planned.shape[0])
                 assert batch.target.shape == (planned.rows, planned.shape[1])
                 full = batch.source[:, 0] >= 0
@@ -70,8 +70,8 @@ def test_the_stream_can_be_entered_anywhere(plan):
     whole = [make(position) for position in range(total)]
     assert taken(make, total) == digest(whole)
     for position in range(total):
-        found = taken(at(plan), total - position, position)
-        assert found == digest(whole[position:])
+        rest = taken(at(plan), total - position, position)
+        assert rest == digest(whole[position:])
 
 
 @every_plan
@@ -88,8 +88,8 @@ def test_slices_of_processes_make_the_batch(plan):
 @every_plan
 def test_grain_itself_finds_no_checkpoint_that_changes_a_batch(plan):
     make = at(plan)
-    found = dataset(make, range(make.plan.per_epoch + 3))
-    grain.experimental.assert_equal_output_after_checkpoint(found)
+    batches_of_grain = dataset(make, range(make.plan.per_epoch + 3))
+    grain.experimental.assert_equal_output_after_checkpoint(batches_of_grain)
 
 
 def test_another_seed_is_another_stream():
@@ -108,7 +108,7 @@ def test_workers_change_nothing(part):
 
 
 def test_a_stream_that_is_left_early_ends():
-    with stream(at(PLANS["pairs"])) as found:
-        next(found)
-    with pytest.raises(KeyError), stream(at(PLANS["pairs"])) as found:
+    with stream(at(PLANS["pairs"])) as made:
+        next(made)
+    with pytest.raises(KeyError), stream(at(PLANS["pairs"])):
         raise KeyError

@@ -179,18 +179,18 @@ def test_no_text_gives_no_subwords():
 def test_words_survive_the_disk(tmp_path):
     words = words_of([" ".join(ODD) + " x"])
     save(words, tmp_path / "vocabulary", "source")
-    found = load(tmp_path / "vocabulary", "source")
-    assert found == words
-    assert found.encode(" ".join(ODD)) == words.encode(" ".join(ODD))
-    assert digest(found) == digest(words)
+    loaded = load(tmp_path / "vocabulary", "source")
+    assert loaded == words
+    assert loaded.encode(" ".join(ODD)) == words.encode(" ".join(ODD))
+    assert digest(loaded) == digest(words)
 
 
 def test_subwords_survive_the_disk(tmp_path, text, subwords):
     save(subwords, tmp_path, "target")
-    found = load(tmp_path, "target")
-    assert found == subwords
-    assert found.encode(text[0]) == subwords.encode(text[0])
-    assert digest(found) == digest(subwords)
+    loaded = load(tmp_path, "target")
+    assert loaded == subwords
+    assert loaded.encode(text[0]) == subwords.encode(text[0])
+    assert digest(loaded) == digest(subwords)
 
 
 def test_sides_are_kept_apart(tmp_path):

@@ -35,8 +35,9 @@ ODD: dict[str, tuple[Severity, str, str]] = {
     "odd-space": ("note", "space other than the ASCII one", _JOINS),
     WINDOWS: ("note", "carriage return before the line feed", "they are dropped"),
 }
-_PLURAL = {"odd-space": "spaces other than the ASCII one"} | {
-    WINDOWS: "carriage returns before the line feed"
+_PLURAL = {
+    "odd-space": "spaces other than the ASCII one",
+    WINDOWS: "carriage returns before the line feed",
 }
 MULTIPLIER = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, its bits well mixed
 

@@ -32,7 +32,7 @@ def look(folder: Path, parts: Parts, **choices) -> Report:
 
 
 def toy(source: bytes | None = None, target: bytes | None = None) -> tuple[bytes, ...]:
-    """Ten times the toy text, or what is given instead."""
+    """Ten times the toy text, or other bytes instead."""
     whole = "".join(f"{line}\n" for line in TOY).encode() * 10
     return (
         whole if source is None else source,
@@ -49,12 +49,12 @@ def look_bytes(folder: Path, source: bytes, target: bytes, **choices) -> Report:
 
 def only(report: Report, name: str, file: str = "") -> Finding:
     """The finding of that name, of which there is one."""
-    (found,) = (
+    (finding,) = (
         finding
         for finding in report.findings
         if finding.name == name and file in finding.message
     )
-    return found
+    return finding
 
 
 def names(report: Report) -> set[str]:
@@ -63,4 +63,4 @@ def names(report: Report) -> set[str]:
 
 def flags(paths: dict[str, Path]) -> list[object]:
     named = [(f"--{flag.replace('_', '-')}", path) for flag, path in paths.items()]
-    return [one for pair in named for one in pair]
+    return [word for pair in named for word in pair]

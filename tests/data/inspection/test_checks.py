@@ -11,10 +11,10 @@ from tests.data.inspection.helpers import look, look_bytes, names, only, toy
 
 def test_different_line_counts_are_an_error(tmp_path):
     report = look_bytes(tmp_path, *toy(target=b"A\nB\n"))
-    found = only(report, "line-counts")
-    assert (found.severity, found.count) == ("error", 38)
+    finding = only(report, "line-counts")
+    assert (finding.severity, finding.count) == ("error", 38)
     for part in ("a.src has 40 lines", "a.trg has 2 lines"):
-        assert part in found.message
+        assert part in finding.message
     assert report.kept is None
 
 
@@ -42,10 +42,10 @@ def test_odd_characters_are_counted(tmp_path, character, name, severity):
     lines = [f"a{character}b", "c", f"{character}d{character}e", "f"]
     data = ("x\n" * 6 + "".join(f"{line}\n" for line in lines)).encode()
     report = look_bytes(tmp_path, data, b"y\n" * 10)
-    found = only(report, name)
-    assert (found.severity, found.count) == (severity, 3)
-    assert [place.line for place in found.examples] == [7]
-    assert "a.src" in found.message and "line 7" in found.message
+    finding = only(report, name)
+    assert (finding.severity, finding.count) == (severity, 3)
+    assert [place.line for place in finding.examples] == [7]
+    assert "a.src" in finding.message and "line 7" in finding.message
     assert len({n for n in names(report) if n in KINDS}) == 1
     assert not report.serious
 
@@ -61,10 +61,10 @@ def test_line_ends_of_windows_are_no_lone_carriage_returns(tmp_path):
 @pytest.mark.parametrize("blank", [b"", b"  ", b"\t", b"\r", "\u2003".encode()])
 def test_empty_lines_are_told(tmp_path, blank):
     data = b"a\n" * 4 + blank + b"\n" + b"a\n" * 4 + blank + b"\n"
-    found = only(look_bytes(tmp_path, b"b\n" * 10, data), "empty-line")
-    assert (found.severity, found.count) == ("error", 2)
-    assert [place.line for place in found.examples] == [5, 10]
-    assert "a.trg, lines 5 and 10" in found.message
+    finding = only(look_bytes(tmp_path, b"b\n" * 10, data), "empty-line")
+    assert (finding.severity, finding.count) == ("error", 2)
+    assert [place.line for place in finding.examples] == [5, 10]
+    assert "a.trg, lines 5 and 10" in finding.message
     report = look_bytes(tmp_path, b"b\n" * 10, data, faulty="skip")
     assert only(report, "empty-line").severity == "note"
     assert report.kept == (8, 2, 0)

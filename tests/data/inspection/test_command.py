@@ -47,9 +47,9 @@ def test_the_command_tells_what_is_serious_by_its_status(kvnmt, tmp_path):
     plain = json.loads(out)
     assert status == 1
     assert plain["serious"] is True
-    found = {finding["name"]: finding for finding in plain["findings"]}
-    assert found["undecodable"]["examples"][0]["line"] == 2
-    assert found["undecodable"]["examples"][0]["file"] == str(paths[0])
+    findings = {finding["name"]: finding for finding in plain["findings"]}
+    assert findings["undecodable"]["examples"][0]["line"] == 2
+    assert findings["undecodable"]["examples"][0]["file"] == str(paths[0])
 
 
 def test_the_command_is_content_with_warnings(kvnmt, tmp_path):

@@ -18,15 +18,15 @@ from tests.data.inspection.helpers import (
 
 def test_bytes_that_are_not_utf8_are_told_with_their_place(tmp_path):
     bad = "né\n".encode() + b"caf\xe9 au\nok\n\xff\xfe\n" + b"x\n" * 5 + b"\xc3"
-    found = only(look_bytes(tmp_path, bad, b"y\n" * 10), "undecodable")
-    assert (found.severity, found.count) == ("error", 3)
-    assert [place.line for place in found.examples] == [2, 4, 10]
-    notes = [place.note for place in found.examples]
+    finding = only(look_bytes(tmp_path, bad, b"y\n" * 10), "undecodable")
+    assert (finding.severity, finding.count) == ("error", 3)
+    assert [place.line for place in finding.examples] == [2, 4, 10]
+    notes = [place.note for place in finding.examples]
     assert notes[0] == "byte 4, 0xe9, byte 8 of the file"
     assert notes[1] == f"byte 1, 0xff, byte {bad.index(0xFF) + 1} of the file"
     assert notes[2] == f"byte 1, 0xc3, byte {len(bad)} of the file"
     for part in ("a.src", "lines 2, 4 and 10", "byte 4 of line 2", "0xe9"):
-        assert part in found.message
+        assert part in finding.message
     for block in (1, 7):
         undecodable = scan(tmp_path / "a.src", Index(), block=block).undecodable
         assert undecodable == [
@@ -47,12 +47,12 @@ def test_words_and_lines_are_numbered(tmp_path, block):
     path = tmp_path / "text"
     path.write_bytes("é a\r\n\n  b\u2028 \nlast".encode())
     index = Index()
-    found = scan(path, index, block=block)
+    text = scan(path, index, block=block)
     assert list(index.numbers) == ["é", "a", "b\u2028", "last"]
-    assert found.words.tolist() == [0, 1, 2, 3]
-    assert found.starts.tolist() == [0, 2, 2, 3, 4]
-    assert found.letters.tolist() == [3, 0, 1, 4]
-    assert found.blank.tolist() == [False, True, False, False]
+    assert text.words.tolist() == [0, 1, 2, 3]
+    assert text.starts.tolist() == [0, 2, 2, 3, 4]
+    assert text.letters.tolist() == [3, 0, 1, 4]
+    assert text.blank.tolist() == [False, True, False, False]
 
 
 @settings(deadline=None)
@@ -65,7 +65,7 @@ def test_blocks_do_not_change_what_is_read(tmp_path_factory, data, block):
     path = tmp_path_factory.mktemp("scan") / "text"
     path.write_bytes(b"a " + data)  # not to be taken for gzip
     scans = [scan(path, Index(), block=size) for size in (block, BLOCK)]
-    parts, whole = (dataclasses.asdict(found) for found in scans)
+    parts, whole = map(dataclasses.asdict, scans)
     for name, value in whole.items():
         np.testing.assert_array_equal(parts[name], value)
 

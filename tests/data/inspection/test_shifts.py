@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines that are shifted or missing are found where they are."""
+"""Lines that are shifted or missing are located."""
 
 import random
 
@@ -31,14 +31,14 @@ def test_a_run_of_shifted_lines_is_found(tmp_path, clean, shift, first):
     report = look(
         tmp_path, {"train": [source, shifted(target, first, first + 39, shift)]}
     )
-    found = only(report, "shifted")
-    assert found.severity == "error"
-    assert 34 <= found.count <= 42
-    (place,) = found.examples
+    finding = only(report, "shifted")
+    assert finding.severity == "error"
+    assert 34 <= finding.count <= 42
+    (place,) = finding.examples
     assert place.file.endswith("train.source")
     assert abs(place.line - (first + 1)) <= 4
     assert f"shift {shift}" in place.note
-    assert f"(n belongs to n {shift:+d})" in found.message
+    assert f"(n belongs to n {shift:+d})" in finding.message
     assert report.serious
 
 
@@ -46,19 +46,19 @@ def test_a_run_of_shifted_lines_is_found(tmp_path, clean, shift, first):
 def test_several_runs_are_found(tmp_path, clean, shift):
     source, target = clean["train"]
     target = shifted(shifted(target, 300, 349, 1), 362, 420, shift)
-    found = only(look(tmp_path, {"train": [source, target]}), "shifted")
+    finding = only(look(tmp_path, {"train": [source, target]}), "shifted")
     ends = [(300, "shift 1"), (362, f"shift {shift}")]
-    for place, (first, shift) in zip(found.examples, ends, strict=True):
+    for place, (first, shift) in zip(finding.examples, ends, strict=True):
         assert abs(place.line - first) <= 5
         assert place.note.endswith(shift)
 
 
 def test_a_shift_of_a_whole_text_is_found(tmp_path, clean):
     source, target = clean["train"]
-    found = only(
+    finding = only(
         look(tmp_path, {"train": [source, shifted(target, 0, 1499, 1)]}), "shifted"
     )
-    assert found.count > 1490
+    assert finding.count > 1490
 
 
 @pytest.mark.parametrize("side", [0, 1])
@@ -68,11 +68,11 @@ def test_a_missing_line_is_located(tmp_path, clean, side, at, count):
     del sides[side][at : at + count]
     report = look(tmp_path, {"train": sides})
     assert only(report, "line-counts").count == count
-    found = only(report, "missing-line")
-    assert (found.severity, found.count) == ("error", count)
-    assert all(abs(place.line - at) <= 6 for place in found.examples)
+    finding = only(report, "missing-line")
+    assert (finding.severity, finding.count) == ("error", count)
+    assert all(abs(place.line - at) <= 6 for place in finding.examples)
     lacking = ("train.source", "train.target")[side]
-    assert f"of {tmp_path / lacking} must be missing" in found.message
+    assert f"of {tmp_path / lacking} must be missing" in finding.message
     assert "shifted" not in names(report)
 
 
@@ -80,9 +80,9 @@ def test_two_lines_missing_apart_are_located_apart(tmp_path, clean):
     source, target = map(list, clean["train"])
     del target[1000], target[400]
     report = look(tmp_path, {"train": [source, target]})
-    found = [f for f in report.findings if f.name == "missing-line"]
-    assert [f.count for f in found] == [1, 1]
-    for finding, at in zip(found, (400, 1000)):
+    findings = [f for f in report.findings if f.name == "missing-line"]
+    assert [f.count for f in findings] == [1, 1]
+    for finding, at in zip(findings, (400, 1000)):
         assert abs(finding.examples[0].line - at) <= 6
 
 
@@ -100,9 +100,9 @@ def test_lines_missing_at_the_end_are_told(tmp_path, clean, side, kept):
 def test_many_missing_lines_are_located(tmp_path, clean, side):
     sides = list(map(list, clean["train"]))
     del sides[side][700:900]
-    found = only(look(tmp_path, {"train": sides}), "missing-line")
-    assert found.severity == "error"
-    assert abs(found.examples[0].line - 700) <= 4
+    finding = only(look(tmp_path, {"train": sides}), "missing-line")
+    assert finding.severity == "error"
+    assert abs(finding.examples[0].line - 700) <= 4
 
 
 def test_sides_that_do_not_belong_together_are_told(tmp_path, clean):

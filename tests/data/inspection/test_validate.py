@@ -66,8 +66,10 @@ def test_figures_are_those_of_training(tmp_path):
     expected = load_corpora(DataConfig(**paths, **choices))
     assert report.kept is not None
     assert report.kept.pairs == len(expected.train.source)
-    told = f"{report.kept.too_long} longer than 6 tokens, {report.kept.empty} with an"
-    assert told in expected.report
+    left_out = (
+        f"{report.kept.too_long} longer than 6 tokens, {report.kept.empty} with an"
+    )
+    assert left_out in expected.report
     for i, encoded in enumerate((expected.valid.source, expected.valid.target)):
         file = report.files[2 + i]
         ids = np.concatenate([sentence[:-1] for sentence in encoded])
@@ -88,9 +90,9 @@ def test_vocabularies_of_a_run_count_as_the_run_does(tmp_path, clean):
 def test_many_unknown_words_are_a_warning(tmp_path, clean):
     shouted = [line.upper() for line in clean["test"][0]]
     report = look(tmp_path, clean | {"test": [shouted, clean["test"][1]]})
-    found = only(report, "unknown-words")
-    assert found.severity == "warning"
-    assert "test.source: 100.0%" in found.message
+    finding = only(report, "unknown-words")
+    assert finding.severity == "warning"
+    assert "test.source: 100.0%" in finding.message
 
 
 def test_no_word_and_no_pair_left_are_errors(tmp_path):
