@@ -24,7 +24,7 @@ Faulty: TypeAlias = Literal["stop", "skip", "keep"]
 
 
 class Block(NamedTuple):
-    """Consecutive pairs as they were read, and where they stand."""
+    """Consecutive pairs of undecoded sentences, and their place in the text."""
 
     source: list[bytes]
     target: list[bytes]

@@ -34,7 +34,7 @@ class Dataset:
         folder: Path | None = None,
         languages: tuple[str, str] | None = None,
     ):
-        """Opens it.
+        """Opens the dataset.
 
         Args:
             name: As TFDS writes it: ``my_corpus``, ``opus/de-en``, ``mine:1.0.0``.

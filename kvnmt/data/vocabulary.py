@@ -61,7 +61,7 @@ class Vocabulary(Protocol):
 
 
 class _Known(dict[str, int]):
-    """Ids of words; all others are UNK, found without a step of Python for each."""
+    """Ids of words; the id of any other word is UNK."""
 
     def __missing__(self, word: str) -> int:
         return UNK
@@ -69,7 +69,7 @@ class _Known(dict[str, int]):
 
 @dataclass(frozen=True)
 class Words:
-    """Words by frequency."""
+    """A vocabulary of words, the most frequent first."""
 
     suffix: ClassVar[str] = ".words"
     words: tuple[str, ...]  # ids 2, 3, ...
@@ -107,7 +107,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Characters:
-    """Code points by frequency; spaces at the ends of a line are none of it."""
+    """A vocabulary of code points; spaces at the ends of a line are dropped."""
 
     suffix: ClassVar[str] = ".characters"
     characters: str  # ids 2, 3, ...
@@ -146,7 +146,7 @@ class Characters:
 
 @dataclass(frozen=True)
 class Subwords:
-    """SentencePiece byte-pair encoding."""
+    """A vocabulary of SentencePiece's byte-pair encoding."""
 
     suffix: ClassVar[str] = ".model"
     data: bytes  # the serialised model
@@ -181,12 +181,12 @@ AnyVocabulary: TypeAlias = Words | Characters | Subwords
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:
-    """Counts what stands between spaces."""
+    """Counts words, which are what stands between spaces."""
     return Counter(filter(None, " ".join(lines).split(" ")))
 
 
 def count_characters(lines: Iterable[str]) -> Counter[str]:
-    """Counts code points; spaces at the ends of a line are none of it."""
+    """Counts code points, but no spaces at the ends of a line."""
     return Counter("".join(line.strip(" ") for line in lines))
 
 

@@ -34,7 +34,7 @@ _WORD = re.compile(f"[{_ALONE}\U00020000-\U0003ffff]|[^\\W{_ALONE}]+|[?!？！]"
 
 
 class Rows(NamedTuple):
-    """The lines of one side."""
+    """The frequent words and the length of every line of one side."""
 
     words: NDArray[np.int32]  # [lines, PER_LINE], -1 where there is none
     length: NDArray[np.float32]  # [lines], logarithm of the characters and one
@@ -51,7 +51,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Which of the frequent words stand in a word of the text, by its number."""
+    """The frequent words of a text, and those that each word of the text holds."""
 
     frequent: NDArray[np.int32]  # word after word of the text
     starts: NDArray[np.int64]  # of every word of the text in it, and the end

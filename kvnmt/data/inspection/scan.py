@@ -60,7 +60,7 @@ class Index:
     """Numbers words in the order in which they are first seen."""
 
     def __init__(self) -> None:
-        """Begins without a word."""
+        """Makes an index without words."""
         self.numbers: dict[str, int] = {}
 
     def add(self, words: Sequence[str]) -> list[int]:

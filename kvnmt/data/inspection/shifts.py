@@ -115,7 +115,7 @@ def find_runs(source: Rows, target: Rows) -> Shifts:
 
 
 def _lasting(runs: list[Run], source: int, target: int) -> list[Run]:
-    """The runs at the end that follow one another and are never made good."""
+    """The last runs, which follow one another up to the end of the text."""
     lasting: list[Run] = []
     for run in reversed(runs):
         end = lasting[0].first if lasting else min(source, target - run.shift)
@@ -178,7 +178,7 @@ def _shifted(part: Part, runs: list[Run]) -> Finding:
 
 
 def _apart(runs: list[Run], lines: int) -> list[Run]:
-    """The runs without what a better one has too, first ones first."""
+    """The runs in their order, without lines that a better run holds too."""
     taken = np.zeros(lines, np.bool_)
     kept = []
     for run in sorted(runs, key=lambda run: -run.gain):
@@ -198,7 +198,7 @@ def _shifts(source: Rows, target: Rows) -> Sequence[int]:
 
 
 def _scores(source: Rows, target: Rows) -> dict[int, NDArray[np.float32]]:
-    """Of every source line with the target line so far away, by shift.
+    """Scores every source line with the target line so far away, by shift.
 
     What a line is scored with was learnt from other lines, at the shift at which most
     goes together. Lines that have nothing to do with each other score 0 on average.

@@ -70,7 +70,7 @@ class ValidateConfig:
 
 
 class FileFigures(NamedTuple):
-    """Figures of one file."""
+    """The numbers of lines and tokens of a file."""
 
     part: str  # train, valid or test
     side: str  # source or target
@@ -82,7 +82,7 @@ class FileFigures(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Pairs of the training text."""
+    """How many pairs are trained on, and how many are left out."""
 
     pairs: int  # that are trained on
     empty: int  # left out: a side is empty
@@ -182,7 +182,7 @@ def _check(part: Part, config: ValidateConfig, indices: Indices) -> Iterator[Fin
 
 
 def _known(part: Part, indices: Indices, config: ValidateConfig) -> Iterator[Known]:
-    """Of each side, which words training would know; none if it would refuse."""
+    """Yields the words of each side that training would know; none if it refused."""
     used = part.complete if part.paired else None
     for side, index in zip((part.source, part.target), indices):
         words = side.words
