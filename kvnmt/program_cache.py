@@ -36,7 +36,7 @@ def keep_programs(folder: str | None = None) -> None:
         folder = os.environ.get(VARIABLE) or str(default_folder())
     programs = None
     if folder != NONE:
-        programs = _writable(machine_folder(Path(folder).expanduser()))
+        programs = _writable(machine_folder(Path(folder).expanduser().absolute()))
     jax.config.update("jax_compilation_cache_dir", programs and str(programs))
     if programs is None:
         return
