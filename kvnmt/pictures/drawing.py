@@ -105,7 +105,9 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
         with _quiet_about_fonts():
             figure.savefig(path, format="png", dpi=150, bbox_inches="tight")
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+        raise UserError(
+            f"'{path}' cannot be written: {error.strerror or error}."
+        ) from error
 
 
 @contextmanager
