@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, count
+from itertools import count
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -44,10 +44,6 @@ class Vocabulary(Protocol):
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The token of every id, for people and for pictures."""
-        ...
-
-    def words_of(self, ids: Iterable[int]) -> list[int]:
-        """The number of the word that every id of a sentence belongs to, from 0."""
         ...
 
     def decode(self, ids: Iterable[int]) -> str:
@@ -91,10 +87,6 @@ class Words:
         names = SPECIAL + self.words
         return [names[i] for i in ids if i >= 0]
 
-    def words_of(self, ids: Iterable[int]) -> list[int]:
-        """Numbers them: every id is a word."""
-        return list(range(len(list(ids))))
-
     def decode(self, ids: Iterable[int]) -> str:
         """Words joined by spaces."""
         return " ".join(self.pieces(i for i in ids if i > EOS))
@@ -129,10 +121,6 @@ class Characters:
         names = (*SPECIAL, *self.characters.replace(" ", SPACE))
         return [names[i] for i in ids if i >= 0]
 
-    def words_of(self, ids: Iterable[int]) -> list[int]:
-        """A space begins a word."""
-        return list(accumulate(int(piece == SPACE) for piece in self.pieces(ids)))
-
     def decode(self, ids: Iterable[int]) -> str:
         """The characters one behind the other."""
         names = (*SPECIAL, *self.characters)
@@ -166,11 +154,6 @@ class Subwords:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The piece of every id that is one."""
         return [self._processor.id_to_piece(int(i)) for i in ids if i >= 0]
-
-    def words_of(self, ids: Iterable[int]) -> list[int]:
-        """A word begins where a piece begins with the mark of a space."""
-        begins = [piece.startswith(SPACE) for piece in self.pieces(ids)]
-        return [max(n - 1, 0) for n in accumulate(begins)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Pieces joined to words."""

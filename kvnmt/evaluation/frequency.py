@@ -35,7 +35,7 @@ def measure(test: Test, systems: Sequence[System]) -> list[Report]:
     counts = _count(run)
     rare = rarest(source, counts[0])
     found = {
-        system.name: bleu_by(rare, FREQUENCIES, test.statistics(system))
+        system.name: bleu_by(rare, FREQUENCIES, system.statistics(test))
         for system in systems
     }
     title = "BLEU by the rarest word of the source"

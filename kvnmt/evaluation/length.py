@@ -12,7 +12,7 @@ def parts(test: Test, systems: Sequence[System]) -> dict[str, list[Part]]:
     """The buckets of every system; without a source, by length of the reference."""
     lengths = [len(split_words(line)) for line in test.source or test.reference]
     return {
-        system.name: bleu_by(lengths, LENGTHS, test.statistics(system))
+        system.name: bleu_by(lengths, LENGTHS, system.statistics(test))
         for system in systems
     }
 

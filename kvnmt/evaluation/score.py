@@ -21,7 +21,7 @@ STARS = "sign test, p < 0.01: * better than the row above, + than the first row"
 
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """Corpus scores; a star is the sign test of Meng et al. (2018), table 1."""
-    counted = [test.statistics(system) for system in systems]
+    counted = [system.statistics(test) for system in systems]
     rows, notes = [], []
     for n, system in enumerate(systems):
         given = system.hypotheses, test.reference

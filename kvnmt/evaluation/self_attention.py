@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.words import split_words
-from kvnmt.evaluation.base import Column, Forced, LackingError, Report, System, Test
+from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
+from kvnmt.inference.forced import Forced
 from kvnmt.metrics.self_attention import RelativePositions, focus, relative_positions
 from kvnmt.metrics.trees import Tree, parseval, right_branching, sentence_tree
 

@@ -25,7 +25,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     """Sign test, t-test, paired bootstrap and approximate randomisation."""
     if len(systems) < 2:
         raise LackingError("there is only one system")
-    counted = [test.statistics(system) for system in systems]
+    counted = [system.statistics(test) for system in systems]
     outputs = [system.hypotheses for system in systems]
     settings = test.settings
     bootstrap = resample(outputs, test.reference, "bootstrap", settings)

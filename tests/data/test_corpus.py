@@ -210,7 +210,6 @@ def test_characters_are_tokens(tmp_path):
     source = corpora.vocabularies.source
     assert plain(corpora.train.source) == [[2, 4, 3, 2, 0], [2, 0]]
     assert source.pieces([2, 3, 4, 1, 0]) == ["a", "\u2581", "b", "<unk>", "</s>"]
-    assert source.words_of([2, 4, 3, 2]) == [0, 0, 1, 1]
     assert source.decode([2, 4, 3, 2, 0]) == "ab a"
 
 

@@ -49,25 +49,50 @@ def test_words_come_by_frequency_then_by_spelling():
 
 def test_tokens_belong_to_the_words_between_spaces(text, subwords):
     """Also where a subword model writes a word as several, or as none."""
-    assert word_numbers(words_of(text), "  the dogs ") == [0, 1]
+
+    def numbers_of(words, line):
+        return word_numbers(words, line, words.encode(line))
+
+    assert numbers_of(words_of(text), "  the dogs ") == [0, 1]
     line = "the dogs wait"
-    numbers = word_numbers(subwords, line)
-    assert numbers == subwords.words_of(subwords.encode(line))
+    numbers = numbers_of(subwords, line)
     assert len(numbers) == len(subwords.encode(line)) > 3
     assert set(numbers) == {0, 1, 2}
     odd = "the \u200b \u00b4x wait"  # no piece; a space and an accent before the x
-    ids, numbers = subwords.encode(odd), word_numbers(subwords, odd)
+    ids, numbers = subwords.encode(odd), numbers_of(subwords, odd)
     assert len(ids) == len(numbers)
     assert numbers[0] == 0 and numbers[-1] == 3
-    assert subwords.words_of(ids)[-1] != 3  # what pieces alone would say
+    marks = [piece.startswith(vocabulary.SPACE) for piece in subwords.pieces(ids)]
+    assert sum(marks) != 4  # which pieces alone would say
     assert split_words(" a\u3000b \u00a0  c\u2028d ") == [
         "a\u3000b",
         "\u00a0",
         "c\u2028d",
     ]
     characters = vocabulary.keep_characters({c: 1 for c in "abc "})
-    assert word_numbers(characters, " ab  c ") == [0, 0, 0, 0, 1]
-    assert word_numbers(characters, "  ") == []
+    assert numbers_of(characters, " ab  c ") == [0, 0, 0, 0, 1]
+    assert numbers_of(characters, "  ") == []
+
+
+@pytest.mark.parametrize(
+    ("pieces", "numbers"),
+    [
+        ("▁goat s ▁sleep", [0, 0, 1]),
+        ("▁ g o a t ▁goat", [0, 0, 0, 0, 0, 1]),  # not as the line is written anew
+        ("▁goat ▁ ▁sleep ▁", [0, 1, 1, 1]),
+        ("▁goat <unk> s", [0, 1, 2]),  # decoded with spaces around it
+        ("goat ▁sleep <unk>", None),
+    ],
+)
+def test_tokens_of_a_translation_belong_to_the_words_of_its_line(pieces, numbers):
+    lines = ["the goats sleep", "the goat sleeps", "a lazy goat", "lazy sleep"] * 10
+    goats = build_subwords(lines, 24)
+    known = goats.pieces(range(len(goats)))
+    ids = [known.index(piece) if piece in known else 1 for piece in pieces.split()]
+    line = goats.decode(ids)
+    got = word_numbers(goats, line, ids)
+    assert numbers in (None, got)
+    assert sorted(set(got)) == list(range(len(split_words(line))))
 
 
 def test_rare_words_are_cut():
