@@ -16,9 +16,8 @@ from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import sentence_chrf
 from kvnmt.runs.directory import Run
 
-Counting: TypeAlias = Callable[
-    [str, int], AbstractContextManager[Callable[[int], None]]
-]
+Advance: TypeAlias = Callable[[int], None]
+Counting: TypeAlias = Callable[[str, int], AbstractContextManager[Advance]]
 THOUSAND = 1000  # weights are written in thousandths
 
 
