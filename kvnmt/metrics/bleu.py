@@ -137,7 +137,9 @@ def bleu_metric(settings: Settings) -> BLEU:
     check_tokenizer(settings.tokenize)
     try:
         # `force` only silences the advice given about text that looks tokenized.
-        return BLEU(**settings._asdict(), force=True)
+        return BLEU(
+            tokenize=settings.tokenize, lowercase=settings.lowercase, force=True
+        )
     except (ImportError, OSError, RuntimeError) as error:
         # Some tokenizers need a package, or a model that is fetched at first use.
         reason = " ".join(str(error).split()).rstrip(".")

@@ -104,21 +104,23 @@ def self_attention_heatmap(
             f"{len(words)} lists of words and {len(titles)} titles for {len(systems)} "
             "systems"
         )
-    for matrix, said in zip(systems, words, strict=True):
-        _check_shapes([matrix], (len(said), len(said)), [""], frozenset())
+    for matrix, tokens in zip(systems, words, strict=True):
+        _check_shapes([matrix], (len(tokens), len(tokens)), [""], frozenset())
     cell = min(_CELL, _LONGEST_SIDE / sum(map(len, words)))
     # Where all say the same, its rows are labelled once.
-    same = all(list(said) == list(words[0]) for said in words)
+    same = all(list(tokens) == list(words[0]) for tokens in words)
     longest = max(_width(_shorten(word)) for word in chain(*words))
     gap = 0.0 if same else 0.3 * cell * longest  # letters are 0.3 cells wide
     figure, panels = _grid(titles, [matrix.shape for matrix in systems], cell, gap)
     families = font_families([*titles, *chain(*words), _NULL])
-    for panel, matrix, said, title in zip(panels, systems, words, titles, strict=True):
+    for panel, matrix, tokens, title in zip(
+        panels, systems, words, titles, strict=True
+    ):
         ahead = np.triu(np.ones_like(matrix, dtype=bool), 1)
         _shade(panel, np.ma.masked_array(matrix, ahead))
-        rows = said if panel is panels[0] or not same else []
-        _write_words(panel, rows, [_NULL, *said[:-1]], title, cell, families)
-        _rule_triangle(panel, len(said))
+        rows = tokens if panel is panels[0] or not same else []
+        _write_words(panel, rows, [_NULL, *tokens[:-1]], title, cell, families)
+        _rule_triangle(panel, len(tokens))
     _add_color_bar(figure, panels[0].images[0])
     save(figure, path)
 

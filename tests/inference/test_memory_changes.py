@@ -91,7 +91,7 @@ def test_writes_are_kept_in_their_order(key):
 
 def test_what_is_not_added_is_not_told():
     config = system("kvmematt-r1").model(dataclasses.replace(BASE, merge="sum"))
-    model, params = make(config)
+    _, params = make(config)
     (one,) = params.decoder.rounds
     still = dataclasses.replace(one.attention.add, b=one.attention.add.b - 1e9)
     quiet = one.replace(attention=one.attention.replace(add=still))
@@ -144,7 +144,7 @@ def test_rows_are_the_writes_after_each_word():
         assert np.all(whole >= abs(first - second) - 1e-6)
     one = system("kvmematt-r1").model(dataclasses.replace(BASE, merge="sum"))
     model, params = make(one)
-    (found,) = memory_changes(config, params, [SOURCE[0]], [TARGET[0]])
+    (found,) = memory_changes(one, params, [SOURCE[0]], [TARGET[0]])
     source = model.encode(params, np.array([[3, 4, 5, 0]]))
     state = model.initial_state(params, source, 3)
     for t, token in enumerate(([-1], [3], [4])):
