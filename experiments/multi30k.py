@@ -43,13 +43,13 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.errors import run_program
 from kvnmt.evaluation.base import Column
-from kvnmt.losses import Objective
 from kvnmt.model_config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import Result
+from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 
 BASELINE = "rnnsearch-star"

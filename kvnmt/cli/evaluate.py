@@ -10,11 +10,10 @@ from typing import Annotated
 
 import tyro
 
-from kvnmt.bounds import check_bounds
 from kvnmt.cli.flags import names
 from kvnmt.console import print_table, say
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, check_bounds
 from kvnmt.evaluation import MEASURES, Report, System, Test, table
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import read_systems, read_test

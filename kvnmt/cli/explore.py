@@ -6,12 +6,11 @@ from pathlib import Path
 
 import tyro
 
-from kvnmt.bounds import check_bounds
 from kvnmt.cli.flags import names
 from kvnmt.console import counting, say
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, check_bounds
 from kvnmt.evaluation.exploration import explore
 from kvnmt.files import claim
 from kvnmt.inference.config import Count, SearchConfig

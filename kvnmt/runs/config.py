@@ -12,12 +12,11 @@ import cattrs
 from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import Range, UserError
-from kvnmt.inference.program import RANGES as SEARCH_RANGES
+from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
-from kvnmt.losses import Objective
 from kvnmt.model_config import ModelConfig
 from kvnmt.training.config import TrainingConfig
+from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 
 
@@ -31,65 +30,6 @@ class Experiment:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
-
-
-RANGES: dict[str, Range] = {
-    "model.embedding": (1, None),
-    "model.encoder": (1, None),
-    "model.state": (1, None),
-    "model.alignment": (1, None),
-    "model.layers": (1, None),
-    "model.readout_size": (1, None),
-    "model.low_rank": (1, None),
-    "model.attention.max_fertility": (0, None),
-    "model.attention.size": (1, None),
-    "model.attention.window": (0, None),
-    "model.attention.weight": (0, 1),
-    "model.decoder.rounds": (1, None),
-    "model.decoder.layers": (1, None),
-    "model.decoder.slots": (1, None),
-    "model.decoder.noise": (0, None),
-    "model.target_context.window": (1, None),
-    "model.target_context.parts": (1, None),
-    "model.dropout.embedding": (0, 0.99),
-    "model.dropout.annotations": (0, 0.99),
-    "model.dropout.state": (0, 0.99),
-    "model.dropout.output": (0, 0.99),
-    "objective.label_smoothing": (0, 0.99),
-    "objective.atteos": (0, None),
-    "objective.subtractive": (0, None),
-    "data.min_count": (1, None),
-    "data.vocabulary_size": (3, None),
-    "data.subwords": (3, None),
-    "data.subword_sentences": (1, None),
-    "data.max_length": (1, None),
-    "data.max_ratio": (1, None),
-    "data.workers": (0, None),
-    "optimizer.learning_rate": (0, None),
-    "optimizer.decay": (0, None),
-    "optimizer.decay_after": (0, None),
-    "optimizer.warmup": (0, None),
-    "optimizer.clip": (0, None),
-    "optimizer.momentum": (0, 0.999999),
-    "optimizer.plateau": (0.000001, 1),
-    "optimizer.plateau_patience": (1, None),
-    "training.epochs": (1, None),
-    "training.batch_size": (1, None),
-    "training.batch_tokens": (1, None),
-    "training.shapes": (1, 255),
-    "training.workers": (0, None),
-    "training.seed": (0, 2**32 - 1),
-    "training.validate_every": (0, None),
-    "training.patience": (1, None),
-    "training.skip_at_most": (1, None),
-    "training.keep_last": (1, None),
-    "training.keep_every": (0, None),
-    "training.save_every": (0, None),
-    "training.accumulate": (1, None),
-    "training.ema": (0, 0.999999),
-    "training.model_axis": (1, None),
-    **{f"search.{name}": bounds for name, bounds in SEARCH_RANGES.items()},
-}
 
 
 # What may be another when a run is resumed. All else is kept, since the arrays of a run

@@ -8,15 +8,13 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from kvnmt import devices, models
-from kvnmt.bounds import check_bounds
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError, check_ranges
-from kvnmt.losses import Objective, loss
+from kvnmt.errors import UserError, check_bounds
 from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.models import Model, Params
-from kvnmt.runs.config import RANGES, Experiment, check_kept, to_plain
+from kvnmt.runs.config import Experiment, check_kept, to_plain
 from kvnmt.runs.directory import (
     check_free,
     has_checkpoint,
@@ -28,6 +26,7 @@ from kvnmt.runs.directory import (
 from kvnmt.runs.warm_start import warm_start
 from kvnmt.training.job import make_job
 from kvnmt.training.loop import Result, fit
+from kvnmt.training.losses import Objective, loss
 
 
 def run(
@@ -54,7 +53,6 @@ def run(
     """
     console = console or Console(stderr=True, quiet=devices.part()[0] > 0)
     check_bounds(experiment)
-    check_ranges(experiment, RANGES)
     check_tokenizer(experiment.training.bleu_tokenize)
     trained = None
     if resume:
