@@ -43,6 +43,8 @@ from kvnmt.layers import (
 from kvnmt.model_config import ModelConfig
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
 
+SCAN = "decoder_scan"  # what the scan over target words is called in a traced program
+
 
 @struct.dataclass
 class Params:
@@ -240,12 +242,10 @@ def _forward(
     embedded = dropout(key_embedding, config.dropout.embedding, embedded)
     inputs = parts.decoder.inputs(params.decoder, embedded)
     length = embedded.shape[1]
-    features = scan(
-        partial(parts.decoder.step, params.decoder, constants),
-        parts.decoder.initial_state(params.decoder, constants, length, key_start),
-        _swap_time(inputs),
-        chunk,
-    )
+    start = parts.decoder.initial_state(params.decoder, constants, length, key_start)
+    step = partial(parts.decoder.step, params.decoder, constants)
+    with jax.named_scope(SCAN):
+        features = scan(step, start, _swap_time(inputs), chunk)
     features = _swap_time(features)
     state = dropout(key_state, config.dropout.state, features.state)
     features = replace(features, state=state)

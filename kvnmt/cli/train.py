@@ -30,6 +30,7 @@ class Train:
     decoder: str | None = None  # another decoder
     target_context: str | None = None  # another target context
     resume: bool = False  # go on from the last checkpoint
+    verbose: bool = False  # name every array that a warm start copies
     distributed: bool = False  # with other processes, found by SLURM or on a TPU pod
     coordinator: str | None = None  # or: HOST:PORT of the first process
     processes: int | None = None  # how many there are
@@ -44,7 +45,9 @@ class Train:
                 "--processes and --process need --coordinator HOST:PORT, where the "
                 "first process is found."
             )
-        result = experiment.run(self.experiment, self.run, resume=self.resume)
+        result = experiment.run(
+            self.experiment, self.run, resume=self.resume, verbose=self.verbose
+        )
         error_console().print(
             f"best checkpoint: step {result.best_step}, "
             f"BLEU {result.best.get('valid_bleu', 0):.2f} on the validation text; "

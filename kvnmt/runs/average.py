@@ -35,10 +35,10 @@ def average(
     """
     if output.exists():
         raise UserError(f"'{output}' exists already; choose another folder.")
-    words = [digests(load_vocabularies(_known(folder))) for folder in folders]
     models = [load_experiment(folder).model for folder in folders]
-    for folder, model, own in zip(folders, models, words):
-        if model != models[0] or own != words[0]:
+    words = [digests(load_vocabularies(folder)) for folder in folders]
+    for folder, model, digest in zip(folders, models, words):
+        if model != models[0] or digest != words[0]:
             raise UserError(
                 f"'{folder}' and '{folders[0]}' differ in model or vocabulary; only "
                 "checkpoints of one model can be averaged."
@@ -50,10 +50,10 @@ def average(
     names: list[str] = []
     for folder in folders:
         with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
-            for step in _chosen(folder, checkpoints, last):
+            for step in _steps(folder, checkpoints, last):
                 checkpoints.manifest(step)  # says what is wrong with it
-                found = checkpoints.restore_params(like, step)
-                total = jax.tree.map(lambda a, b: a + np.asarray(b), total, found)
+                params = checkpoints.restore_params(like, step)
+                total = jax.tree.map(lambda a, b: a + np.asarray(b), total, params)
                 names.append(f"{folder}/{step}")
     count = len(names)
     mean = jax.tree.map(lambda a, b: (a / count).astype(b.dtype), total, like)
@@ -76,12 +76,7 @@ def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
         shutil.copy(model / name, output / name)
 
 
-def _known(folder: Path) -> Path:
-    load_experiment(folder)  # says what is wrong with it
-    return folder
-
-
-def _chosen(folder: Path, checkpoints: Checkpoints, last: int | None) -> list[int]:
+def _steps(folder: Path, checkpoints: Checkpoints, last: int | None) -> list[int]:
     best, steps = checkpoints.best_step(), checkpoints.steps()
     if best is None:
         raise UserError(f"'{folder}' holds no finished checkpoint.")

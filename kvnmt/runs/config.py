@@ -3,7 +3,7 @@
 
 import dataclasses
 from dataclasses import dataclass, field
-from operator import attrgetter
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -92,24 +92,48 @@ RANGES: dict[str, Range] = {
 }
 
 
-# What a run keeps when it is resumed: its arrays and its place in the batch stream
-# mean something only under these.
-KEPT = (
-    "model",
-    "optimizer.name",
-    "optimizer.momentum",
-    "data.vocabulary",
-    "data.max_length",
-    "data.max_ratio",
-    "data.faulty",
-    "training.batch_size",
-    "training.batch_tokens",
-    "training.shapes",
-    "training.seed",
-    "training.metric",
-    "training.bleu_tokenize",
-    "training.accumulate",
-    "training.ema",
+# What may be another when a run is resumed. All else is kept, since the arrays of a run
+# and its place in the batch stream mean something only under it.
+MAY_CHANGE = (
+    # Where the text is, and how it is prepared; vocabularies are those of the run.
+    "data.source",
+    "data.target",
+    "data.valid_source",
+    "data.valid_target",
+    "data.pairs",
+    "data.valid_pairs",
+    "data.tfds",
+    "data.tfds_folder",
+    "data.tfds_train",
+    "data.tfds_valid",
+    "data.languages",
+    "data.vocabularies",
+    "data.cache",
+    "data.workers",
+    # What is minimised from now on, and how fast.
+    "objective",
+    "optimizer.learning_rate",
+    "optimizer.warmup",
+    "optimizer.schedule",
+    "optimizer.decay",
+    "optimizer.decay_after",
+    "optimizer.plateau",
+    "optimizer.plateau_patience",
+    "optimizer.clip",
+    # How a step is computed, and how long training goes on.
+    "training.dtype",
+    "training.remat",
+    "training.model_axis",
+    "training.workers",
+    "training.epochs",
+    "training.validate_every",
+    "training.patience",
+    "training.skip_at_most",
+    "training.save_every",
+    "training.keep_last",
+    "training.keep_every",
+    "training.warm_start",
+    "search",
 )
 
 
@@ -126,18 +150,43 @@ def from_plain(plain: dict[str, Any]) -> Experiment:
 def check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
     """Refuses to resume a run with what its arrays and its batches do not allow.
 
+    Args:
+        saved: The config of the run.
+        asked: The config to go on with.
+        folder: Run directory.
+
     Raises:
-        UserError: A choice that a run keeps is another one now; it is named.
+        UserError: They differ in what a run keeps; every flag is named with both
+            values.
     """
-    for path in KEPT:
-        before, now = (attrgetter(path)(one) for one in (saved, asked))
-        if before != now:
-            raise UserError(
-                f"the run in '{folder}' has {path} {before} and cannot go on with "
-                f"{now}; leave it as it is, or train in another folder."
-            )
+    before, now = _leaves(to_plain(saved)), _leaves(to_plain(asked))
+    mechanisms = [
+        path.removesuffix("name")
+        for path in before
+        if path.startswith("model.")
+        and path.endswith(".name")
+        and before[path] != now[path]
+    ]
+    paths = [
+        path
+        for path in before | now
+        if before.get(path) != now.get(path)
+        and not any(f"{path}.".startswith(f"{free}.") for free in MAY_CHANGE)
+        # The options of another mechanism are other options.
+        and (path.endswith(".name") or not path.startswith(tuple(mechanisms)))
+    ]
+    if paths:
+        was, cannot = (
+            ", ".join(_flag(path, plain[path]) for path in paths)
+            for plain in (before, now)
+        )
+        raise UserError(
+            f"the run in '{folder}' was made with {was} and cannot go on with "
+            f"{cannot}; leave the flags out, or train in another folder."
+        )
 
 
+@cache
 def converter() -> cattrs.Converter:
     """The conversion of configs, both ways; unknown fields are refused."""
     made = cattrs.Converter(forbid_extra_keys=True)
@@ -150,6 +199,30 @@ def converter() -> cattrs.Converter:
     ):
         _register(made, base, catalogue)
     return made
+
+
+def _leaves(plain: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested plain data by their dotted paths."""
+    leaves: dict[str, Any] = {}
+    for name, value in plain.items():
+        if isinstance(value, dict):
+            leaves |= _leaves(value, f"{prefix}{name}.")
+        else:
+            leaves[f"{prefix}{name}"] = value
+    return leaves
+
+
+def _flag(path: str, value: Any) -> str:
+    """A choice as it is typed, ``--model.decoder.rounds 2``."""
+    *parents, last = path.replace("_", "-").split(".")
+    if parents[0] == "model" and last == "name":
+        return f"--{parents[1]} {value}"
+    if isinstance(value, bool):
+        last = last if value else f"no-{last}"
+        return f"--{'.'.join([*parents, last])}"
+    if isinstance(value, (list, tuple)):
+        value = " ".join(map(str, value))
+    return f"--{'.'.join([*parents, last])} {value}"
 
 
 def _register(converter: cattrs.Converter, base: type, catalogue: Catalogue) -> None:

@@ -8,6 +8,7 @@ It needs nothing else to be used. It holds ``config.json``, ``versions.json``,
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -31,6 +32,7 @@ from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
 from kvnmt.models import Model, Params
 from kvnmt.runs.config import Experiment, from_plain, to_plain
+from kvnmt.runs.former import upgraded
 from kvnmt.training.checkpoint import Checkpoints
 
 
@@ -49,7 +51,7 @@ def load_run(folder: Path | str) -> Run:
     Raises:
         UserError: It is no run directory or holds no finished checkpoint.
     """
-    folder = existing(Path(folder))
+    folder = Path(folder)
     experiment = load_experiment(folder)
     words = load_vocabularies(folder)
     model = models.build(experiment.model, len(words.source), len(words.target))
@@ -57,17 +59,24 @@ def load_run(folder: Path | str) -> Run:
     tell = partial(error_console().print, highlight=False, soft_wrap=True)
     kept = folder / "checkpoints"
     with Checkpoints(kept, read_only=True, tell=tell) as checkpoints:
-        found = checkpoints.find("best")
-        check_digests(found.about.get("vocabularies"), words, folder)
-        params = checkpoints.restore_params(like, found.step)
+        best = checkpoints.find("best")
+        check_digests(best.about.get("vocabularies"), words, folder)
+        params = checkpoints.restore_params(like, best.step)
     return Run(experiment, words, model, params)
 
 
 def load_experiment(folder: Path) -> Experiment:
-    """Reads the config of a run directory."""
-    text = (existing(folder) / "config.json").read_text()
-    try:
+    """Reads the config of a run directory.
+
+    Raises:
+        UserError: It is no run directory, or the config is none.
+    """
+    check_run(folder)
+    text = (folder / "config.json").read_text()
+    with suppress(cattrs.BaseValidationError, ValueError, KeyError, TypeError):
         return from_plain(json.loads(text))
+    try:
+        return from_plain(upgraded(json.loads(text)))
     except cattrs.BaseValidationError as error:
         reason = "; ".join(cattrs.transform_error(error))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -75,29 +84,28 @@ def load_experiment(folder: Path) -> Experiment:
     raise UserError(f"'{folder}/config.json' is no config of this version: {reason}.")
 
 
-def existing(folder: Path) -> Path:
-    """Passes a run directory on.
+def check_run(folder: Path) -> None:
+    """Makes sure that a folder is a run directory.
 
     Raises:
-        UserError: It is none.
+        UserError: It holds no config.
     """
     if not (folder / "config.json").is_file():
         raise UserError(
             f"'{folder}' is no run directory: it holds no config.json; give the "
             "folder that training wrote."
         )
-    return folder
 
 
-def refuse_existing(folder: Path) -> None:
+def check_free(folder: Path) -> None:
     """Makes sure that a new run can be made in a folder.
 
     Raises:
         UserError: There is something in it.
     """
-    begun = {"vocabulary", "versions.json", "versions.new", "config.new"}
     # What a start that was killed has left is no run.
-    if folder.is_dir() and {path.name for path in folder.iterdir()} <= begun:
+    half = {"vocabulary", "versions.json", "versions.new", "config.new"}
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= half:
         return
     if folder.exists():
         raise UserError(
@@ -106,31 +114,36 @@ def refuse_existing(folder: Path) -> None:
         )
 
 
-def was_saved(folder: Path) -> bool:
-    """Whether a run has a checkpoint."""
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a run directory holds a finished checkpoint."""
     if not (folder / "checkpoints").is_dir():
         return False
     with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
         return checkpoints.last_step() is not None
 
 
-def create(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
+def make_run(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
     """Makes a run directory; its config comes last, so that half a run is none.
+
+    Args:
+        folder: Where; if it is a run directory, its vocabularies stay.
+        experiment: The config to write.
+        words: The vocabularies of both sides.
 
     Raises:
         UserError: It cannot be made.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / "config.json").exists():  # else they are what was read
+        if not (folder / "config.json").exists():
             save_vocabularies(words, folder / "vocabulary")
-        write_json(folder / "versions.json", versions())
-        write_json(folder / "config.json", to_plain(experiment))  # last: it is a run
+        write_json(folder / "versions.json", package_versions())
+        write_json(folder / "config.json", to_plain(experiment))
     except OSError as error:
         raise UserError(f"'{folder}' cannot be made: {error.strerror}.") from None
 
 
-def versions() -> dict[str, str]:
+def package_versions() -> dict[str, str]:
     """The versions of the packages that a run depends on, and the device."""
     packages = ("kvnmt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from kvnmt import devices, models
+from kvnmt.bounds import check_bounds
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
@@ -17,12 +18,12 @@ from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.models import Model, Params
 from kvnmt.runs.config import RANGES, Experiment, check_kept, to_plain
 from kvnmt.runs.directory import (
-    create,
+    check_free,
+    has_checkpoint,
     load_experiment,
     load_run,
-    refuse_existing,
-    versions,
-    was_saved,
+    make_run,
+    package_versions,
 )
 from kvnmt.runs.warm_start import warm_start
 from kvnmt.training.job import make_job
@@ -35,6 +36,7 @@ def run(
     *,
     resume: bool = False,
     console: Console | None = None,
+    verbose: bool = False,
 ) -> Result:
     """Trains an experiment in a run directory.
 
@@ -45,32 +47,35 @@ def run(
         folder: Run directory; must not hold a run unless ``resume``.
         resume: Go on from the last checkpoint.
         console: Where people read; standard error by default.
+        verbose: Name every array that a warm start copies or leaves fresh.
 
     Raises:
         UserError: The data, the directory or the config cannot be used.
     """
     console = console or Console(stderr=True, quiet=devices.part()[0] > 0)
+    check_bounds(experiment)
     check_ranges(experiment, RANGES)
     check_tokenizer(experiment.training.bleu_tokenize)
     trained = None
     if resume:
         before = load_experiment(folder)
-        if was_saved(folder):
+        if has_checkpoint(folder):
             check_kept(before, experiment, folder)
         trained = load_vocabularies(folder)
     else:
-        refuse_existing(folder)
+        check_free(folder)
     corpora = load_corpora(experiment.data, trained, console)
     words = corpora.vocabularies
     console.print(corpora.report, highlight=False, soft_wrap=True)
     model = models.build(experiment.model, len(words.source), len(words.target))
     params = jax.jit(model.init)(jax.random.key(experiment.training.seed))
     _check_objective(experiment.objective, model, params)
-    if experiment.training.warm_start and not (resume and was_saved(folder)):
-        params = _warm_start(experiment.training.warm_start, params, words, console)
+    if experiment.training.warm_start and not (resume and has_checkpoint(folder)):
+        start = experiment.training.warm_start
+        params = _warm_start(start, params, words, console, verbose)
     about = {
         "config": to_plain(experiment),
-        "versions": versions(),
+        "versions": package_versions(),
         "vocabularies": digests(words),
     }
     job, state = make_job(
@@ -85,7 +90,7 @@ def run(
         console=console,
     )
     devices.meet("checked")  # by all, before one of them makes the folder
-    devices.first_does(lambda: create(folder, experiment, words))
+    devices.first_does(lambda: make_run(folder, experiment, words))
     return fit(job, state, resume=resume)
 
 
@@ -99,7 +104,7 @@ def _check_objective(objective: Objective, model: Model, params: Params) -> None
 
 
 def _warm_start(
-    folder: Path, params: Params, words: Vocabularies, console: Console
+    folder: Path, params: Params, words: Vocabularies, console: Console, verbose: bool
 ) -> Params:
     trained = load_run(folder)
     for side, ours, theirs in zip(Vocabularies._fields, words, trained.vocabularies):
@@ -110,13 +115,13 @@ def _warm_start(
                 f"{digest(ours)}); train both on the same text with the same choices."
             )
     started = warm_start(params, trained.params)
-    console.print(
-        f"{len(started.copied)} arrays start as in '{folder}', "
-        f"{len(started.fresh)} start fresh:",
-        highlight=False,
-        soft_wrap=True,
-    )
-    for what, names in (("copied", started.copied), ("fresh", started.fresh)):
-        for name in names:
-            console.print(f"  {what}  {name}", highlight=False, soft_wrap=True)
+    lines = [
+        f"{len(started.copied)} arrays copied from '{folder}', "
+        f"{len(started.fresh)} fresh"
+    ]
+    if verbose:
+        lines += [f"  copied  {name}" for name in started.copied]
+        lines += [f"  fresh  {name}" for name in started.fresh]
+    for line in lines:
+        console.print(line, highlight=False, soft_wrap=True)
     return started.params

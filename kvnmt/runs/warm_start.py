@@ -37,21 +37,21 @@ def warm_start(fresh: Params, trained: Params) -> WarmStart:
     leaves, copied, new = [], [], []
     for path, leaf in paths:
         name = path_name(path)
-        found = _find(trained, path)
-        if found is None and path[0] == AUXILIARY:
-            found = _find(trained.output, path[2:])
-        if found is None:
+        source = _counterpart(trained, path)
+        if source is None and path[0] == AUXILIARY:
+            source = _counterpart(trained.output, path[2:])
+        if source is None:
             new.append(name)
-        elif found.shape != leaf.shape:
+        elif source.shape != leaf.shape:
             raise UserError(
-                f"'{name}' has shape {found.shape} in the trained model but "
+                f"'{name}' has shape {source.shape} in the trained model but "
                 f"{leaf.shape} in the new one; give both the same sizes, and start "
                 "from a system that the new one extends."
             )
         else:
             copied.append(name)
         # A copy, since a step consumes its parameters and takes no array twice.
-        leaves.append(leaf if found is None else jnp.array(found, copy=True))
+        leaves.append(leaf if source is None else jnp.array(source, copy=True))
     return WarmStart(jax.tree.unflatten(structure, leaves), copied, new)
 
 
@@ -60,7 +60,7 @@ def path_name(path: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
-def _find(tree: Any, path: tuple[Any, ...]) -> Any | None:
+def _counterpart(tree: Any, path: tuple[Any, ...]) -> Any | None:
     for key in path:
         if isinstance(key, jax.tree_util.SequenceKey):
             tree = _member(tree, key.idx)

@@ -9,15 +9,15 @@ traced program of its forward pass.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from rich.table import Table
 
 from kvnmt import attention, decoder, models, target_context
-from kvnmt.errors import Range, UserError, check_ranges
+from kvnmt.bounds import at_least, check_bounds
+from kvnmt.errors import UserError
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model
 from kvnmt.systems.named import SYSTEMS, system
@@ -33,20 +33,9 @@ class OverviewConfig:
             embedding=512, encoder=512, state=512, merge="sum"
         )
     )
-    vocabulary: int = 30000  # words on each side
-    source_length: int = 25  # EOS included
-    target_length: int = 25
-
-
-RANGES: dict[str, Range] = {
-    "model.embedding": (1, None),
-    "model.encoder": (1, None),
-    "model.state": (1, None),
-    "model.alignment": (1, None),
-    "vocabulary": (3, None),
-    "source_length": (1, None),
-    "target_length": (1, None),
-}
+    vocabulary: Annotated[int, at_least(3)] = 30000  # words on each side
+    source_length: Annotated[int, at_least(1)] = 25  # EOS included
+    target_length: Annotated[int, at_least(1)] = 25
 
 
 class Costs(NamedTuple):
@@ -78,7 +67,7 @@ def overview(config: OverviewConfig) -> list[Row]:
     Raises:
         UserError: There is no system of that name, or a size is out of range.
     """
-    check_ranges(config, RANGES)
+    check_bounds(config)
     return [_row(config, name) for name in config.systems]
 
 
@@ -86,8 +75,13 @@ def table(rows: Sequence[Row], config: OverviewConfig) -> Table:
     """The systems as people read them."""
     sizes = config.model
     result = Table(
-        *("system", "paper", "attention, decoder, target context, objective"),
-        *("parameters", "bytes carried", "inside the scan", "outside"),
+        "system",
+        "paper",
+        "attention, decoder, target context, objective",
+        "parameters",
+        "bytes carried",
+        "inside the scan",
+        "outside",
         title=f"sizes {sizes.embedding} / {sizes.encoder} / {sizes.state}, vocabulary "
         f"{config.vocabulary}, {config.source_length} source and "
         f"{config.target_length} target words",
@@ -98,42 +92,25 @@ def table(rows: Sequence[Row], config: OverviewConfig) -> Table:
     usual = ("additive", "conditional", "previous_word", "likelihood")
     for row in rows:
         axes = (row.attention, row.decoder, row.target_context, row.objective)
-        told = ", ".join(a for a, b in zip(axes, usual) if a != b) or "the baseline"
+        parts = ", ".join(a for a, b in zip(axes, usual) if a != b) or "the baseline"
         if row.costs is None:
-            told = f"{told}. Not at these sizes: {row.misfit}"
-            result.add_row(row.system, row.paper, told, *"----")
+            parts = f"{parts}. Not at these sizes: {row.misfit}"
+            result.add_row(row.system, row.paper, parts, "-", "-", "-", "-")
             continue
-        costs = row.costs
-        figures = (costs.parameters, costs.carried_bytes)
-        work = (costs.inside // 1000, costs.outside // 1000)
-        result.add_row(row.system, row.paper, told, *(f"{n:,}" for n in figures + work))
+        result.add_row(
+            row.system,
+            row.paper,
+            parts,
+            f"{row.costs.parameters:,}",
+            f"{row.costs.carried_bytes:,}",
+            f"{row.costs.inside // 1000:,}",
+            f"{row.costs.outside // 1000:,}",
+        )
     return result
 
 
-def _row(config: OverviewConfig, name: str) -> Row:
-    chosen = system(name)
-    model = chosen.model(config.model)
-    objective = chosen.objective()
-    extra = [n for n in ("atteos", "subtractive") if getattr(objective, n)]
-    costs, misfit = None, ""
-    try:
-        costs = _costs(config, model)
-    except UserError as error:
-        misfit = str(error)
-    return Row(
-        system=name,
-        paper=chosen.paper,
-        attention=_describe(attention.CATALOGUE, model.attention),
-        decoder=_describe(decoder.CATALOGUE, model.decoder),
-        target_context=_describe(target_context.CATALOGUE, model.target_context),
-        objective=" + ".join(["likelihood", *extra]),
-        costs=costs,
-        misfit=misfit,
-    )
-
-
-def _costs(config: OverviewConfig, chosen: ModelConfig) -> Costs:
-    model = models.build(chosen, config.vocabulary, config.vocabulary)
+def costs_of(model: Model, config: OverviewConfig) -> Costs:
+    """What a model costs at the lengths of a config."""
     params = jax.eval_shape(model.init, jax.random.key(0))
     inside, total, weights = _work(config, model, params)
     return Costs(
@@ -142,6 +119,29 @@ def _costs(config: OverviewConfig, chosen: ModelConfig) -> Costs:
         inside=round(inside / config.target_length),
         outside=round((total - inside) / config.target_length),
         weights_inside=weights,
+    )
+
+
+def _row(config: OverviewConfig, name: str) -> Row:
+    chosen = system(name)
+    choices = chosen.model(config.model)
+    objective = chosen.objective()
+    extra = [n for n in ("atteos", "subtractive") if getattr(objective, n)]
+    costs, misfit = None, ""
+    try:
+        model = models.build(choices, config.vocabulary, config.vocabulary)
+        costs = costs_of(model, config)
+    except UserError as error:
+        misfit = str(error)
+    return Row(
+        system=name,
+        paper=chosen.paper,
+        attention=_describe(attention.CATALOGUE, choices.attention),
+        decoder=_describe(decoder.CATALOGUE, choices.decoder),
+        target_context=_describe(target_context.CATALOGUE, choices.target_context),
+        objective=" + ".join(["likelihood", *extra]),
+        costs=costs,
+        misfit=misfit,
     )
 
 
@@ -174,9 +174,13 @@ def _work(
     """Multiplications inside the decoder's scan and in all, and weights inside."""
     source = jax.ShapeDtypeStruct((1, config.source_length), jnp.int32)
     target = jax.ShapeDtypeStruct((1, config.target_length), jnp.int32)
-    traced = jax.make_jaxpr(partial(model.forward))(params, source, target)
-    jaxpr = traced.jaxpr
-    scan = [e for e in jaxpr.eqns if e.primitive.name == "scan"][-1]  # the decoder's
+    jaxpr = jax.make_jaxpr(model.forward)(params, source, target).jaxpr
+    (scan,) = [
+        eqn
+        for eqn in jaxpr.eqns
+        if eqn.primitive.name == "scan"
+        and models.SCAN in str(eqn.source_info.name_stack)
+    ]
     paths = [path for path, _ in jax.tree.leaves_with_path(params)]
     names = {var: _group(path) for var, path in zip(jaxpr.invars, paths)}
     fixed = scan.invars[: scan.params["num_consts"]]
@@ -185,7 +189,7 @@ def _work(
 
 
 def _group(path: Sequence[Any]) -> str:
-    """The owner of an array: its path without the last field and numbers."""
+    """Whose an array is: its path without the first and last field and numbers."""
     names = [str(getattr(k, "name", getattr(k, "key", ""))) for k in path]
     return ".".join([n for n in names if n][1:-1]) or names[0]
 

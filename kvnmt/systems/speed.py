@@ -8,9 +8,9 @@ trusted where absolute times cannot. Tokens are real target tokens, EOS included
 
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import jax
 import numpy as np
@@ -18,8 +18,9 @@ import optax
 from rich.table import Table
 
 from kvnmt import devices, models
+from kvnmt.bounds import at_least, between, check_bounds
 from kvnmt.data.batches import Batch, pad, with_end
-from kvnmt.errors import Range, UserError, check_ranges
+from kvnmt.errors import UserError
 from kvnmt.model_config import ModelConfig
 from kvnmt.systems.named import system
 from kvnmt.training import step as steps
@@ -43,30 +44,14 @@ class BenchmarkConfig(StepOptions):
 
     systems: tuple[str, ...] = SYSTEMS  # the first is what the others are compared to
     model: ModelConfig = field(default_factory=ModelConfig)  # sizes
-    batch_size: int = 80  # sentences
-    source_length: int = 25  # padded, EOS included
-    target_length: int = 25
-    fill: float = 0.85  # share of real tokens; lengths spread evenly around it
-    vocabulary: int = 10000  # words on each side
-    repeats: int = 10  # timed steps of each system
-    seed: int = 1
-
-
-RANGES: dict[str, Range] = {
-    "model.embedding": (1, None),
-    "model.encoder": (1, None),
-    "model.state": (1, None),
-    "model.alignment": (1, None),
-    "batch_size": (1, None),
-    "accumulate": (1, None),
-    "ema": (0, 0.999999),
-    "source_length": (2, None),
-    "target_length": (2, None),
-    "fill": (0.5, 1),
-    "vocabulary": (3, None),
-    "repeats": (1, None),
-    "seed": (0, None),
-}
+    batch_size: Annotated[int, at_least(1)] = 80  # sentences
+    source_length: Annotated[int, at_least(2)] = 25  # padded, EOS included
+    target_length: Annotated[int, at_least(2)] = 25
+    # share of real tokens; lengths spread evenly around it
+    fill: Annotated[float, between(0.5, 1)] = 0.85
+    vocabulary: Annotated[int, at_least(3)] = 10000  # words on each side
+    repeats: Annotated[int, at_least(1)] = 10  # timed steps of each system
+    seed: Annotated[int, at_least(0)] = 1
 
 
 class Row(NamedTuple):
@@ -81,13 +66,15 @@ class Row(NamedTuple):
     memory_bytes: int | None  # what the step needs at once; None: not known here
 
 
-class _Compiled(NamedTuple):
-    name: str
+class CompiledStep(NamedTuple):
+    """A train step of one system, ready to run."""
+
+    system: str
     parameters: int
-    seconds: float
-    memory: int | None
+    compile_seconds: float
+    memory_bytes: int | None  # None: not known here
     run: Callable[[TrainState, Array, Array], tuple[TrainState, steps.Metrics]]
-    state: TrainState
+    state: TrainState  # before the first step
 
 
 def measure(
@@ -99,7 +86,7 @@ def measure(
         config: What to measure.
         advance: Told of every piece of work before it starts.
     """
-    check_ranges(config, RANGES)
+    check_bounds(config)
     if not config.systems:
         raise UserError("no system is named; give --systems at least one.")
     for name in config.systems:
@@ -112,21 +99,33 @@ def measure(
     compiled = []
     for name in config.systems:
         advance(f"compiling {name}")
-        compiled.append(_compile(config, name, arrays))
-    times = list(_alternate(compiled, arrays, config.repeats, advance))
-    tokens = int(np.sum(batch.target >= 0))
-    base = statistics.median(times[0])
+        compiled.append(compile_step(config, name, arrays))
+    times = time_steps(compiled, arrays, config.repeats, advance)
+    return rows_of(compiled, times, tokens=int(np.sum(batch.target >= 0)))
+
+
+def rows_of(
+    compiled: Sequence[CompiledStep], times: Sequence[Sequence[float]], tokens: int
+) -> list[Row]:
+    """The figures of systems, from what they were measured at.
+
+    Args:
+        compiled: Their steps; all others are compared to the first.
+        times: Seconds of every timed step of each.
+        tokens: Real target tokens of a step.
+    """
+    medians = [statistics.median(seconds) for seconds in times]
     return [
         Row(
-            system=one.name,
-            parameters=one.parameters,
-            compile_seconds=one.seconds,
-            step_seconds=statistics.median(seconds),
-            tokens_per_second=tokens / statistics.median(seconds),
-            relative=base / statistics.median(seconds),
-            memory_bytes=one.memory,
+            system=step.system,
+            parameters=step.parameters,
+            compile_seconds=step.compile_seconds,
+            step_seconds=seconds,
+            tokens_per_second=tokens / seconds,
+            relative=medians[0] / seconds,
+            memory_bytes=step.memory_bytes,
         )
-        for one, seconds in zip(compiled, times)
+        for step, seconds in zip(compiled, medians)
     ]
 
 
@@ -134,8 +133,13 @@ def table(rows: Sequence[Row], config: BenchmarkConfig) -> Table:
     """The figures as people read them."""
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     result = Table(
-        *("system", "parameters", "compile s", "step ms", "target tokens/s"),
-        *(f"x {rows[0].system}", "memory MiB"),
+        "system",
+        "parameters",
+        "compile s",
+        "step ms",
+        "target tokens/s",
+        f"x {rows[0].system}",
+        "memory MiB",
         title=f"{device}, batch {config.batch_size} x {config.source_length} x "
         f"{config.target_length}, vocabulary {config.vocabulary}, {config.dtype}, "
         f"remat {config.remat}, {config.accumulate} parts",
@@ -168,9 +172,10 @@ def random_batch(config: BenchmarkConfig) -> Batch:
     return Batch(side(config.source_length), side(config.target_length))
 
 
-def _compile(
+def compile_step(
     config: BenchmarkConfig, name: str, arrays: tuple[Array, Array]
-) -> _Compiled:
+) -> CompiledStep:
+    """Compiles the train step of a system for a batch, and times that."""
     chosen = system(name)
     words = config.vocabulary
     model = models.build(chosen.model(config.model), words, words)
@@ -182,25 +187,43 @@ def _compile(
     start = time.perf_counter()
     run = step.lower(state, *arrays).compile()
     seconds = time.perf_counter() - start
-    count = models.count_parameters(params)
-    return _Compiled(name, count, seconds, program_bytes(run), run, state)
+    return CompiledStep(
+        system=name,
+        parameters=models.count_parameters(params),
+        compile_seconds=seconds,
+        memory_bytes=program_bytes(run),
+        run=run,
+        state=state,
+    )
 
 
-def _alternate(
-    compiled: list[_Compiled],
+def time_steps(
+    compiled: Sequence[CompiledStep],
     arrays: tuple[Array, Array],
     repeats: int,
-    advance: Callable[[str], None],
-) -> Iterator[list[float]]:
-    """Times ``repeats`` rounds of one step of each, after two that do not count."""
-    states = [one.state for one in compiled]
+    advance: Callable[[str], None] = lambda what: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> list[list[float]]:
+    """Times rounds of one step of each system, after two that do not count.
+
+    Args:
+        compiled: The steps.
+        arrays: The batch.
+        repeats: Timed rounds.
+        advance: Told of every round before it starts.
+        clock: Gives the time in seconds.
+
+    Returns:
+        The seconds of every timed step of each system.
+    """
+    states = [step.state for step in compiled]
     times: list[list[float]] = [[] for _ in compiled]
     for repeat in range(repeats + 2):
         advance(f"round {max(repeat - 1, 0)} of {repeats}")
-        for i, one in enumerate(compiled):
-            start = time.perf_counter()
-            states[i], metrics = one.run(states[i], *arrays)
+        for i, step in enumerate(compiled):
+            start = clock()
+            states[i], metrics = step.run(states[i], *arrays)
             jax.block_until_ready((states[i], metrics))
             if repeat >= 2:
-                times[i].append(time.perf_counter() - start)
-    yield from times
+                times[i].append(clock() - start)
+    return times

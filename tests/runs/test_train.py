@@ -23,7 +23,13 @@ from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs import train as experiment
-from kvnmt.runs.config import Experiment, from_plain, to_plain
+from kvnmt.runs.config import (
+    MAY_CHANGE,
+    Experiment,
+    check_kept,
+    from_plain,
+    to_plain,
+)
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.systems.named import SYSTEMS, system
 from tests.helpers import quiet, steps_kept, tiny, toy_data, trained
@@ -281,27 +287,63 @@ def test_an_unfinished_checkpoint_is_not_seen(tmp_path, shared):
 
 
 KEPT = [
-    ("model.embedding", 16),
-    ("model.dropout.output", 0.0),
-    ("model.attention", attention.CATALOGUE["kv_memory"].Options()),
-    ("optimizer.name", "adadelta"),
-    ("data.max_length", 3),
-    ("training.batch_size", 8),
-    ("training.seed", 2),
+    ("model.embedding", 16, "--model.embedding 8", "--model.embedding 16"),
+    ("model.dropout.output", 0.0, "--model.dropout.output 0.1", "0.0"),
+    ("model.average_auxiliary", True, "--model.no-average-auxiliary", "--model.aver"),
+    ("model.attention", attention.CATALOGUE["kv_memory"].Options(), "--attention", ""),
+    ("optimizer.name", "adadelta", "--optimizer.name adam", "adadelta"),
+    ("data.max_length", 3, "--data.max-length None", "--data.max-length 3"),
+    ("training.batch_size", 8, "--training.batch-size 16", "--training.batch-size 8"),
+    ("training.seed", 2, "--training.seed 1", "--training.seed 2"),
 ]
 
 
-@pytest.mark.parametrize(("path", "value"), KEPT)
-def test_a_run_cannot_go_on_as_another(tmp_path, shared, path, value):
+@pytest.mark.parametrize(("path", "value", "before", "now"), KEPT)
+def test_a_run_cannot_go_on_as_another(tmp_path, shared, path, value, before, now):
     """And is unharmed by the attempt."""
     folder = shutil.copytree(shared, tmp_path / "run")
-    before = contents(folder)
+    files = contents(folder)
     exp = replaced(load_experiment(folder), "training.epochs", 9)
     with pytest.raises(UserError) as error:
         experiment.run(replaced(exp, path, value), folder, resume=True, console=quiet())
-    assert str(folder) in str(error.value)
-    assert path.split(".")[0] in str(error.value)
-    assert contents(folder) == before
+    was, cannot = str(error.value).split(" and cannot go on with ")
+    assert str(folder) in was and before in was and now in cannot
+    assert contents(folder) == files
+
+
+def test_all_that_a_run_keeps_is_told_in_a_sentence(tmp_path):
+    attentions = attention.CATALOGUE
+    saved = Experiment()
+    asked = replaced(saved, "model.decoder.rounds", 2)
+    asked = replaced(asked, "model.attention", attentions["kv_memory"].Options())
+    asked = replaced(asked, "data.joint", True)
+    asked = replaced(asked, "training.epochs", 30)
+    with pytest.raises(UserError) as error:
+        check_kept(saved, asked, tmp_path)
+    assert str(error.value) == (
+        f"the run in '{tmp_path}' was made with --attention additive, "
+        "--model.decoder.rounds 1, --data.no-joint and cannot go on with --attention "
+        "kv_memory, --model.decoder.rounds 2, --data.joint; leave the flags out, or "
+        "train in another folder."
+    )
+
+
+def test_a_run_keeps_what_is_not_free(tmp_path):
+    """Every field is either on the list or refused, one that is new too."""
+    free = set()
+    for path, changed in variants(Experiment()):
+        try:
+            check_kept(Experiment(), changed, tmp_path)
+        except UserError as error:
+            flag = path.rpartition(".")[2].replace("_", "-")
+            assert flag in str(error), path
+        else:
+            free.add(path)
+    inside = ("objective.", "search.")
+    assert {path for path in free if not path.startswith(inside)} == {
+        path for path in MAY_CHANGE if "." in path
+    }
+    assert {"objective.atteos", "search.beam"} <= free
 
 
 def test_going_on_without_the_text_harms_nothing(tmp_path, shared):

@@ -3,6 +3,7 @@
 
 import dataclasses
 import functools
+import re
 from pathlib import Path
 
 import jax
@@ -199,16 +200,21 @@ def test_a_run_starts_from_the_best_parameters_of_another(tmp_path, base, monkey
 
 def test_two_rounds_train_from_a_baseline(tmp_path, base):
     baseline = trained(base)
-    exp = tiny(
-        *(load_run(baseline).experiment.data, "kvmematt-r2-atteos"),
-        **{"warm_start": baseline, "epochs": 1},
-    )
-    console = quiet()
-    assert experiment.run(exp, tmp_path / "run", console=console).steps == 4
+    data = load_run(baseline).experiment.data
+    exp = tiny(data, "kvmematt-r2-atteos", warm_start=baseline, epochs=1)
+    brief, verbose = quiet(), quiet()
+    assert experiment.run(exp, tmp_path / "run", console=brief).steps == 4
     assert steps_kept(tmp_path / "run") == {4}
-    text = console.file.getvalue()
-    assert "fresh  decoder/rounds/1/attention/write_address/W_query" in text
-    assert "arrays start as in" in text
+    experiment.run(exp, tmp_path / "other", console=verbose, verbose=True)
+    sentence = re.compile(r"(\d+) arrays copied from '(.*)', (\d+) fresh\n")
+    for console in (brief, verbose):
+        copied, folder, fresh = sentence.search(console.file.getvalue()).groups()
+        assert folder == str(baseline)
+    lines = verbose.file.getvalue().splitlines()
+    assert "  fresh  decoder/rounds/1/attention/write_address/W_query" in lines
+    assert sum(line.startswith("  fresh  ") for line in lines) == int(fresh)
+    assert sum(line.startswith("  copied  ") for line in lines) == int(copied)
+    assert "W_query" not in brief.file.getvalue()
 
 
 def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base):

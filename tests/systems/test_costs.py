@@ -5,15 +5,17 @@ import dataclasses
 import io
 import json
 
+import jax
+import jax.numpy as jnp
 import pytest
 from rich.console import Console
 
-from kvnmt import cli
+from kvnmt import cli, models
 from kvnmt.errors import UserError
 from kvnmt.model_config import ModelConfig
 from kvnmt.systems import costs as overview
 from kvnmt.systems.costs import OverviewConfig
-from kvnmt.systems.named import SYSTEMS
+from kvnmt.systems.named import SYSTEMS, system
 
 SMALL = OverviewConfig(
     model=ModelConfig(embedding=6, encoder=12, state=12, alignment=5, merge="sum"),
@@ -57,6 +59,29 @@ def test_what_runs_inside_the_scan(rows):
     assert star.inside == mean.inside and star.outside < mean.outside
     assert costs["memory-rnn"].inside > star.inside
     assert "output" not in star.weights_inside
+
+
+def test_a_scan_behind_the_decoder_is_outside():
+    """A target context or a readout may scan too; that is not the decoder's."""
+    model = models.build(system("kvmematt-r1").model(SMALL.model), 30, 30)
+
+    def forward(params, source, target):
+        prediction = model.forward(params, source, target)
+        mix = jnp.eye(30)
+
+        def step(state, logits):
+            state = state @ mix + logits
+            return state, state
+
+        logits = jnp.swapaxes(prediction.logits, 0, 1)
+        _, mixed = jax.lax.scan(step, jnp.zeros_like(logits[0]), logits)
+        return prediction.replace(logits=jnp.swapaxes(mixed, 0, 1))
+
+    alone = overview.costs_of(model, SMALL)
+    behind = overview.costs_of(model._replace(forward=forward), SMALL)
+    assert behind.inside == alone.inside
+    assert behind.weights_inside == alone.weights_inside
+    assert behind.outside == alone.outside + 30 * 30
 
 
 def test_at_the_sizes_of_the_paper():

@@ -15,7 +15,14 @@ from kvnmt.errors import UserError
 from kvnmt.model_config import ModelConfig
 from kvnmt.systems import speed as benchmark
 from kvnmt.systems.named import system
-from kvnmt.systems.speed import BenchmarkConfig, Row, random_batch
+from kvnmt.systems.speed import (
+    BenchmarkConfig,
+    CompiledStep,
+    Row,
+    random_batch,
+    rows_of,
+    time_steps,
+)
 
 TINY = BenchmarkConfig(
     systems=("rnnsearch-star", "kvmematt-r1"),
@@ -95,35 +102,33 @@ def test_people_get_a_table(capsys, monkeypatch, memory):
     assert last == ("-" if memory is None else "3")
 
 
-def test_speed_is_the_median_of_alternating_steps(monkeypatch):
-    """Told by a clock that jumps; the first two rounds of each do not count."""
-    ticks = iter(range(1000))
+def test_speed_is_the_median_of_alternating_steps():
+    """By a clock that jumps; the first two rounds of each do not count."""
     durations = {"a": [90, 90, 5, 1, 3], "b": [90, 90, 2, 8, 4]}
     order: list[str] = []
-    now = [0.0]
+    now = 0.0
 
-    def run_of(name: str):
-        given = iter(durations[name])
-
+    def step_of(name: str) -> CompiledStep:
         def run(state, *arrays):
+            nonlocal now
+            assert arrays == ("source", "target")
             order.append(name)
-            now[0] += next(given)
-            return state, next(ticks)
+            now += durations[name][state]
+            return state + 1, None
 
-        return run
+        return CompiledStep(name, 7, 1.5, None, run, state=0)
 
-    def compiled(config, name, arrays):
-        return benchmark._Compiled(name, 1, 1.0, None, run_of(name), None)
-
-    monkeypatch.setattr(benchmark, "_compile", compiled)
-    monkeypatch.setattr(benchmark.time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(benchmark, "system", lambda name: name)
-    told: list[str] = []
-    rows = benchmark.measure(dataclasses.replace(TINY, systems=("a", "b")), told.append)
+    steps, messages = [step_of("a"), step_of("b")], []
+    times = time_steps(
+        steps, ("source", "target"), 3, advance=messages.append, clock=lambda: now
+    )
+    assert times == [[5, 1, 3], [2, 8, 4]]
+    assert order == ["a", "b"] * 5
+    assert messages[0] == "round 0 of 3" and messages[-1] == "round 3 of 3"
+    rows = rows_of(steps, times, tokens=12)
     assert [row.step_seconds for row in rows] == [3, 4]
     assert [row.relative for row in rows] == [1.0, 0.75]
-    assert order == ["a", "b"] * 5
-    assert told[:3] == ["compiling a", "compiling b", "round 0 of 3"]
+    assert [row.tokens_per_second for row in rows] == [4, 3]
 
 
 @pytest.mark.parametrize(
