@@ -8,7 +8,6 @@ It needs nothing else to be used. It holds ``config.json``, ``versions.json``,
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -73,8 +72,6 @@ def load_experiment(folder: Path) -> Experiment:
     """
     check_run(folder)
     text = (folder / "config.json").read_text()
-    with suppress(cattrs.BaseValidationError, ValueError, KeyError, TypeError):
-        return from_plain(json.loads(text))
     try:
         return from_plain(upgraded(json.loads(text)))
     except cattrs.BaseValidationError as error:
