@@ -180,7 +180,8 @@ def as_stored(folder: Path, wanted: PyTree) -> PyTree:
     Raises:
         ValueError: Other arrays lie there; one that differs is named.
     """
-    metadata: Any = ocp.StandardCheckpointHandler().metadata(folder)
+    place: Any = folder  # typed as orbax's own kind of path
+    metadata: Any = ocp.StandardCheckpointHandler().metadata(place)
     leaves, structure = jax.tree.flatten_with_path(metadata.tree)
     stored, ours = [_name(path) for path, _ in leaves], _by_name(wanted)
     for name in stored:
