@@ -8,8 +8,6 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-from kvnmt.training.step import StepOptions
-
 
 def name_coverage_by_kind(plain: dict[str, Any]) -> None:
     """One attention ``coverage`` held two mechanisms, told apart by its ``kind``."""
@@ -41,9 +39,10 @@ def count_steps_of_remat(plain: dict[str, Any]) -> None:
         plain["training"]["remat"] = kept[remat] if remat in kept else int(chunk)
 
 
-RULES: tuple[Callable[[dict[str, Any]], None], ...] = (name_coverage_by_kind,)
-if isinstance(StepOptions.remat, int):
-    RULES += (count_steps_of_remat,)
+RULES: tuple[Callable[[dict[str, Any]], None], ...] = (
+    name_coverage_by_kind,
+    count_steps_of_remat,
+)
 
 
 def upgraded(plain: dict[str, Any]) -> dict[str, Any]:
