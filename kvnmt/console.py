@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bar on standard error for work over many sentences."""
+"""What people read in a terminal: sentences, tables, and a bar while they wait."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +18,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+WIDTH, FAR = 160, 10_000  # characters: what a file has at least, and at most
+
 
 class _Rate(ProgressColumn):
     """How many a second."""
@@ -28,9 +30,28 @@ class _Rate(ProgressColumn):
         return Text(f"{speed:,.0f}/s" if speed else "")
 
 
+class _Output(Console):
+    """Standard output, which may be closed before everything is read."""
+
+    def on_broken_pipe(self) -> None:
+        """Leaves it to the program; otherwise the status would be 1."""
+        raise BrokenPipeError
+
+
 def error_console() -> Console:
     """Where people read what is not a result."""
     return Console(stderr=True)
+
+
+def say(message: str, console: Console | None = None) -> None:
+    """Prints a sentence as it is: a line however long, with no colours or markup.
+
+    Args:
+        message: What is said; it may hold names of files.
+        console: Where; by default on standard error.
+    """
+    console = console or error_console()
+    console.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -41,27 +62,26 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         what: Which work, in a word.
         total: Of how many; None: nobody knows.
     """
-    columns = (
-        *(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()),
-        *(_Rate(), TimeRemainingColumn()),
-    )
-    hidden = not sys.stderr.isatty()
     with Progress(
-        *columns, console=error_console(), transient=True, disable=hidden
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        _Rate(),
+        TimeRemainingColumn(),
+        console=error_console(),
+        transient=True,
+        disable=not sys.stderr.isatty(),
     ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
 
 
-WIDTH, FAR = 160, 10_000  # characters: what a file has at least, and at most
-
-
 def print_table(table: Table, notes: Sequence[str] = ()) -> None:
     """Prints a table on standard output; a file is as wide as what is put there."""
-    console = Console()
+    console = _Output()
     if not console.is_terminal:
         wide = Console(width=FAR)
-        console = Console(width=max(WIDTH, wide.measure(table).maximum))
+        console = _Output(width=max(WIDTH, wide.measure(table).maximum))
     console.print(table)
     for note in notes:
         console.print(note, style="dim", markup=False, highlight=False, soft_wrap=True)

@@ -2,11 +2,9 @@
 """A toy language, tiny experiments on it, and run directories that tests share."""
 
 import dataclasses
-import hashlib
 import io
 import json
 import os
-import platform
 import random
 from functools import cache
 from pathlib import Path
@@ -20,6 +18,7 @@ from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import digests, save_vocabularies
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import build
+from kvnmt.program_cache import machine_folder
 from kvnmt.runs import config
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
@@ -43,12 +42,7 @@ class Said(NamedTuple):
 def programs_folder() -> Path:
     """Where compiled programs of this machine are kept from one run to the next."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    info = Path("/proc/cpuinfo")
-    text = info.read_bytes() if info.exists() else platform.processor().encode()
-    # The other lines change from moment to moment.
-    lines = {one for one in text.splitlines() if one.startswith((b"flags", b"model"))}
-    own = hashlib.blake2b(b"".join(sorted(lines)), digest_size=6).hexdigest()
-    folder = base / "kvnmt-tests" / own
+    folder = machine_folder(base / "kvnmt-tests")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

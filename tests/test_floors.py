@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FLOORS = [  # the parts of one floor do not know each other either
     {"typing", "errors", "__init__"},
-    {"bounds", "initializers", "devices", "console", "files"},
+    {"bounds", "initializers", "devices", "console", "files", "program_cache"},
     {"catalogue"},
     {"layers", "search", "data"},
     {"attention", "target_context", "encoder", "readout", "metrics"},

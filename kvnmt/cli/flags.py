@@ -18,10 +18,10 @@ def names(paths: Sequence[Path]) -> list[str]:
         UserError: One is named twice.
     """
     parts = [path.resolve().parts for path in paths]
-    for n, own in enumerate(parts):
-        if own in parts[:n]:
+    for n, path in enumerate(parts):
+        if path in parts[:n]:
             raise UserError(f"'{paths[n]}' is named twice; once is enough.")
     depth = 1
-    while len({own[-depth:] for own in parts}) < len(parts):
+    while len({path[-depth:] for path in parts}) < len(parts):
         depth += 1
-    return ["/".join(own[-depth:]) for own in parts]
+    return ["/".join(path[-depth:]) for path in parts]

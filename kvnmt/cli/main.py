@@ -1,124 +1,208 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``kvnmt`` command: train, translate, evaluate, score, align and more."""
+"""The ``kvnmt`` command: a table of its commands, of which only the chosen one is read.
 
-import dataclasses
+Nothing heavy is imported here, so that help comes at once.
+"""
+
+import argparse
+import importlib
+import os
 import sys
+import textwrap
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any, Union
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import tyro
+from kvnmt import __version__
+from kvnmt.errors import UserError, run_program, unknown_name
 
-from kvnmt import attention, decoder, target_context
-from kvnmt.cli.evaluate import Evaluate
-from kvnmt.cli.explore import Explore
-from kvnmt.cli.pairs import Align, Score
-from kvnmt.cli.systems import Benchmark, Systems
-from kvnmt.cli.text import Prepare, PrepareTfds, Validate
-from kvnmt.cli.train import Average, Train
-from kvnmt.cli.translate import Translate
-from kvnmt.errors import run_program, unknown_name
-from kvnmt.runs import directory
-from kvnmt.runs.config import Experiment
-from kvnmt.systems.named import system
+if TYPE_CHECKING:
+    from kvnmt.runs.config import Experiment
 
-AXES = {
-    "attention": attention.CATALOGUE,
-    "decoder": decoder.CATALOGUE,
-    "target_context": target_context.CATALOGUE,
+BROKEN_PIPE = 141  # what a shell tells of a program ended by SIGPIPE
+WIDTH = 80  # of the list of commands
+
+
+class Command(NamedTuple):
+    """One command."""
+
+    place: str  # module:class
+    summary: str  # the first line of the class's docstring
+    runs: str = ""  # its field of run directories, if flags start from their config
+    compiles: bool = True  # whether its programs are kept for the next time
+
+
+COMMANDS = {
+    "train": Command(
+        "kvnmt.cli.train:Train",
+        "Train a system on parallel text.",
+        runs="run",
+    ),
+    "translate": Command(
+        "kvnmt.cli.translate:Translate",
+        "Translate standard input to standard output, one line out per line in.",
+        runs="run",
+    ),
+    "evaluate": Command(
+        "kvnmt.cli.evaluate:Evaluate",
+        "Measure systems on a test set: scores, significance, alignment, adequacy.",
+        runs="systems",
+    ),
+    "explore": Command(
+        "kvnmt.cli.explore:Explore",
+        "Write a page to look at systems with: alignments, memories, differences.",
+        runs="runs",
+    ),
+    "score": Command(
+        "kvnmt.cli.pairs:Score",
+        "Print the log-probability of given translations, one number per pair.",
+    ),
+    "align": Command(
+        "kvnmt.cli.pairs:Align",
+        "Print word alignments of given pairs, one line of ``source-target`` links "
+        "each.",
+    ),
+    "average": Command(
+        "kvnmt.cli.train:Average",
+        "Average checkpoints of one or several runs into a run directory of its own.",
+    ),
+    "benchmark": Command(
+        "kvnmt.cli.systems:Benchmark",
+        "Measure the training speed of systems beside each other on this device.",
+        compiles=False,  # it tells how long compiling takes
+    ),
+    "systems": Command(
+        "kvnmt.cli.systems:Systems",
+        "List the named systems and the mechanisms that they are made of.",
+        compiles=False,
+    ),
+    "prepare": Command(
+        "kvnmt.cli.text:Prepare",
+        "Prepare training text once, for every run with the same flags.",
+        compiles=False,
+    ),
+    "prepare-tfds": Command(
+        "kvnmt.cli.text:PrepareTfds",
+        "Prepare a TFDS dataset from parallel text, and print how to train from it.",
+        compiles=False,
+    ),
+    "validate": Command(
+        "kvnmt.cli.text:Validate",
+        "Look parallel text over before training; status 1 if anything is serious.",
+        compiles=False,
+    ),
 }
-NAMES_RUNS = ("--ensemble", "--training.warm-start", "--training.warm_start")
 
+HEAD = """\
+usage: kvnmt COMMAND ...
 
-COMMANDS: dict[str, Any] = {
-    "train": Train,
-    "translate": Translate,
-    "evaluate": Evaluate,
-    "explore": Explore,
-    "score": Score,
-    "align": Align,
-    "average": Average,
-    "benchmark": Benchmark,
-    "systems": Systems,
-    "prepare": Prepare,
-    "prepare-tfds": PrepareTfds,
-    "validate": Validate,
-}
+Train translation models with memory-augmented attention, and use them.
+
+commands:
+"""
+FOOT = """
+kvnmt COMMAND --help shows the flags of a command. Every command takes
+  --program-cache FOLDER|none  where compiled programs are kept for the next run
+                               (by default below ~/.cache)
+and kvnmt itself --help and --version.
+"""
 
 
 def main(
     arguments: Sequence[str] | None = None,
     *,
     command: str | None = None,
-    base: Experiment = Experiment(),
+    base: "Experiment | None" = None,
 ) -> None:
     """Runs the command line; a user's mistake is one sentence and status 2.
+
+    Where nobody reads standard output to its end, the command ends silently with
+    status 141.
 
     Args:
         arguments: What was typed; by default that of the process.
         command: Put before the arguments, for a program that is one command.
-        base: Sizes and settings that the flags of training start from.
+        base: Sizes and settings that the flags of training start from; None: the
+            defaults.
     """
-    given = [command] if command else []
-    given += sys.argv[1:] if arguments is None else arguments
-    run_program("kvnmt", lambda: _parse(given, base)())
+    words = [command] if command else []
+    words += sys.argv[1:] if arguments is None else arguments
+    try:
+        try:
+            run_program("kvnmt", lambda: _run(words, base))
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in the buffer must not fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(BROKEN_PIPE) from None
 
 
-def _parse(arguments: list[str], base: Experiment) -> Any:
-    if arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
-        raise unknown_name("command", arguments[0], COMMANDS)
-    start = _defaults(arguments, base)
-    missing: Any = tyro.MISSING
-    defaults = {
-        "train": Train(missing, start),
-        "translate": Translate(missing, start.search),
-        "evaluate": Evaluate(missing, missing, start.search),
-        "explore": Explore(missing, missing, start.search),
-        "benchmark": Benchmark(),
-        "systems": Systems(),
-    }
-    kinds = []
-    for name, kind in COMMANDS.items():
-        given = {"default": defaults[name]} if name in defaults else {}
-        kinds.append(Annotated[kind, tyro.conf.subcommand(name, **given)])
-    union: Any = Union[tuple(kinds)]  # noqa: UP007
-    return tyro.cli(union, args=arguments, prog="kvnmt", description=__doc__)
+def listing() -> str:
+    """The commands with their summaries, as people read them."""
+    indent = max(map(len, COMMANDS)) + 4
+    rows = [
+        textwrap.fill(
+            command.summary.replace("``", ""),
+            WIDTH,
+            initial_indent=f"  {name}".ljust(indent),
+            subsequent_indent=" " * indent,
+        )
+        for name, command in COMMANDS.items()
+    ]
+    return HEAD + "\n".join(rows) + "\n" + FOOT
 
 
-def _defaults(arguments: list[str], base: Experiment) -> Experiment:
-    """The config that the flags start from: the run's own, or that of a system."""
-    command = arguments[0] if arguments else ""
-    resumes = command == "train" and "--resume" in arguments
-    if resumes or command in ("translate", "evaluate", "explore"):
-        if run := _peek_run(arguments):
-            base = directory.load_experiment(Path(run))
-            if not any(_peek(arguments, name) for name in ("system", *AXES)):
-                return base
-    chosen = system(_peek(arguments, "system") or "rnnsearch-star")
-    model = chosen.model(base.model)
-    for axis, catalogue in AXES.items():
-        if name := _peek(arguments, axis):
-            model = dataclasses.replace(model, **{axis: catalogue[name].Options()})
-    objective = chosen.objective(base.objective)
-    return dataclasses.replace(base, model=model, objective=objective)
+def load(name: str) -> Any:
+    """The class of a command.
+
+    Raises:
+        UserError: There is no command of that name; the nearest is suggested.
+    """
+    if name not in COMMANDS:
+        raise unknown_name("command", name, COMMANDS)
+    module, _, kind = COMMANDS[name].place.partition(":")
+    return getattr(importlib.import_module(module), kind)
 
 
-def _peek_run(arguments: list[str]) -> str | None:
-    """The run directory: what looks like one and is not another run named."""
-    for before, argument in zip(arguments, arguments[1:]):
-        if before in NAMES_RUNS:
-            continue
-        if (Path(argument) / "config.json").is_file():
-            return argument
-    return None
+def _run(words: Sequence[str], base: "Experiment | None") -> None:
+    cache, words = _program_cache(words)
+    if not words:
+        print(listing(), end="", file=sys.stderr)
+        raise SystemExit(2)
+    name, *arguments = words
+    if name in ("-h", "--help"):
+        print(listing(), end="")
+    elif name == "--version":
+        print(f"kvnmt {__version__}")
+    else:
+        work = _parse(name, arguments, base)
+        if COMMANDS[name].compiles:
+            from kvnmt.program_cache import keep_programs  # imports JAX
+
+            keep_programs(cache)
+        work()
 
 
-def _peek(arguments: list[str], flag: str) -> str | None:
-    """The value of a flag, before the flags that depend on it can be known."""
-    names = f"--{flag}", f"--{flag.replace('_', '-')}"
-    for argument, following in zip(arguments, [*arguments[1:], ""]):
-        if argument in names:
-            return following
-        if argument.startswith(tuple(f"{name}=" for name in names)):
-            return argument.split("=", 1)[1]
-    return None
+def _parse(name: str, arguments: list[str], base: "Experiment | None") -> Any:
+    """The command with its flags; called, it does its work."""
+    kind = load(name)
+    if runs := COMMANDS[name].runs:
+        from kvnmt.cli.defaults import parse  # imports models
+
+        return parse(kind, arguments, prog=f"kvnmt {name}", runs=runs, base=base)
+    import tyro
+
+    return tyro.cli(kind, args=arguments, prog=f"kvnmt {name}")
+
+
+def _program_cache(words: Sequence[str]) -> tuple[str | None, list[str]]:
+    """The value of a flag that stands anywhere, and all other words."""
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False
+    )
+    parser.add_argument("--program-cache")
+    try:
+        flags, rest = parser.parse_known_args(list(words))
+    except argparse.ArgumentError:
+        raise UserError("--program-cache needs a folder, or none.") from None
+    return flags.program_cache, rest

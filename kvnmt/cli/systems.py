@@ -5,49 +5,55 @@ import json
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from rich.console import Console
-
 from kvnmt.cli.flags import FLAT
-from kvnmt.console import print_table
-from kvnmt.systems import costs as overview
-from kvnmt.systems import speed as benchmark
+from kvnmt.console import error_console, print_table
+from kvnmt.systems import costs, mechanisms, speed
 
 
 @dataclass(frozen=True)
 class Benchmark:
     """Measure the training speed of systems beside each other on this device."""
 
-    config: Annotated[benchmark.BenchmarkConfig, FLAT] = field(
-        default_factory=benchmark.BenchmarkConfig
+    config: Annotated[speed.BenchmarkConfig, FLAT] = field(
+        default_factory=speed.BenchmarkConfig
     )
     json: bool = False  # print JSON lines instead of a table
 
     def __call__(self) -> None:
         """Measures."""
-        with Console(stderr=True).status("") as status:
-            rows = benchmark.measure(self.config, status.update)
+        with error_console().status("") as status:
+            rows = speed.measure(self.config, status.update)
         if self.json:
             for row in rows:
                 print(json.dumps(row._asdict()))
             return
-        print_table(benchmark.table(rows, self.config))
+        print_table(speed.table(rows, self.config))
 
 
 @dataclass(frozen=True)
 class Systems:
-    """List the named systems: what they are made of and what they cost."""
+    """List the named systems and the mechanisms that they are made of.
 
-    config: Annotated[overview.OverviewConfig, FLAT] = field(
-        default_factory=overview.OverviewConfig
+    With --json first a line for every system, then one for every mechanism.
+    """
+
+    config: Annotated[costs.OverviewConfig, FLAT] = field(
+        default_factory=costs.OverviewConfig
     )
     json: bool = False  # print JSON lines instead of a table
 
     def __call__(self) -> None:
         """Lists."""
-        rows = overview.overview(self.config)
+        rows = costs.overview(self.config)
+        members = mechanisms.mechanisms()
         if self.json:
             for row in rows:
-                costs = row.costs and row.costs._asdict()
-                print(json.dumps(row._asdict() | {"costs": costs}))
+                figures = row.costs and row.costs._asdict()
+                print(json.dumps(row._asdict() | {"costs": figures}))
+            for member in members:
+                options = [option._asdict() for option in member.options]
+                print(json.dumps(member._asdict() | {"options": options}))
             return
-        print_table(overview.table(rows, self.config))
+        print_table(costs.table(rows, self.config))
+        print()
+        print_table(mechanisms.table(members))

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from kvnmt.bounds import check_bounds
 from kvnmt.cli.flags import FLAT
-from kvnmt.console import print_table
+from kvnmt.console import print_table, say
 from kvnmt.data import plan
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import Prepared, prepare_train
@@ -69,20 +69,22 @@ class Prepare:
 
     def __call__(self) -> None:
         """Prepares."""
+        check_bounds(self)
         check_ranges(self, {k: v for k, v in RANGES.items() if k.startswith("data.")})
         if not self.data.cache:
             raise UserError("name the folder that keeps the ids with --data.cache.")
         _print_prepared(prepare_train(self.data), self.data)
 
 
-def _print_prepared(found: Prepared, config: DataConfig) -> None:
+def _print_prepared(prepared: Prepared, config: DataConfig) -> None:
     table = Table(box=None, show_header=False)
-    lengths, training = found.train.lengths, TrainingConfig()
+    lengths, training = prepared.train.lengths, TrainingConfig()
     table.add_row("training pairs", f"{len(lengths):,}")
-    table.add_row("left out", described(found.dropped, config))
-    for side, words, own in zip(("source", "target"), found.vocabularies, lengths.T):
-        row = f"{own.sum():,} tokens, vocabulary of {len(words):,} ({digest(words)})"
-        table.add_row(side, row)
+    table.add_row("left out", described(prepared.dropped, config))
+    sides = ("source", "target")
+    for side, words, tokens in zip(sides, prepared.vocabularies, lengths.T):
+        size = f"{len(words):,} ({digest(words)})"
+        table.add_row(side, f"{tokens.sum():,} tokens, vocabulary of {size}")
     plans = {
         f"{training.batch_size} pairs": plan.by_pairs(
             lengths, training.batch_size, training.shapes
@@ -94,7 +96,7 @@ def _print_prepared(found: Prepared, config: DataConfig) -> None:
             f"{made.real(made.epoch(training.seed, 0)):.1%} of positions hold a token"
         )
         table.add_row(f"batches of {name}", f"{share}, {len(made.shapes)} shapes")
-    table.add_row("kept in", Text(str(found.folder)))
+    table.add_row("kept in", Text(str(prepared.folder)))
     print_table(table)
 
 
@@ -107,11 +109,13 @@ def _print(report: Report) -> None:
     if not report.findings:
         return
     findings = Table("", "found", "count", "where", box=None)
-    for found in report.findings:
-        severity = Text(found.severity, COLOURS[found.severity])
-        # A sentence may hold the name of a file, which is no markup.
-        row = found.name, f"{found.count:,}", Text(found.message)
-        findings.add_row(severity, *row)
+    for finding in report.findings:
+        findings.add_row(
+            Text(finding.severity, COLOURS[finding.severity]),
+            finding.name,
+            f"{finding.count:,}",
+            Text(finding.message),  # may hold the name of a file, which is no markup
+        )
     print_table(findings)
 
 
@@ -164,9 +168,7 @@ class PrepareTfds:
 
         made = tfds_builder.prepare(self.name, splits, self.folder, self.languages)
         counts = ", ".join(f"{len(text.source)} {s}" for s, text in splits.items())
-        Console(stderr=True).print(
-            f"{counts} pairs in {made}; train with:", highlight=False, soft_wrap=True
-        )
+        say(f"{counts} pairs in {made}; train with:")
         flags = {"tfds": self.name, "tfds-folder": self.folder}
         words = [word for k, v in flags.items() for word in (f"--data.{k}", str(v))]
         print(shlex.join(["kvnmt", "train", f"runs/{self.name}", *words]))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands that make a run directory: train and average."""
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -8,12 +9,14 @@ from typing import Annotated
 import tyro
 
 from kvnmt import devices
+from kvnmt.bounds import at_least, check_bounds
 from kvnmt.cli.flags import FLAT
-from kvnmt.console import error_console
-from kvnmt.errors import UserError, check_ranges
+from kvnmt.console import say
+from kvnmt.errors import UserError
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.config import Experiment
+from kvnmt.training.loop import Result
 
 
 @dataclass(frozen=True)
@@ -48,19 +51,11 @@ class Train:
         result = experiment.run(
             self.experiment, self.run, resume=self.resume, verbose=self.verbose
         )
-        error_console().print(
-            f"best checkpoint: step {result.best_step}, "
-            f"BLEU {result.best.get('valid_bleu', 0):.2f} on the validation text; "
-            f"{result.tokens_per_second:,.0f} target tokens/s, "
-            f"{result.minutes:.1f} minutes"
-            f"{'; stopped early' if result.stopped_early else ''}",
-            highlight=False,
-        )
-        error_console().print(
-            f"translate with: kvnmt translate {self.run} < source > target",
-            highlight=False,
-            soft_wrap=True,
-        )
+        say(summary(result))
+        if self.experiment.model.reads_source:
+            say(f"translate with: kvnmt translate {self.run} < source > target")
+        else:
+            say(f"score with: kvnmt score {self.run} --target text")
 
 
 @dataclass(frozen=True)
@@ -69,18 +64,32 @@ class Average:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories of one model
     output: Path  # run directory to write
-    last: int | None = None  # the newest so many of each run; default: the best of each
+    # The newest so many of each run; default: the best of each.
+    last: Annotated[int | None, at_least(1)] = None
 
     def __call__(self) -> None:
         """Averages."""
         if not self.runs:
             raise UserError("name the run directories whose checkpoints to average.")
-        check_ranges(self, {"last": (1, None)})
+        check_bounds(self)
         names = average(self.runs, self.output, last=self.last)
         for name in names:
-            error_console().print(f"  {name}", highlight=False, soft_wrap=True)
-        error_console().print(
-            f"the mean of {len(names)} checkpoints is in {self.output}",
-            highlight=False,
-            soft_wrap=True,
-        )
+            say(f"  {name}")
+        say(f"the mean of {len(names)} checkpoints is in {self.output}")
+
+
+def summary(result: Result) -> str:
+    """What a finished training comes to, in a sentence.
+
+    Args:
+        result: Its figures; a language model has a perplexity instead of BLEU.
+    """
+    figure = f"perplexity {math.exp(min(result.best['valid_loss'], 700)):.2f}"
+    if "valid_bleu" in result.best:
+        figure = f"BLEU {result.best['valid_bleu']:.2f}"
+    return (
+        f"best checkpoint: step {result.best_step}, {figure} on the validation text; "
+        f"{result.tokens_per_second:,.0f} target tokens/s, "
+        f"{result.minutes:.1f} minutes"
+        f"{'; stopped early' if result.stopped_early else ''}"
+    )

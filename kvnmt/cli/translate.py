@@ -3,14 +3,16 @@
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Annotated, BinaryIO, Literal, NamedTuple, TypeVar
 
 import tyro
 
-from kvnmt.console import counting, error_console
+from kvnmt.bounds import at_least, check_bounds
+from kvnmt.console import counting, say
 from kvnmt.data.text import decode, read_lines
 from kvnmt.data.words import cut
 from kvnmt.devices import use_cores
@@ -20,6 +22,8 @@ from kvnmt.inference.program import RANGES, SearchConfig
 from kvnmt.runs.directory import Run, load_translator
 
 SEARCH = {f"search.{name}": bounds for name, bounds in RANGES.items()}
+T = TypeVar("T")
+
 WINDOW = 20  # batches that are read, sorted by length and written together
 
 
@@ -38,12 +42,13 @@ class Translate:
     json: bool = False  # JSON lines: scores, tokens, alignment, n-best
     replace_unknown: bool = False  # by the source word attended to, or its translation
     dictionary: Path | None = None  # for that: lines of word, tab, translation
-    max_input: int = 200  # most tokens of a line
+    max_input: Annotated[int, at_least(1)] = 200  # most tokens of a line
     too_long: Literal["split", "truncate"] = "split"  # what to do with a longer one
 
     def __call__(self) -> None:
         """Translates."""
-        check_ranges(self, SEARCH | {"max_input": (1, None)})
+        check_bounds(self)
+        check_ranges(self, SEARCH)
         if self.json and (self.replace_unknown or self.dictionary):
             raise UserError(
                 "--json tells what the model wrote; leave out either it or "
@@ -51,82 +56,144 @@ class Translate:
             )
         use_cores()
         run = load_translator(self.run, self.ensemble)
-        work = _Work(self, run)
         size = self.search.batch_size
         windows = read_windows(sys.stdin.buffer, size * WINDOW if size > 1 else 1)
+        long = 0
         try:
             with counting("translating", _count_lines(sys.stdin.buffer)) as advance:
-                for lines in windows:
-                    for line in work.answer(lines, advance):
+                for answer in answers(run, windows, self, advance):
+                    long += answer.long
+                    for line in answer.lines:
                         sys.stdout.buffer.write(line.encode() + b"\n")
                     sys.stdout.buffer.flush()
         finally:
-            work.warn()
+            if long:
+                how = {"split": "split", "truncate": "truncated"}[self.too_long]
+                say(
+                    f"warning: {long} lines had more than {self.max_input} tokens and "
+                    f"were {how}; see --max-input and --too-long."
+                )
 
 
-class _Work:
-    """One run of the command: what was read for it and how far it is."""
+class Answer(NamedTuple):
+    """What is written for a window of lines."""
 
-    def __init__(self, options: Translate, run: Run):
-        self.options, self.run = options, run
+    lines: list[str]  # one for every line of the window
+    long: int  # how many of them had too many tokens
+
+
+def answers(
+    run: Run,
+    windows: Iterable[Sequence[str]],
+    options: Translate,
+    advance: Callable[[int], None] = lambda sentences: None,
+) -> Iterator[Answer]:
+    """Translates windows of lines, each before the next is read.
+
+    Args:
+        run: The trained model.
+        windows: The lines of the whole input, in order.
+        options: How to translate, and what to do with long lines.
+        advance: Told of every batch how many sentences it held.
+
+    Raises:
+        UserError: The dictionary or the prefixes cannot be read, or there are fewer
+            prefixes than lines.
+    """
+    dictionary = None
+    if options.dictionary or options.replace_unknown:
         path = options.dictionary
-        self.dictionary = read_dictionary(path) if path else {}
-        self.prefixes = read_lines(options.prefix) if options.prefix else None
-        self.seen = self.parts = self.long = 0  # lines, parts of lines, long lines
-        self.expected: int | None = None
+        dictionary = read_dictionary(path) if path else {}
+    prefixes = read_lines(options.prefix) if options.prefix else None
+    lines = parts = 0  # before the window
+    expected = None  # parts in a full window
+    for window in windows:
+        cuts = [cut(run.vocabularies.source, one, options.max_input) for one in window]
+        long = sum(len(pieces) > 1 for pieces in cuts)
+        if options.too_long == "truncate":
+            cuts = [pieces[:1] for pieces in cuts]
+        count = sum(map(len, cuts))
+        expected = expected or count
+        begun = None
+        if prefixes is not None:
+            begun = _begun(run, options, prefixes, lines, cuts)
+        written = _written(
+            run,
+            cuts,
+            options,
+            dictionary=dictionary,
+            prefixes=begun,
+            first=parts,
+            expected=expected,
+            advance=advance,
+        )
+        lines, parts = lines + len(window), parts + count
+        yield Answer(written, long)
 
-    def answer(
-        self, lines: Sequence[str], advance: Callable[[int], None]
-    ) -> Iterator[str]:
-        """Translates the next lines."""
-        cuts = [self._cut(line) for line in lines]
-        flat = [part for parts in cuts for part in parts]
-        self.expected = self.expected or len(flat)
-        where: dict[str, Any] = {"first": self.parts, "expected": self.expected}
-        where["prefixes"] = self._prefixes(cuts)
-        given = self.run, flat, self.options.search
-        if self.options.json:
-            told = iter(describe(*given, advance, **where))
-            records = ([next(told) for _ in parts] for parts in cuts)
-            found = [json.dumps(join(some), ensure_ascii=False) for some in records]
-        else:
-            wanted = self.options.replace_unknown or self.options.dictionary
-            known = self.dictionary if wanted else None
-            written = iter(write(*given, known, advance, **where))
-            pieces = ([next(written) for _ in parts] for parts in cuts)
-            found = [" ".join(filter(None, some)) for some in pieces]
-        self.seen, self.parts = self.seen + len(lines), self.parts + len(flat)
-        yield from found
 
-    def warn(self) -> None:
-        """Says how many lines were too long, if any."""
-        if self.long:
-            how = {"split": "split", "truncate": "truncated"}[self.options.too_long]
-            error_console().print(
-                f"warning: {self.long} lines had more than {self.options.max_input} "
-                f"tokens and were {how}; see --max-input and --too-long.",
-                highlight=False,
-                soft_wrap=True,
-            )
+def _written(
+    run: Run,
+    cuts: Sequence[Sequence[str]],
+    options: Translate,
+    *,
+    dictionary: Mapping[str, str] | None,
+    prefixes: Sequence[Sequence[int]] | None,
+    first: int,
+    expected: int,
+    advance: Callable[[int], None],
+) -> list[str]:
+    """Translates the parts of lines; a line comes out for each."""
+    flat = [part for pieces in cuts for part in pieces]
+    if options.json:
+        records = describe(
+            run,
+            flat,
+            options.search,
+            advance,
+            prefixes=prefixes,
+            first=first,
+            expected=expected,
+        )
+        joined = (join(pieces) for pieces in _grouped(records, cuts))
+        return [json.dumps(record, ensure_ascii=False) for record in joined]
+    texts = write(
+        run,
+        flat,
+        options.search,
+        dictionary,
+        advance,
+        prefixes=prefixes,
+        first=first,
+        expected=expected,
+    )
+    return [" ".join(filter(None, pieces)) for pieces in _grouped(texts, cuts)]
 
-    def _cut(self, line: str) -> list[str]:
-        parts = cut(self.run.vocabularies.source, line, self.options.max_input)
-        self.long += len(parts) > 1
-        return parts if self.options.too_long == "split" else parts[:1]
 
-    def _prefixes(self, cuts: Sequence[Sequence[str]]) -> list[list[int]] | None:
-        """What the first part of every line begins with."""
-        if self.prefixes is None:
-            return None
-        mine = self.prefixes[self.seen : self.seen + len(cuts)]
-        if len(mine) < len(cuts):
-            raise UserError(
-                f"'{self.options.prefix}' has {len(self.prefixes)} lines but the input "
-                "has more; it needs one, perhaps empty, for every line of input."
-            )
-        encode = self.run.vocabularies.target.encode
-        rest = ([[]] * (len(parts) - 1) for parts in cuts)
-        return [ids for one, more in zip(mine, rest) for ids in [encode(one), *more]]
+def _grouped(flat: Sequence[T], cuts: Sequence[Sequence[str]]) -> Iterator[list[T]]:
+    """Results of parts, by the line that each belongs to."""
+    results = iter(flat)
+    return (list(islice(results, len(pieces))) for pieces in cuts)
+
+
+def _begun(
+    run: Run,
+    options: Translate,
+    prefixes: Sequence[str],
+    first: int,
+    cuts: Sequence[Sequence[str]],
+) -> list[list[int]]:
+    """The ids that the translation of every part begins with: of a line the first."""
+    here = prefixes[first : first + len(cuts)]
+    if len(here) < len(cuts):
+        raise UserError(
+            f"'{options.prefix}' has {len(prefixes)} lines but the input has more; it "
+            "needs one, perhaps empty, for every line of input."
+        )
+    begun: list[list[int]] = []
+    for prefix, pieces in zip(here, cuts):
+        begun.append(run.vocabularies.target.encode(prefix))
+        begun += [[] for _ in pieces[1:]]
+    return begun
 
 
 def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:

@@ -2,6 +2,7 @@
 """The command: what people type, mistakes above all."""
 
 import json
+import math
 import os
 import shutil
 import subprocess
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from kvnmt import __version__
 from kvnmt.attention import additive, kv_memory
+from kvnmt.cli.main import COMMANDS, load
 from kvnmt.data.text import read_lines
 from kvnmt.decoder import conditional
 from kvnmt.inference.program import SearchConfig
@@ -86,7 +89,8 @@ def captured(monkeypatch) -> list[config.Experiment]:
 
     def pretend(exp, folder, *, resume):
         found.append(exp)
-        return Result(**(dict.fromkeys(Result._fields, 1) | {"best": {}}))
+        figures = dict.fromkeys(Result._fields, 1) | {"best": {"valid_loss": 1.0}}
+        return Result(**figures)
 
     monkeypatch.setattr(experiment, "run", pretend)
     return found
@@ -231,8 +235,46 @@ def test_flags_that_do_not_exist_are_told_with_the_nearest(
 def test_help_names_every_command(kvnmt):
     said = kvnmt("--help")
     assert said.status == 0
-    for name in (b"train", b"translate", b"evaluate", b"benchmark", b"validate"):
-        assert name in said.out
+    for name in COMMANDS:
+        assert f"\n  {name} ".encode() in said.out
+    assert max(map(len, said.out.decode().splitlines())) <= 80
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_summed_up_by_its_first_line(name):
+    assert COMMANDS[name].summary == load(name).__doc__.splitlines()[0]
+
+
+def test_the_version_is_told(kvnmt):
+    assert kvnmt("--version") == Said(0, f"kvnmt {__version__}\n".encode(), "")
+
+
+def test_help_and_version_import_nothing_heavy():
+    heavy = {"jax", "numpy", "tyro", "rich", "kvnmt.models", "kvnmt.cli.train"}
+    code = (
+        "import sys; from kvnmt.cli import main; "
+        f"main(['--help']); main(['--version']); print({heavy} & {{*sys.modules}})"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.stdout.endswith("set()\n"), found.stderr
+
+
+def test_a_command_imports_no_other():
+    code = (
+        "import sys; from kvnmt.cli import main; main(['systems', '--json']); "
+        "print(*(name for name in sys.modules if name.startswith('kvnmt.cli.')))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    modules = set(found.stdout.splitlines()[-1].split())
+    assert modules == {"kvnmt.cli.main", "kvnmt.cli.systems", "kvnmt.cli.flags"}
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_program_cache_is_a_flag_of_every_command(kvnmt, first):
+    flag = ["--program-cache", "none"]
+    arguments = [*flag, "validate"] if first else ["validate", *flag]
+    assert kvnmt(*arguments, "--help").status == 0
+    check_sentence(kvnmt("validate", flag[0]), "--program-cache")
 
 
 def test_an_existing_folder_is_refused(kvnmt, tmp_path, run):
@@ -396,3 +438,35 @@ def test_a_mistake_in_its_own_process_is_one_line(tmp_path):
     assert (found.returncode, found.stdout) == (2, b"")
     assert found.stderr.decode().count("\n") == 1
     assert found.stderr.startswith(b"kvnmt: ")
+
+
+def test_a_language_model_ends_with_its_perplexity(kvnmt, tmp_path):
+    """It translates nothing, so there is no BLEU to tell."""
+    folder = tmp_path / "new"
+    given = [*flags(tmp_path / "data"), "--training.epochs", "1"]
+    said = kvnmt("train", folder, "--system", "lm-lstm", *given)
+    assert said.status == 0, said.err
+    (record,) = records(folder)
+    last = said.err.splitlines()[-2]
+    assert f"perplexity {math.exp(record['valid_loss']):.2f} on the" in last
+    assert "BLEU" not in said.err
+    assert f"kvnmt score {folder}" in said.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["train", "--help"],
+        ["systems", "--systems", "memdec"],
+        ["systems", "--systems", "memdec", "--json"],
+    ],
+)
+def test_a_reader_that_leaves_ends_it_silently(arguments):
+    reader, writer = os.pipe()
+    os.close(reader)
+    code = "from kvnmt.cli import main; main()"
+    words = [sys.executable, "-c", code, *arguments]
+    found = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, timeout=300)
+    os.close(writer)
+    assert (found.returncode, found.stderr) == (141, b"")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines in, lines out: as many, in order, as soon as they are known."""
 
+import dataclasses
 import io
 import json
 import os
@@ -12,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvnmt.cli.translate import Translate, _Work, read_windows
+from kvnmt.cli.translate import Translate, answers, read_windows
 from kvnmt.errors import UserError
 from kvnmt.inference.describe import write
-from kvnmt.inference.program import SearchConfig, program
+from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score
 from kvnmt.inference.translate import translate
 from kvnmt.runs.directory import Run, load_run
@@ -63,13 +64,20 @@ def test_odd_newlines_neither_split_nor_join(kvnmt, folder):
 def test_as_many_lines_out_as_in(run):
     """Whatever they hold; one program serves them all."""
     text = st.text(st.characters(exclude_characters="\n"), max_size=40)
-    before = program(run.model, PLAIN)._cache_size()
+    programs = []  # a model is asked to encode when a program is made of it
+
+    def encode(*arguments):
+        programs.append(arguments)
+        return run.model.encode(*arguments)
+
+    counted = run._replace(model=run.model._replace(encode=encode))
 
     @settings(max_examples=60, deadline=None)
     @given(lines=st.lists(text))
     def check(lines):
-        work = _Work(Translate(Path("run"), PLAIN, max_input=7), run)
-        found = list(work.answer([*lines, "a b c"] * 2, lambda count: None))
+        options = Translate(Path("run"), PLAIN, max_input=7)
+        (answer,) = answers(counted, [[*lines, "a b c"] * 2], options)
+        found = answer.lines
         assert len(found) == 2 * len(lines) + 2
         assert not any("\n" in line for line in found)
         assert found[: len(lines) + 1] == found[len(lines) + 1 :]
@@ -77,7 +85,18 @@ def test_as_many_lines_out_as_in(run):
             assert translation == "" or line.strip(" ")
 
     check()
-    assert program(run.model, PLAIN)._cache_size() <= before + 1
+    assert len(programs) == 1
+
+
+def test_windows_know_what_was_too_long(run):
+    """Whatever is done with it; and the lines of all windows are one text."""
+    options = Translate(Path("run"), PLAIN, max_input=2)
+    windows = [["a b c d e", "a"], [""], ["b c d"]]
+    found = list(answers(run, windows, options))
+    assert [len(answer.lines) for answer in found] == [2, 1, 1]
+    assert [answer.long for answer in found] == [1, 0, 1]
+    cut = dataclasses.replace(options, too_long="truncate")
+    assert [answer.long for answer in answers(run, windows, cut)] == [1, 0, 1]
 
 
 def test_windows_do_not_show(kvnmt, folder):

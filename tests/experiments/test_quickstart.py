@@ -29,7 +29,7 @@ def test_the_quickstart_trains_reports_draws_and_says_what_is_next(tmp_path):
         "dropped",
         "kvnmt explore",
         "target tokens/s",
-        "start fresh",
+        "arrays copied from",
     ):
         assert words in said
     assert f"kvnmt translate {tmp_path / quickstart.SYSTEMS[1]}" in said

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the flags of a command start from: a system, or the config of a run.
+
+Flags exist for the options of the mechanisms chosen, so the choice must be known before
+the flags can be read.
+"""
+
+import dataclasses
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from kvnmt import attention, decoder, target_context
+from kvnmt.errors import UserError
+from kvnmt.runs.config import Experiment
+from kvnmt.runs.directory import load_experiment
+from kvnmt.systems.named import system
+
+AXES = {
+    "attention": attention.CATALOGUE,
+    "decoder": decoder.CATALOGUE,
+    "target_context": target_context.CATALOGUE,
+}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The flags of training that decide which other flags there are."""
+
+    system: str | None = None
+    attention: str | None = None
+    decoder: str | None = None
+    target_context: str | None = None
+    resume: bool = False
+
+    @property
+    def changes_model(self) -> bool:
+        """Whether a system or a mechanism is named."""
+        names = self.system, self.attention, self.decoder, self.target_context
+        return any(name is not None for name in names)
+
+    def apply(self, base: Experiment) -> Experiment:
+        """The sizes and settings of ``base`` with the system and mechanisms named.
+
+        Raises:
+            UserError: There is none of that name; the nearest is suggested.
+        """
+        chosen = system(self.system or "rnnsearch-star")
+        model = chosen.model(base.model)
+        for axis, catalogue in AXES.items():
+            if name := getattr(self, axis):
+                options = catalogue[name].Options()
+                model = dataclasses.replace(model, **{axis: options})
+        objective = chosen.objective(base.objective)
+        return dataclasses.replace(base, model=model, objective=objective)
+
+
+def parse(
+    kind: Any,
+    arguments: Sequence[str],
+    *,
+    prog: str,
+    runs: str,
+    base: Experiment | None = None,
+) -> Any:
+    """Reads the flags of a command that start from a system or from a run.
+
+    Args:
+        kind: The command, with a field ``experiment`` or ``search``.
+        arguments: What was typed after the command's name.
+        prog: What the program is called in messages.
+        runs: The field of the command that names one or several runs.
+        base: What training starts from that resumes no run.
+    """
+    choices, experiment = Choices(), base or Experiment()
+    trains = any(field.name == "experiment" for field in dataclasses.fields(kind))
+    if trains:
+        choices = _glance(Choices, arguments, Choices(), unknown=True) or choices
+    if not trains or choices.resume:
+        experiment = _of_run(kind, arguments, runs) or experiment
+    if trains and (choices.changes_model or not choices.resume):
+        experiment = choices.apply(experiment)
+    return tyro.cli(
+        kind,
+        args=arguments,
+        prog=prog,
+        default=_start(kind, experiment),
+    )
+
+
+def _of_run(kind: Any, arguments: Sequence[str], runs: str) -> Experiment | None:
+    """The config of the first run that is named in its place.
+
+    A flag may name another run, and which flags take a value depends on the mechanisms
+    of the run. So every folder is tried: with the config of the right one, the
+    arguments name the folder that the config was read from.
+    """
+    for folder in _folders(arguments):
+        try:
+            experiment = load_experiment(folder)
+        except UserError:
+            continue  # if it is the one, the command says so
+        parsed = _glance(kind, arguments, _start(kind, experiment))
+        if parsed and folder == next(_folders(_paths(parsed, runs)), None):
+            return experiment
+    return None
+
+
+def _folders(words: Sequence[object]) -> Iterator[Path]:
+    """The run directories among words."""
+    paths = (Path(str(word)) for word in words)
+    return (path for path in paths if (path / "config.json").is_file())
+
+
+def _paths(parsed: Any, runs: str) -> Sequence[Path]:
+    named = getattr(parsed, runs)
+    return [named] if isinstance(named, Path) else named
+
+
+def _glance(
+    kind: Any, arguments: Sequence[str], default: Any, *, unknown: bool = False
+) -> Any:
+    """Reads flags before they are read in earnest; None if they cannot be read.
+
+    Args:
+        kind: What is read.
+        arguments: What was typed. Help waits until the flags are known.
+        default: What the flags start from.
+        unknown: Whether there may be other flags.
+    """
+    words = [word for word in arguments if word not in ("-h", "--help")]
+    nowhere = io.StringIO()  # a mistake is told when the flags are read in earnest
+    try:
+        with redirect_stdout(nowhere), redirect_stderr(nowhere):
+            parsed = tyro.cli(
+                kind,
+                args=words,
+                default=default,
+                return_unknown_args=unknown,
+            )
+    except SystemExit:
+        return None
+    return parsed[0] if unknown else parsed
+
+
+def _start(kind: Any, experiment: Experiment) -> Any:
+    """The command before any flag is read."""
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(kind):
+        if field.name == "experiment":
+            values[field.name] = experiment
+        elif field.name == "search":
+            values[field.name] = experiment.search
+        elif field.default is field.default_factory is dataclasses.MISSING:
+            values[field.name] = tyro.MISSING
+    return kind(**values)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled programs are kept for the next run, in the user's folder of caches.
+
+A cache can only save time: where its folder cannot be made or written, there is none,
+and what cannot be read in it is compiled anew.
+"""
+
+import contextlib
+import hashlib
+import os
+import platform
+import warnings
+from pathlib import Path
+
+import jax
+
+VARIABLE = "KVNMT_PROGRAM_CACHE"  # a folder, or NONE
+NONE = "none"
+MOST_BYTES = 2 * 1024**3  # of all programs that are kept
+INFO = Path("/proc/cpuinfo")
+TRAITS = (b"flags", b"Features", b"model", b"CPU ")  # lines that do not change
+
+
+def keep_programs(folder: str | None = None) -> None:
+    """Lets JAX keep what it compiles; before anything else is done with JAX.
+
+    Where no folder is named here, ``JAX_COMPILATION_CACHE_DIR`` counts, then
+    ``KVNMT_PROGRAM_CACHE``, then `default_folder`.
+
+    Args:
+        folder: Where; ``"none"`` for nowhere.
+    """
+    if folder is None:
+        if jax.config.jax_compilation_cache_dir:  # pyright: ignore
+            return
+        folder = os.environ.get(VARIABLE) or str(default_folder())
+    programs = None
+    if folder != NONE:
+        programs = _writable(machine_folder(Path(folder).expanduser().absolute()))
+    jax.config.update("jax_compilation_cache_dir", programs and str(programs))
+    if programs is None:
+        return
+    # Many small programs take longer than a few large ones.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation")
+    prune(programs.parent)
+
+
+def default_folder() -> Path:
+    """Where programs are kept if nothing else is said, by the rules of XDG."""
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    caches = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    return caches / "kvnmt" / "programs"
+
+
+def machine_folder(base: Path) -> Path:
+    """The part of a cache that holds programs for this kind of processor.
+
+    JAX tells programs apart by everything else that they depend on.
+    """
+    text = INFO.read_bytes() if INFO.exists() else platform.processor().encode()
+    traits = {line for line in text.splitlines() if line.startswith(TRAITS)}
+    traits.add(platform.machine().encode())
+    digest = hashlib.blake2b(b"\n".join(sorted(traits)), digest_size=6).hexdigest()
+    return base / f"machine-{digest}"
+
+
+def prune(base: Path, most: int = MOST_BYTES) -> None:
+    """Deletes the programs used longest ago until the rest is not too much.
+
+    Args:
+        base: The cache, with a folder for every kind of processor.
+        most: Bytes that may be kept.
+    """
+    programs = []
+    for path in base.glob("machine-*/*-cache"):
+        with contextlib.suppress(OSError):  # another process deletes too
+            status = path.stat()
+            used = max(status.st_atime, status.st_mtime)
+            programs.append((used, status.st_size, path))
+    total = sum(size for _, size, _ in programs)
+    for _, size, path in sorted(programs):
+        if total <= most:
+            return
+        with contextlib.suppress(OSError):
+            path.unlink()
+        total -= size
+
+
+def _writable(folder: Path) -> Path | None:
+    """Makes a folder for this user; None if it cannot be made or written."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else None

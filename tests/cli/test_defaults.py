@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags start from the run that is named in its place, whatever other flags name."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvnmt.attention import additive, kv_memory
+from kvnmt.cli.defaults import parse
+from kvnmt.cli.main import COMMANDS, load
+from kvnmt.inference.program import SearchConfig
+from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.systems.named import system
+
+MINE, OTHER, THIRD = 7, 3, 4  # beams that tell runs apart
+
+
+def saved(folder: Path, beam: int, name: str = "rnnsearch-star") -> Path:
+    """Writes what the flags start from: a config."""
+    folder.mkdir()
+    experiment = Experiment(system(name).model(), search=SearchConfig(beam))
+    (folder / "config.json").write_text(json.dumps(to_plain(experiment)))
+    return folder
+
+
+@pytest.fixture(name="places")
+def _places(tmp_path) -> dict[str, Path]:
+    (tmp_path / "file").write_text("a\n")
+    return {
+        "MINE": saved(tmp_path / "mine", MINE, "mematt"),
+        "OTHER": saved(tmp_path / "other", OTHER),
+        "THIRD": saved(tmp_path / "third", THIRD),
+        "FILE": tmp_path / "file",
+    }
+
+
+def read(command: str, line: str, places: dict[str, Path]) -> Any:
+    for name, place in places.items():
+        line = line.replace(name, str(place))
+    runs = COMMANDS[command].runs
+    return parse(load(command), line.split(), prog=f"kvnmt {command}", runs=runs)
+
+
+SEARCHES = [
+    ("translate", "MINE"),
+    ("translate", "MINE/"),
+    ("translate", "MINE --ensemble OTHER THIRD"),
+    ("translate", "--ensemble OTHER THIRD --search.alpha 2 MINE"),
+    ("translate", "--ensemble=OTHER --search.alpha=2 MINE"),
+    ("translate", "--prefix OTHER MINE"),
+    ("evaluate", "--reverse OTHER MINE --reference FILE"),
+    ("evaluate", "--reverse=OTHER --reference FILE MINE"),
+    ("evaluate", "--reverse OTHER FILE MINE THIRD --reference FILE"),
+    ("evaluate", "--ensemble OTHER THIRD --reference FILE MINE"),
+    ("evaluate", "MINE --reference FILE --ensemble OTHER THIRD"),
+    ("explore", "--reference OTHER MINE THIRD --source FILE"),
+    ("explore", "--output OTHER --source=THIRD MINE"),
+]
+
+
+@pytest.mark.parametrize(("command", "line"), SEARCHES)
+def test_a_search_starts_from_the_first_run(places, command, line):
+    assert read(command, line, places).search.beam == MINE
+    changed = read(command, f"{line} --search.beam 9", places)
+    assert changed.search.beam == 9
+
+
+def test_without_a_run_a_search_starts_from_the_defaults(places):
+    found = read("evaluate", "--reverse OTHER FILE --reference FILE", places)
+    assert found.search == SearchConfig()
+
+
+RESUMED = [
+    "MINE --resume",
+    "--resume --data.vocabularies OTHER MINE",
+    "--resume --data.vocabularies=OTHER MINE",
+    "--training.warm-start OTHER MINE --resume",
+    "--training.warm_start OTHER MINE --resume",
+    "--data.cache OTHER --data.source THIRD --resume MINE",
+    "--resume --training.warm-start OTHER --data.vocabularies THIRD MINE",
+]
+
+
+@pytest.mark.parametrize("line", RESUMED)
+def test_resumed_training_starts_from_its_run(places, line):
+    found = read("train", line, places)
+    assert found.experiment.search.beam == MINE
+    assert found.experiment.model == system("mematt").model()
+    assert found.run == places["MINE"]
+
+
+def test_flags_of_the_mechanisms_of_a_run_are_known(places):
+    line = "--resume --model.attention.values fixed --data.vocabularies OTHER MINE"
+    found = read("train", line, places)
+    assert found.experiment.model.attention == kv_memory.Options(values="fixed")
+
+
+def test_only_resumed_training_starts_from_a_run(places):
+    found = read("train", "MINE --training.warm-start OTHER", places).experiment
+    assert (found.model, found.search) == (Experiment().model, SearchConfig())
+
+
+def test_a_system_named_counts_for_a_run_too(places):
+    found = read("train", "MINE --resume --attention additive", places)
+    assert found.experiment.model.attention == additive.Options()
+    assert found.experiment.search.beam == MINE
+
+
+def test_sizes_of_a_program_are_kept():
+    base = dataclasses.replace(Experiment(), search=SearchConfig(beam=5))
+    arguments = ["new", "--system=kvmematt-r1-atteos"]
+    found = parse(load("train"), arguments, prog="kvnmt train", runs="run", base=base)
+    assert found.experiment.search.beam == 5
+    assert found.experiment.objective.atteos == 1.0

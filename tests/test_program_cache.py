@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compiled programs are kept; a bad cache costs time and nothing else."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvnmt import program_cache
+from kvnmt.program_cache import default_folder, machine_folder, prune
+
+# Compiles, and tells where programs are kept.
+CODE = """
+import sys
+from kvnmt.program_cache import keep_programs
+keep_programs(sys.argv[1] if len(sys.argv) > 1 else None)
+import jax
+print(jax.jit(lambda x: x * 3 + 1)(jax.numpy.arange(3)))
+print(jax.config.jax_compilation_cache_dir)
+"""
+
+
+def compiles(*arguments: object, **variables: object) -> str:
+    """Where a process that compiles keeps its programs; it must say nothing else."""
+    names = ("KVNMT_PROGRAM_CACHE", "XDG_CACHE_HOME")
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in names and not name.startswith("JAX_")
+    }
+    environment |= {name: str(value) for name, value in variables.items()}
+    found = subprocess.run(
+        [sys.executable, "-c", CODE, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=environment | {"JAX_PLATFORMS": "cpu"},
+    )
+    assert (found.returncode, found.stderr) == (0, "")
+    result, folder = found.stdout.splitlines()
+    assert result == "[1 4 7]"
+    return folder
+
+
+def programs(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*-cache")}
+
+
+def test_programs_are_kept_where_one_says(tmp_path):
+    mine, other, jax = (tmp_path / name for name in ("mine", "other", "jax"))
+    assert compiles(XDG_CACHE_HOME=tmp_path) == str(
+        machine_folder(tmp_path / "kvnmt" / "programs")
+    )
+    assert programs(tmp_path / "kvnmt")
+    assert compiles(KVNMT_PROGRAM_CACHE=other) == str(machine_folder(other))
+    assert compiles(mine, KVNMT_PROGRAM_CACHE=other) == str(machine_folder(mine))
+    told = {"JAX_COMPILATION_CACHE_DIR": jax, "KVNMT_PROGRAM_CACHE": other}
+    assert compiles(**told) == str(jax)
+    assert compiles(mine, **told) == str(machine_folder(mine))
+
+
+def test_programs_can_be_kept_nowhere(tmp_path):
+    assert compiles(KVNMT_PROGRAM_CACHE="none", XDG_CACHE_HOME=tmp_path) == "None"
+    told = {"JAX_COMPILATION_CACHE_DIR": tmp_path, "XDG_CACHE_HOME": tmp_path}
+    assert compiles("none", **told) == "None"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_made_is_none(tmp_path):
+    (tmp_path / "file").write_text("here")
+    assert compiles(tmp_path / "file") == "None"
+    assert compiles(tmp_path / "file" / "below") == "None"
+    assert (tmp_path / "file").read_text() == "here"
+
+
+SPOILT = {
+    "garbage": lambda data: bytes(255 - byte for byte in data),
+    "truncated": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+}
+
+
+@pytest.mark.parametrize("spoil", SPOILT.values(), ids=SPOILT)
+def test_what_cannot_be_read_is_compiled_anew(tmp_path, spoil):
+    compiles(tmp_path)
+    kept = programs(tmp_path)
+    assert kept
+    compiles(tmp_path)
+    assert programs(tmp_path) == kept
+    for path, data in kept.items():
+        path.write_bytes(spoil(data))
+    compiles(tmp_path)
+    assert programs(tmp_path).keys() == kept.keys()  # those were asked for
+
+
+def test_a_folder_of_the_name_of_a_program_is_no_error(tmp_path):
+    compiles(tmp_path)
+    for path in programs(tmp_path):
+        path.unlink()
+        path.mkdir()
+    compiles(tmp_path)
+
+
+def test_another_processor_has_another_folder(tmp_path, monkeypatch):
+    def folder(flags: str, speed: int) -> Path:
+        info = tmp_path / "cpuinfo"
+        info.write_text(f"model name : x\ncpu MHz : {speed}\nflags : {flags}\n")
+        monkeypatch.setattr(program_cache, "INFO", info)
+        return machine_folder(tmp_path)
+
+    assert folder("fma", 1) == folder("fma", 2)
+    assert folder("fma", 1) != folder("fma avx512", 1)
+
+
+def test_xdg_folders_are_absolute(tmp_path, monkeypatch):
+    """A relative one is to be ignored, say the rules."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    expected = tmp_path / ".cache" / "kvnmt" / "programs"
+    for value in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", value)
+        assert default_folder() == expected
+
+
+def test_the_programs_used_longest_ago_go_first(tmp_path):
+    folders = [tmp_path / "machine-a", tmp_path / "machine-b"]
+    for folder in folders:
+        folder.mkdir()
+    paths = [folders[n % 2] / f"jit_{n}-cache" for n in range(6)]
+    for age, path in enumerate(paths):
+        path.write_bytes(bytes(100))
+        os.utime(path, (1000 - age, 10))
+    others = [tmp_path / "my-cache", folders[0] / "notes"]
+    for path in others:
+        path.write_bytes(bytes(1000))
+    prune(tmp_path, most=600)
+    assert all(path.exists() for path in paths)
+    prune(tmp_path, most=350)
+    assert [path.exists() for path in paths] == [True] * 3 + [False] * 3
+    assert all(path.exists() for path in others)
