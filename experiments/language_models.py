@@ -15,27 +15,25 @@ Launch::
 Runs that are already finished are reported, not repeated; an interrupted one goes on.
 """
 
-import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
-from rich.console import Console
-from rich.table import Table
 
-from kvnmt.console import print_table
+from experiments.table import Figures, Row, Train, complete, show, with_system
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
 from kvnmt.errors import run_program, unknown_name
+from kvnmt.evaluation.base import Column
+from kvnmt.files import make_folder, write_lines
 from kvnmt.model_config import Dropout, ModelConfig
-from kvnmt.models import count_parameters
-from kvnmt.runs import directory
-from kvnmt.runs import train as experiment
+from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
-from kvnmt.systems.named import system
+from kvnmt.runs.directory import Run
 from kvnmt.training.config import TrainingConfig
+from kvnmt.training.loop import Result
 from kvnmt.training.optimizer import OptimizerConfig
 
 WIDTHS = {  # of the state; half of those that the paper's parameter counts imply
@@ -47,6 +45,23 @@ WIDTHS = {  # of the state; half of those that the paper's parameter counts impl
     "lm-mean-residual": 148,
     "lm-self-attentive-residual": 148,
 }
+BASE = Experiment(
+    model=ModelConfig(
+        embedding=150,
+        initializer="glorot",
+        dropout=Dropout(embedding=0.2, output=0.5),
+    ),
+    data=DataConfig(min_count=2, max_length=80),
+    optimizer=OptimizerConfig(learning_rate=3e-3, decay=0.7, decay_after=3),
+    training=TrainingConfig(batch_size=40, shapes=6, metric="loss", patience=2),
+)
+COLUMNS = (
+    Column("system", "system"),
+    Column("state", "state"),
+    Column("parameters", "parameters", "{:,}"),
+    Column("perplexity", "perplexity", "{:.2f}"),
+    Column("best_epoch", "best epoch", "{:g}"),
+)
 
 
 @dataclass(frozen=True)
@@ -61,55 +76,42 @@ class LanguageModels:
     seed: int = 1
 
 
-def configure(options: LanguageModels, name: str) -> Experiment:
-    """The experiment of one language model."""
-    text = {part: options.folder / f"{part}.txt" for part in ("train", "valid")}
-    width = WIDTHS[name]
-    sizes = ModelConfig(
-        embedding=150,
-        encoder=width,
-        state=width,
-        initializer="glorot",
-        dropout=Dropout(embedding=0.2, output=0.5),
-    )
-    return Experiment(
-        model=system(name).model(sizes),
-        data=DataConfig(
-            source=text["train"],
-            target=text["train"],
-            valid_source=text["valid"],
-            valid_target=text["valid"],
-            min_count=2,
-            max_length=80,
-        ),
-        optimizer=OptimizerConfig(learning_rate=3e-3, decay=0.7, decay_after=3),
-        training=TrainingConfig(
-            epochs=options.epochs,
-            batch_size=40,
-            shapes=6,
-            seed=options.seed,
-            metric="loss",
-            patience=2,
-        ),
-    )
-
-
-def main(options: LanguageModels) -> None:
+def main(options: LanguageModels, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
-    console = Console()
-    for name in options.systems:
-        if name not in WIDTHS:
-            raise unknown_name("language model", name, WIDTHS)
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for part, path in (("train", options.train), ("valid", options.valid)):
-        lines = "".join(f"{line}\n" for line in sentences(read_lines(path)))
-        (options.folder / f"{part}.txt").write_text(lines)
-    for name in options.systems:
-        folder = options.folder / f"{name}-{options.seed}"
-        if not (folder / "result.json").exists():
-            console.rule(folder.name)
-            _train(options, name, folder, console)
-    print_table(_table(options))
+    rows = [configure(options, name) for name in options.systems]
+    texts = {"train": read_lines(options.train), "valid": read_lines(options.valid)}
+    make_folder(options.folder)
+    for part, lines in texts.items():
+        write_lines(options.folder / f"{part}.txt", sentences(lines))
+    title = f"validation perplexity, seed {options.seed}"
+    show(title, COLUMNS, complete(rows, train))
+
+
+def configure(options: LanguageModels, name: str) -> Row:
+    """The row of one language model.
+
+    Raises:
+        UserError: There is no such language model.
+    """
+    if name not in WIDTHS:
+        raise unknown_name("language model", name, WIDTHS)
+    width = WIDTHS[name]
+    text = {part: options.folder / f"{part}.txt" for part in ("train", "valid")}
+    data = replace(
+        BASE.data,
+        source=text["train"],
+        target=text["train"],
+        valid_source=text["valid"],
+        valid_target=text["valid"],
+    )
+    model = replace(BASE.model, encoder=width, state=width)
+    base = replace(BASE, model=model, data=data)
+    return Row(
+        folder=options.folder / f"{name}-{options.seed}",
+        system=name,
+        experiment=with_system(base, name, epochs=options.epochs, seed=options.seed),
+        measure=measure,
+    )
 
 
 def sentences(lines: list[str]) -> Iterator[str]:
@@ -121,35 +123,9 @@ def sentences(lines: list[str]) -> Iterator[str]:
             yield rest
 
 
-def _train(options: LanguageModels, name: str, folder: Path, console: Console) -> None:
-    resume = (folder / "config.json").exists()
-    config = configure(options, name)
-    trained = experiment.run(config, folder, resume=resume, console=console)
-    run = directory.load_run(folder)
-    result = {
-        "system": name,
-        "state": WIDTHS[name],
-        "parameters": count_parameters(run.params),
-        "perplexity": math.exp(trained.best["valid_loss"]),
-        "best_epoch": trained.best_epoch,
-    }
-    (folder / "result.json").write_text(json.dumps(result, indent=2) + "\n")
-
-
-def _table(options: LanguageModels) -> Table:
-    table = Table(
-        *("system", "state", "parameters", "perplexity", "best epoch"),
-        title=f"validation perplexity, seed {options.seed}",
-        box=None,
-    )
-    for name in options.systems:
-        path = options.folder / f"{name}-{options.seed}" / "result.json"
-        row = json.loads(path.read_text())
-        table.add_row(
-            *(name, str(row["state"]), f"{row['parameters']:,}"),
-            *(f"{row['perplexity']:.2f}", f"{row['best_epoch']:g}"),
-        )
-    return table
+def measure(run: Run, result: Result) -> Figures:
+    """Perplexity of the validation text under the best checkpoint."""
+    return {"perplexity": math.exp(result.best["valid_loss"])}
 
 
 if __name__ == "__main__":

@@ -9,8 +9,8 @@ source's times a log-normal factor. Results: docs/performance.md.
 
 Launch::
 
-    python -m experiments.data
-    python -m experiments.data --pairs 100000 --vocabulary bpe
+    python -m experiments.large_corpus
+    python -m experiments.large_corpus --pairs 100000 --vocabulary bpe
 """
 
 import itertools
@@ -37,7 +37,7 @@ AT_ONCE = 100_000  # sentences made at a time
 
 
 @dataclass(frozen=True)
-class Data:
+class LargeCorpus:
     """Options of the experiment."""
 
     folder: Path = Path("runs/data")  # where text and ids are written
@@ -51,7 +51,7 @@ class Data:
     seed: int = 1
 
 
-def write_text(options: Data) -> tuple[Path, Path]:
+def write_text(options: LargeCorpus) -> tuple[Path, Path]:
     """Writes the text of both sides, unless it is there."""
     folder = options.folder
     paths = tuple(folder / f"{options.pairs}.{side}" for side in ("source", "target"))
@@ -59,19 +59,19 @@ def write_text(options: Data) -> tuple[Path, Path]:
         folder.mkdir(parents=True, exist_ok=True)
         random = np.random.default_rng(options.seed)
         with counting("text", options.pairs) as advance:
-            with paths[0].open("wb") as one, paths[1].open("wb") as other:
+            with paths[0].open("wb") as x, paths[1].open("wb") as y:
                 for start in range(0, options.pairs, AT_ONCE):
                     count = min(AT_ONCE, options.pairs - start)
                     source = np.exp(random.normal(3.05, 0.58, count))
                     target = source * np.exp(random.normal(0.03, 0.15, count))
-                    for file, lengths in ((one, source), (other, target)):
+                    for file, lengths in ((x, source), (y, target)):
                         file.write(_sentences(options, random, lengths))
                     advance(count)
     return paths[0], paths[1]
 
 
 def _sentences(
-    options: Data, random: np.random.Generator, lengths: NDArray[np.floating]
+    options: LargeCorpus, random: np.random.Generator, lengths: NDArray[np.floating]
 ) -> bytes:
     sizes = lengths.round().clip(1, 200).astype(int)
     ranks = random.zipf(1.15, sizes.sum()) % options.words
@@ -90,7 +90,7 @@ def _word(rank: int) -> str:
     return letters
 
 
-def main(options: Data) -> None:
+def main(options: LargeCorpus) -> None:
     """Measures and prints a table."""
     source, target = write_text(options)
     config = DataConfig(
@@ -102,11 +102,11 @@ def main(options: Data) -> None:
     )
     table = Table("what", "figure", box=None)
     clock, before = time.monotonic(), _cpu()
-    found = prepare_train(config)
+    corpus = prepare_train(config)
     seconds, cpu = time.monotonic() - clock, _cpu() - before
     rate = options.pairs / seconds
     workers = prepare.workers_for(config, sources.open_text(config, "train"))
-    table.add_row("pairs", f"{options.pairs:,}, {len(found.train.source):,} kept")
+    table.add_row("pairs", f"{options.pairs:,}, {len(corpus.train.source):,} kept")
     table.add_row(
         "preparing", f"{seconds:.0f} s, {rate:,.0f} pairs/s, {workers} workers"
     )
@@ -141,7 +141,7 @@ def _add_plan(table: Table, name: str, plan: Plan) -> None:
     table.add_row(f"an epoch of {name}", f"{share}, planned in {seconds:.1f} s")
 
 
-def _eat(options: Data, make: BatchAt, table: Table) -> None:
+def _eat(options: LargeCorpus, make: BatchAt, table: Table) -> None:
     """Takes batches as an accelerator would: sleeps for their tokens, then waits."""
     waited = busy = 0.0
     with stream(make, 0, options.batch_workers) as batches:
@@ -150,8 +150,8 @@ def _eat(options: Data, make: BatchAt, table: Table) -> None:
         for batch in itertools.islice(batches, options.batches):
             ready = time.monotonic()
             waited += ready - begin
-            own = int(np.sum(batch.target >= 0))
-            time.sleep(own / options.tokens_per_second)
+            tokens = int(np.sum(batch.target >= 0))
+            time.sleep(tokens / options.tokens_per_second)
             begin = time.monotonic()
             busy += begin - ready
     table.add_row(
@@ -174,4 +174,6 @@ def _resident() -> float:
 
 
 if __name__ == "__main__":
-    run_program("data", lambda: main(tyro.cli(Data, description=__doc__)))
+    run_program(
+        "large_corpus", lambda: main(tyro.cli(LargeCorpus, description=__doc__))
+    )

@@ -14,37 +14,57 @@ Launch::
 
 import shutil
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 
+from experiments import made_up
+from experiments.table import parallel_text, with_system
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Pair
 from kvnmt.errors import run_program
+from kvnmt.evaluation.base import Column, Report, table
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align_lines
 from kvnmt.inference.translate import translate_lines
-from kvnmt.metrics.adequacy import Coverage, coverage_by_gold
-from kvnmt.metrics.alignment import alignment_error_rate, hard_links
 from kvnmt.metrics.bleu import corpus_bleu
-from kvnmt.metrics.links import Gold
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
 from kvnmt.pictures.heatmaps import attention_heatmap
-from kvnmt.runs import directory
-from kvnmt.runs import train as experiment
+from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import Run
-from kvnmt.systems.named import system
+from kvnmt.runs.directory import Run, load_run
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 
-SYSTEMS = ("rnnsearch-star", "kvmematt-r2-atteos")
-STEM = 4  # letters that tell target words of the language apart; endings follow
+BASELINE, EXTENDED = SYSTEMS = ("rnnsearch-star", "kvmematt-r2-atteos")
+BASE = Experiment(
+    model=ModelConfig(
+        embedding=64,
+        encoder=128,
+        state=128,
+        merge="sum",
+        initializer="glorot",
+        dropout=Dropout(output=0.2),
+    ),
+    data=DataConfig(min_count=1),
+    training=TrainingConfig(batch_size=40, shapes=4, bleu_tokenize="none"),
+    search=SearchConfig(beam=5),
+)
+COLUMNS = (
+    Column("system", "system"),
+    Column("parameters", "parameters", "{:,}"),
+    Column("bleu", "BLEU", "{:.2f}"),
+    Column("aer", "AER", "{:.1%}"),
+    Column("dropped", "dropped", "{:.2%}"),
+    Column("repeated", "repeated", "{:.2%}"),
+    Column("tokens_per_second", "tokens/s", "{:,.0f}"),
+)
 
 
 @dataclass(frozen=True)
@@ -55,158 +75,101 @@ class Quickstart:
     epochs: int = 7  # of the baseline
     warm_epochs: int = 4  # of the memory model, which starts from the baseline
     pairs: int = 8000  # training pairs
+    held_out: int = 400  # pairs to validate on, and as many to test on
     seed: int = 1
 
 
-def main(options: Quickstart, console: Console | None = None) -> dict[str, Run]:
+def main(
+    options: Quickstart, console: Console | None = None, base: Experiment = BASE
+) -> dict[str, Run]:
     """Makes the corpus, trains both systems, and shows what came out."""
     console = console or Console()
     start = time.monotonic()
-    corpus = synthetic.make_corpus(options.seed, train=options.pairs)
+    corpus = synthetic.make_corpus(
+        options.seed, options.pairs, options.held_out, options.held_out
+    )
     synthetic.write_corpus(corpus, options.folder / "corpus")
     console.rule("a language of our own")
     for pair in corpus.test[:2]:
         console.print("  " + " ".join(pair.source), highlight=False)
         console.print("  " + " ".join(pair.target) + "\n", style="bold")
-    runs, speeds = {}, {}
+    runs, hypotheses, figures = {}, {}, []
     for name in SYSTEMS:
         console.rule(name)
         folder = options.folder / name
         shutil.rmtree(folder, ignore_errors=True)
-        result = experiment.run(configure(name, options), folder, console=console)
-        runs[name] = directory.load_run(folder)
-        speeds[name] = result.tokens_per_second
-    console.rule("on sentences never seen")
-    outputs = {name: _translate(run, corpus.test) for name, run in runs.items()}
-    console.print(_table(runs, speeds, outputs, corpus.test))
-    _show_translations(console, outputs, corpus.test)
-    _show_next(console, options, runs[SYSTEMS[-1]], corpus.test)
+        result = training.run(configure(name, options, base), folder, console=console)
+        runs[name] = run = load_run(folder)
+        source, _ = made_up.lines_of(corpus.test)
+        hypotheses[name] = translate_lines(run, source, run.experiment.search)
+        figures.append(
+            {
+                "system": name,
+                "parameters": count_parameters(run.params),
+                "tokens_per_second": result.tokens_per_second,
+                **made_up.measure(run, hypotheses[name], corpus.test),
+            }
+        )
+    show_figures(console, figures, corpus.test)
+    show_translations(console, hypotheses, corpus.test)
+    show_next(console, options, runs[EXTENDED], corpus.test)
     console.print(f"{time.monotonic() - start:.0f} seconds in all", highlight=False)
     return runs
 
 
-def configure(name: str, options: Quickstart) -> Experiment:
-    """The experiment of one system: small sizes, everything else as usual."""
-    text = options.folder / "corpus"
-    base = None if name == SYSTEMS[0] else options.folder / SYSTEMS[0]
-    sizes = ModelConfig(
-        embedding=64,
-        encoder=128,
-        state=128,
-        merge="sum",
-        initializer="glorot",
-        dropout=Dropout(output=0.2),
-    )
-    return Experiment(
-        model=system(name).model(sizes),
-        objective=system(name).objective(),
-        data=DataConfig(
-            source=text / "train.src",
-            target=text / "train.trg",
-            valid_source=text / "valid.src",
-            valid_target=text / "valid.trg",
-            min_count=1,
+def configure(name: str, options: Quickstart, base: Experiment) -> Experiment:
+    """The experiment of one system; the second starts from the first."""
+    warm = name != BASELINE
+    return with_system(
+        replace(
+            base,
+            data=parallel_text(base.data, options.folder / "corpus", "src", "trg"),
+            optimizer=OptimizerConfig(
+                learning_rate=1e-3 if warm else 2e-3,
+                decay=0.7,
+                decay_after=1 if warm else 4,
+            ),
         ),
-        optimizer=OptimizerConfig(
-            learning_rate=1e-3 if base else 2e-3,
-            decay=0.7,
-            decay_after=1 if base else 4,
-        ),
-        training=TrainingConfig(
-            epochs=options.warm_epochs if base else options.epochs,
-            batch_size=40,
-            shapes=4,
-            seed=options.seed,
-            bleu_tokenize="none",
-            warm_start=base,
-        ),
-        search=SearchConfig(beam=5),
+        name,
+        epochs=options.warm_epochs if warm else options.epochs,
+        seed=options.seed,
+        warm_start=options.folder / BASELINE if warm else None,
     )
 
 
-def alignment_error(run: Run, pairs: tuple[Pair, ...]) -> float:
-    """AER of the reading alignment under forced decoding of the references."""
-    source, target = _lines(pairs)
-    matrices = align_lines(run, source, target)
-    links = [
-        hard_links(rounds[-1], len(pair.source), len(pair.target))
-        for rounds, pair in zip(matrices, pairs)
-    ]
-    gold = [Gold(sure=pair.links, possible=pair.links) for pair in pairs]
-    return alignment_error_rate(links, gold).aer
+def show_figures(
+    console: Console, figures: list[dict[str, Any]], pairs: Sequence[Pair]
+) -> None:
+    """Prints the table; its notes fit a terminal of 80 columns."""
+    _, references = made_up.lines_of(pairs)
+    signature = corpus_bleu(references, references, tokenize="none").signature
+    console.rule("on sentences never seen")
+    console.print(table(Report("", COLUMNS, figures)))
+    for note in ("dropped, repeated: share of source words", f"BLEU: {signature}"):
+        console.print(note, style="dim", highlight=False, soft_wrap=True)
 
 
-def adequacy(outputs: list[str], pairs: tuple[Pair, ...]) -> Coverage:
-    """What of the sources was dropped or said twice, exactly, since gold is known."""
-    total = Coverage()
-    for output, pair in zip(outputs, pairs, strict=True):
-        given = pair.source, pair.target, pair.links, output.split()
-        total += coverage_by_gold(*given, stem=lambda word: word[:STEM])
-    return total
-
-
-def _translate(run: Run, pairs: tuple[Pair, ...]) -> list[str]:
-    source, _ = _lines(pairs)
-    search = run.experiment.search
-    return translate_lines(run, source, search)
-
-
-def _lines(pairs: tuple[Pair, ...]) -> tuple[list[str], list[str]]:
-    source = [" ".join(pair.source) for pair in pairs]
-    return source, [" ".join(pair.target) for pair in pairs]
-
-
-def _table(
-    runs: dict[str, Run],
-    speeds: dict[str, float],
-    outputs: dict[str, list[str]],
-    pairs: tuple[Pair, ...],
-) -> Table:
-    _, references = _lines(pairs)
-    table = Table(
-        *("system", "parameters", "BLEU", "AER %", "dropped %", "repeated %"),
-        "tokens/s",
-        box=None,
-    )
-    table.columns[0].no_wrap = True  # names are told whole
-    for name, run in runs.items():
-        bleu = corpus_bleu(outputs[name], references, tokenize="none")
-        table.add_row(
-            name,
-            f"{count_parameters(run.params):,}",
-            f"{bleu.score:.2f}",
-            f"{100 * alignment_error(run, pairs):.1f}",
-            f"{100 * adequacy(outputs[name], pairs).under:.2f}",
-            f"{100 * adequacy(outputs[name], pairs).over:.2f}",
-            f"{speeds[name]:,.0f}",
-        )
-        table.caption = f"dropped, repeated: source words; BLEU: {bleu.signature}"
-    return table
-
-
-def _show_translations(
-    console: Console, outputs: dict[str, list[str]], pairs: tuple[Pair, ...]
+def show_translations(
+    console: Console, hypotheses: Mapping[str, list[str]], pairs: Sequence[Pair]
 ) -> None:
     """Prints three test sentences, those where the systems differ first."""
-    source, references = _lines(pairs)
-    differ = sorted(
-        range(len(pairs)),
-        key=lambda i: outputs[SYSTEMS[0]][i] == outputs[SYSTEMS[1]][i],
-    )
-    width = max(len(name) for name in (*SYSTEMS, "reference"))
+    source, references = made_up.lines_of(pairs)
+    texts = {"source": source, "reference": references, **hypotheses}
+    baseline, extended = hypotheses[BASELINE], hypotheses[EXTENDED]
+    differ = sorted(range(len(pairs)), key=lambda i: baseline[i] == extended[i])
+    width = max(map(len, texts))
     for i in differ[:3]:
-        console.print(f"\n  {'source':{width}}  {source[i]}", highlight=False)
-        console.print(f"  {'reference':{width}}  {references[i]}", highlight=False)
-        for name, lines in outputs.items():
+        console.print()
+        for name, lines in texts.items():
             console.print(f"  {name:{width}}  {lines[i]}", highlight=False)
 
 
-def _show_next(
-    console: Console, options: Quickstart, run: Run, pairs: tuple[Pair, ...]
+def show_next(
+    console: Console, options: Quickstart, run: Run, pairs: Sequence[Pair]
 ) -> None:
     """Draws the attention of a sentence and says what to do next."""
     pair = max(pairs, key=lambda pair: (len(pair.source) <= 14, len(pair.source)))
-    source, target = _lines((pair,))
+    source, target = made_up.lines_of([pair])
     rounds = align_lines(run, source, target)[0]
     picture = options.folder / "attention.png"
     attention_heatmap(
@@ -217,22 +180,17 @@ def _show_next(
         titles=[f"round {r + 1}" for r in range(len(rounds))],
         gold=pair.links,
     )
-    console.print(f"\nThe attention of both rounds: {picture}", highlight=False)
-    console.print("Translate a sentence with what was just trained:", highlight=False)
-    console.print(
-        f'  echo "{source[0]}" | kvnmt translate {options.folder / SYSTEMS[-1]}',
-        highlight=False,
-        soft_wrap=True,
-    )
     runs = " ".join(str(options.folder / name) for name in SYSTEMS)
     text = options.folder / "corpus"
-    console.print(
-        "Look at both, word by word, in a page that a browser opens:\n"
+    for line in (
+        f"\nThe attention of both rounds: {picture}",
+        "Translate a sentence with what was just trained:",
+        f'  echo "{source[0]}" | kvnmt translate {options.folder / EXTENDED}',
+        "Look at both, word by word, in a page that a browser opens:",
         f"  kvnmt explore {runs} --source {text / 'test.src'} "
         f"--reference {text / 'test.trg'}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    ):
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recurrent neural machine translation with memory-augmented attention, in JAX."""
+"""Recurrent neural machine translation with memory-augmented attention, in JAX.
+
+What a notebook starts with::
+
+    import kvnmt
+
+    kvnmt.SYSTEMS                                   # the systems of the papers
+    model = kvnmt.build("kvmematt-r2", 8000, 8000)  # pure functions
+    run = kvnmt.load("runs/mine")                   # a trained model
+    run.translate(["a line", "another"])
+    run.explain("a line")                           # alignment, memory, probabilities
+
+All of it lives in `kvnmt.notebook`, which is imported when a name is first asked for:
+`import kvnmt` alone is quick and does not import JAX.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kvnmt.notebook import (
+        SYSTEMS,
+        DataConfig,
+        Experiment,
+        ModelConfig,
+        Objective,
+        OptimizerConfig,
+        Run,
+        SearchConfig,
+        TrainingConfig,
+        UserError,
+        build,
+        experiment,
+        load,
+        train,
+    )
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "SYSTEMS",
+    "DataConfig",
+    "Experiment",
+    "ModelConfig",
+    "Objective",
+    "OptimizerConfig",
+    "Run",
+    "SearchConfig",
+    "TrainingConfig",
+    "UserError",
+    "build",
+    "experiment",
+    "load",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'kvnmt' has no attribute '{name}'")
+    from kvnmt import notebook
+
+    return getattr(notebook, name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__doc__", "__version__"]

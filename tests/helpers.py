@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +18,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import digests, save_vocabularies
 from kvnmt.model_config import Dropout, ModelConfig
-from kvnmt.models import build
+from kvnmt.models import Model, Params, build
 from kvnmt.program_cache import machine_folder
 from kvnmt.runs import config
 from kvnmt.runs import train as experiment
@@ -120,12 +121,23 @@ def untrained(base: Path, name: str, turned: bool = False, **changes: Any) -> Pa
     data = toy_data(base / "shared-text", **changes)
     if turned:
         data = dataclasses.replace(data, source=data.target, target=data.source)
-    exp = tiny(data, name)
+    write_untrained(tiny(data, name), folder)
+    return folder
+
+
+def first_params(model: Model) -> Params:
+    """Parameters as a training begins with them."""
+    return model.init(jax.random.key(1))
+
+
+def write_untrained(
+    exp: Experiment, folder: Path, draw: Callable[[Model], Params] = first_params
+) -> None:
+    """Writes the run directory of an experiment with parameters that are drawn."""
     words = load_corpora(exp.data).vocabularies
     model = build(exp.model, len(words.source), len(words.target))
     save_vocabularies(words, folder / "vocabulary")
     with Checkpoints(folder / "checkpoints") as checkpoints:
         about = {"vocabularies": digests(words)}
-        checkpoints.save_params(model.init(jax.random.key(1)), {}, about)
+        checkpoints.save_params(draw(model), {}, about)
     (folder / "config.json").write_text(json.dumps(config.to_plain(exp)))
-    return folder

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import tyro
 
+from kvnmt.bounds import check_bounds
 from kvnmt.cli.flags import names
-from kvnmt.cli.translate import SEARCH
 from kvnmt.console import counting, error_console
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError, check_ranges
+from kvnmt.errors import UserError
 from kvnmt.evaluation.exploration import explore
 from kvnmt.files import claim
-from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.config import Count, SearchConfig
 from kvnmt.pictures.explorer import write_explorer
 from kvnmt.runs.directory import load_translator
 
@@ -32,12 +32,12 @@ class Explore:
     search: SearchConfig
     reference: Path | None = None  # translations by people, to compare with
     forced: bool = False  # show how the references are read; translate nothing
-    first: int = 100  # so many sentences; about a megabyte
+    first: Count = 100  # so many sentences; about a megabyte
     output: Path = Path("explorer.html")  # page to write
 
     def __call__(self) -> None:
         """Explores."""
-        check_ranges(self, SEARCH | {"first": (1, None)})
+        check_bounds(self)
         if not self.runs:
             raise UserError("name at least one run directory.")
         if self.forced and not self.reference:
@@ -52,7 +52,10 @@ class Explore:
             raise UserError(f"'{self.source}' is empty; there is nothing to look at.")
         claim(self.output, [self.source, self.reference])
         data = explore(
-            *(runs, source[: self.first], reference, self.search),
+            runs,
+            source[: self.first],
+            reference,
+            self.search,
             forced=self.forced,
             title=f"{self.source.name}: {', '.join(runs)}",
             counting=counting,

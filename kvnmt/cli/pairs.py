@@ -12,11 +12,11 @@ import tyro
 from kvnmt.console import counting, error_console
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
-from kvnmt.data.words import word_numbers
 from kvnmt.errors import UserError
-from kvnmt.inference.score import Scored, score_lines
-from kvnmt.metrics.alignment import hard_links, word_links
+from kvnmt.inference.forced import Forced, force_lines
+from kvnmt.inference.score import score_lines
 from kvnmt.metrics.links import Heuristic, Links, format_pharaoh, invert, symmetrize
+from kvnmt.metrics.perplexity import perplexity
 from kvnmt.runs.directory import Run, load_aligner, load_ensemble
 
 
@@ -38,20 +38,26 @@ class Score:
         """Scores."""
         run = load_ensemble([self.run, *self.ensemble])
         text = _read(run, self.source, self.target)
-        scored = _forced(run, text, "scoring")
+        with counting("scoring", len(text.target)) as advance:
+            scored = score_lines(run, text.source, text.target, advance)
         target = run.vocabularies.target
-        for line, one in zip(text.target, scored):
+        for line, pair in zip(text.target, scored):
             if not self.json:
-                print(f"{one.log_prob:.6f}")
+                print(f"{pair.log_prob:.6f}")
                 continue
-            tokens = target.pieces([*target.encode(line), EOS])
-            found = {"log_prob": one.log_prob, "tokens": tokens}
-            print(json.dumps(found | {"token_log_probs": one.token_log_probs}))
-        count = sum(len(one.token_log_probs) for one in scored)
-        total = math.fsum(one.log_prob for one in scored)
-        perplexity = math.exp(min(-total / max(count, 1), 700))
-        said = f"{len(scored)} pairs, {count} tokens, log-probability {total:.2f}"
-        error_console().print(f"{said}, perplexity {perplexity:.3f}", highlight=False)
+            record = {
+                "log_prob": pair.log_prob,
+                "tokens": target.pieces([*target.encode(line), EOS]),
+                "token_log_probs": pair.token_log_probs,
+            }
+            print(json.dumps(record))
+        count = sum(len(pair.token_log_probs) for pair in scored)
+        total = math.fsum(pair.log_prob for pair in scored)
+        error_console().print(
+            f"{len(scored)} pairs, {count} tokens, log-probability {total:.2f}, "
+            f"perplexity {perplexity(total, count):.3f}",
+            highlight=False,
+        )
 
 
 @dataclass(frozen=True)
@@ -79,52 +85,43 @@ class Align:
             raise UserError(f"--round is {self.round} but must be 1 to {rounds}.")
         chosen = (self.round or rounds) - 1
         backward = self._reverse(text)
-        scored = _forced(run, text, "aligning")
-        for n, pair in enumerate(zip(text.source, text.target)):
-            matrix = scored[n].alignments[chosen]
-            links = _links(run, *pair, matrix)
+        with counting("aligning", len(text.target)) as advance:
+            forced = force_lines(run, text.source, text.target, advance)
+        for n, pair in enumerate(forced):
+            links = pair.links(chosen)
             if backward:
                 links = symmetrize(links, backward[n], self.heuristic)
-            print(self._line(run, *pair, matrix, format_pharaoh(links)))
+            if self.json:
+                lines = text.source[n], text.target[n]
+                print(json.dumps(_record(run, *lines, pair, chosen, links)))
+            else:
+                print(format_pharaoh(links))
 
     def _reverse(self, text: Parallel) -> list[Links] | None:
         """The links of the other direction, if they are to be joined."""
         if self.reverse is None:
             return None
         run, _ = load_aligner(self.reverse)
-        turned = Parallel(text.target, text.source)
-        scored = _forced(run, turned, "aligning the other way")
-        given = zip(turned.source, turned.target, scored)
-        return [invert(_links(run, x, y, one.alignments[-1])) for x, y, one in given]
-
-    def _line(self, run: Run, source: str, target: str, matrix: Any, links: str) -> str:
-        if not self.json:
-            return links
-        words = run.vocabularies
-        x, y = words.source.encode(source), words.target.encode(target)
-        found = {
-            "links": links,
-            "source": words.source.pieces([*x, EOS]),
-            "target": words.target.pieces([*y, EOS]),
-            "alignment": [[round(float(a), 6) for a in row] for row in matrix],
-        }
-        return json.dumps(found)
+        with counting("aligning the other way", len(text.target)) as advance:
+            forced = force_lines(run, text.target, text.source, advance)
+        return [invert(pair.links()) for pair in forced]
 
 
-def _links(run: Run, source: str, target: str, matrix: Any) -> Links:
-    """Links between the words of two lines."""
+def _record(
+    run: Run, source: str, target: str, pair: Forced, chosen: int, links: Links
+) -> dict[str, Any]:
+    """The alignment of two lines in one round, as plain data."""
     words = run.vocabularies
-    x, y = word_numbers(words.source, source), word_numbers(words.target, target)
-    return word_links(hard_links(matrix, len(x), len(y)), x, y)
+    matrix = pair.scored.alignments[chosen]
+    return {
+        "links": format_pharaoh(links),
+        "source": words.source.pieces([*words.source.encode(source), EOS]),
+        "target": words.target.pieces([*words.target.encode(target), EOS]),
+        "alignment": [[round(float(a), 6) for a in row] for row in matrix],
+    }
 
 
 def _read(run: Run, source: Path | None, target: Path) -> Parallel:
     if source is None and run.model.reads_source:
         raise UserError("this run's model reads a source; give --source too.")
     return read_parallel(source or target, target, faulty="keep")
-
-
-def _forced(run: Run, text: Parallel, what: str) -> list[Scored]:
-    """Scores and aligns under a progress bar."""
-    with counting(what, len(text.target)) as advance:
-        return score_lines(run, text.source, text.target, advance)

@@ -17,8 +17,10 @@ from kvnmt.data.text import decode, read_lines
 from kvnmt.data.words import cut
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_ranges
-from kvnmt.inference.describe import describe, join, read_dictionary, write
+from kvnmt.inference.describe import describe, join
 from kvnmt.inference.program import RANGES, SearchConfig
+from kvnmt.inference.translate import translate_lines
+from kvnmt.inference.unknown_words import read_dictionary
 from kvnmt.runs.directory import Run, load_translator
 
 SEARCH = {f"search.{name}": bounds for name, bounds in RANGES.items()}
@@ -156,12 +158,12 @@ def _written(
         )
         joined = (join(pieces) for pieces in _grouped(records, cuts))
         return [json.dumps(record, ensure_ascii=False) for record in joined]
-    texts = write(
+    texts = translate_lines(
         run,
         flat,
         options.search,
-        dictionary,
         advance,
+        dictionary=dictionary,
         prefixes=prefixes,
         first=first,
         expected=expected,

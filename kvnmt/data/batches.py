@@ -26,23 +26,23 @@ class Sentences(Sequence[NDArray[np.integer]]):
         self.starts = np.cumsum(lengths, dtype=np.int64) - lengths
 
     def __len__(self) -> int:
-        """How many sentences."""
+        """Returns how many sentences there are."""
         return len(self.lengths)
 
     def __getitem__(self, i: Any) -> Any:
-        """The ids of one of them."""
+        """Returns the ids of a sentence."""
         start = self.starts[i]
         return self.ids[start : start + self.lengths[i]]
 
 
-class Encoded:
-    """A corpus as ids, EOS included."""
+class EncodedCorpus:
+    """Both sides of a corpus as ids, EOS included."""
 
     def __init__(
         self,
         source: Sentences,
         target: Sentences,
-        reopen: tuple[Callable[..., "Encoded"], tuple[Any, ...]] | None = None,
+        reopen: tuple[Callable[..., "EncodedCorpus"], tuple[Any, ...]] | None = None,
     ):
         """Takes both sides.
 
@@ -56,15 +56,15 @@ class Encoded:
         self.lengths = np.stack([source.lengths, target.lengths], axis=1)  # [N, 2]
 
     def __reduce__(self) -> Any:
-        """Sends the way to the corpus where there is one, instead of the corpus."""
-        return self._reopen or (Encoded, (self.source, self.target))
+        """Pickles how to reopen the corpus, if that is known, instead of the ids."""
+        return self._reopen or (EncodedCorpus, (self.source, self.target))
 
 
 def encoded(
     source: Iterable[Sequence[int]], target: Iterable[Sequence[int]]
-) -> Encoded:
+) -> EncodedCorpus:
     """Makes a corpus of ids without EOS."""
-    return Encoded(_joined(source), _joined(target))
+    return EncodedCorpus(_joined(source), _joined(target))
 
 
 def with_end(ids: Sequence[int]) -> NDArray[np.int32]:
@@ -83,21 +83,24 @@ def pad(
 
 
 def make_batch(
-    corpus: Encoded, lines: NDArray[np.integer], rows: int, shape: Iterable[int]
+    corpus: EncodedCorpus, lines: NDArray[np.integer], rows: int, shape: Iterable[int]
 ) -> Batch:
     """Pads the pairs of these lines to ``[rows, S]`` and ``[rows, T]``.
 
     Args:
         corpus: Pairs.
-        lines: Which of them, from 0.
-        rows: At least as many as lines.
+        lines: Numbers of the pairs to take, from 0.
+        rows: Rows of the batch, at least as many as lines.
         shape: S and T.
     """
-    sides = zip((corpus.source, corpus.target), shape)
-    return Batch(*(pad([side[i] for i in lines], rows, int(n)) for side, n in sides))
+    source_length, target_length = map(int, shape)
+    return Batch(
+        source=pad([corpus.source[i] for i in lines], rows, source_length),
+        target=pad([corpus.target[i] for i in lines], rows, target_length),
+    )
 
 
 def _joined(sentences: Iterable[Sequence[int]]) -> Sentences:
-    each = [with_end(ids) for ids in sentences]
-    lengths = np.array([len(ids) for ids in each], np.int32)
-    return Sentences(np.concatenate([*each, np.zeros(0, np.int32)]), lengths)
+    ended = [with_end(ids) for ids in sentences]
+    lengths = np.array([len(ids) for ids in ended], np.int32)
+    return Sentences(np.concatenate([*ended, np.zeros(0, np.int32)]), lengths)

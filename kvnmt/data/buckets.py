@@ -14,10 +14,10 @@ BATCH_TOKENS = 4096  # padded positions
 
 
 def edge(length: int) -> int:
-    """The padded length for a length: from the table, or the next hundred."""
-    for known in EDGES:
-        if length <= known:
-            return known
+    """Returns the padded length: of the table, or the next hundred beyond it."""
+    for width in EDGES:
+        if length <= width:
+            return width
     return -(-length // 100) * 100
 
 
@@ -39,9 +39,9 @@ def in_batches(
         size: Most sentences in a batch.
         tokens: Most positions in a batch, padding included; a sentence that is longer
             than this is a batch by itself.
-        keep_empty: Empty sentences are wanted too.
+        keep_empty: Whether empty sentences get a place too.
         expected: How many sentences there are, if these are only the first of them.
-        multiple: Rows are a multiple of this, whatever else is asked.
+        multiple: Rows are a multiple of this, even beyond the two limits.
     """
     order = [i for i, ids in enumerate(sentences) if keep_empty or len(ids)]
     order.sort(key=lambda i: -len(sentences[i]))

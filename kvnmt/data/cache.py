@@ -22,7 +22,7 @@ from rich.console import Console
 
 from kvnmt import files
 from kvnmt.console import error_console
-from kvnmt.data.batches import Encoded, Sentences
+from kvnmt.data.batches import EncodedCorpus, Sentences
 from kvnmt.data.config import DataConfig
 from kvnmt.data.prepare import Dropped, EncodedBlock, id_type
 from kvnmt.data.vocabularies import Vocabularies
@@ -47,7 +47,7 @@ ONLY_BUILDS |= {"subword_sentences"}
 class Entry(NamedTuple):
     """A prepared corpus."""
 
-    corpus: Encoded
+    corpus: EncodedCorpus
     vocabularies: Vocabularies
     dropped: Dropped
 
@@ -133,14 +133,14 @@ def find(entry: Path, console: Console) -> Entry | None:
     return Entry(open_corpus(entry), words, Dropped(**manifest["dropped"]))
 
 
-def open_corpus(entry: Path) -> Encoded:
+def open_corpus(entry: Path) -> EncodedCorpus:
     """Maps the ids of an entry."""
     types, sides = files.read_manifest(entry)["types"], []
     for side in SIDES:
         lengths = np.load(entry / f"{side}.lengths.npy", mmap_mode="r")
         ids = np.memmap(entry / f"{side}.ids", np.dtype(types[side]), "r")
         sides.append(Sentences(ids, lengths))
-    return Encoded(*sides, reopen=(open_corpus, (entry,)))
+    return EncodedCorpus(*sides, reopen=(open_corpus, (entry,)))
 
 
 def write(entry: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> None:

@@ -3,7 +3,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+from kvnmt.bounds import at_least
 
 LONGEST = {"words": 80, "bpe": 100, "characters": 400}  # tokens of a training sentence
 
@@ -25,21 +27,29 @@ class DataConfig:
     tfds_folder: Path | None = None  # where it is prepared; default: where TFDS does
     tfds_train: str = "train"  # its split to train on; slices such as train[1%:] too
     tfds_valid: str = "validation"  # its split that chooses the best checkpoint
-    languages: tuple[str, str] | None = None  # its source and target; default: its own
+    languages: tuple[str, str] | None = (
+        None  # its source and target; default: by itself
+    )
     vocabularies: Path | None = None  # take those of this run directory
     vocabulary: Literal["words", "bpe", "characters"] = "words"  # or build such
-    min_count: int = 2  # words and characters seen less often are unknown
-    vocabulary_size: int | None = 30000  # at most so many of them on each side
-    subwords: int = 8000  # pieces to learn, with bpe
+    # words and characters seen less often are unknown
+    min_count: Annotated[int, at_least(1)] = 2
+    # at most so many of them on each side
+    vocabulary_size: Annotated[int | None, at_least(3)] = 30000
+    subwords: Annotated[int, at_least(3)] = 8000  # pieces to learn, with bpe
     joint: bool = False  # bpe: one vocabulary for both sides
-    subword_sentences: int = 2_000_000  # bpe: learn from at most so many of each side
-    max_length: int | None = None  # tokens; default: 80 words, 100 subwords, 400 signs
-    max_ratio: float | None = None  # longer side over shorter, in tokens
+    # bpe: learn from at most so many of each side
+    subword_sentences: Annotated[int, at_least(1)] = 2_000_000
+    # tokens; default: 80 words, 100 subwords, 400 characters
+    max_length: Annotated[int | None, at_least(1)] = None
+    # longer side over shorter, in tokens
+    max_ratio: Annotated[float | None, at_least(1)] = None
     faulty: Literal["stop", "skip"] = "stop"  # empty sides, bytes that are not UTF-8
     cache: Path | None = None  # folder that keeps what is prepared, for other runs
-    workers: int | None = None  # processes that prepare; default: by size and cores
+    # processes that prepare; default: by size and cores
+    workers: Annotated[int | None, at_least(0)] = None
 
     @property
     def longest(self) -> int:
-        """Pairs with a longer side, in tokens without EOS, are not trained on."""
+        """Most tokens of a side that is trained on, EOS not counted."""
         return self.max_length or LONGEST[self.vocabulary]

@@ -10,10 +10,10 @@ from rich.console import Console
 
 from kvnmt.console import error_console
 from kvnmt.data import cache, prepare, sources
-from kvnmt.data.batches import Encoded, Sentences, encoded
+from kvnmt.data.batches import EncodedCorpus, Sentences, encoded
 from kvnmt.data.config import DataConfig
-from kvnmt.data.prepare import Dropped, EncodedBlock
-from kvnmt.data.sources import Text
+from kvnmt.data.prepare import Dropped, EncodedBlock, Ids
+from kvnmt.data.sources import TextReader
 from kvnmt.data.text import Parallel
 from kvnmt.data.vocabularies import Vocabularies, load_vocabularies
 from kvnmt.errors import UserError
@@ -24,7 +24,7 @@ class Prepared(NamedTuple):
     """Training pairs, ready to be trained on."""
 
     vocabularies: Vocabularies
-    train: Encoded
+    train: EncodedCorpus
     dropped: Dropped
     folder: Path | None = None  # where they are kept, if they are
 
@@ -33,8 +33,8 @@ class Corpora(NamedTuple):
     """Everything that training needs of the data."""
 
     vocabularies: Vocabularies
-    train: Encoded
-    valid: Encoded
+    train: EncodedCorpus
+    valid: EncodedCorpus
     references: list[str]  # target lines of the validation text, as they are
     report: str  # what was read and what was left out, for people
 
@@ -55,18 +55,24 @@ def load_corpora(
         UserError: No source of text is given or it cannot be read, or no pair is
             short enough.
     """
-    sources.given(config, "train")
+    sources.required_values(config, "train")  # complain before anything is read
     valid = sources.read(config, "valid")  # first, since it is short
-    found = prepare_train(config, trained, console)
-    words = found.vocabularies
+    prepared = prepare_train(config, trained, console)
+    vocabularies = prepared.vocabularies
     left_out = Dropped(empty=valid.empty, undecodable=valid.undecodable)
     report = (
-        f"{len(found.train.source):,} training pairs (left out: "
-        f"{prepare.described(found.dropped, config)}), {len(valid.source):,} "
+        f"{len(prepared.train.source):,} training pairs (left out: "
+        f"{prepare.described(prepared.dropped, config)}), {len(valid.source):,} "
         f"validation pairs (left out: {prepare.described(left_out, config)}), "
-        f"vocabularies of {len(words.source):,} and {len(words.target):,}"
+        f"vocabularies of {len(vocabularies.source):,} and {len(vocabularies.target):,}"
     )
-    return Corpora(words, found.train, encode(words, valid), valid.target, report)
+    return Corpora(
+        vocabularies=vocabularies,
+        train=prepared.train,
+        valid=encode(vocabularies, valid),
+        references=valid.target,
+        report=report,
+    )
 
 
 def prepare_train(
@@ -90,45 +96,80 @@ def prepare_train(
         trained = load_vocabularies(config.vocabularies)
     if config.cache:
         return _cached(config, config.cache, text, trained, console or error_console())
-    words = trained or prepare.build_vocabularies(config, text)
-    return _in_memory(config, text, words)
+    vocabularies = trained or prepare.build_vocabularies(config, text)
+    return _in_memory(config, text, vocabularies)
 
 
-def encode(words: Vocabularies, text: Parallel) -> Encoded:
+def encode(vocabularies: Vocabularies, text: Parallel) -> EncodedCorpus:
     """Turns pairs into ids with EOS."""
     return encoded(
-        [words.source.encode(line) for line in text.source],
-        [words.target.encode(line) for line in text.target],
+        source=[vocabularies.source.encode(line) for line in text.source],
+        target=[vocabularies.target.encode(line) for line in text.target],
     )
 
 
 def _cached(
     config: DataConfig,
     folder: Path,
-    text: Text,
+    text: TextReader,
     trained: Vocabularies | None,
     console: Console,
 ) -> Prepared:
     files = [digest_of(path) for path in text.files]
     if trained:  # perhaps they are those that were built for this very text
         with cache.locked(folder, cache.key_of(config, files, None)) as place:
-            found = cache.find(place, console)
-        if found and found.vocabularies == trained:
-            return Prepared(trained, found.corpus, found.dropped, place)
+            entry = cache.find(place, console)
+        if entry and entry.vocabularies == trained:
+            return Prepared(trained, entry.corpus, entry.dropped, place)
     with cache.locked(folder, cache.key_of(config, files, trained)) as place:
-        found = cache.find(place, console)
-        if not found:
-            words = trained or prepare.build_vocabularies(config, text)
-            blocks = prepare.encode_text(config, words, text)
-            blocks = _unchanged(text, files, _some_left(config, blocks))
-            cache.write(place, words, blocks)
-            found = cache.find(place, console)
-            assert found
-    return Prepared(found.vocabularies, found.corpus, found.dropped, place)
+        entry = cache.find(place, console)
+        if not entry:
+            vocabularies = trained or prepare.build_vocabularies(config, text)
+            blocks = _some_left(config, vocabularies, text)
+            cache.write(place, vocabularies, _unchanged(text, files, blocks))
+            entry = cache.find(place, console)
+            assert entry
+    return Prepared(entry.vocabularies, entry.corpus, entry.dropped, place)
+
+
+def _in_memory(
+    config: DataConfig, text: TextReader, vocabularies: Vocabularies
+) -> Prepared:
+    blocks = list(_some_left(config, vocabularies, text))
+    dropped = Dropped()
+    for block in blocks:
+        dropped += block.dropped
+    corpus = EncodedCorpus(
+        source=_joined([block.source for block in blocks]),
+        target=_joined([block.target for block in blocks]),
+    )
+    return Prepared(vocabularies, corpus, dropped)
+
+
+def _joined(blocks: list[Ids]) -> Sentences:
+    ids = np.concatenate([block.ids for block in blocks])
+    return Sentences(ids, np.concatenate([block.lengths for block in blocks]))
+
+
+def _some_left(
+    config: DataConfig, vocabularies: Vocabularies, text: TextReader
+) -> Iterator[EncodedBlock]:
+    """Encodes the text; refuses text of which no pair is kept."""
+    kept, dropped = 0, Dropped()
+    for block in prepare.encode_text(config, vocabularies, text):
+        kept += len(block.source.lengths)
+        dropped += block.dropped
+        yield block
+    if not kept:
+        raise UserError(
+            f"no pair of '{text.name}' is left to train on; left out: "
+            f"{prepare.described(dropped, config)}; raise --data.max-length, or look "
+            "the text over with kvnmt validate."
+        )
 
 
 def _unchanged(
-    text: Text, files: list[str], blocks: Iterable[EncodedBlock]
+    text: TextReader, files: list[str], blocks: Iterable[EncodedBlock]
 ) -> Iterator[EncodedBlock]:
     """Passes blocks on; refuses them if a file is not what it was before."""
     yield from blocks
@@ -138,33 +179,3 @@ def _unchanged(
                 f"'{path}' changed while it was read; start again once nobody changes "
                 "it."
             )
-
-
-def _in_memory(config: DataConfig, text: Text, words: Vocabularies) -> Prepared:
-    dropped, sides = Dropped(), ([], [])
-    blocks = prepare.encode_text(config, words, text)
-    for *both, left_out in _some_left(config, blocks):
-        dropped += left_out
-        for side, ids in zip(sides, both):
-            side.append(ids)
-    source, target = (
-        Sentences(*(np.concatenate(arrays) for arrays in zip(*side))) for side in sides
-    )
-    return Prepared(words, Encoded(source, target), dropped)
-
-
-def _some_left(
-    config: DataConfig, blocks: Iterable[EncodedBlock]
-) -> Iterable[EncodedBlock]:
-    """The blocks; refuses text of which nothing is kept."""
-    kept, dropped = 0, Dropped()
-    for block in blocks:
-        kept += len(block[0].lengths)
-        dropped += block[2]
-        yield block
-    if not kept:
-        raise UserError(
-            f"no pair of '{sources.name_of(config)}' is left to train on; left out: "
-            f"{prepare.described(dropped, config)}; raise --data.max-length, or look "
-            "the text over with kvnmt validate."
-        )

@@ -27,7 +27,7 @@ WINDOW = 20  # batches that are sorted by length together
 
 
 class Planned(NamedTuple):
-    """One batch to come."""
+    """The pairs of a batch and its padded size."""
 
     lines: NDArray[np.integer]  # which pairs, from 0
     rows: int  # at least as many
@@ -55,7 +55,7 @@ class Plan:
     per_epoch: int  # batches
 
     def digest(self) -> str:
-        """Tells plans apart: of other pairs, lengths, shapes or rows."""
+        """A hash of the lengths, shapes and rows, to tell plans apart."""
         seal = hashlib.blake2b(digest_size=16)
         for array in (self.lengths, self.shapes, self.rows):
             seal.update(np.ascontiguousarray(array, np.int64).tobytes())

@@ -7,24 +7,32 @@ whole; only counts of words are, and two lengths for every pair.
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.console import counting
-from kvnmt.data import vocabulary as vocabularies
 from kvnmt.data.config import DataConfig
 from kvnmt.data.pool import in_order
-from kvnmt.data.sources import Text
+from kvnmt.data.sources import TextReader
 from kvnmt.data.text import Block, Faulty, clean, nothing_left
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import EOS
+from kvnmt.data.vocabulary import (
+    EOS,
+    AnyVocabulary,
+    build_subwords,
+    count_characters,
+    count_words,
+    keep_characters,
+    keep_words,
+)
 
+Result = TypeVar("Result")
 PAIRS_PER_WORKER = 100_000  # fewer are prepared before a process has begun
 
 
@@ -37,7 +45,7 @@ class Ids(NamedTuple):
 
 @dataclass
 class Dropped:
-    """How many pairs were left out, by the first rule that said so."""
+    """How many pairs were left out, by the first rule that refused them."""
 
     empty: int = 0
     undecodable: int = 0
@@ -45,32 +53,39 @@ class Dropped:
     uneven: int = 0  # one side too many times as long as the other
 
     def __iadd__(self, other: "Dropped") -> "Dropped":
-        """Counts on."""
+        """Adds the counts of other pairs."""
         for name, count in vars(other).items():
             setattr(self, name, getattr(self, name) + count)
         return self
 
 
-EncodedBlock: TypeAlias = tuple[Ids, Ids, Dropped]
+class EncodedBlock(NamedTuple):
+    """The pairs that are kept of a block of text."""
+
+    source: Ids
+    target: Ids
+    dropped: Dropped
 
 
 @dataclass(frozen=True)
-class Encoder:
+class PairEncoder:
     """Turns blocks of text into ids; another process gets a copy."""
 
-    words: Vocabularies
-    faulty: Faulty
-    longest: int
-    max_ratio: float | None
+    vocabularies: Vocabularies
+    faulty: Faulty  # what to do with pairs that have an empty side or are not UTF-8
+    longest: int  # tokens of a side that is kept, at most
+    max_ratio: float | None  # of the longer side to the shorter, at most
 
     def __call__(self, block: Block) -> EncodedBlock:
         """The ids of the pairs that are kept, and how many are not."""
         text = clean(block, self.faulty)
         dropped = Dropped(text.empty, text.undecodable)
-        kept: tuple[list[list[int]], list[list[int]]] = [], []
+        encode_source = self.vocabularies.source.encode
+        encode_target = self.vocabularies.target.encode
+        sources, targets = [], []
         for source, target in zip(text.source, text.target):
-            pair = self.words.source.encode(source), self.words.target.encode(target)
-            short, long = sorted(map(len, pair))
+            source_ids, target_ids = encode_source(source), encode_target(target)
+            short, long = sorted((len(source_ids), len(target_ids)))
             if long > self.longest:
                 dropped.too_long += 1
             elif not short and self.faulty != "keep":  # nothing that can be seen
@@ -78,49 +93,43 @@ class Encoder:
             elif self.max_ratio and long > self.max_ratio * short:
                 dropped.uneven += 1
             else:
-                for side, ids in zip(kept, pair):
-                    side.append(ids)
-        source, target = (_flat(s, len(v)) for s, v in zip(kept, self.words))
-        return source, target, dropped
+                sources.append(source_ids)
+                targets.append(target_ids)
+        return EncodedBlock(
+            source=_flat(sources, len(self.vocabularies.source)),
+            target=_flat(targets, len(self.vocabularies.target)),
+            dropped=dropped,
+        )
 
 
 def encode_text(
-    config: DataConfig, words: Vocabularies, text: Text
+    config: DataConfig, vocabularies: Vocabularies, text: TextReader
 ) -> Iterator[EncodedBlock]:
     """Yields the ids of the text, block by block, showing a bar.
 
     Raises:
         UserError: What `text.clean` raises.
     """
-    work = Encoder(words, config.faulty, config.longest, config.max_ratio)
-    return _over(text, work, workers_for(config, text), "ids")
+    encoder = PairEncoder(vocabularies, config.faulty, config.longest, config.max_ratio)
+    return _each_block(text, encoder, workers_for(config, text), "ids")
 
 
-def build_vocabularies(config: DataConfig, text: Text) -> Vocabularies:
+def build_vocabularies(config: DataConfig, text: TextReader) -> Vocabularies:
     """Builds the vocabularies of training text.
 
     Raises:
         UserError: The text is faulty or too small.
     """
-    if config.vocabulary == "bpe":
-        return _subwords(config, text)
-    keep = {
-        "words": vocabularies.keep_words,
-        "characters": vocabularies.keep_characters,
-    }[config.vocabulary]
-    counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
-    work = partial(_count, config.vocabulary, config.faulty)
-    for found in _over(text, work, workers_for(config, text), config.vocabulary):
-        for own, more in zip(counts, found):
-            own.update(more)
-    if not any(counts):
-        raise nothing_left(text.whole)
-    limits = {"min_count": config.min_count, "size": config.vocabulary_size}
-    source, target = (keep(own, **limits) for own in counts)
-    return Vocabularies(source, target)
+    match config.vocabulary:
+        case "words":
+            return _by_frequency(config, text, count_words, keep_words)
+        case "characters":
+            return _by_frequency(config, text, count_characters, keep_characters)
+        case "bpe":
+            return _subwords(config, text)
 
 
-def workers_for(config: DataConfig, text: Text) -> int:
+def workers_for(config: DataConfig, text: TextReader) -> int:
     """How many processes prepare this text."""
     if config.workers is not None:
         return config.workers
@@ -140,8 +149,11 @@ def described(dropped: Dropped, config: DataConfig) -> str:
     return ", ".join(f"{n:,} {why}" for why, n in reasons.items() if n) or "none"
 
 
-def _over(text: Text, work: Callable, workers: int, what: str) -> Iterator:
-    sizes: deque[int] = deque()
+def _each_block(
+    text: TextReader, work: Callable[[Block], Result], workers: int, what: str
+) -> Iterator[Result]:
+    """Yields the results of work on every block, showing a bar called ``what``."""
+    sizes: deque[int] = deque()  # of the blocks that are being worked on
 
     def blocks() -> Iterator[Block]:
         for block in text.blocks():
@@ -149,41 +161,67 @@ def _over(text: Text, work: Callable, workers: int, what: str) -> Iterator:
             yield block
 
     with counting(what, text.pairs) as advance:
-        for found in in_order(work, blocks(), workers):
+        for result in in_order(work, blocks(), workers):
             advance(sizes.popleft())
-            yield found
+            yield result
 
 
-def _count(kind: str, faulty: Faulty, block: Block) -> list[Counter[str]]:
-    sides = clean(block, faulty)[:2]
-    if kind == "characters":
-        return [Counter("".join(line.strip(" ") for line in side)) for side in sides]
-    return [Counter(filter(None, " ".join(side).split(" "))) for side in sides]
+def _by_frequency(
+    config: DataConfig,
+    text: TextReader,
+    count: Callable[[Iterable[str]], Counter[str]],
+    keep: Callable[..., AnyVocabulary],
+) -> Vocabularies:
+    """Vocabularies of what occurs most often, by functions to count and to choose."""
+    source: Counter[str] = Counter()
+    target: Counter[str] = Counter()
+    work = partial(_count, count, config.faulty)
+    workers = workers_for(config, text)
+    for counts in _each_block(text, work, workers, config.vocabulary):
+        source.update(counts[0])
+        target.update(counts[1])
+    if not (source or target):
+        raise nothing_left(text.unit)
+    least, size = config.min_count, config.vocabulary_size
+    return Vocabularies(
+        source=keep(source, min_count=least, size=size),
+        target=keep(target, min_count=least, size=size),
+    )
 
 
-def _subwords(config: DataConfig, text: Text) -> Vocabularies:
-    sides = _sample(config, text)
+def _count(
+    count: Callable[[Iterable[str]], Counter[str]], faulty: Faulty, block: Block
+) -> tuple[Counter[str], Counter[str]]:
+    pairs = clean(block, faulty)
+    return count(pairs.source), count(pairs.target)
+
+
+def _subwords(config: DataConfig, text: TextReader) -> Vocabularies:
+    source, target = _sample(config, text)
     if config.joint:
-        joint = vocabularies.build_subwords(chain(*sides), config.subwords)
+        joint = build_subwords(chain(source, target), config.subwords)
         return Vocabularies(joint, joint)
-    source, target = (vocabularies.build_subwords(s, config.subwords) for s in sides)
-    return Vocabularies(source, target)
+    return Vocabularies(
+        source=build_subwords(source, config.subwords),
+        target=build_subwords(target, config.subwords),
+    )
 
 
-def _sample(config: DataConfig, text: Text) -> tuple[list[str], list[str]]:
-    """Pairs at even distances, so many that they are not too many."""
-    apart, wanted, passed = max(text.pairs / config.subword_sentences, 1.0), 0.0, 0
-    sample: tuple[list[str], list[str]] = [], []
-    work = partial(clean, faulty=config.faulty)
-    for kept in _over(text, work, 0, "text"):
-        while wanted < passed + len(kept.source):
-            for side, own in zip(sample, kept):
-                side.append(own[int(wanted) - passed])
-            wanted += apart
-        passed += len(kept.source)
+def _sample(config: DataConfig, text: TextReader) -> tuple[list[str], list[str]]:
+    """Pairs at even distances, as many as subwords are learnt from at most."""
+    distance = max(text.pairs / config.subword_sentences, 1.0)
+    position, passed = 0.0, 0  # of the next pair to take; pairs of earlier blocks
+    source, target = [], []
+    for block in _each_block(text, partial(clean, faulty=config.faulty), 0, "text"):
+        while position < passed + len(block.source):
+            i = int(position) - passed
+            source.append(block.source[i])
+            target.append(block.target[i])
+            position += distance
+        passed += len(block.source)
     if not passed:
-        raise nothing_left(text.whole)
-    return sample
+        raise nothing_left(text.unit)
+    return source, target
 
 
 def _flat(sentences: list[list[int]], size: int) -> Ids:

@@ -13,7 +13,9 @@ MOVES = (-8, -4, -2, -1, 1, 2, 4, 8)
 CELLS = 6_000  # different pairs of lengths above which they are rounded
 
 
-def choose_shapes(lengths: NDArray[np.integer], count: int) -> NDArray[np.int64]:
+def choose_shapes(
+    lengths: NDArray[np.integer], count: int, most_cells: int = CELLS
+) -> NDArray[np.int64]:
     """Chooses at most ``count`` shapes to which all pairs can be padded.
 
     Best for the longer side of every pair, by dynamic programming; from there each
@@ -22,13 +24,14 @@ def choose_shapes(lengths: NDArray[np.integer], count: int) -> NDArray[np.int64]
     Args:
         lengths: Source and target lengths ``[N, 2]``.
         count: How many shapes may be compiled.
+        most_cells: Different pairs of lengths above which lengths are rounded up.
 
     Returns:
         Shapes ``[K, 2]``, smallest first; every pair fits one of them.
     """
     step = 1
     cells, counts = _distinct(lengths)
-    while len(cells) > CELLS:  # long texts: a few positions more do not matter there
+    while len(cells) > most_cells:  # of long texts; there a few positions are little
         step *= 2
         cells, counts = _distinct(-(-lengths // step) * step)
     longer = np.repeat(cells.max(axis=1), counts)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where text can come from: one kind of source each, chosen by the fields given.
+"""Where text can come from: files, TSV files or a dataset of TFDS.
 
-A source names the fields of `DataConfig` that are its own. Those without which there
-is nothing to read are listed by split; giving any of them, or changing another,
-chooses the source. A new kind is a function and an entry of `SOURCES`.
+Every kind of source lists its fields of `DataConfig`: those without which there is
+nothing to read, by split, and those with a default. A config that sets any of them
+chooses the kind. A new kind is a function and an entry of `SOURCES`.
 """
 
 import dataclasses
@@ -20,45 +20,46 @@ from kvnmt.errors import UserError
 Split: TypeAlias = Literal["train", "valid"]
 
 
-class Text(NamedTuple):
+class TextReader(NamedTuple):
     """Parallel text that can be read again and again."""
 
+    name: str  # for people
     pairs: int  # faulty ones included
     blocks: Callable[[], Iterator[Block]]  # reads it, in its order
     files: tuple[Path, ...]  # whose contents decide all of it
-    whole: str  # what there is one of for every pair, for people
+    unit: str  # what holds a pair, for people: ``line of 'a' and 'b'``
 
 
 class Source(NamedTuple):
     """One kind of source."""
 
-    what: str  # what a missing field must name, for people
-    needs: dict[Split, tuple[str, ...]]  # fields without which there is no such text
+    description: str  # of what a missing field must name
+    required: dict[Split, tuple[str, ...]]  # fields without which there is no text
     options: tuple[str, ...]  # fields that have a default
-    open: Callable[..., Text]  # of config, split and the values of those fields
+    open: Callable[..., TextReader]  # of config, split and the required values
 
 
-def open_text(config: DataConfig, split: Split) -> Text:
-    """Finds the text of a split, wherever the config says.
-
-    Raises:
-        UserError: No source or more than one is given, or it cannot be read.
-    """
-    return SOURCES[kind_of(config)].open(config, split, *given(config, split))
-
-
-def given(config: DataConfig, split: Split) -> tuple[Any, ...]:
-    """Returns the fields without which there is no such text.
+def open_text(config: DataConfig, split: Split) -> TextReader:
+    """Opens the text of a split, from whatever source the config names.
 
     Raises:
-        UserError: One is not given, or there are those of more than one source.
+        UserError: No source or more than one is named, or it cannot be read.
     """
-    source = SOURCES[kind_of(config)]
-    values = tuple(getattr(config, field) for field in source.needs[split])
-    for field, value in zip(source.needs[split], values):
-        if value is None:
-            raise UserError(f"no {_flag(field)} is given; name {source.what}.")
-    return values
+    return _source(config).open(config, split, *required_values(config, split))
+
+
+def required_values(config: DataConfig, split: Split) -> tuple[Any, ...]:
+    """Returns the values of the fields without which there is no such text.
+
+    Raises:
+        UserError: One is missing, or the config names more than one source.
+    """
+    source = _source(config)
+    fields = source.required[split]
+    for field in fields:
+        if getattr(config, field) is None:
+            raise UserError(f"no {_flag(field)} is given; name {source.description}.")
+    return tuple(getattr(config, field) for field in fields)
 
 
 def read(config: DataConfig, split: Split) -> Parallel:
@@ -67,77 +68,83 @@ def read(config: DataConfig, split: Split) -> Parallel:
     Raises:
         UserError: What `open_text` and `text.collect` raise.
     """
-    found = open_text(config, split)
-    return text.collect(found.blocks(), config.faulty, found.whole)
+    reader = open_text(config, split)
+    return text.collect(reader.blocks(), config.faulty, reader.unit)
 
 
-def kind_of(config: DataConfig) -> str:
-    """Returns the name in `SOURCES` of what the config reads.
-
-    Raises:
-        UserError: The config gives fields of two kinds.
-    """
+def _source(config: DataConfig) -> Source:
+    """The source whose fields the config sets; files if it sets none."""
     defaults = {f.name: f.default for f in dataclasses.fields(DataConfig)}
-    given: dict[str, str] = {}  # by kind, the first of its fields
+    first_field: dict[str, str] = {}  # that is set, by kind
     for kind, source in SOURCES.items():
-        for field in (*source.needs["train"], *source.needs["valid"], *source.options):
+        required = (*source.required["train"], *source.required["valid"])
+        for field in (*required, *source.options):
             if getattr(config, field) != defaults[field]:
-                given.setdefault(kind, field)
-    if len(given) > 1:
-        flags = " and ".join(map(_flag, given.values()))
+                first_field.setdefault(kind, field)
+    if len(first_field) > 1:
+        flags = " and ".join(map(_flag, first_field.values()))
         raise UserError(f"{flags} are different sources of text; give one of them.")
-    return next(iter(given), "files")
-
-
-def name_of(config: DataConfig) -> str:
-    """Returns what people call the training text."""
-    return str(getattr(config, SOURCES[kind_of(config)].needs["train"][0]))
+    return SOURCES[next(iter(first_field), "files")]
 
 
 def _flag(field: str) -> str:
     return f"--data.{field.replace('_', '-')}"
 
 
-def _files(_: DataConfig, __: Split, source: Path, target: Path) -> Text:
-    return Text(
-        text.count_parallel(source, target),
-        partial(text.parallel_blocks, source, target),
-        (source, target),
-        f"line of '{source}' and '{target}'",
+def _files(_: DataConfig, __: Split, source: Path, target: Path) -> TextReader:
+    return TextReader(
+        name=str(source),
+        pairs=text.count_parallel(source, target),
+        blocks=partial(text.parallel_blocks, source, target),
+        files=(source, target),
+        unit=f"line of '{source}' and '{target}'",
     )
 
 
-def _tsv(_: DataConfig, __: Split, path: Path) -> Text:
-    blocks = partial(text.tsv_blocks, path)
-    return Text(text.count_tsv(path), blocks, (path,), f"line of '{path}'")
+def _tsv(_: DataConfig, __: Split, path: Path) -> TextReader:
+    return TextReader(
+        name=str(path),
+        pairs=text.count_tsv(path),
+        blocks=partial(text.tsv_blocks, path),
+        files=(path,),
+        unit=f"line of '{path}'",
+    )
 
 
-def _tfds(config: DataConfig, split: Split, name: str) -> Text:
+def _tfds(config: DataConfig, split: Split, name: str) -> TextReader:
     from kvnmt.data.tfds_source import Dataset  # here, since it is slow to import
 
     part = {"train": config.tfds_train, "valid": config.tfds_valid}[split]
-    found = Dataset(name, part, config.tfds_folder, config.languages)
-    whole = f"record of {name} ({part})"
-    return Text(len(found), found.blocks, found.files, whole)
+    dataset = Dataset(name, part, config.tfds_folder, config.languages)
+    return TextReader(
+        name=name,
+        pairs=len(dataset),
+        blocks=dataset.blocks,
+        files=dataset.files,
+        unit=f"record of {name} ({part})",
+    )
 
 
 SOURCES = {
     "files": Source(
-        "a text file",
-        {"train": ("source", "target"), "valid": ("valid_source", "valid_target")},
-        (),
-        _files,
+        description="a text file",
+        required={
+            "train": ("source", "target"),
+            "valid": ("valid_source", "valid_target"),
+        },
+        options=(),
+        open=_files,
     ),
     "TSV": Source(
-        "a file of sentence, tab and translation",
-        {"train": ("pairs",), "valid": ("valid_pairs",)},
-        (),
-        _tsv,
+        description="a file of sentence, tab and translation",
+        required={"train": ("pairs",), "valid": ("valid_pairs",)},
+        options=(),
+        open=_tsv,
     ),
     "TFDS": Source(
-        "a prepared dataset",
-        {"train": ("tfds",), "valid": ("tfds",)},
-        ("tfds_folder", "tfds_train", "tfds_valid", "languages"),
-        _tfds,
+        description="a prepared dataset",
+        required={"train": ("tfds",), "valid": ("tfds",)},
+        options=("tfds_folder", "tfds_train", "tfds_valid", "languages"),
+        open=_tfds,
     ),
 }

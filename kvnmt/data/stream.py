@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.batches import Batch, Encoded, make_batch
+from kvnmt.data.batches import Batch, EncodedCorpus, make_batch
 from kvnmt.data.plan import Epoch, Plan, Planned
 
 if TYPE_CHECKING:
@@ -28,21 +28,25 @@ class BatchAt:
     """Makes the batch at a position; another process gets a copy."""
 
     def __init__(
-        self, corpus: Encoded, plan: Plan, seed: int, part: tuple[int, int] = (0, 1)
+        self,
+        corpus: EncodedCorpus,
+        plan: Plan,
+        seed: int,
+        part: tuple[int, int] = (0, 1),
     ):
-        """Takes what decides all batches.
+        """Takes all that decides the batches.
 
         Args:
             corpus: Training pairs.
             plan: How they are cut into batches.
             seed: Of the run.
-            part: Which slice of the rows of every batch, and of how many slices.
+            part: Number of the slice of the rows of every batch, and how many slices.
         """
         self.corpus, self.plan, self.seed, self.part = corpus, plan, seed, part
         self._lock, self._epochs = threading.Lock(), dict[int, Epoch]()
 
     def __call__(self, position: int) -> Batch:
-        """The batch at this place in the stream, from 0."""
+        """Returns the batch at this position of the stream, from 0."""
         planned = self._planned(position)
         index, count = self.part
         rows = planned.rows // count
@@ -50,15 +54,15 @@ class BatchAt:
         return make_batch(self.corpus, lines, rows, planned.shape)
 
     def lines(self, position: int) -> NDArray[np.integer]:
-        """Which pairs the batch at this place holds, from 0; those of all slices."""
+        """Returns the numbers of the pairs in that batch, from 0, of all slices."""
         return self._planned(position).lines
 
     def __getstate__(self) -> tuple:
-        """Sends what decides all batches, not what follows from it."""
+        """Pickles what decides all batches, not what follows from it."""
         return self.corpus, self.plan, self.seed, self.part
 
     def __setstate__(self, state: tuple) -> None:
-        """Takes what was sent."""
+        """Makes the copy of another process."""
         self.__init__(*state)
 
     def _planned(self, position: int) -> Planned:
@@ -75,19 +79,19 @@ class BatchAt:
 
 
 def dataset(at: BatchAt, positions: range, workers: int = 0) -> "grain.IterDataset":
-    """The batches at these positions as a dataset of grain's."""
+    """Returns the batches at these positions as a dataset of grain."""
     import grain  # here, since it is slow to import
     from absl import flags
 
     ahead = grain.ReadOptions(num_threads=1, prefetch_buffer_size=AHEAD)
-    places = grain.MapDataset.range(positions.start, positions.stop)
-    found = places.map(at).to_iter_dataset(ahead)
+    numbers = grain.MapDataset.range(positions.start, positions.stop)
+    batches = numbers.map(at).to_iter_dataset(ahead)
     if workers:
         if not flags.FLAGS.is_parsed():  # grain's workers read its defaults from there
             flags.FLAGS.mark_as_parsed()
         options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=AHEAD)
-        found = found.mp_prefetch(options, worker_init_fn=_ignore_signals)
-    return found
+        batches = batches.mp_prefetch(options, worker_init_fn=_ignore_signals)
+    return batches
 
 
 def _ignore_signals(index: int, count: int) -> None:

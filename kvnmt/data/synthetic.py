@@ -282,8 +282,8 @@ def _clause(rng: random.Random) -> _Phrase:
         predicate = _joined(predicate, AND_ALSO, second, swap=False)
     place = time = _Phrase()
     if rng.random() < 0.2:
-        where = _draw(rng, "preposition")
-        place = _joined(place, where, _noun(rng, "place"), swap=True)
+        preposition = _draw(rng, "preposition")
+        place = _joined(place, preposition, _noun(rng, "place"), swap=True)
     if rng.random() < 0.2:
         time = _linked(*_draw(rng, "time"))
     target = subject.target + (SUBJECT,) + place.target + predicate.target

@@ -24,12 +24,12 @@ Faulty: TypeAlias = Literal["stop", "skip", "keep"]
 
 
 class Block(NamedTuple):
-    """Consecutive pairs as they were read, and where they stand."""
+    """Consecutive pairs of undecoded sentences, and their place in the text."""
 
     source: list[bytes]
     target: list[bytes]
     first: int  # number of the first, from 1
-    places: tuple[str, str]  # what that number follows, of each side, for people
+    places: tuple[str, str]  # what its number follows, by side: ``a.de, line``
 
 
 class Parallel(NamedTuple):
@@ -72,7 +72,7 @@ def decode(sentence: bytes, place: str, number: int) -> str:
     """Decodes a sentence.
 
     Args:
-        sentence: What stands there.
+        sentence: Its bytes.
         place: What the number follows, for people: ``"train.de, line"``.
         number: Of the sentence, from 1.
 
@@ -126,17 +126,22 @@ def count_parallel(source: Path | str, target: Path | str) -> int:
     return counts[0]
 
 
-def parallel_blocks(source: Path | str, target: Path | str) -> Iterator[Block]:
-    """Reads two files of equally many lines, some lines at a time."""
-    places, first = (f"{source}, line", f"{target}, line"), 1
-    for lines, others in zip_longest(_lines(source), _lines(target), fillvalue=()):
-        if len(lines) != len(others):
+def parallel_blocks(
+    source: Path | str, target: Path | str, size: int = BLOCK
+) -> Iterator[Block]:
+    """Reads two files of equally many lines, ``size`` lines at a time."""
+    places = f"{source}, line", f"{target}, line"
+    first = 1
+    for sources, targets in zip_longest(
+        _lines(source, size), _lines(target, size), fillvalue=()
+    ):
+        if len(sources) != len(targets):
             raise UserError(
                 f"'{source}' and '{target}' had equally many lines and no longer have; "
                 "start again once nobody changes them."
             )
-        yield Block(list(lines), list(others), first, places)
-        first += len(lines)
+        yield Block(list(sources), list(targets), first, places)
+        first += len(sources)
 
 
 def count_lines(path: Path | str) -> int:
@@ -147,23 +152,6 @@ def count_lines(path: Path | str) -> int:
             count += data.count(b"\n")
             last = data[-1:]
     return count + (last != b"\n")
-
-
-def read_tsv(path: Path | str, *, faulty: Faulty = "stop") -> Parallel:
-    """Reads a file of lines that hold a sentence, a tab and its translation.
-
-    Nothing is quoted. A blank line is a pair of two empty sides.
-
-    Args:
-        path: The file.
-        faulty: What to do with a pair that has an empty side or is not UTF-8.
-
-    Raises:
-        UserError: The file is missing or empty; a line has no tab or more than one;
-            nothing is left; what `clean` raises.
-    """
-    count_tsv(path)
-    return collect(tsv_blocks(path), faulty, f"line of '{path}'")
 
 
 def count_tsv(path: Path | str) -> int:
@@ -188,12 +176,6 @@ def tsv_blocks(path: Path | str) -> Iterator[Block]:
             source, target = map(list, zip(*rows))
             yield Block(source, target, first, places)
             first += len(lines)
-
-
-def _lines(path: Path | str) -> Iterator[list[bytes]]:
-    with opened(path) as file:
-        while lines := list(map(_bare, islice(file, BLOCK))):
-            yield lines
 
 
 def clean(block: Block, faulty: Faulty) -> Parallel:
@@ -228,13 +210,13 @@ def clean(block: Block, faulty: Faulty) -> Parallel:
     return kept._replace(empty=empty, undecodable=undecodable)
 
 
-def collect(blocks: Iterable[Block], faulty: Faulty, whole: str) -> Parallel:
+def collect(blocks: Iterable[Block], faulty: Faulty, unit: str) -> Parallel:
     """Cleans all blocks and joins them.
 
     Args:
         blocks: Of one text.
         faulty: What to do with a pair that has an empty side or is not UTF-8.
-        whole: What there is one of for every pair, for people.
+        unit: What holds a pair, for people: ``line of 'a' and 'b'``.
 
     Raises:
         UserError: Nothing is left; what `clean` raises.
@@ -246,13 +228,13 @@ def collect(blocks: Iterable[Block], faulty: Faulty, whole: str) -> Parallel:
         target += kept.target
         empty, undecodable = empty + kept.empty, undecodable + kept.undecodable
     if not source:
-        raise nothing_left(whole)
+        raise nothing_left(unit)
     return Parallel(source, target, empty, undecodable)
 
 
-def nothing_left(whole: str) -> UserError:
+def nothing_left(unit: str) -> UserError:
     """Builds the error for text of which every pair is faulty."""
-    return UserError(f"no {whole} has both sides.")
+    return UserError(f"no {unit} has both sides.")
 
 
 @contextlib.contextmanager
@@ -288,6 +270,12 @@ def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
             f"'{path}' cannot be decompressed: {reason}; copy it again, check it with "
             "gzip -t."
         )
+
+
+def _lines(path: Path | str, size: int) -> Iterator[list[bytes]]:
+    with opened(path) as file:
+        while lines := list(map(_bare, islice(file, size))):
+            yield lines
 
 
 def _bare(line: bytes) -> bytes:

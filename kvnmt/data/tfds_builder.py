@@ -34,18 +34,19 @@ class TextBuilder(tfds.core.ShardBasedBuilder, skip_registration=True):
         splits: Mapping[str, Parallel],
         folder: Path,
         languages: tuple[str, str],
+        shard: int = SHARD,
     ):
         self.name = name  # pyright: ignore[reportAttributeAccessIssue]
         self._splits = splits
-        self._languages = languages
+        self.languages, self.shard = languages, shard
         super().__init__(data_dir=folder, file_format="array_record")
 
     def _info(self) -> tfds.core.DatasetInfo:
         return tfds.core.DatasetInfo(
             builder=self,
             description="Parallel text, prepared by kvnmt.",
-            features=tfds.features.Translation(self._languages),
-            supervised_keys=self._languages,
+            features=tfds.features.Translation(self.languages),
+            supervised_keys=self.languages,
         )
 
     def _shard_iterators_per_split(
@@ -54,17 +55,18 @@ class TextBuilder(tfds.core.ShardBasedBuilder, skip_registration=True):
         del dl_manager  # nothing is downloaded
         return {
             split: [
-                partial(self._examples, text, start)
-                for start in range(0, len(text.source), SHARD)
+                partial(self.examples, text, start)
+                for start in range(0, len(text.source), self.shard)
             ]
             for split, text in self._splits.items()
         }
 
-    def _examples(
+    def examples(
         self, text: Parallel, start: int
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        for i in range(start, min(start + SHARD, len(text.source))):
-            yield i, dict(zip(self._languages, (text.source[i], text.target[i])))
+        """Yields the pairs of the file that begins at a pair, by their numbers."""
+        for i in range(start, min(start + self.shard, len(text.source))):
+            yield i, dict(zip(self.languages, (text.source[i], text.target[i])))
 
 
 def prepare(
@@ -72,35 +74,41 @@ def prepare(
     splits: Mapping[str, Parallel],
     folder: Path,
     languages: tuple[str, str] = ("source", "target"),
+    *,
+    shard: int = SHARD,
 ) -> Path:
-    """Prepares a dataset that `tfds_source.read` and TFDS itself read by name.
+    """Prepares a dataset that `tfds_source.Dataset` and TFDS itself read by name.
 
     Args:
         name: Of the dataset.
         splits: Text by the name of its split: ``train``, ``validation``, ``test``.
         folder: Where datasets are prepared; the dataset has a folder of its own there.
         languages: What the sides are called.
+        shard: Most pairs in a file.
 
     Returns:
         The folder of the dataset, its version included.
 
     Raises:
-        UserError: A name is none, the dataset exists, or it cannot be written.
+        UserError: A name is not allowed, the dataset exists, or it cannot be written.
     """
     _check_names(name, languages)
-    made = folder / name / str(TextBuilder.VERSION)
-    if made.exists():
+    prepared = folder / name / str(TextBuilder.VERSION)
+    if prepared.exists():
         raise UserError(
-            f"'{made}' exists already; remove it, or choose another name or folder."
+            f"'{prepared}' exists already; remove it, or choose another name or folder."
         )
-    said = io.StringIO()  # what TFDS prints is not for our standard output
+    printed = io.StringIO()  # what TFDS prints is not for our standard output
     try:
-        with tempfile.TemporaryDirectory() as empty, contextlib.redirect_stdout(said):
-            builder = TextBuilder(name, splits, folder, languages)
+        with (
+            tempfile.TemporaryDirectory() as empty,
+            contextlib.redirect_stdout(printed),
+        ):
+            builder = TextBuilder(name, splits, folder, languages, shard)
             builder.download_and_prepare(download_dir=empty)
     except OSError as error:
-        raise UserError(f"'{made}' cannot be written: {error.strerror}.") from None
-    return made
+        raise UserError(f"'{prepared}' cannot be written: {error.strerror}.") from None
+    return prepared
 
 
 def _check_names(name: str, languages: tuple[str, str]) -> None:

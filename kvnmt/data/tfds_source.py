@@ -34,7 +34,7 @@ class Dataset:
         folder: Path | None = None,
         languages: tuple[str, str] | None = None,
     ):
-        """Finds it.
+        """Opens the dataset.
 
         Args:
             name: As TFDS writes it: ``my_corpus``, ``opus/de-en``, ``mine:1.0.0``.
@@ -50,37 +50,37 @@ class Dataset:
         self.name = name
         builder = _prepared(name, folder)
         self.keys = _keys(name, builder.info, languages)
-        self.places = tuple(
-            f"{name} ({split}), {'/'.join(k)} of record" for k in self.keys
-        )
+        source, target = ("/".join(key) for key in self.keys)
+        text = f"{name} ({split})"
+        self.places = f"{text}, {source} of record", f"{text}, {target} of record"
         self.records = _open(name, builder, split)
         self.files = tuple(
-            p for p in sorted(Path(builder.data_dir).rglob("*")) if p.is_file()
+            path for path in sorted(Path(builder.data_dir).rglob("*")) if path.is_file()
         )
         if not len(self.records):
             raise UserError(f"{name} has no record in its split '{split}'.")
 
     def __len__(self) -> int:
-        """How many pairs."""
+        """Returns how many pairs there are."""
         return len(self.records)
 
-    def blocks(self) -> Iterator[Block]:
-        """Reads the pairs, some at a time.
+    def blocks(self, size: int = BLOCK) -> Iterator[Block]:
+        """Reads the pairs, ``size`` at a time.
 
         Raises:
             UserError: The files are damaged.
         """
-        for start in range(0, len(self), BLOCK):
+        for start in range(0, len(self), size):
             sides: tuple[list[bytes], list[bytes]] = [], []
-            for number, record in enumerate(self._records(start), start + 1):
+            for number, record in enumerate(self._records(start, size), start + 1):
                 for side, key, place in zip(sides, self.keys, self.places):
                     side.append(_sentence(record, key, f"{place} {number}"))
-            yield Block(*sides, start + 1, (self.places[0], self.places[1]))
+            yield Block(*sides, first=start + 1, places=self.places)
 
-    def _records(self, start: int) -> list[dict[str, Any]]:
-        some = range(len(self))[start : start + BLOCK]
+    def _records(self, start: int, size: int) -> list[dict[str, Any]]:
+        numbers = range(len(self))[start : start + size]
         try:
-            return self.records.__getitems__(some)
+            return self.records.__getitems__(numbers)
         except Exception as error:  # damaged or missing files
             raise UserError(
                 f"{self.name} cannot be read: {_first_line(error)}."
@@ -97,14 +97,14 @@ def _prepared(name: str, folder: Path | None) -> Any:
 
 
 def _not_prepared(name: str, folder: Path | None) -> str:
-    where = str(folder or Path(DATA_DIR).expanduser())
+    place = str(folder or Path(DATA_DIR).expanduser())
     needed = ""
     if importlib.util.find_spec("tensorflow") is None:
         needed = " (most of them need TensorFlow for it: pip install tensorflow)"
     return (
-        f"{name} is not prepared in '{where}'; prepare text of your own with kvnmt "
+        f"{name} is not prepared in '{place}'; prepare text of your own with kvnmt "
         'prepare-tfds, or a dataset of TFDS with: python -c "import '
-        f"tensorflow_datasets as tfds; tfds.builder({name!r}, data_dir={where!r}, "
+        f"tensorflow_datasets as tfds; tfds.builder({name!r}, data_dir={place!r}, "
         f"file_format='array_record').download_and_prepare()\"{needed}."
     )
 
@@ -126,30 +126,30 @@ def _open(name: str, builder: Any, split: str) -> Any:
 
 
 def _keys(name: str, info: Any, languages: tuple[str, str] | None) -> list[Key]:
-    """Where source and target are found in a record."""
+    """The features of a record that hold source and target."""
     texts = sorted(_texts(info.features))
     known = ", ".join(map("/".join, texts))
-    asked = languages or info.supervised_keys
-    if not asked:
+    names = languages or info.supervised_keys
+    if not names:
         raise UserError(
             f"{name} does not say which is source and which is target; give "
             f"--data.languages and two of: {known}."
         )
     keys = []
-    for language in asked:
-        found = [key for key in texts if "/".join(key) == language]
-        found = found or [key for key in texts if key[-1] == language]
-        if len(found) != 1:
+    for language in names:
+        matches = [key for key in texts if "/".join(key) == language]
+        matches = matches or [key for key in texts if key[-1] == language]
+        if len(matches) != 1:
             raise UserError(
-                f"{name} has {len(found) or 'no'} texts '{language}'; give "
+                f"{name} has {len(matches) or 'no'} texts '{language}'; give "
                 f"--data.languages and two of: {known}."
             )
-        keys += found
+        keys += matches
     return keys
 
 
 def _texts(features: Any, outer: Key = ()) -> Iterator[Key]:
-    """Where the features of text are, however deep."""
+    """The features that hold text, however deep."""
     for name, feature in features.items():
         if isinstance(feature, tfds.features.Text):
             yield (*outer, name)

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The vocabularies of both sides: kept, read back and told apart."""
+"""The vocabularies of source and target together: saved, loaded and told apart.
+
+One vocabulary by itself is in `kvnmt.data.vocabulary`.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
 
-from kvnmt.data import vocabulary as vocabularies
-from kvnmt.data.vocabulary import AnyVocabulary, digest
+from kvnmt.data import vocabulary
+from kvnmt.data.vocabulary import AnyVocabulary
 from kvnmt.errors import UserError
 
 
@@ -16,14 +19,17 @@ class Vocabularies(NamedTuple):
     target: AnyVocabulary
 
 
-def save_vocabularies(words: Vocabularies, folder: Path) -> None:
+def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
     """Writes both sides into a folder."""
-    vocabularies.save(words.source, folder, "source")
-    vocabularies.save(words.target, folder, "target")
+    vocabulary.save(vocabularies.source, folder, "source")
+    vocabulary.save(vocabularies.target, folder, "target")
 
 
 def load_vocabularies(folder: Path) -> Vocabularies:
-    """Reads what `save_vocabularies` wrote, there or in a run directory's folder.
+    """Reads what `save_vocabularies` wrote.
+
+    Args:
+        folder: The same folder, or a run directory that has it as ``vocabulary``.
 
     Raises:
         UserError: There are none.
@@ -31,31 +37,35 @@ def load_vocabularies(folder: Path) -> Vocabularies:
     if (folder / "vocabulary").is_dir():
         folder = folder / "vocabulary"
     return Vocabularies(
-        vocabularies.load(folder, "source"), vocabularies.load(folder, "target")
+        source=vocabulary.load(folder, "source"),
+        target=vocabulary.load(folder, "target"),
     )
 
 
-def digests(words: Vocabularies) -> dict[str, str]:
-    """What tells vocabularies apart, by side."""
-    return {side: digest(own) for side, own in words._asdict().items()}
+def digests(vocabularies: Vocabularies) -> dict[str, str]:
+    """A short hash of each side, by its name, to tell vocabularies apart."""
+    return {
+        "source": vocabulary.digest(vocabularies.source),
+        "target": vocabulary.digest(vocabularies.target),
+    }
 
 
 def check_digests(
-    trained: dict[str, str] | None, words: Vocabularies, folder: Path
+    trained: dict[str, str] | None, vocabularies: Vocabularies, folder: Path
 ) -> None:
     """Refuses vocabularies with which a checkpoint was not trained.
 
     Args:
         trained: What `digests` gave in training; None: it was not written down.
-        words: The vocabularies that are there now.
+        vocabularies: Those that are there now.
         folder: Run directory.
 
     Raises:
         UserError: They differ; both digests are named.
     """
-    for side, found in digests(words).items():
-        if trained and trained[side] != found:
+    for side, present in digests(vocabularies).items():
+        if trained and trained[side] != present:
             raise UserError(
-                f"the {side} vocabulary in '{folder}' ({found}) is not the one that "
+                f"the {side} vocabulary in '{folder}' ({present}) is not the one that "
                 f"its checkpoint was trained with ({trained[side]}); put that back."
             )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Vocabularies: sentences to ids and back.
+"""One vocabulary: sentences of one language to ids and back.
+
+The vocabularies of source and target together are in `kvnmt.data.vocabularies`.
 
 Id 0 ends a sentence, id 1 stands for every unknown word; both have a row in the
 embedding table, as in the papers. An id below zero is no word at all (padding).
@@ -16,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, count
+from itertools import count
 from pathlib import Path
 from typing import ClassVar, Protocol, TypeAlias
 
@@ -30,7 +32,7 @@ SPACE = "\u2581"  # what SentencePiece writes for one
 
 
 class Vocabulary(Protocol):
-    """What every vocabulary offers."""
+    """What every kind of vocabulary offers."""
 
     def __len__(self) -> int:
         """How many rows the embedding table needs."""
@@ -44,22 +46,18 @@ class Vocabulary(Protocol):
         """The token of every id, for people and for pictures."""
         ...
 
-    def words_of(self, ids: Iterable[int]) -> list[int]:
-        """For every id of a sentence the number of its word, from 0."""
-        ...
-
     def decode(self, ids: Iterable[int]) -> str:
         """The sentence that ids stand for; EOS and padding are left out."""
         ...
 
     @property
     def data(self) -> bytes:
-        """What is saved."""
+        """The contents of its file."""
         ...
 
 
 class _Known(dict[str, int]):
-    """Ids of words; all others are UNK, found without a step of Python for each."""
+    """Ids of words; the id of any other word is UNK."""
 
     def __missing__(self, word: str) -> int:
         return UNK
@@ -67,7 +65,7 @@ class _Known(dict[str, int]):
 
 @dataclass(frozen=True)
 class Words:
-    """Words by frequency."""
+    """A vocabulary of words, the most frequent first."""
 
     suffix: ClassVar[str] = ".words"
     words: tuple[str, ...]  # ids 2, 3, ...
@@ -89,10 +87,6 @@ class Words:
         names = SPECIAL + self.words
         return [names[i] for i in ids if i >= 0]
 
-    def words_of(self, ids: Iterable[int]) -> list[int]:
-        """Each is a word."""
-        return list(range(len(list(ids))))
-
     def decode(self, ids: Iterable[int]) -> str:
         """Words joined by spaces."""
         return " ".join(self.pieces(i for i in ids if i > EOS))
@@ -105,7 +99,7 @@ class Words:
 
 @dataclass(frozen=True)
 class Characters:
-    """Code points by frequency; spaces at the ends of a line are none of it."""
+    """A vocabulary of code points; spaces at the ends of a line are dropped."""
 
     suffix: ClassVar[str] = ".characters"
     characters: str  # ids 2, 3, ...
@@ -127,10 +121,6 @@ class Characters:
         names = (*SPECIAL, *self.characters.replace(" ", SPACE))
         return [names[i] for i in ids if i >= 0]
 
-    def words_of(self, ids: Iterable[int]) -> list[int]:
-        """A space begins a word."""
-        return list(accumulate(int(piece == SPACE) for piece in self.pieces(ids)))
-
     def decode(self, ids: Iterable[int]) -> str:
         """The characters one behind the other."""
         names = (*SPECIAL, *self.characters)
@@ -144,7 +134,7 @@ class Characters:
 
 @dataclass(frozen=True)
 class Subwords:
-    """SentencePiece byte-pair encoding."""
+    """A vocabulary of SentencePiece's byte-pair encoding."""
 
     suffix: ClassVar[str] = ".model"
     data: bytes  # the serialised model
@@ -165,11 +155,6 @@ class Subwords:
         """The piece of every id that is one."""
         return [self._processor.id_to_piece(int(i)) for i in ids if i >= 0]
 
-    def words_of(self, ids: Iterable[int]) -> list[int]:
-        """A word begins where a piece begins with the mark of a space."""
-        begins = [piece.startswith(SPACE) for piece in self.pieces(ids)]
-        return [max(n - 1, 0) for n in accumulate(begins)]
-
     def decode(self, ids: Iterable[int]) -> str:
         """Pieces joined to words."""
         return self._processor.decode([int(i) for i in ids if i > EOS])
@@ -178,24 +163,25 @@ class Subwords:
 AnyVocabulary: TypeAlias = Words | Characters | Subwords
 
 
-def build_words(
-    lines: Iterable[str], *, min_count: int = 1, size: int | None = None
-) -> Words:
-    """Takes the most frequent words, in order of frequency, then of spelling.
+def count_words(lines: Iterable[str]) -> Counter[str]:
+    """Counts words, which are what stands between spaces."""
+    return Counter(filter(None, " ".join(lines).split(" ")))
 
-    Args:
-        lines: Training sentences.
-        min_count: A word must occur at least this often.
-        size: At most this many rows, the two specials included.
-    """
-    counts = Counter(word for line in lines for word in line.split(" ") if word)
-    return keep_words(counts, min_count=min_count, size=size)
+
+def count_characters(lines: Iterable[str]) -> Counter[str]:
+    """Counts code points, but no spaces at the ends of a line."""
+    return Counter("".join(line.strip(" ") for line in lines))
 
 
 def keep_words(
     counts: Mapping[str, int], *, min_count: int = 1, size: int | None = None
 ) -> Words:
-    """Does what `build_words` does, from how often every word occurs.
+    """Takes the most frequent words, in order of frequency, then of spelling.
+
+    Args:
+        counts: How often every word occurs in the training text.
+        min_count: A word must occur at least this often.
+        size: At most this many rows, the two specials included.
 
     Raises:
         UserError: No word is kept.
@@ -249,7 +235,7 @@ def digest(vocabulary: AnyVocabulary) -> str:
 
 
 def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
-    """Writes ``folder/side.words`` or ``folder/side.model``."""
+    """Writes ``folder/side.words``, ``.characters`` or ``.model``."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{side}{vocabulary.suffix}").write_bytes(vocabulary.data)
 
@@ -275,11 +261,11 @@ def load(folder: Path, side: str) -> AnyVocabulary:
 def _ranked(counts: Mapping[str, int], min_count: int, size: int | None) -> list[str]:
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     # In the text the specials are unknown words.
-    kept = [one for one, n in ranked if n >= min_count and one not in SPECIAL]
+    kept = [word for word, n in ranked if n >= min_count and word not in SPECIAL]
     limit = None if size is None else max(size - len(SPECIAL), 0)
     if not kept[:limit]:
         raise UserError(
-            f"no word is kept (min count {min_count}, size {size}); lower the one "
-            "or raise the other."
+            f"no word is kept with --data.min-count {min_count} and "
+            f"--data.vocabulary-size {size}; lower the first or raise the second."
         )
     return kept[:limit]

@@ -6,30 +6,55 @@ tokenised by somebody else, an ideographic or a no-break space is part of a word
 links between words would shift if it split one.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate
 
-from kvnmt.data.vocabulary import Vocabulary
+from kvnmt.data.vocabulary import SPACE, Characters, Vocabulary
 
 
 def split_words(line: str) -> list[str]:
-    """The words of a line."""
+    """Returns the words of a line."""
     return [word for word in line.split(" ") if word]
 
 
-def word_numbers(vocabulary: Vocabulary, line: str) -> list[int]:
+def word_numbers(vocabulary: Vocabulary, line: str, ids: Sequence[int]) -> list[int]:
     """For every token of a line the number of its word, from 0.
 
-    A subword model may write a word as several, or as none; the pieces still belong to
-    the word of the line.
+    A subword model may write a word as several tokens, or as none; they still belong
+    to the word of the line. Where a space is a character, it belongs to the word
+    before it.
+
+    Args:
+        vocabulary: Of the side.
+        line: As a user wrote it, or as a translation was decoded.
+        ids: Its tokens, without EOS. Those of a translation need not be the ones that
+            the vocabulary makes of the line.
     """
-    words = [vocabulary.encode(word) for word in split_words(line)]
-    ids, whole = vocabulary.encode(line), line.strip(" ")
-    if [i for pieces in words for i in pieces] != ids:  # characters: spaces are tokens
-        if len(ids) != len(whole):
-            return vocabulary.words_of(ids)
+    words = split_words(line)
+    if list(ids) != vocabulary.encode(line):
+        return _decoded_numbers(vocabulary, len(words), ids)
+    pieces = [vocabulary.encode(word) for word in words]
+    if [i for word in pieces for i in word] == list(ids):
+        return [number for number, word in enumerate(pieces) for _ in word]
+    if isinstance(vocabulary, Characters):
+        whole = line.strip(" ")
         begins = (a == " " != b for a, b in zip(" " + whole, whole))
         return [number - 1 for number in accumulate(begins)]
-    return [number for number, pieces in enumerate(words) for _ in pieces]
+    return _decoded_numbers(vocabulary, len(words), ids)
+
+
+def _decoded_numbers(
+    vocabulary: Vocabulary, words: int, ids: Sequence[int]
+) -> list[int]:
+    """The same from how many words there are up to every token."""
+    numbers = []
+    for n in range(len(ids)):
+        begun = len(split_words(vocabulary.decode(ids[: n + 1])))
+        mark = vocabulary.pieces(ids[n : n + 1]) == [SPACE]
+        if mark and not isinstance(vocabulary, Characters):
+            begun += 1  # it begins the word that comes next
+        numbers.append(max(min(begun, words) - 1, 0))
+    return numbers
 
 
 def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
@@ -54,11 +79,12 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
         return [part for half in halves for part in cut(vocabulary, half, limit)]
     sizes = [max(len(vocabulary.encode(word)), 1) for word in words]
     parts = -(-sum(sizes) // limit)
-    each, found, size = sum(sizes) / parts, [[]], 0.0
-    for word, own in zip(words, sizes):
-        if found[-1] and (size + own > limit or size >= each):
-            found.append([])
-            size = 0.0
-        found[-1].append(word)
-        size += own
-    return [piece for some in found for piece in cut(vocabulary, " ".join(some), limit)]
+    mean, groups, total = sum(sizes) / parts, [[]], 0.0
+    for word, size in zip(words, sizes):
+        if groups[-1] and (total + size > limit or total >= mean):
+            groups.append([])
+            total = 0.0
+        groups[-1].append(word)
+        total += size
+    lines = (" ".join(group) for group in groups)
+    return [part for line in lines for part in cut(vocabulary, line, limit)]

@@ -67,8 +67,9 @@ def _by_gold(test: Test, system: System) -> dict[str, float]:
     lines = zip(test.source, test.reference, test.gold, system.hypotheses)
     for source, reference, gold, hypothesis in lines:
         x, y, z = map(split_words, (source, reference, hypothesis))
-        given = x, y, gold.possible, z
-        total += coverage_by_gold(*given, stem=lambda word: word[: test.stem])
+        total += coverage_by_gold(
+            x, y, gold.possible, z, stem=lambda word: word[: test.stem]
+        )
     invented = total.invented / max(total.produced, 1)
     return {"dropped": total.under, "repeated": total.over, "invented": invented}
 
@@ -76,10 +77,11 @@ def _by_gold(test: Test, system: System) -> dict[str, float]:
 def _by_attention(test: Test, system: System) -> dict[str, float]:
     total = Coverage()
     forced = system.forced(test, "hypothesis")
-    for n, one in enumerate(forced):
+    for n, pair in enumerate(forced):
         gold = test.gold[n] if test.gold else None
-        given = one.matrix(), one.links(), gold
-        total += coverage_by_attention(*given, readable=set(one.source))
+        total += coverage_by_attention(
+            pair.matrix(), pair.links(), gold, readable=set(pair.source)
+        )
     return {"unread": total.under, "overread": total.over}
 
 
@@ -88,9 +90,9 @@ def _by_text(test: Test, system: System) -> dict[str, float]:
         [split_words(line) for line in lines]
         for lines in (system.hypotheses, test.reference)
     )
-    found = {
+    figures = {
         f"repeated_{n}": repeated_ngrams(output, n) - repeated_ngrams(reference, n)
         for n in range(1, 5)
     }
     words = sum(map(len, reference))
-    return found | {"words_ratio": sum(map(len, output)) / words if words else 0.0}
+    return figures | {"words_ratio": sum(map(len, output)) / words if words else 0.0}

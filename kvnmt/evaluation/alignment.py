@@ -48,18 +48,20 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         for r in range(system.rounds):
             last = r == system.rounds - 1
             name = system.name if last else f"{system.name}, round {r + 1}"
-            links = [one.links(r) for one in forced]
+            links = [pair.links(r) for pair in forced]
             rows.append(_row(name, links, gold))
-            soft = soft_alignment_error_rate([one.matrix(r) for one in forced], gold)
+            soft = soft_alignment_error_rate([pair.matrix(r) for pair in forced], gold)
             rows[-1]["soft_aer"] = soft.aer
         if reverse:
-            own = [one.links() for one in forced]
+            forward = [pair.links() for pair in forced]
             for how in get_args(Heuristic):
-                joined = [symmetrize(a, b, how) for a, b in zip(own, reverse)]
+                joined = [symmetrize(a, b, how) for a, b in zip(forward, reverse)]
                 rows.append(_row(f"{system.name}, {how}", joined, gold))
-    for name, found in test.aligners.items():
-        rows.append(_row(name, [one.possible for one in found], gold))
-    others = [f"'{one.name}' does not align" for one in systems if not one.rounds]
+    for name, aligned in test.aligners.items():
+        rows.append(_row(name, [sentence.possible for sentence in aligned], gold))
+    others = [
+        f"'{system.name}' does not align" for system in systems if not system.rounds
+    ]
     return Report("alignment error", COLUMNS, rows, [NOTE, *others])
 
 

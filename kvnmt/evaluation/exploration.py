@@ -2,19 +2,22 @@
 """Everything that the explorer shows of runs on sentences, as plain data."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.vocabulary import EOS
+from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
-from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import Scored, rounds_of, score
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import sentence_chrf
 from kvnmt.runs.directory import Run
 
+Advance: TypeAlias = Callable[[int], None]
+Counting: TypeAlias = Callable[[str, int], AbstractContextManager[Advance]]
 THOUSAND = 1000  # weights are written in thousandths
 
 
@@ -26,7 +29,7 @@ def explore(
     *,
     forced: bool = False,
     title: str = "kvnmt",
-    counting: Callable[[str, int], Any],
+    counting: Counting,
 ) -> dict[str, Any]:
     """Translates sentences with every run and tells how it read them.
 
@@ -42,78 +45,98 @@ def explore(
     Returns:
         What `kvnmt.pictures.explorer.write_explorer` writes; the format is there.
     """
-    outputs = [
-        _outputs(name, run, source, reference, search, forced, counting)
-        for name, run in runs.items()
-    ]
-    systems = [
-        {
-            "name": name,
-            "rounds": rounds_of(run.model, run.params),
-            "memory": has_memory(run.experiment.model),
-            "self_attention": any(one["self_attention"] is not None for one in own),
-        }
-        for (name, run), own in zip(runs.items(), outputs)
-    ]
+    outputs = []
+    for name, run in runs.items():
+        x = [run.vocabularies.source.encode(line) for line in source]
+        if forced:
+            assert reference is not None
+            y = [run.vocabularies.target.encode(line) for line in reference]
+        else:
+            y = _translations(name, run, x, search, counting)
+        outputs.append(_outputs(name, run, x, y, reference, counting))
+    pairs = zip(runs.items(), outputs)
+    systems = [_system(name, run, records) for (name, run), records in pairs]
     sentences = [
         {
             "number": n + 1,
             "source": line,
             "reference": reference[n] if reference is not None else None,
-            "difference": round(_difference([one["text"] for one in own]), 2),
-            "outputs": own,
+            "difference": round(difference([record["text"] for record in records]), 2),
+            "outputs": records,
         }
-        for n, (line, *own) in enumerate(zip(source, *outputs))
+        for n, (line, *records) in enumerate(zip(source, *outputs))
     ]
     return {"title": title, "systems": systems, "sentences": sentences}
+
+
+def difference(texts: Sequence[str]) -> float:
+    """100 less the least chrF of a later system's output against the first's."""
+    others = [sentence_chrf(text, texts[0]) for text in texts[1:]]
+    return 100 - min(others, default=100.0)
+
+
+def _system(name: str, run: Run, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    looks = any(record["self_attention"] is not None for record in records)
+    return {
+        "name": name,
+        "rounds": rounds_of(run.model, run.params),
+        "memory": has_memory(run.experiment.model),
+        "self_attention": looks,
+    }
+
+
+def _translations(
+    name: str,
+    run: Run,
+    source: Sequence[Sequence[int]],
+    search: SearchConfig,
+    counting: Counting,
+) -> list[list[int]]:
+    with counting(f"translating with {name}", len(source)) as advance:
+        translations = translate(run.model, run.params, source, search, advance)
+    return [translation.ids for translation in translations]
 
 
 def _outputs(
     name: str,
     run: Run,
-    source: Sequence[str],
+    source: Sequence[Sequence[int]],
+    target: Sequence[Sequence[int]],
     reference: Sequence[str] | None,
-    search: SearchConfig,
-    forced: bool,
-    counting: Callable[[str, int], Any],
+    counting: Counting,
 ) -> list[dict[str, Any]]:
-    words, given = run.vocabularies, (run.model, run.params)
-    x = [words.source.encode(line) for line in source]
-    if forced:
-        assert reference is not None
-        y = [words.target.encode(line) for line in reference]
-    else:
-        with counting(f"translating with {name}", len(x)) as advance:
-            y = [found.ids for found in translate(*given, x, search, advance)]
-    with counting(f"reading {name}", len(x)) as advance:
-        scored = score(*given, x, y, advance=advance)
-    changes: Sequence[Changes | None] = [None] * len(x)
+    """How a run read every sentence to write its translation."""
+    count, words = len(source), run.vocabularies
+    with counting(f"reading {name}", count) as advance:
+        scored = score(run.model, run.params, source, target, advance=advance)
+    changes: Sequence[Changes | None] = [None] * count
     if has_memory(run.experiment.model):
-        with counting(f"memory of {name}", len(x)) as advance:
-            changes = memory_changes(run.experiment.model, run.params, x, y, advance)
-    texts = [words.target.decode(ids) for ids in y]
-    expected = [None] * len(x) if reference is None else reference
-    return [
-        {
+        with counting(f"memory of {name}", count) as advance:
+            changes = memory_changes(
+                run.experiment.model, run.params, source, target, advance
+            )
+    records = []
+    for n, (x, y) in enumerate(zip(source, target)):
+        text, chrf = words.target.decode(y), None
+        if reference is not None:
+            chrf = round(sentence_chrf(text, reference[n]), 2)
+        record = {
             "text": text,
-            "score": None if wanted is None else round(sentence_chrf(text, wanted), 2),
-            "log_prob": round(one.log_prob, 4),
-            "source": words.source.pieces([*read, EOS]),
-            "target": words.target.pieces([*ids, EOS]),
-            **_read(one),
-            "memory": _memory(change),
+            "score": chrf,
+            "source": words.source.pieces([*x, EOS]),
+            "target": words.target.pieces([*y, EOS]),
+            "memory": _memory(changes[n]),
         }
-        for read, ids, text, wanted, one, change in zip(
-            x, y, texts, expected, scored, changes
-        )
-    ]
+        records.append(record | _reading(scored[n]))
+    return records
 
 
-def _read(one: Scored) -> dict[str, Any]:
-    looks = one.self_attention
+def _reading(scored: Scored) -> dict[str, Any]:
+    looks = scored.self_attention
     return {
-        "token_log_probs": [round(value, 4) for value in one.token_log_probs],
-        "rounds": [_thousandths(matrix) for matrix in one.alignments],
+        "log_prob": round(scored.log_prob, 4),
+        "token_log_probs": [round(value, 4) for value in scored.token_log_probs],
+        "rounds": [_thousandths(matrix) for matrix in scored.alignments],
         "self_attention": _thousandths(looks[0]) if looks else None,
     }
 
@@ -135,9 +158,3 @@ def _thousandths(matrix: NDArray[np.floating]) -> list[list[int]]:
 def _rounded(matrix: NDArray[np.floating]) -> list[list[float]]:
     """Three places of lengths that are of the order of one."""
     return np.round(matrix.astype(float), 3).tolist()
-
-
-def _difference(texts: Sequence[str]) -> float:
-    """100 less the least chrF of a later system's output against the first's."""
-    others = [sentence_chrf(text, texts[0]) for text in texts[1:]]
-    return 100 - min(others, default=100.0)

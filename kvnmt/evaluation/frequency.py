@@ -34,13 +34,13 @@ def measure(test: Test, systems: Sequence[System]) -> list[Report]:
         raise LackingError("no system is a run, whose training text is counted")
     counts = _count(run)
     rare = rarest(source, counts[0])
-    found = {
-        system.name: bleu_by(rare, FREQUENCIES, test.statistics(system))
+    parts = {
+        system.name: bleu_by(rare, FREQUENCIES, system.statistics(test))
         for system in systems
     }
     title = "BLEU by the rarest word of the source"
     return [
-        by_bucket(title, "seen in training", found),
+        by_bucket(title, "seen in training", parts),
         _words(test, systems, counts[1]),
     ]
 
@@ -52,8 +52,8 @@ def _count(run: Run) -> tuple[Counter[str], Counter[str]]:
         counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
         with counting("counting words", text.pairs) as advance:
             for block in text.blocks():
-                for own, side in zip(counts, (block.source, block.target)):
-                    own.update(
+                for counter, side in zip(counts, (block.source, block.target)):
+                    counter.update(
                         count_words(line.decode(errors="replace") for line in side)
                     )
                 advance(len(block.source))
@@ -63,20 +63,22 @@ def _count(run: Run) -> tuple[Counter[str], Counter[str]]:
 
 
 def _words(test: Test, systems: Sequence[System], counts: Counter[str]) -> Report:
-    found = {
+    scores = {
         system.name: words_by_frequency(system.hypotheses, test.reference, counts)
         for system in systems
     }
-    labels = dict.fromkeys(one.label for own in found.values() for one in own)
+    labels = dict.fromkeys(
+        bucket.label for buckets in scores.values() for bucket in buckets
+    )
     rows = []
     for label in labels:
         row: dict[str, Any] = {"bucket": label, "precision": {}, "recall": {}, "f1": {}}
-        for name, own in found.items():
-            for one in own:
-                if one.label == label:
-                    row["wanted"] = one.wanted
+        for name, buckets in scores.items():
+            for bucket in buckets:
+                if bucket.label == label:
+                    row["wanted"] = bucket.wanted
                     for kind in ("precision", "recall", "f1"):
-                        row[kind][name] = getattr(one, kind)
+                        row[kind][name] = getattr(bucket, kind)
         rows.append(row)
-    columns = [*WORDS, *(Column(("f1", name), name, "{:.1%}") for name in found)]
+    columns = [*WORDS, *(Column(("f1", name), name, "{:.1%}") for name in scores)]
     return Report("F1 of target words by frequency", columns, rows, [NOTE])

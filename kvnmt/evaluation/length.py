@@ -12,7 +12,7 @@ def parts(test: Test, systems: Sequence[System]) -> dict[str, list[Part]]:
     """The buckets of every system; without a source, by length of the reference."""
     lengths = [len(split_words(line)) for line in test.source or test.reference]
     return {
-        system.name: bleu_by(lengths, LENGTHS, test.statistics(system))
+        system.name: bleu_by(lengths, LENGTHS, system.statistics(test))
         for system in systems
     }
 
@@ -23,13 +23,13 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     return by_bucket("BLEU by words of the source", "words", parts(test, systems))
 
 
-def by_bucket(title: str, what: str, found: dict[str, list[Part]]) -> Report:
+def by_bucket(title: str, what: str, parts: dict[str, list[Part]]) -> Report:
     """A row for each bucket, a column for each system."""
     columns = [Column("bucket", what), Column("sentences", "sentences", "{:,}")]
-    columns += [Column(("bleu", name), name, "{:.2f}") for name in found]
+    columns += [Column(("bleu", name), name, "{:.2f}") for name in parts]
     rows = []
-    for same in zip(*found.values()):
-        scores = {name: part.bleu for name, part in zip(found, same)}
+    for same in zip(*parts.values()):
+        scores = {name: part.bleu for name, part in zip(parts, same)}
         row = {"bucket": same[0].label, "sentences": same[0].sentences}
         rows.append(row | {"bleu": scores})
     return Report(title, columns, rows, ["corpus BLEU of each bucket, not smoothed"])

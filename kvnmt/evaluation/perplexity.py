@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from kvnmt.data.vocabulary import UNK, Vocabulary, Words
 from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
+from kvnmt.metrics.perplexity import perplexity
 
 COLUMNS = (
     Column("system", "system"),
@@ -26,15 +27,15 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         if system.run is None:
             continue
         forced = system.forced(test, "reference")
-        total = math.fsum(one.scored.log_prob for one in forced)
-        tokens = sum(len(one.scored.token_log_probs) for one in forced)
-        words = sum(one.counts[1] + 1 for one in forced)
+        total = math.fsum(pair.scored.log_prob for pair in forced)
+        tokens = sum(len(pair.scored.token_log_probs) for pair in forced)
+        words = sum(pair.counts[1] + 1 for pair in forced)
         source, target = system.run.vocabularies
         rows.append(
             {
                 "system": system.name,
-                "perplexity": math.exp(min(-total / max(tokens, 1), 700)),
-                "word_perplexity": math.exp(min(-total / max(words, 1), 700)),
+                "perplexity": perplexity(total, tokens),
+                "word_perplexity": perplexity(total, words),
                 "log_prob": total,
                 "tokens": tokens,
                 "unknown_source": unknown(source, test.source or []),

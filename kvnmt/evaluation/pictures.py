@@ -47,14 +47,17 @@ def draw(
         for name, matrices in by_word(system.name, system.forced(test, "reference"))
     }
     if looks:
-        positions = {name: relative_positions(own) for name, own in looks.items()}
+        positions = {
+            name: relative_positions(matrices) for name, matrices in looks.items()
+        }
         relative_positions_chart(positions, folder / "relative-positions.png")
     for number in sentences:
         words = [*split_words(test.reference[number - 1]), END]
         if looks:
-            matrices = [own[number - 1] for own in looks.values()]
+            matrices = [weights[number - 1] for weights in looks.values()]
             self_attention_heatmap(
-                *(matrices, [words] * len(looks)),
+                matrices,
+                [words] * len(looks),
                 folder / f"self-attention-{number}.png",
                 titles=list(looks),
             )
@@ -76,7 +79,8 @@ def _attention(test: Test, system: System, number: int, folder: Path) -> None:
     forced = system.forced(test, "reference" if test.gold else "hypothesis")[n]
     attention_heatmap(
         [forced.matrix(r) for r in range(system.rounds)],
-        *(source, target),
+        source,
+        target,
         folder / f"attention-{number}-{system.name.replace('/', '-')}.png",
         gold=test.gold[n].possible if test.gold else None,
     )

@@ -21,12 +21,18 @@ STARS = "sign test, p < 0.01: * better than the row above, + than the first row"
 
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """Corpus scores; a star is the sign test of Meng et al. (2018), table 1."""
-    counted = [test.statistics(system) for system in systems]
+    counted = [system.statistics(test) for system in systems]
     rows, notes = [], []
     for n, system in enumerate(systems):
-        given = system.hypotheses, test.reference
-        bleu = corpus_bleu(*given, **test.settings._asdict())
-        chrf = corpus_chrf(*given, lowercase=test.settings.lowercase)
+        bleu = corpus_bleu(
+            system.hypotheses,
+            test.reference,
+            tokenize=test.settings.tokenize,
+            lowercase=test.settings.lowercase,
+        )
+        chrf = corpus_chrf(
+            system.hypotheses, test.reference, lowercase=test.settings.lowercase
+        )
         marks = ""
         if n:
             above, first = counted[n - 1], counted[0]
@@ -47,8 +53,8 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     return Report("scores", COLUMNS, rows, [*notes, STARS] if rows[1:] else notes)
 
 
-def _better(other: NDArray[np.int64], own: NDArray[np.int64]) -> float | None:
+def _better(baseline: NDArray[np.int64], system: NDArray[np.int64]) -> float | None:
     """P of the sign test, if this system is the better one in score too."""
-    test = sign_test(other, own)
-    higher = bleu_of(own.sum(0)) > bleu_of(other.sum(0))
+    test = sign_test(baseline, system)
+    higher = bleu_of(system.sum(0)) > bleu_of(baseline.sum(0))
     return test.p if higher and test.improved > test.worsened else None

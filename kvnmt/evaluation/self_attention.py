@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.words import split_words
-from kvnmt.evaluation.base import Column, Forced, LackingError, Report, System, Test
+from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
+from kvnmt.inference.forced import Forced
 from kvnmt.metrics.self_attention import RelativePositions, focus, relative_positions
 from kvnmt.metrics.trees import Tree, parseval, right_branching, sentence_tree
 
@@ -41,8 +42,8 @@ def measure(test: Test, systems: Sequence[System]) -> list[Report]:
             trees.append((name, matrices))
     if not rows:
         raise LackingError("no system attends to earlier words")
-    found = [Report("attention to earlier words", POSITIONS, rows, [NOTE])]
-    return found + ([_trees(test, trees)] if test.brackets else [])
+    reports = [Report("attention to earlier words", POSITIONS, rows, [NOTE])]
+    return reports + ([_trees(test, trees)] if test.brackets else [])
 
 
 def by_word(
@@ -56,32 +57,33 @@ def by_word(
     count = len(forced[0].scored.self_attention) if forced else 0
     names = [name] if count == 1 else [f"{name}, {n + 1}" for n in range(count)]
     return [
-        (own, [_between_words(one, n) for one in forced]) for n, own in enumerate(names)
+        (label, [_between_words(pair, n) for pair in forced])
+        for n, label in enumerate(names)
     ]
 
 
-def _between_words(one: Forced, n: int) -> NDArray[np.floating]:
+def _between_words(pair: Forced, n: int) -> NDArray[np.floating]:
     """[words + 1, words + 1], as in `kvnmt.metrics.self_attention`."""
-    matrix, words = one.scored.self_attention[n], one.counts[1]
+    matrix, words = pair.scored.self_attention[n], pair.counts[1]
     rows = np.zeros((words + 1, len(matrix)))
-    rows[[*one.target, words], np.arange(len(matrix))] = 1  # EOS is a word
+    rows[[*pair.target, words], np.arange(len(matrix))] = 1  # EOS is a word
     columns = np.zeros((len(matrix), words + 1))
-    columns[np.arange(len(matrix)), [0, *(word + 1 for word in one.target)]] = 1
+    columns[np.arange(len(matrix)), [0, *(word + 1 for word in pair.target)]] = 1
     share = rows / np.maximum(rows.sum(1, keepdims=True), 1)
     return np.tril(share @ matrix @ columns)
 
 
-def _positions(found: RelativePositions) -> dict[str, Any]:
-    total = max(sum(found.counts), 1)
-    counts = found.cut(NEAREST).counts
+def _positions(positions: RelativePositions) -> dict[str, Any]:
+    total = max(sum(positions.counts), 1)
+    counts = positions.cut(NEAREST).counts
     shares = {str(p + 1): count / total for p, count in enumerate(counts)}
     shares["more"] = shares.pop(str(NEAREST + 1))
     return {
         **shares,
-        "predictions": sum(found.counts),
-        "counts": found.counts,
-        "normalised": found.normalised,
-        "share_where_available": found.share,
+        "predictions": sum(positions.counts),
+        "counts": positions.counts,
+        "normalised": positions.normalised,
+        "share_where_available": positions.share,
     }
 
 
@@ -96,5 +98,7 @@ def _trees(
         for name, matrices in systems
     }
     trees["right-branching"] = [right_branching(words) for words in lines]
-    rows = [{"system": n, **vars(parseval(own, gold))} for n, own in trees.items()]
+    rows = [
+        {"system": n, **vars(parseval(parsed, gold))} for n, parsed in trees.items()
+    ]
     return Report("trees from self-attention", TREES, rows, [TREE_NOTE])

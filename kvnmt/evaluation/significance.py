@@ -25,25 +25,25 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     """Sign test, t-test, paired bootstrap and approximate randomisation."""
     if len(systems) < 2:
         raise LackingError("there is only one system")
-    counted = [test.statistics(system) for system in systems]
+    counted = [system.statistics(test) for system in systems]
     outputs = [system.hypotheses for system in systems]
     settings = test.settings
     bootstrap = resample(outputs, test.reference, "bootstrap", settings)
     shuffled = resample(outputs, test.reference, "randomisation", settings)
     baseline, rows = counted[0], []
-    for n, (system, own) in enumerate(zip(systems[1:], counted[1:])):
-        sign = sign_test(baseline, own)
+    for n, (system, statistics) in enumerate(zip(systems[1:], counted[1:])):
+        sign = sign_test(baseline, statistics)
         row = {
             "system": system.name,
-            "difference": float(bleu_of(own.sum(0)) - bleu_of(baseline.sum(0))),
+            "difference": float(bleu_of(statistics.sum(0)) - bleu_of(baseline.sum(0))),
             "improved": sign.improved,
             "worsened": sign.worsened,
             "sign_test": sign.p,
-            "t_test": t_test(baseline, own),
+            "t_test": t_test(baseline, statistics),
         }
-        for name, found in (("bootstrap", bootstrap), ("randomisation", shuffled)):
-            row[name] = found.p["BLEU"][n]
-            row[f"{name}_chrf"] = found.p["chrF2"][n]
+        for name, resampled in (("bootstrap", bootstrap), ("randomisation", shuffled)):
+            row[name] = resampled.p["BLEU"][n]
+            row[f"{name}_chrf"] = resampled.p["chrF2"][n]
         rows.append(row)
     notes = [
         "p of the sign test, two-sided, on corpus BLEU without smoothing, as the "

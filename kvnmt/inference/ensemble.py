@@ -8,20 +8,21 @@ self-attention (that of each member, in their order).
 """
 
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from kvnmt.decoder import Features
+from kvnmt.inference.trained import KEPT
 from kvnmt.models import Model, Prediction
 from kvnmt.typing import Array, PyTree
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def ensemble(members: tuple[Model, ...]) -> Model:
-    """The model that the members make together."""
+    """The model that the members make together; the same for the same members."""
     return Model(
         reads_source=any(m.reads_source for m in members),
         init=partial(_init, members),

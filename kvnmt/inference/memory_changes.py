@@ -7,7 +7,7 @@ the State of any attention.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +21,7 @@ from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import edge, in_batches
 from kvnmt.inference.score import rounds_of
+from kvnmt.inference.trained import KEPT
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Params
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
@@ -42,7 +43,7 @@ class Changes(NamedTuple):
 class Source:
     """The Source of the mechanism, and how many slots there are."""
 
-    own: PyTree
+    inner: PyTree
     mask: Bool[Array, "B S"]
 
 
@@ -50,7 +51,7 @@ class Source:
 class State:
     """The State of the mechanism, and what the last writes did to it."""
 
-    own: PyTree
+    inner: PyTree
     changes: Change  # [B, R, S], oldest first
 
 
@@ -69,20 +70,21 @@ def memory_changes(
     """Forces translations and tells what each write did to the memory.
 
     Args:
-        config: Of the model; see `has_memory`.
+        config: Of a model that has a memory; see `has_memory`.
         params: Its arrays.
         source: Ids without EOS.
         target: Ids of the translations, without EOS.
-        advance: Told of every batch how many pairs it held.
+        advance: Called after every batch with how many pairs it held.
     """
+    replay = _compiled(config)
     results = [Changes([], [], [])] * len(source)
     for places, block in in_batches(source, keep_empty=True):
-        given = [with_end(target[i]) for i in places]
-        rows = pad(given, len(block), edge(max(map(len, given))))
-        found = jax.device_get(_compiled(config)(params, block, rows))
+        ended = [with_end(target[i]) for i in places]
+        rows = pad(ended, len(block), edge(max(map(len, ended))))
+        change = jax.device_get(replay(params, block, rows))
         for row, i in enumerate(places):
             T, S = len(target[i]) + 1, len(source[i]) + 1
-            kinds = (found.changed, found.forgotten, found.added)
+            kinds = (change.changed, change.forgotten, change.added)
             parts = (np.moveaxis(kind[:T, row, :, :S], 1, 0) for kind in kinds)
             results[i] = Changes(*map(list, parts))
         advance(len(places))
@@ -103,21 +105,21 @@ def recording(rounds: int) -> Callable[[Attention], Attention]:
         def initial_state(params: PyTree, source: Source) -> State:
             B, S = source.mask.shape
             nothing = jnp.zeros((B, rounds, S))
-            own = attention.initial_state(params, source.own)
-            return State(own, Change(nothing, nothing, nothing))
+            inner = attention.initial_state(params, source.inner)
+            return State(inner, Change(nothing, nothing, nothing))
 
         def read(
             params: PyTree, source: Source, state: State, moment: Moment
         ) -> Attended:
-            return attention.read(params, source.own, state.own, moment)
+            return attention.read(params, source.inner, state.inner, moment)
 
         def write(
             params: PyTree, source: Source, state: State, moment: Moment
         ) -> State:
-            given = params, source.own, state.own, moment
-            change = tell(*given)
+            change = tell(params, source.inner, state.inner, moment)
             changes = jax.tree.map(_append, state.changes, change)
-            return State(rewrite(*given), changes)
+            inner = rewrite(params, source.inner, state.inner, moment)
+            return State(inner, changes)
 
         return attention._replace(
             prepare=prepare, initial_state=initial_state, read=read, write=write
@@ -132,9 +134,9 @@ def _append(
     return jnp.concatenate([old[:, 1:], new[:, None]], axis=1)
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def _compiled(config: ModelConfig) -> Callable[..., Change]:
-    """The jitted replay, [T, B, R, S]."""
+    """The jitted replay, [T, B, R, S]; the last few are kept."""
 
     def run(
         params: Params, source: Int[Array, "B S"], target: Int[Array, "B T"]

@@ -2,24 +2,33 @@
 """Where a model and a search meet: the compiled program from source ids to hypotheses.
 
 Numbers that change no shape (exponents, temperatures, the seed) are arguments of the
-program, so that trying another value compiles nothing.
+program, so that trying another value compiles nothing; see `kvnmt.inference.config`.
+
+The last few programs are kept, with the models that they are of. What is older is
+freed, so that a process may use any number of models one after the other.
 """
 
-import dataclasses
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any, Literal, NamedTuple, TypeAlias
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
+from kvnmt.bounds import bounds_of
 from kvnmt.data.vocabulary import EOS, PAD, UNK
 from kvnmt.devices import own_mesh
-from kvnmt.errors import Range
+from kvnmt.inference.config import (
+    Number,
+    Numbers,
+    SearchConfig,
+    Shape,
+    numbers_of,
+    shape_of,
+)
+from kvnmt.inference.trained import KEPT
 from kvnmt.models import Model, Params
 from kvnmt.search import (
     Hypotheses,
@@ -32,66 +41,9 @@ from kvnmt.search import (
 )
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
 
-
-@dataclass(frozen=True)
-class SearchConfig:
-    """How translations are searched for."""
-
-    beam: int = 10  # 1: greedy
-    sample: bool = False  # draw words instead; draws are seeded sentence by sentence
-    temperature: float = 1.0  # of drawing; below 1: more probable words
-    top_k: int | None = None  # draw from so many words only
-    top_p: float = 1.0  # draw from the likeliest words that reach this probability
-    seed: int = 1  # of drawing
-    normalization: Literal["gnmt", "length", "none"] = "gnmt"  # of log-probabilities
-    alpha: float = 1.0  # its exponent: ((5 + n) / 6) ** alpha, or n ** alpha
-    coverage: float = 0.0  # weight of the coverage penalty of Wu et al. (2016)
-    diversity: float = 0.0  # nats a continuation costs per better sibling
-    length_ratio: float = 1.5  # at most this many target words per source word ...
-    length_extra: int = 10  # ... and this many more, EOS included
-    max_length: int | None = None  # most target words, whatever the source
-    min_length: int = 0  # fewest target words
-    unknown: bool = True  # the unknown word may be written
-    nbest: int = 1  # translations per sentence, at most as many as the beam
-    batch_size: int = BATCH_SIZE  # most sentences at a time
-    batch_tokens: int = BATCH_TOKENS  # most source positions at a time, padding too
-
-
-RANGES: dict[str, Range] = {
-    "beam": (1, None),
-    "temperature": (0.001, None),
-    "top_k": (1, None),
-    "top_p": (0.001, 1),
-    "seed": (0, None),
-    "alpha": (0, None),
-    "coverage": (0, None),
-    "diversity": (0, None),
-    "length_ratio": (0, None),
-    "length_extra": (1, None),
-    "max_length": (1, None),
-    "min_length": (0, None),
-    "nbest": (1, None),
-    "batch_size": (1, None),
-    "batch_tokens": (1, None),
-}
+RANGES = {name: (b.least, b.most) for name, b in bounds_of(SearchConfig).items()}
 
 LEAST_COVERED = 1e-6  # attention that a word counts as having had, at least
-
-
-Number: TypeAlias = Array | float
-
-
-class Numbers(NamedTuple):
-    """What a program takes of a config when it runs."""
-
-    offset: Number  # of the length normalisation
-    alpha: Number
-    coverage: Number
-    diversity: Number
-    temperature: Number
-    top_p: Number
-    seed: Number
-    minimum: Number
 
 
 class _Source(NamedTuple):
@@ -110,31 +62,17 @@ def compiled_search(model: Model, config: SearchConfig) -> Callable[..., Hypothe
     sentences in their corpus, with the seed, decide what is drawn for them. A prefix
     [B, P] holds the ids that translations begin with, PAD behind them.
     """
-    return partial(program(model, config), _numbers(config))
+    return partial(program(model, config), numbers_of(config))
 
 
 def program(model: Model, config: SearchConfig) -> jax.stages.Wrapped:
-    """What `compiled_search` runs; one for all configs of the same shapes."""
-    neutral = SearchConfig()
-    shapes = dataclasses.replace(
-        config,
-        normalization=neutral.normalization,
-        alpha=neutral.alpha,
-        coverage=float(config.coverage > 0),
-        diversity=float(config.diversity > 0),
-        temperature=neutral.temperature,
-        top_p=0.5 if config.top_p < 1 else 1.0,
-        seed=neutral.seed,
-        min_length=neutral.min_length,
-        batch_size=neutral.batch_size,
-        batch_tokens=neutral.batch_tokens,
-    )
-    return _program(model, shapes)
+    """What `compiled_search` runs; one for all configs of the same `Shape`."""
+    return _program(model, shape_of(config))
 
 
-@cache
-def _program(model: Model, config: SearchConfig) -> jax.stages.Wrapped:
-    return jax.jit(partial(_shared, partial(_search, model, config)))
+@lru_cache(maxsize=KEPT)
+def _program(model: Model, shape: Shape) -> jax.stages.Wrapped:
+    return jax.jit(partial(_shared, partial(_search, model, shape)))
 
 
 def _shared(
@@ -144,85 +82,83 @@ def _shared(
     mesh, by_rows = own_mesh(), PartitionSpec("data")
     if mesh.size == 1 or len(rows[0]) % mesh.size:
         return search(numbers, params, *rows)
-    given = PartitionSpec(), PartitionSpec(), *(by_rows for _ in rows)
     # Devices do not wait for each other's longest sentence, as one program would.
     return jax.shard_map(
-        search, mesh=mesh, in_specs=given, out_specs=by_rows, check_vma=False
+        search,
+        mesh=mesh,
+        in_specs=(PartitionSpec(), PartitionSpec(), *(by_rows for _ in rows)),
+        out_specs=by_rows,
+        check_vma=False,
     )(numbers, params, *rows)
-
-
-def _numbers(config: SearchConfig) -> Numbers:
-    offset, alpha = {
-        "gnmt": (5.0, config.alpha),
-        "length": (0.0, config.alpha),
-        "none": (0.0, 0.0),
-    }[config.normalization]
-    return Numbers(
-        offset,
-        alpha,
-        config.coverage,
-        config.diversity,
-        config.temperature,
-        config.top_p,
-        config.seed,
-        config.min_length,
-    )
 
 
 def _search(
     model: Model,
-    config: SearchConfig,
+    shape: Shape,
     numbers: Numbers,
     params: Params,
     source: Int[Array, "B S"],
     places: Int[Array, " B"],
     prefix: Int[Array, "B P"] | None = None,
 ) -> Hypotheses:
-    limits, length = _limits(config, source, prefix)
+    limits, length = _limits(shape, source, prefix)
     constants = model.encode(params, source)
     state: dict[str, PyTree] = {"model": model.initial_state(params, constants, length)}
-    if config.coverage:
+    if shape.covered:
         state["covered"] = jnp.zeros(source.shape)
-    width = config.nbest if config.sample else config.beam
     sentences = Sentences(
         source=_Source(constants, source > EOS, limits, prefix),
-        state=jax.tree.map(lambda x: jnp.repeat(x[:, None], width, axis=1), state),
+        state=jax.tree.map(
+            lambda leaf: jnp.repeat(leaf[:, None], shape.width, axis=1), state
+        ),
         limits=limits,
-        keys=_keys(numbers.seed, places, width) if config.sample else None,
+        keys=_keys(numbers.seed, places, shape.width) if shape.sample else None,
     )
     ranking = Ranking(
         length_divisors(length, numbers.alpha, numbers.offset),
-        partial(_reward, numbers.coverage) if config.coverage else None,
+        partial(_reward, numbers.coverage) if shape.covered else None,
     )
-    step = partial(_step, model, params, config.unknown, numbers.minimum)
-    common: Any = {"length": length, "eos": EOS, "pad": PAD}
-    common["shrinks"] = max(len(source).bit_length() // 2 - 2, 0)  # 64 rows: once
-    if config.sample:
-        common |= {"temperature": numbers.temperature, "top_k": config.top_k}
-        common["top_p"] = numbers.top_p if config.top_p < 1 else None
-        return sample_search(step, sentences, ranking, **common)
-    if config.beam == 1:
-        return greedy_search(step, sentences, ranking, **common)
-    common |= {"beam": config.beam, "count": config.nbest}
-    common["diversity"] = numbers.diversity if config.diversity else None
-    return beam_search(step, sentences, ranking, **common)
+    step = partial(_step, model, params, shape.unknown, numbers.minimum)
+    shrinks = max(len(source).bit_length() // 2 - 2, 0)  # 64 rows: once
+    search = _strategy(shape, numbers)
+    return search(
+        step, sentences, ranking, length=length, eos=EOS, pad=PAD, shrinks=shrinks
+    )
+
+
+def _strategy(shape: Shape, numbers: Numbers) -> Callable[..., Hypotheses]:
+    if shape.sample:
+        return partial(
+            sample_search,
+            temperature=numbers.temperature,
+            top_k=shape.top_k,
+            top_p=numbers.top_p if shape.cut else None,
+        )
+    if shape.beam == 1:
+        return greedy_search
+    return partial(
+        beam_search,
+        beam=shape.beam,
+        count=shape.nbest,
+        diversity=numbers.diversity if shape.diverse else None,
+    )
 
 
 def _limits(
-    config: SearchConfig, source: Int[Array, "B S"], prefix: Int[Array, "B P"] | None
+    shape: Shape, source: Int[Array, "B S"], prefix: Int[Array, "B P"] | None
 ) -> tuple[Int[Array, " B"], int]:
     """How many words each row may get, EOS included, and a static bound on it.
 
     A row's limit depends on the row alone; a prefix is always given room.
     """
-    length = math.ceil(config.length_ratio * (source.shape[1] - 1))
-    length += config.length_extra
+    length = math.ceil(shape.length_ratio * (source.shape[1] - 1))
+    length += shape.length_extra
     words = jnp.sum(source >= 0, axis=1) - 1
-    limits = jnp.floor(config.length_ratio * words.astype(jnp.float32))
-    limits = limits.astype(jnp.int32) + config.length_extra
-    if config.max_length is not None:
-        limits = jnp.minimum(limits, config.max_length + 1)
-        length = min(length, config.max_length + 1)
+    limits = jnp.floor(shape.length_ratio * words.astype(jnp.float32))
+    limits = limits.astype(jnp.int32) + shape.length_extra
+    if shape.max_length is not None:
+        limits = jnp.minimum(limits, shape.max_length + 1)
+        length = min(length, shape.max_length + 1)
     if prefix is not None:
         limits = jnp.maximum(limits, jnp.sum(prefix >= 0, axis=1) + 1)
         length = max(length, prefix.shape[1] + 1)
@@ -256,7 +192,7 @@ def _allowed(
     unknown: bool,
     minimum: Number,
 ) -> Float[Array, "B K V"]:
-    """Minus infinity for what may not be said; the rest keeps its probability."""
+    """Minus infinity for what may not be written; the rest keeps its probability."""
     words = jnp.arange(log_probs.shape[-1])
     early = (t < minimum) & (t + 1 < source.limits)
     banned = early[:, None, None] & (words == EOS)  # masks, as in `beam_search`
@@ -267,9 +203,9 @@ def _allowed(
         return allowed
     longest = source.prefix.shape[1]
     word = source.prefix[:, jnp.minimum(t, longest - 1)]
-    given = (t < longest) & (word >= 0)
+    inside = (t < longest) & (word >= 0)
     forced = jnp.where(words == word[:, None, None], log_probs, -jnp.inf)
-    return jnp.where(given[:, None, None], forced, allowed)
+    return jnp.where(inside[:, None, None], forced, allowed)
 
 
 def _reward(

@@ -2,7 +2,7 @@
 """Forced decoding: how probable given translations are, and how they are aligned."""
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 import jax
@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.batches import pad, with_end
-from kvnmt.data.buckets import edge, in_batches
+from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS, edge, in_batches
 from kvnmt.devices import own_mesh, replicate, split_rows
-from kvnmt.inference.trained import Trained
+from kvnmt.inference.trained import KEPT, Trained
 from kvnmt.losses import negative_log_likelihood
 from kvnmt.models import Model, Params
 from kvnmt.typing import Array, Float, Int
@@ -43,8 +43,9 @@ def score(
     source: Sequence[Sequence[int]],
     target: Sequence[Sequence[int]],
     *,
+    size: int = BATCH_SIZE,
+    tokens: int = BATCH_TOKENS,
     advance: Callable[[int], None] = lambda pairs: None,
-    **batches: int,
 ) -> list[Scored]:
     """Scores and aligns pairs of ids without EOS; empty sentences are sentences.
 
@@ -53,25 +54,28 @@ def score(
         params: The arrays.
         source: What is translated; a language model does not read it.
         target: Its translations.
-        advance: Told of every batch how many pairs it held.
-        batches: Their ``size`` and ``tokens``, as `in_batches` takes them.
+        size: Most pairs in a batch.
+        tokens: Most source positions in a batch, padding included.
+        advance: Called after every batch with how many pairs it held.
     """
     run, mesh = compiled_score(model), own_mesh()
     params = replicate(params, mesh)
     results = [Scored([], [], [])] * len(source)
     for places, block in in_batches(
-        source, keep_empty=True, multiple=mesh.size, **batches
+        source, size, tokens, keep_empty=True, multiple=mesh.size
     ):
         longest = max(len(target[i]) for i in places) + 1
-        given = [with_end(target[i]) for i in places]
-        rows = block, pad(given, len(block), edge(longest))
-        found = jax.device_get(run(params, *split_rows(rows, mesh)))
-        log_probs, rounds, looks = found
+        ended = [with_end(target[i]) for i in places]
+        rows = block, pad(ended, len(block), edge(longest))
+        outputs = run(params, *split_rows(rows, mesh))
+        log_probs, rounds, looks = jax.device_get(outputs)
         for row, i in enumerate(places):
             T, S = len(target[i]) + 1, len(source[i]) + 1
-            alignments = [matrix[row, :T, :S] for matrix in rounds]
-            own = [matrix[row, :T, :T] for matrix in looks]
-            results[i] = Scored(log_probs[row, :T].tolist(), alignments, own)
+            results[i] = Scored(
+                token_log_probs=log_probs[row, :T].tolist(),
+                alignments=[matrix[row, :T, :S] for matrix in rounds],
+                self_attention=[matrix[row, :T, :T] for matrix in looks],
+            )
         advance(len(places))
     return results
 
@@ -90,10 +94,12 @@ def align(
     params: Params,
     source: Sequence[Sequence[int]],
     target: Sequence[Sequence[int]],
-    **batches: int,
+    *,
+    size: int = BATCH_SIZE,
+    tokens: int = BATCH_TOKENS,
 ) -> list[list[NDArray[np.floating]]]:
     """The alignments of pairs, a list of rounds for each; as `score`."""
-    pairs = score(model, params, source, target, **batches)
+    pairs = score(model, params, source, target, size=size, tokens=tokens)
     return [pair.alignments for pair in pairs]
 
 
@@ -120,7 +126,7 @@ def align_lines(
     return [pair.alignments for pair in score_lines(run, source, target)]
 
 
-@cache
+@lru_cache(maxsize=KEPT)
 def compiled_score(
     model: Model,
 ) -> Callable[
@@ -131,7 +137,10 @@ def compiled_score(
         tuple[Float[Array, "B T T"], ...],
     ],
 ]:
-    """The jitted forced decoding: log-probabilities, alignments, self-attention."""
+    """The jitted forced decoding: log-probabilities, alignments, self-attention.
+
+    The last few are kept, with their models; see `kvnmt.inference.program`.
+    """
 
     def run(params: Params, source: Array, target: Array) -> tuple[Array, tuple, tuple]:
         prediction = model.forward(params, source, target)

@@ -6,6 +6,8 @@ from typing import Protocol
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.models import Model, Params
 
+KEPT = 16  # compiled programs of each kind that a process keeps, the latest used
+
 
 class Trained(Protocol):
     """A run, or whatever else has these three."""

@@ -7,20 +7,23 @@ device gets its share of a batch.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.bounds import check_bounds
 from kvnmt.data.batches import pad
 from kvnmt.data.buckets import edge, in_batches
 from kvnmt.data.vocabulary import EOS
 from kvnmt.devices import own_mesh, replicate, split_rows
 from kvnmt.errors import UserError
-from kvnmt.inference.program import SearchConfig, compiled_search
+from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.program import compiled_search
 from kvnmt.inference.trained import Trained
+from kvnmt.inference.unknown_words import replace_unknown
 from kvnmt.models import Model, Params
 from kvnmt.search import Hypotheses
 
@@ -39,11 +42,23 @@ def translate(
     sentences: Sequence[Sequence[int]],
     config: SearchConfig = SearchConfig(),
     advance: Callable[[int], None] = lambda sentences: None,
-    **where: Any,
+    *,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    first: int = 0,
+    expected: int | None = None,
 ) -> list[Translation]:
     """Translates sentences; an empty one stays empty. See `translate_nbest`."""
-    found = translate_nbest(model, params, sentences, config, advance, **where)
-    return [translations[0] for translations in found]
+    translations = translate_nbest(
+        model,
+        params,
+        sentences,
+        config,
+        advance,
+        prefixes=prefixes,
+        first=first,
+        expected=expected,
+    )
+    return [ways[0] for ways in translations]
 
 
 def translate_nbest(
@@ -67,30 +82,35 @@ def translate_nbest(
         params: The arrays.
         sentences: Source ids, without EOS.
         config: How to search.
-        advance: Told of every batch how many sentences it held.
+        advance: Called after every batch with how many sentences it held.
         prefixes: For every sentence the target ids that its translations begin with.
         first: The place of the first sentence in its corpus, which draws depend on.
         expected: How many sentences there are, if these are only the first of them.
 
     Raises:
-        UserError: More translations are asked for than the beam holds, or coverage is
-            to be scored where nothing is aligned.
+        UserError: A number of the config is out of its bounds, more translations are
+            asked for than the beam holds, or coverage is to be scored where nothing is
+            aligned.
     """
     _check(model, params, config)
-    results = [[Translation([], 0.0, 0.0)] for _ in sentences]
-    run, mesh = compiled_search(model, config), own_mesh()
+    translations = [[Translation([], 0.0, 0.0)] for _ in sentences]
+    search, mesh = compiled_search(model, config), own_mesh()
     params = replicate(params, mesh)
-    size, tokens = config.batch_size, config.batch_tokens
-    shape = {"expected": expected, "multiple": mesh.size}
-    for places, block in in_batches(sentences, size, tokens, **shape):
+    for places, block in in_batches(
+        sentences,
+        config.batch_size,
+        config.batch_tokens,
+        expected=expected,
+        multiple=mesh.size,
+    ):
         numbers = np.zeros(len(block), np.int32)
         numbers[: len(places)] = places
         rows = block, numbers + first, *_prefix(prefixes, places, len(block))
-        found = jax.device_get(run(params, *split_rows(rows, mesh)))
+        hypotheses = jax.device_get(search(params, *split_rows(rows, mesh)))
         for row, place in enumerate(places):
-            results[place] = _translations(found, row, config.nbest)
+            translations[place] = _translations(hypotheses, row, config.nbest)
         advance(len(places))
-    return results
+    return translations
 
 
 def translate_lines(
@@ -98,15 +118,43 @@ def translate_lines(
     lines: Sequence[str],
     config: SearchConfig = SearchConfig(),
     advance: Callable[[int], None] = lambda sentences: None,
+    *,
+    dictionary: Mapping[str, str] | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    first: int = 0,
+    expected: int | None = None,
 ) -> list[str]:
-    """Translates lines of text; one line out per line in, in order."""
-    words = run.vocabularies
-    ids = [words.source.encode(line) for line in lines]
-    translations = translate(run.model, run.params, ids, config, advance)
-    return [words.target.decode(translation.ids) for translation in translations]
+    """Translates lines of text; one line out per line in, in order.
+
+    Args:
+        run: The trained model.
+        lines: What is translated.
+        config: How to search.
+        advance: Called after every batch with how many sentences it held.
+        dictionary: Translations of source words, for unknown words; see
+            `replace_unknown`. None: unknown words are left as they are.
+        prefixes: As of `translate_nbest`.
+        first: As of `translate_nbest`.
+        expected: As of `translate_nbest`.
+    """
+    translations = translate(
+        run.model,
+        run.params,
+        [run.vocabularies.source.encode(line) for line in lines],
+        config,
+        advance,
+        prefixes=prefixes,
+        first=first,
+        expected=expected,
+    )
+    hypotheses = [translation.ids for translation in translations]
+    if dictionary is not None:
+        return replace_unknown(run, lines, hypotheses, dictionary)
+    return [run.vocabularies.target.decode(ids) for ids in hypotheses]
 
 
 def _check(model: Model, params: Params, config: SearchConfig) -> None:
+    check_bounds(config, "search.")
     if config.nbest > config.beam and not config.sample:
         raise UserError(
             f"--search.nbest is {config.nbest} but a beam of {config.beam} holds no "
@@ -126,18 +174,18 @@ def _prefix(
 ) -> tuple[NDArray[np.int32], ...]:
     if prefixes is None:
         return ()
-    given = [np.array(prefixes[place], np.int32) for place in places]
-    return (pad(given, rows, edge(max(map(len, given)))),)
+    forced = [np.array(prefixes[place], np.int32) for place in places]
+    return (pad(forced, rows, edge(max(map(len, forced)))),)
 
 
-def _translations(found: Hypotheses, row: int, count: int) -> list[Translation]:
+def _translations(hypotheses: Hypotheses, row: int, count: int) -> list[Translation]:
     """Those of one row that exist."""
     return [
         Translation(
-            [int(i) for i in found.tokens[row, n] if i > EOS],
-            float(found.log_probs[row, n]),
-            float(found.scores[row, n]),
+            [int(i) for i in hypotheses.tokens[row, n] if i > EOS],
+            float(hypotheses.log_probs[row, n]),
+            float(hypotheses.scores[row, n]),
         )
         for n in range(count)
-        if found.scores[row, n] > -math.inf
+        if hypotheses.scores[row, n] > -math.inf
     ]

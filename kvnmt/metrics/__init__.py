@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is measured after training, one file per measure.
+"""Figures of translations and alignments, computed from plain data.
 
-Nothing is re-exported: training asks for BLEU and must not load a plotting library.
+No file here knows a model. Nothing is re-exported: who asks for BLEU loads no more.
 """

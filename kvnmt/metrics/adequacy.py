@@ -77,8 +77,8 @@ def coverage_by_gold(
     Returns:
         Counts over the source words that have a link.
     """
-    found, known = Counter(map(stem, hypothesis)), Counter(map(stem, reference))
-    missing, extra = known - found, found - known
+    proposed, known = Counter(map(stem, hypothesis)), Counter(map(stem, reference))
+    missing, extra = known - proposed, proposed - known
     invented = sum(count for word, count in extra.items() if not known[word])
     total = Coverage(invented=invented, produced=len(hypothesis))
     for sources, targets in _units(links):

@@ -146,10 +146,10 @@ def word_matrix(
     return share @ alignment[:T, :S] @ source
 
 
-def _check_count(found: int, gold: Sequence[Gold]) -> None:
-    if found != len(gold):
+def _check_count(count: int, gold: Sequence[Gold]) -> None:
+    if count != len(gold):
         raise UserError(
-            f"there are links for {found} sentences but gold alignments for "
+            f"there are links for {count} sentences but gold alignments for "
             f"{len(gold)}; they must match line by line."
         )
 

@@ -100,16 +100,16 @@ def sentence_statistics(
     """Counts what BLEU is made of, sentence by sentence.
 
     Returns:
-        [sentences, 10]: of each order 1 to 4 the n-grams found in the reference, then
-        of each order all n-grams, then the lengths of hypothesis and reference. The
-        sum over sentences gives corpus BLEU, see `bleu_of`.
+        [sentences, 10]: of each order 1 to 4 the n-grams that the reference has too,
+        then of each order all n-grams, then the lengths of hypothesis and reference.
+        The sum over sentences gives corpus BLEU, see `bleu_of`.
     """
     check_counts(hypotheses, references)
     metric = bleu_metric(settings)
     rows = []
-    for pair in zip(hypotheses, references):
-        found = metric.corpus_score([pair[0]], [[pair[1]]])
-        rows.append([*found.counts, *found.totals, found.sys_len, found.ref_len])
+    for hypothesis, reference in zip(hypotheses, references):
+        score = metric.corpus_score([hypothesis], [[reference]])
+        rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
     return np.array(rows, np.int64)
 
 
@@ -137,12 +137,14 @@ def bleu_metric(settings: Settings) -> BLEU:
     check_tokenizer(settings.tokenize)
     try:
         # `force` only silences the advice given about text that looks tokenized.
-        return BLEU(**settings._asdict(), force=True)
+        return BLEU(
+            tokenize=settings.tokenize, lowercase=settings.lowercase, force=True
+        )
     except (ImportError, OSError, RuntimeError) as error:
         # Some tokenizers need a package, or a model that is fetched at first use.
-        reason = " ".join(str(error).split())
+        reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(
-            f"the BLEU tokenizer '{settings.tokenize}' cannot be used here: {reason}"
+            f"the BLEU tokenizer '{settings.tokenize}' cannot be used here: {reason}."
         ) from error
 
 
@@ -150,15 +152,15 @@ def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     """Refuses texts of different length, and none at all.
 
     Raises:
-        UserError: They are so.
+        UserError: The numbers of lines differ, or there is no line.
     """
     if len(hypotheses) != len(references):
         raise UserError(
             f"there are {len(hypotheses)} hypotheses but {len(references)} references; "
-            "line n of one must translate line n of the other"
+            "line n of one must translate line n of the other."
         )
     if not hypotheses:
-        raise UserError("there is no sentence to score; the hypotheses are empty")
+        raise UserError("there is no sentence to score; the hypotheses are empty.")
 
 
 def _count_characters(sentences: Sequence[str]) -> int:

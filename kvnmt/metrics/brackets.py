@@ -6,12 +6,11 @@
 Round brackets in words are written ``-LRB-`` and ``-RRB-``.
 """
 
-import os
 import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError
 from kvnmt.metrics.trees import Tree
 
@@ -20,33 +19,15 @@ _LABELLED = re.compile(r"\(w(w|t+)\)")  # label and word, or label and trees
 _TRACE = "-NONE-"  # the label of what stands for no word in the Penn Treebank
 
 
-def format_tree(tree: Tree) -> str:
-    """Writes plain brackets, as ``((the dog) barks)``, without a line end.
-
-    Round brackets in words become ``-LRB-`` and ``-RRB-``.
-
-    Raises:
-        ValueError: A word is empty or holds white space.
-    """
-    opened = Counter(start for start, _ in tree.phrases)
-    closed = Counter(end for _, end in tree.phrases)
-    text = []
-    for i, word in enumerate(tree.words):
-        word = word.replace("(", "-LRB-").replace(")", "-RRB-")
-        if not _TOKEN.fullmatch(word):
-            raise ValueError(f"{word!r} cannot be written as one word of a tree")
-        text.append("(" * opened[i] + word + ")" * closed[i + 1])
-    return " ".join(text) if tree.phrases else f"({text[0]})"
-
-
 def parse_brackets(line: str, *, labelled: bool | None = None) -> Tree:
     """Reads one tree.
 
     Labels, unary chains, traces (-NONE-) and an outer empty bracket are dropped.
 
-    Without being told, a line counts as labelled if it can be read so and if that gives
-    it two words or more. That is wrong only of labelled sentences of one word, and of
-    plain trees that are not binary and whose phrases all start with a word.
+    Where ``labelled`` is None, a line counts as labelled if it can be read so and if
+    that gives it two words or more. That is wrong only of labelled sentences of one
+    word, and of plain trees that are not binary and whose phrases all start with a
+    word.
 
     Args:
         line: One tree.
@@ -74,35 +55,26 @@ def parse_brackets(line: str, *, labelled: bool | None = None) -> Tree:
     return Tree(tuple(words), frozenset(s for s in spans if s[1] - s[0] > 1))
 
 
-def read_brackets(
-    path: str | os.PathLike[str], *, labelled: bool | None = None
-) -> list[Tree]:
+def read_brackets(path: Path | str, *, labelled: bool | None = None) -> list[Tree]:
     """Reads trees, one a line.
 
     Args:
-        path: UTF-8 text, every line as ``parse_brackets`` reads it.
+        path: Text, plain or compressed, every line as ``parse_brackets`` reads it.
         labelled: Whether they have labels; None: to be seen from the file, by most of
             its lines.
 
     Raises:
         UserError: The file cannot be read, or a line is no tree.
     """
-    try:
-        lines = Path(path).read_bytes().split(b"\n")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from error
-    if not lines[-1]:
-        lines.pop()
+    lines = read_lines(path)
     if labelled is None:
         labelled = _most_are_labelled(lines)
     trees = []
     for number, line in enumerate(lines, start=1):
         try:
-            trees.append(parse_brackets(line.decode(), labelled=labelled))
-        except UnicodeDecodeError as error:
-            raise UserError(f"{path}:{number}: not UTF-8 ({error.reason}).") from error
+            trees.append(parse_brackets(line, labelled=labelled))
         except ValueError as error:
-            raise UserError(f"{path}:{number}: {error}.") from error
+            raise UserError(f"{path}, line {number}: {error}.") from None
     return trees
 
 
@@ -128,19 +100,19 @@ def _tokens(line: str) -> list[str]:
 def _is_labelled(tokens: Sequence[str], *, surely: bool = False) -> bool:
     """Can these be read with labels; surely, if that gives more than a chain?"""
     shape = "".join(token if token in "()" else "w" for token in tokens)
-    branches, found = False, 1
-    while found:
-        shape, found = _LABELLED.subn("t", shape)
+    branches, replaced = False, 1
+    while replaced:
+        shape, replaced = _LABELLED.subn("t", shape)
         branches |= "tt" in shape
     return shape in ("t", "(t)") and (branches or not surely)
 
 
-def _most_are_labelled(lines: Sequence[bytes]) -> bool:
+def _most_are_labelled(lines: Sequence[str]) -> bool:
     possible, surely, trees = 0, False, 0
     for line in lines:
         try:
-            tokens = _tokens(line.decode())
-        except ValueError:  # told of when it is read
+            tokens = _tokens(line)
+        except ValueError:  # refused when it is read
             continue
         trees += 1
         possible += _is_labelled(tokens)

@@ -48,13 +48,13 @@ def bleu_by(
         statistics: [sentences, 10], of `kvnmt.metrics.bleu.sentence_statistics`.
     """
     places = _places(values, edges)
-    found = []
+    parts = []
     for place, label in enumerate(_labels(edges)):
         mine = places == place
         if mine.any():
             score = float(bleu_of(statistics[mine].sum(0)))
-            found.append(Part(label, int(mine.sum()), score))
-    return found
+            parts.append(Part(label, int(mine.sum()), score))
+    return parts
 
 
 def rarest(lines: Iterable[str], counts: Mapping[str, int]) -> list[int]:
@@ -88,13 +88,13 @@ def words_by_frequency(
         for row, words in enumerate((mine & its, mine, its)):
             places = _places([counts.get(word, 0) for word in words], edges)
             np.add.at(totals[row], places, list(words.values()))
-    found = []
+    scores = []
     for label, (right, proposed, wanted) in zip(_labels(edges), totals.T.tolist()):
         if proposed or wanted:
             precision, recall = right / max(proposed, 1), right / max(wanted, 1)
             f1 = 2 * right / (proposed + wanted)
-            found.append(WordScore(label, wanted, precision, recall, f1))
-    return found
+            scores.append(WordScore(label, wanted, precision, recall, f1))
+    return scores
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:
@@ -106,8 +106,8 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
 
 
 def _places(values: Sequence[int], edges: Sequence[int]) -> NDArray[np.intp]:
-    found = np.searchsorted(np.array(edges), np.array(values, np.int64), side="right")
-    return np.maximum(found - 1, 0)
+    places = np.searchsorted(np.array(edges), np.array(values, np.int64), side="right")
+    return np.maximum(places - 1, 0)
 
 
 def _labels(edges: Sequence[int]) -> list[str]:

@@ -101,9 +101,9 @@ def relative_positions(matrices: Iterable[np.ndarray]) -> RelativePositions:
     Args:
         matrices: Weights of each sentence. A last row for EOS is a prediction too.
     """
-    found = [(t, i) for weights in matrices for t, i in enumerate(focus(weights))]
-    steps = np.array([t for t, i in found if i is not None], dtype=np.int64)
-    chosen = np.array([i for _, i in found if i is not None], dtype=np.int64)
+    focused = [(t, i) for weights in matrices for t, i in enumerate(focus(weights))]
+    steps = np.array([t for t, i in focused if i is not None], dtype=np.int64)
+    chosen = np.array([i for _, i in focused if i is not None], dtype=np.int64)
     lengths = np.bincount(steps, minlength=1)[1:]  # predictions with exactly t words
     size = len(lengths) + 1
     positions = steps - chosen

@@ -76,15 +76,21 @@ def t_test(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> float:
     difference = sentence_bleu(system) - sentence_bleu(baseline)
     if np.ptp(difference) < TIE:  # no variance, or a single sentence
         return 0.0 if len(difference) > 1 and difference.mean() > TIE else 1.0
-    found: Any = stats.ttest_1samp(difference, 0.0, alternative="greater")
-    return float(found.pvalue)
+    result: Any = stats.ttest_1samp(difference, 0.0, alternative="greater")
+    return float(result.pvalue)
 
 
 def sentence_bleu(statistics: NDArray[np.integer]) -> NDArray[np.floating]:
     """BLEU of every sentence by itself, smoothed as sacrebleu's sentence BLEU."""
-    options = {"smooth_method": "exp", "effective_order": True}
     scores = [
-        BLEU.compute_bleu(row[:4], row[4:8], *row[8:], **options).score
+        BLEU.compute_bleu(
+            correct=row[:4],
+            total=row[4:8],
+            sys_len=row[8],
+            ref_len=row[9],
+            smooth_method="exp",
+            effective_order=True,
+        ).score
         for row in statistics.tolist()
     ]
     return np.array(scores)
@@ -109,22 +115,24 @@ def resample(
         kind: Paired bootstrap or paired approximate randomisation.
         settings: How text is taken apart.
     """
-    for own in hypotheses:
-        check_counts(own, references)
-    named = [(str(number), own) for number, own in enumerate(hypotheses)]
+    for lines in hypotheses:
+        check_counts(lines, references)
+    named = [(str(number), lines) for number, lines in enumerate(hypotheses)]
     metrics = {
         "BLEU": bleu_metric(settings),
         "chrF2": CHRF(lowercase=settings.lowercase),
     }
     short: Literal["bs", "ar"] = "bs" if kind == "bootstrap" else "ar"
     test = PairedTest(named, metrics, [references], test_type=short)
-    signatures, found = test()
-    results: dict[str, list[Any]] = {name: found[name] for name in metrics}
-    counts = [_differing(own, hypotheses[0], settings) for own in hypotheses[1:]]
+    signatures, results = test()
+    scores: dict[str, list[Any]] = {name: results[name] for name in metrics}
+    counts = [_differing(lines, hypotheses[0], settings) for lines in hypotheses[1:]]
     return Resampled(
         {
-            name: [_valid(own[0], one, n) for one, n in zip(own[1:], counts)]
-            for name, own in results.items()
+            name: [
+                _valid(values[0], system, n) for system, n in zip(values[1:], counts)
+            ]
+            for name, values in scores.items()
         },
         {name: str(signatures[name]) for name in metrics},
     )

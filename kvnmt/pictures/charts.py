@@ -76,15 +76,15 @@ def bleu_by_length(
         ValueError: There is nothing to draw, or the buckets of the systems differ.
         UserError: The file cannot be written.
     """
-    buckets = {tuple((b[0], b[1]) for b in found) for found in systems.values()}
+    buckets = {tuple((b[0], b[1]) for b in parts) for parts in systems.values()}
     if len(buckets) != 1 or not max(buckets):
         raise ValueError(f"the systems have {len(buckets)} different lists of buckets")
     (labels,) = buckets
     places = np.arange(len(labels))
     figure = Figure((max(5.0, 1.6 + 0.75 * len(labels)), 4.0), layout="constrained")
     panel = figure.subplots()
-    for number, (name, found) in enumerate(systems.items()):
-        bleu = [math.nan if value is None else value for _, _, value in found]
+    for number, (name, parts) in enumerate(systems.items()):
+        bleu = [math.nan if value is None else value for _, _, value in parts]
         panel.plot(
             places,
             bleu,

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from typing import BinaryIO
 
 import numpy as np
 from matplotlib import font_manager
@@ -95,7 +96,7 @@ def style(texts: Iterable[Text], families: Sequence[str]) -> None:
         text.set(family=families, parse_math=False)
 
 
-def save(figure: Figure, path: str | os.PathLike[str]) -> None:
+def save(figure: Figure, path: str | os.PathLike[str] | BinaryIO) -> None:
     """Writes a PNG, with all that lies outside of the figure's frame.
 
     Raises:
@@ -105,7 +106,9 @@ def save(figure: Figure, path: str | os.PathLike[str]) -> None:
         with _quiet_about_fonts():
             figure.savefig(path, format="png", dpi=150, bbox_inches="tight")
     except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
+        raise UserError(
+            f"'{path}' cannot be written: {error.strerror or error}."
+        ) from error
 
 
 @contextmanager

@@ -97,7 +97,7 @@ def _page(data: Mapping[str, Any]) -> str:
 
 
 def _asset(name: str) -> str:
-    folder = resources.files("kvnmt.metrics") / "page"
+    folder = resources.files("kvnmt.pictures") / "page"
     return (folder / name).read_text(encoding="utf-8")
 
 

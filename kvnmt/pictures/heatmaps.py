@@ -4,7 +4,7 @@
 import os
 from collections.abc import Sequence
 from itertools import chain, pairwise
-from typing import Any
+from typing import Any, BinaryIO
 from unicodedata import east_asian_width
 
 import numpy as np
@@ -28,7 +28,7 @@ def attention_heatmap(
     alignments: Sequence[np.ndarray],
     source: Sequence[str],
     target: Sequence[str],
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | BinaryIO,
     *,
     titles: Sequence[str] | None = None,
     gold: Links | None = None,
@@ -42,7 +42,7 @@ def attention_heatmap(
         alignments: One [T, S] array per round.
         source: S labels, with EOS if the alignments have its column.
         target: T labels, with EOS if the alignments have its row.
-        path: Where to write the PNG.
+        path: Where to write the PNG: a path, or a file open for bytes.
         titles: One per round; by default they are numbered if there are several.
         gold: Links (source, target) to outline.
 
@@ -104,21 +104,23 @@ def self_attention_heatmap(
             f"{len(words)} lists of words and {len(titles)} titles for {len(systems)} "
             "systems"
         )
-    for matrix, said in zip(systems, words, strict=True):
-        _check_shapes([matrix], (len(said), len(said)), [""], frozenset())
+    for matrix, tokens in zip(systems, words, strict=True):
+        _check_shapes([matrix], (len(tokens), len(tokens)), [""], frozenset())
     cell = min(_CELL, _LONGEST_SIDE / sum(map(len, words)))
     # Where all say the same, its rows are labelled once.
-    same = all(list(said) == list(words[0]) for said in words)
+    same = all(list(tokens) == list(words[0]) for tokens in words)
     longest = max(_width(_shorten(word)) for word in chain(*words))
     gap = 0.0 if same else 0.3 * cell * longest  # letters are 0.3 cells wide
     figure, panels = _grid(titles, [matrix.shape for matrix in systems], cell, gap)
     families = font_families([*titles, *chain(*words), _NULL])
-    for panel, matrix, said, title in zip(panels, systems, words, titles, strict=True):
+    for panel, matrix, tokens, title in zip(
+        panels, systems, words, titles, strict=True
+    ):
         ahead = np.triu(np.ones_like(matrix, dtype=bool), 1)
         _shade(panel, np.ma.masked_array(matrix, ahead))
-        rows = said if panel is panels[0] or not same else []
-        _write_words(panel, rows, [_NULL, *said[:-1]], title, cell, families)
-        _rule_triangle(panel, len(said))
+        rows = tokens if panel is panels[0] or not same else []
+        _write_words(panel, rows, [_NULL, *tokens[:-1]], title, cell, families)
+        _rule_triangle(panel, len(tokens))
     _add_color_bar(figure, panels[0].images[0])
     save(figure, path)
 

@@ -5,7 +5,8 @@ A search never knows a model. It receives ``step(source, state, tokens, t)``, wh
 gives the next state and ``log_probs [B, K, V]``. Every leaf of the source begins with
 the axis ``[B]`` (sentences) and is constant; it is never copied or reordered among
 hypotheses. Every leaf of the state, and the tokens, begin with ``[B, K]``
-(hypotheses). What may be said at all is the step's business: it gives minus infinity.
+(hypotheses). What may be written at all is the step's business: it gives minus
+infinity to the rest.
 """
 
 from collections.abc import Callable
@@ -162,4 +163,4 @@ def _until(
 
 
 def _put(whole: Rows, places: Array, part: Rows) -> Rows:
-    return jax.tree.map(lambda all_, own: all_.at[places].set(own), whole, part)
+    return jax.tree.map(lambda rows, some: rows.at[places].set(some), whole, part)

@@ -83,8 +83,9 @@ def beam_search(
         finished=Hypotheses(blank, nothing, nothing),
         done=sentences.limits <= 0,
     )
-    fixed = {"eos": eos, "pad": pad, "count": count, "diversity": diversity}
-    advance = partial(_advance, step, ranking, **fixed)
+    advance = partial(
+        _advance, step, ranking, eos=eos, pad=pad, count=count, diversity=diversity
+    )
     end = run_rows(advance, sentences, start, length, shrinks)
     return jax.tree.map(lambda leaf: leaf[:, :count], end.finished)
 
@@ -135,14 +136,14 @@ def _continue(
     """The K best continuations: log-probability, parent hypothesis, word."""
     rows, beam, words = total.shape
     width = min(beam, words)  # no hypothesis has more among the K best
-    own, choices = _top(total.reshape(rows * beam, words), width)
-    own, choices = (x.reshape(rows, beam * width) for x in (own, choices))
-    ranked = own
+    values, choices = _top(total.reshape(rows * beam, words), width)
+    values, choices = (x.reshape(rows, beam * width) for x in (values, choices))
+    ranked = values
     if diversity is not None:
         rank = jnp.tile(jnp.arange(width), beam)
-        ranked = own - jnp.asarray(diversity, own.dtype) * rank
+        ranked = values - jnp.asarray(diversity, values.dtype) * rank
     _, places = _top(ranked, beam)
-    best = jnp.take_along_axis(own, places, axis=1)
+    best = jnp.take_along_axis(values, places, axis=1)
     return best, places // width, jnp.take_along_axis(choices, places, axis=1)
 
 

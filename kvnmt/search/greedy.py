@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Greedy search: the most probable next word, again and again."""
 
-from typing import Any
-
 import jax.numpy as jnp
 
 from kvnmt.search.base import DecodeStep, Hypotheses, Ranking, Sentences
@@ -11,7 +9,14 @@ from kvnmt.typing import Array, Float
 
 
 def greedy_search(
-    step: DecodeStep, sentences: Sentences, ranking: Ranking, **options: Any
+    step: DecodeStep,
+    sentences: Sentences,
+    ranking: Ranking,
+    *,
+    length: int,
+    eos: int,
+    pad: int,
+    shrinks: int = 0,
 ) -> Hypotheses:
     """Returns one hypothesis per sentence.
 
@@ -19,10 +24,22 @@ def greedy_search(
         step: Advances hypotheses by one word.
         sentences: What is decoded, each with one hypothesis.
         ranking: How it is scored.
-        options: As of `walk`.
+        length: Static bound on the limits.
+        eos: Id that ends a sentence.
+        pad: Id that stands for no word.
+        shrinks: How often the batch may shrink; see `run_rows`.
     """
 
     def best(now: Sentences, log_probs: Float[Array, "B K V"], t: Array) -> Array:
         return jnp.argmax(log_probs, axis=-1)
 
-    return walk(step, best, sentences, ranking, **options)
+    return walk(
+        step,
+        best,
+        sentences,
+        ranking,
+        length=length,
+        eos=eos,
+        pad=pad,
+        shrinks=shrinks,
+    )

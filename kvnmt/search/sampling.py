@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sampling: words drawn from the model, one by one."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 
@@ -16,10 +14,13 @@ def sample_search(
     sentences: Sentences,
     ranking: Ranking,
     *,
+    length: int,
+    eos: int,
+    pad: int,
+    shrinks: int = 0,
     temperature: Array | float = 1.0,
     top_k: int | None = None,
     top_p: Array | float | None = None,
-    **options: Any,
 ) -> Hypotheses:
     """Returns K independent draws per sentence, the one of best score first.
 
@@ -29,10 +30,13 @@ def sample_search(
         step: Advances hypotheses by one word.
         sentences: What is decoded; with keys.
         ranking: How draws are scored.
+        length: Static bound on the limits.
+        eos: Id that ends a sentence.
+        pad: Id that stands for no word.
+        shrinks: How often the batch may shrink; see `run_rows`.
         temperature: Divides the log-probabilities; below 1 draws more probable words.
         top_k: Only so many of the most probable words may be drawn.
         top_p: Only the most probable words whose probabilities together reach this.
-        options: As of `walk`.
     """
 
     def draw(now: Sentences, log_probs: Float[Array, "B K V"], t: Array) -> Array:
@@ -40,8 +44,17 @@ def sample_search(
         choice = restrict(log_probs, top_k, top_p) / temperature
         return jax.vmap(jax.vmap(jax.random.categorical))(keys, choice)
 
-    found = walk(step, draw, sentences, ranking, **options)
-    return gather_beams(found, jnp.argsort(-found.scores, axis=1, stable=True))
+    draws = walk(
+        step,
+        draw,
+        sentences,
+        ranking,
+        length=length,
+        eos=eos,
+        pad=pad,
+        shrinks=shrinks,
+    )
+    return gather_beams(draws, jnp.argsort(-draws.scores, axis=1, stable=True))
 
 
 def restrict(

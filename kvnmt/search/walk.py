@@ -24,7 +24,7 @@ class Walk:
     """The rows of the loop."""
 
     state: PyTree  # leaves [B, K, ...]
-    found: Hypotheses  # leaves [B, K, ...]
+    hypotheses: Hypotheses  # leaves [B, K, ...]
     live: Bool[Array, "B K"]
 
     @property
@@ -59,19 +59,19 @@ def walk(
 
     def advance(t: Int[Array, ""], now: Sentences, rows: Walk) -> Walk:
         source, limits = now.source, now.limits
-        found, live = rows.found, rows.live
-        last = last_tokens(found.tokens, t, pad)
+        old, live = rows.hypotheses, rows.live
+        last = last_tokens(old.tokens, t, pad)
         state, log_probs = step(source, rows.state, last, t)  # [B, K, V]
         words = choose(now, log_probs, t).astype(jnp.int32)
         words = jnp.where((t + 1 >= limits)[:, None], eos, words)
         gain = jnp.take_along_axis(log_probs, words[..., None], axis=-1)[..., 0]
-        total = found.log_probs + gain
+        total = old.log_probs + gain
         scores = ranking.scores(total, t + 1, source, state)
         ending = live & (words == eos)
         grown = Hypotheses(
-            found.tokens.at[:, :, t].set(jnp.where(live, words, pad)),
-            jnp.where(live, total, found.log_probs),
-            jnp.where(ending, scores, found.scores),
+            old.tokens.at[:, :, t].set(jnp.where(live, words, pad)),
+            jnp.where(live, total, old.log_probs),
+            jnp.where(ending, scores, old.scores),
         )
         return Walk(state, grown, live & ~ending)
 
@@ -80,4 +80,4 @@ def walk(
     zero = jnp.zeros(shape, score_type(step, sentences, blank[..., 0]))
     live = jnp.broadcast_to((sentences.limits > 0)[:, None], shape)
     start = Walk(sentences.state, Hypotheses(blank, zero, zero), live)
-    return run_rows(advance, sentences, start, length, shrinks).found
+    return run_rows(advance, sentences, start, length, shrinks).hypotheses

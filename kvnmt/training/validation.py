@@ -7,7 +7,7 @@ from jax.sharding import Mesh
 
 from kvnmt import devices
 from kvnmt.data import batches
-from kvnmt.data.batches import Encoded
+from kvnmt.data.batches import EncodedCorpus
 from kvnmt.data.buckets import edge
 from kvnmt.data.corpus import Corpora
 from kvnmt.inference.program import SearchConfig
@@ -44,7 +44,7 @@ def score(metric: str, figures: dict[str, float]) -> float:
 def validation_loss(
     eval_step: jax.stages.Wrapped,
     params: Params,
-    valid: Encoded,
+    valid: EncodedCorpus,
     rows: int,
     mesh: Mesh,
 ) -> float:

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from kvnmt.cli.translate import Translate, answers, read_windows
 from kvnmt.errors import UserError
-from kvnmt.inference.describe import write
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score
-from kvnmt.inference.translate import translate
+from kvnmt.inference.translate import translate, translate_lines
 from kvnmt.runs.directory import Run, load_run
 from tests.helpers import toy_lines, trained, untrained
 
@@ -131,7 +130,7 @@ def test_long_lines_are_split_or_truncated(kvnmt, folder, run):
     long, short = "a b c d e f g h a b", "c d"
     text = f"{long}\n{short}\n".encode()
     common = "translate", folder, *GREEDY, "--max-input", 5
-    parts = write(run, ["a b c d e", "f g h a b", short], PLAIN)
+    parts = translate_lines(run, ["a b c d e", "f g h a b", short], PLAIN)
     said = kvnmt(*common, given=text)
     assert lines_of(said) == [f"{parts[0]} {parts[1]}".strip(), parts[2]]
     assert "1 lines had more than 5 tokens and were split" in said.err
@@ -181,7 +180,8 @@ def test_a_prefix_has_room(run):
 def test_coverage_needs_an_alignment(run, kvnmt, folder, tmp_path_factory):
     other = load_run(untrained(tmp_path_factory.getbasetemp(), "rnnencdec"))
     with pytest.raises(UserError, match="coverage"):
-        write(other, ["a"], SearchConfig(coverage=0.2))
+        translate_lines(other, ["a"], SearchConfig(coverage=0.2))
     wide = SearchConfig(beam=4, coverage=2.0, alpha=0.5)
     lines = toy_lines(7, 40)
-    assert write(run, lines, wide) != write(run, lines, SearchConfig(beam=4, alpha=0.5))
+    other = SearchConfig(beam=4, alpha=0.5)
+    assert translate_lines(run, lines, wide) != translate_lines(run, lines, other)

@@ -2,20 +2,14 @@
 """The batch plan: complete, reproducible, and padded to its table."""
 
 import itertools
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt.data.plan import Plan, Planned, by_pairs, by_tokens
-
-
-def batches(plan: Plan, seed: int, number: int) -> Iterator[Planned]:
-    """The batches of an epoch."""
-    epoch = plan.epoch(seed, number)
-    return (plan.batch(epoch, i) for i in range(plan.per_epoch))
+from kvnmt.data.plan import Plan, by_pairs, by_tokens
+from tests.data.helpers import batches
 
 
 def lengths_of(count: int = 203, seed: int = 0, longest: int = 40) -> np.ndarray:
@@ -40,19 +34,19 @@ every_plan = pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 @every_plan
 @pytest.mark.parametrize("count", [1, 2, 203])
 def test_an_epoch_has_every_pair_once(plan, count):
-    found = plan(lengths_of(count))
+    made = plan(lengths_of(count))
     for epoch in range(3):
-        lines = [planned.lines for planned in batches(found, 1, epoch)]
-        assert len(lines) == found.per_epoch
+        lines = [planned.lines for planned in batches(made, 1, epoch)]
+        assert len(lines) == made.per_epoch
         assert sorted(np.concatenate(lines)) == list(range(count))
 
 
 @every_plan
 def test_every_batch_fits_its_shape(plan):
     lengths = lengths_of()
-    found = plan(lengths)
-    shapes = {tuple(shape) for shape in found.shapes}
-    for planned in batches(found, 1, 0):
+    made = plan(lengths)
+    shapes = {tuple(shape) for shape in made.shapes}
+    for planned in batches(made, 1, 0):
         assert tuple(planned.shape) in shapes
         assert (lengths[planned.lines] <= planned.shape).all()
         assert 0 < len(planned.lines) <= planned.rows
@@ -62,16 +56,16 @@ def test_every_batch_fits_its_shape(plan):
 def test_a_shape_always_has_as_many_rows(plan):
     seen = set()
     for epoch in range(3):
-        found = plan(lengths_of())
-        seen |= {(p.rows, *p.shape) for p in batches(found, 1, epoch)}
-    assert len(seen) <= len(found.shapes)
+        made = plan(lengths_of())
+        seen |= {(p.rows, *p.shape) for p in batches(made, 1, epoch)}
+    assert len(seen) <= len(made.shapes)
 
 
 @every_plan
 def test_a_plan_depends_on_seed_and_epoch_alone(plan):
     def flat(seed: int, epoch: int) -> tuple[int, ...]:
-        found = batches(plan(lengths_of()), seed, epoch)
-        return tuple(np.concatenate([planned.lines for planned in found]))
+        epoch_batches = batches(plan(lengths_of()), seed, epoch)
+        return tuple(np.concatenate([planned.lines for planned in epoch_batches]))
 
     places = [(seed, epoch) for seed in range(3) for epoch in range(3)]
     plans = {place: flat(*place) for place in places}
@@ -99,20 +93,20 @@ def test_batches_of_a_window_hold_sentences_of_like_length():
 @given(st.integers(40, 400), st.sampled_from([1, 2, 8]), st.integers(1, 6))
 def test_batches_of_tokens_keep_the_budget_and_are_full(tokens, multiple, count):
     plan = by_tokens(lengths_of(), tokens, count, multiple=multiple)
-    found = list(batches(plan, 1, 0))
-    for planned in found:
+    planned_batches = list(batches(plan, 1, 0))
+    for planned in planned_batches:
         assert planned.rows % multiple == 0
         over = planned.rows * planned.shape.max() > tokens
         assert not over or planned.rows == multiple
     # What is left of a shape goes to the next, unless that has fewer rows than this.
-    wide = [p for p in found if len(p.lines) not in plan.rows]
+    wide = [p for p in planned_batches if len(p.lines) not in plan.rows]
     assert len(wide) <= len(plan.shapes)
 
 
 @pytest.mark.parametrize("plan", ["pairs", "tokens"])
 def test_batches_have_other_members_and_places_every_epoch(plan):
-    found = PLANS[plan](np.full((200, 2), 9))
-    epochs = [[frozenset(p.lines) for p in batches(found, 1, n)] for n in (0, 1)]
+    made = PLANS[plan](np.full((200, 2), 9))
+    epochs = [[frozenset(p.lines) for p in batches(made, 1, n)] for n in (0, 1)]
     assert not set(epochs[0]) & set(epochs[1])
     rising = PLANS[plan](np.repeat(np.arange(1, 201)[:, None], 2, axis=1))
     first = [int(p.lines[0]) for p in batches(rising, 1, 0)]
@@ -122,10 +116,10 @@ def test_batches_have_other_members_and_places_every_epoch(plan):
 @every_plan
 def test_the_share_of_tokens_is_that_of_the_batches(plan):
     lengths = lengths_of()
-    found: Plan = plan(lengths)
-    planned = list(batches(found, 3, 1))
+    made: Plan = plan(lengths)
+    planned = list(batches(made, 3, 1))
     positions = sum(p.rows * p.shape.sum() for p in planned)
-    share = found.real(found.epoch(3, 1))
+    share = made.real(made.epoch(3, 1))
     assert share == pytest.approx(lengths.sum() / positions)
     assert 0 < share <= 1
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt.data import shapes as module
 from kvnmt.data.shapes import choose_edges, choose_shapes, fit
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
@@ -57,9 +56,9 @@ def test_every_pair_fits_and_shapes_are_better_than_squares(pairs, count):
 def test_the_smallest_shape_that_holds_a_pair_is_found(pairs, count):
     lengths = np.array(pairs)
     shapes = choose_shapes(lengths, count)
-    found = shapes[fit(lengths, shapes)]
-    assert (lengths <= found).all()
-    assert found.sum() == padded(lengths, shapes)
+    chosen = shapes[fit(lengths, shapes)]
+    assert (lengths <= chosen).all()
+    assert chosen.sum() == padded(lengths, shapes)
 
 
 def test_uneven_languages_get_uneven_shapes():
@@ -69,10 +68,9 @@ def test_uneven_languages_get_uneven_shapes():
 
 
 @pytest.mark.parametrize("cells", [20, 6000])
-def test_long_texts_are_rounded(monkeypatch, cells):
-    monkeypatch.setattr(module, "CELLS", cells)
+def test_long_texts_are_rounded(cells):
     lengths = np.random.default_rng(2).integers(1, 60, (400, 2))
-    shapes = choose_shapes(lengths, 5)
+    shapes = choose_shapes(lengths, 5, most_cells=cells)
     assert len(shapes) <= 5
     assert (shapes <= lengths.max(axis=0)).all()
     assert (lengths <= shapes[fit(lengths, shapes)]).all()

@@ -19,45 +19,11 @@ from kvnmt.cli import train
 from kvnmt.data import sources
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
-from kvnmt.data.plan import by_pairs
-from kvnmt.data.stream import BatchAt
-from kvnmt.data.text import Parallel, read_lines, read_parallel, read_tsv
+from kvnmt.data.text import Faulty, Parallel, collect, read_lines, read_parallel
 from kvnmt.errors import UserError
 from kvnmt.runs.config import Experiment, from_plain, to_plain
+from tests.data.helpers import TEXT, as_files, first_batches, joined, write
 from tests.helpers import toy_data
-
-# What `str.splitlines` takes for line ends, the line feed apart.
-BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-TEXT = Parallel(
-    ["a b", *(f"a{end}b c" for end in BREAKS), "\ufeff ä \U0001f600", "a "],
-    ["A B", *(f"{end}A B C" for end in BREAKS), "Ä  \U0001f600 ", "A"],
-)
-
-
-def write(path: Path, data: bytes) -> Path:
-    path.write_bytes(data)
-    return path
-
-
-def joined(lines: list[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-def as_files(folder: Path, train: Parallel, valid: Parallel, pack=bytes) -> DataConfig:
-    """Text files, packed by a function of bytes."""
-    texts = {
-        "source": train.source,
-        "target": train.target,
-        "valid_source": valid.source,
-        "valid_target": valid.target,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    return DataConfig(
-        **{
-            name: write(folder / f"{name}.txt", pack(joined(lines)))
-            for name, lines in texts.items()
-        }
-    )
 
 
 def as_tsv(folder: Path, train: Parallel, valid: Parallel, pack=bytes) -> DataConfig:
@@ -72,18 +38,10 @@ def as_tsv(folder: Path, train: Parallel, valid: Parallel, pack=bytes) -> DataCo
 
 KINDS = {
     "files": as_files,
-    "gzipped files": lambda *given: as_files(*given, pack=gzip.compress),
+    "gzipped files": lambda *texts: as_files(*texts, pack=gzip.compress),
     "TSV": as_tsv,
-    "gzipped TSV": lambda *given: as_tsv(*given, pack=gzip.compress),
+    "gzipped TSV": lambda *texts: as_tsv(*texts, pack=gzip.compress),
 }
-
-
-def first_batches(config: DataConfig, count: int = 9) -> list[np.ndarray]:
-    """The first batches of training, both sides, and the validation text."""
-    corpora = load_corpora(dataclasses.replace(config, min_count=1))
-    at = BatchAt(corpora.train, by_pairs(corpora.train.lengths, 16, 2), 1)
-    train = [side for position in range(count) for side in at(position)]
-    return [*train, *corpora.valid.source, *corpora.valid.target]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -97,8 +55,8 @@ def test_every_kind_gives_the_same_pairs(tmp_path, kind):
 def test_every_kind_gives_the_same_batches(tmp_path, kind):
     plain = toy_data(tmp_path / "plain")
     texts = [sources.read(plain, split) for split in ("train", "valid")]
-    found = first_batches(KINDS[kind](tmp_path / "other", *texts))
-    for ours, theirs in zip(found, first_batches(plain), strict=True):
+    batches = first_batches(KINDS[kind](tmp_path / "other", *texts))
+    for ours, theirs in zip(batches, first_batches(plain), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 
@@ -139,16 +97,21 @@ def test_damaged_gzip_is_told(tmp_path, data):
     path = write(tmp_path / "text.gz", data)
     with pytest.raises(UserError) as error:
         read_lines(path)
-    said = str(error.value)
-    assert said.startswith(f"'{path}' cannot be decompressed: ")
-    assert said.endswith("gzip -t.")
-    assert "\n" not in said
+    sentence = str(error.value)
+    assert sentence.startswith(f"'{path}' cannot be decompressed: ")
+    assert sentence.endswith("gzip -t.")
+    assert "\n" not in sentence
 
 
 def test_a_byte_in_gzip_is_named_by_its_line(tmp_path):
     path = write(tmp_path / "text.gz", gzip.compress(b"a\nb\xff\n"))
     with pytest.raises(UserError, match=f"{path}, line 2: byte 2 "):
         read_lines(path)
+
+
+def read_tsv(path: Path, faulty: Faulty = "stop") -> Parallel:
+    reader = sources.open_text(DataConfig(pairs=path), "train")
+    return collect(reader.blocks(), faulty, reader.unit)
 
 
 def test_tsv_is_two_columns_without_quotes(tmp_path):
@@ -202,9 +165,9 @@ def test_skipping_keeps_whole_pairs_in_order(tmp_path_factory, pairs):
         with pytest.raises(UserError):
             read_parallel(*paths, faulty="skip")
         return
-    found = read_parallel(*paths, faulty="skip")
-    assert list(zip(found.source, found.target)) == whole
-    assert found.empty == len(pairs) - len(whole)
+    text = read_parallel(*paths, faulty="skip")
+    assert list(zip(text.source, text.target)) == whole
+    assert text.empty == len(pairs) - len(whole)
 
 
 OF_KIND = {
@@ -225,7 +188,7 @@ def test_two_sources_are_refused(two):
 
 
 @pytest.mark.parametrize(
-    ("given", "missing"),
+    ("fields", "missing"),
     [
         ({}, "--data.source "),
         ({"valid_pairs": Path("nowhere")}, "--data.pairs "),
@@ -233,9 +196,9 @@ def test_two_sources_are_refused(two):
         ({"tfds_folder": Path("nowhere")}, "--data.tfds "),
     ],
 )
-def test_what_is_missing_is_told_by_its_flag(given, missing):
+def test_what_is_missing_is_told_by_its_flag(fields, missing):
     with pytest.raises(UserError, match=f"no {missing}is given; name a"):
-        load_corpora(DataConfig(**given))
+        load_corpora(DataConfig(**fields))
 
 
 def test_validation_pairs_are_asked_for(tmp_path):
@@ -257,7 +220,11 @@ def test_every_field_of_a_source_belongs_to_one():
     fields = [
         field
         for source in sources.SOURCES.values()
-        for field in {*source.needs["train"], *source.needs["valid"], *source.options}
+        for field in {
+            *source.required["train"],
+            *source.required["valid"],
+            *source.options,
+        }
     ]
     assert len(fields) == len(set(fields))
     others = {"vocabulary", "min_count", "vocabulary_size", "subwords", "joint"}
@@ -270,7 +237,7 @@ def test_a_config_from_before_there_were_other_sources_loads():
     config = Experiment(data=DataConfig(source=Path("a"), min_count=5))
     plain = json.loads(json.dumps(to_plain(config)))
     for source in ("TSV", "TFDS"):
-        for field in {*sources.SOURCES[source].needs["train"], "valid_pairs"}:
+        for field in {*sources.SOURCES[source].required["train"], "valid_pairs"}:
             plain["data"].pop(field, None)
         for field in sources.SOURCES[source].options:
             del plain["data"][field]
@@ -279,12 +246,12 @@ def test_a_config_from_before_there_were_other_sources_loads():
 
 
 def test_sources_are_flags(monkeypatch):
-    found = []
-    monkeypatch.setattr(train.Train, "__call__", lambda self: found.append(self))
+    commands = []
+    monkeypatch.setattr(train.Train, "__call__", lambda self: commands.append(self))
     flags = "--data.tfds x/de-en --data.languages de en --data.tfds-train train[1%:]"
     cli.main(["train", "run", *flags.split()])
     cli.main("train run --data.pairs a.tsv --data.valid-pairs b.tsv".split())
-    tfds, tsv = (train.experiment.data for train in found)
+    tfds, tsv = (train.experiment.data for train in commands)
     assert (tfds.tfds, tfds.languages) == ("x/de-en", ("de", "en"))
     assert (tfds.tfds_train, tfds.tfds_valid) == ("train[1%:]", "validation")
     assert (tsv.pairs, tsv.valid_pairs) == (Path("a.tsv"), Path("b.tsv"))
@@ -293,5 +260,5 @@ def test_sources_are_flags(monkeypatch):
 def test_tfds_is_imported_only_where_it_is_read():
     slow = {"tensorflow_datasets", "array_record", "tensorflow"}
     code = f"import kvnmt.cli.main, sys; print({slow} & {{*sys.modules}})"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert found.stdout.strip() == "set()", found.stderr
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.strip() == "set()", done.stderr

@@ -65,8 +65,8 @@ def repeated_word(pair: Pair) -> bool:
         places[word].append(i)
     linked = of_source(pair)
     return any(
-        len(found) > 1 and len({tuple(linked[i]) for i in found}) == len(found)
-        for word, found in places.items()
+        len(at) > 1 and len({tuple(linked[i]) for i in at}) == len(at)
+        for word, at in places.items()
         if word not in CLOSED
     )
 
@@ -126,8 +126,7 @@ def test_every_phenomenon_has_its_share(pairs, name):
 
 
 def test_the_same_seed_draws_the_same_corpus_anywhere(corpus):
-    assert make_corpus() == corpus
-    assert make_corpus(seed=2).test != corpus.test
+    assert make_corpus(seed=2, train=0).test != corpus.test
     text = repr([(p.source, p.target, sorted(p.links)) for p in corpus.train[:50]])
     digest = hashlib.sha256(text.encode()).hexdigest()
     # Changes with the grammar; published figures on this language change with it.
@@ -216,12 +215,12 @@ def test_the_translation_is_a_function_of_the_source(monkeypatch):
     rng = random.Random(1)
     translations: dict[tuple[str, ...], Pair] = {}
     repeats = 0
-    for _ in range(30000):
+    for _ in range(20_000):
         pair = sample(rng)
         known = translations.setdefault(pair.source, pair)
         repeats += known is not pair
         assert known == pair
-    assert repeats > 10000
+    assert repeats > 6_000
 
 
 def test_verbs_agree_with_their_subject(pairs):
@@ -230,12 +229,12 @@ def test_verbs_agree_with_their_subject(pairs):
     clause = re.compile(rf"{noun}(s?)( and {noun}s?)? (?!and |of |that ).*")
     numbers = Counter()
     for pair in pairs:
-        found = clause.fullmatch(" ".join(pair.source))
-        if found and not CONJUNCTIONS & {*pair.source}:
+        match = clause.fullmatch(" ".join(pair.source))
+        if match and not CONJUNCTIONS & {*pair.source}:
             verb = pair.target[-2 if pair.target[-1] == "po" else -1]
-            plural = any(found.groups())
+            plural = any(match.groups())
             assert re.fullmatch("....(ta|vu)" + "m" * plural, verb)
-            numbers[found[1], bool(found[2])] += 1
+            numbers[match[1], bool(match[2])] += 1
     assert len(numbers) == 4 and min(numbers.values()) > 40
 
 
@@ -261,7 +260,7 @@ def test_adjectives_agree_with_the_class_of_their_noun(pairs):
             if word in adjectives and pair.source[i + 1] not in adjectives:
                 stem = pair.target[linked[i + 1][0]][:4]
                 endings[stem].add(pair.target[linked[i][0]][4:])
-    assert all(len(found) == 1 for found in endings.values())
+    assert all(len(suffixes) == 1 for suffixes in endings.values())
     assert set().union(*endings.values()) == {"ra", "li", "su"}
 
 

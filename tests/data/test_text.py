@@ -9,11 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt.data.text import decode_lines, parallel_blocks, read_lines, read_parallel
+from kvnmt.data.text import (
+    clean,
+    collect,
+    decode_lines,
+    parallel_blocks,
+    read_lines,
+    read_parallel,
+)
 from kvnmt.errors import UserError
+from tests.data.helpers import BREAKS
 
-# What `str.splitlines` takes for line ends, the line feed apart.
-BREAKS = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 NO_LINE_FEED = st.characters(exclude_characters="\n", exclude_categories=["Cs"])
 
 
@@ -92,6 +98,18 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 def test_parallel_text_keeps_its_pairs(tmp_path):
     source, target = pair(tmp_path, b"a b\r\nc\n", "d\u2028\ne f".encode())
     assert read_parallel(source, target) == (["a b", "c"], ["d\u2028", "e f"], 0, 0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 9])
+def test_blocks_hold_the_text_in_its_order(tmp_path, size):
+    lines = [b"a", b"b", b"c", b"d", b"e"]
+    source, target = pair(tmp_path, b"\n".join(lines), b"\n".join(lines).upper())
+    blocks = list(parallel_blocks(source, target, size))
+    assert [block.first for block in blocks] == list(range(1, 6, size))
+    assert collect(blocks, "stop", "line") == (list("abcde"), list("ABCDE"), 0, 0)
+    target.write_bytes(b"A\nB\nC\nD\n\n")
+    with pytest.raises(UserError, match="a.trg, line 5 is empty"):
+        [clean(block, "stop") for block in parallel_blocks(source, target, size)]
 
 
 def test_different_line_counts_are_told(tmp_path):

@@ -2,10 +2,8 @@
 """Text goes into a TFDS dataset on disk and comes out of it, without TensorFlow."""
 
 import dataclasses
-import gzip
 import importlib.util
 import json
-import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -15,27 +13,26 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from kvnmt import cli
-from kvnmt.cli import train
-from kvnmt.data import sources, tfds_builder, tfds_source
+from kvnmt.data import sources, tfds_source
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Faulty, Parallel, collect
 from kvnmt.data.tfds_builder import TextBuilder, prepare
 from kvnmt.errors import UserError
-from kvnmt.inference.program import SearchConfig
-from kvnmt.runs import directory
-from kvnmt.runs import train as experiment
-from tests.data.test_sources import BREAKS, TEXT, as_files, first_batches
-from tests.helpers import quiet, records, tiny, toy_data
+from tests.data.helpers import BREAKS, TEXT
 
 SIDES = ("de", "en")
 
 
 def read(
-    name: str, split: str = "train", *, faulty: Faulty = "stop", **where
+    name: str,
+    split: str = "train",
+    *,
+    folder: Path,
+    languages: tuple[str, str] | None = None,
+    faulty: Faulty = "stop",
 ) -> Parallel:
-    found = tfds_source.Dataset(name, split, **where)
-    return collect(found.blocks(), faulty, f"record of {name} ({split})")
+    dataset = tfds_source.Dataset(name, split, folder, languages)
+    return collect(dataset.blocks(size=4), faulty, f"record of {name} ({split})")
 
 
 LETTERS = Parallel(list("abcdefghij"), list("ABCDEFGHIJ"))
@@ -45,9 +42,7 @@ LETTERS = Parallel(list("abcdefghij"), list("ABCDEFGHIJ"))
 def letters(tmp_path_factory) -> Path:
     """A folder with a prepared dataset in three files; leave it as it is."""
     folder = tmp_path_factory.mktemp("datasets")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tfds_builder, "SHARD", 4)
-        prepare("letters", {"train": LETTERS}, folder, SIDES)
+    prepare("letters", {"train": LETTERS}, folder, SIDES, shard=4)
     return folder
 
 
@@ -64,7 +59,7 @@ class Nested(TextBuilder, skip_registration=True):
         features = {
             "number": np.int64,
             "title": tfds.features.Text(),
-            "first": tfds.features.Translation(self._languages),
+            "first": tfds.features.Translation(self.languages),
             "second": {name: tfds.features.Text() for name in ("fr", "title", "again")},
             "third": {"again": tfds.features.Text()},
         }
@@ -72,8 +67,8 @@ class Nested(TextBuilder, skip_registration=True):
             builder=self, features=tfds.features.FeaturesDict(features)
         )
 
-    def _examples(self, text, start):
-        for number, pair in super()._examples(text, start):
+    def examples(self, text, start):
+        for number, pair in super().examples(text, start):
             second = {"fr": pair["en"] * 2, "title": "t", "again": ""}
             record = {"number": 7, "title": "T", "first": pair, "second": second}
             yield number, record | {"third": {"again": ""}}
@@ -90,9 +85,9 @@ class WithoutTensorFlow:
     def __init__(self, finder):
         self.finder = finder
 
-    def find_spec(self, name, *given):
+    def find_spec(self, name, *arguments):
         hidden = name.partition(".")[0] == "tensorflow"
-        return None if hidden else self.finder.find_spec(name, *given)
+        return None if hidden else self.finder.find_spec(name, *arguments)
 
 
 def test_tensorflow_is_not_needed(tmp_path, monkeypatch):
@@ -110,42 +105,42 @@ def test_every_line_comes_back_as_it_was(tmp_path):
     assert made == tmp_path / "nasty" / "1.0.0"
     assert [path.name for path in tmp_path.iterdir()] == ["nasty"]
     assert read("nasty", folder=tmp_path) == TEXT
-    found = read("nasty", "test", folder=tmp_path, faulty="keep")
-    assert found == ends
+    assert read("nasty", "test", folder=tmp_path, faulty="keep") == ends
 
 
-@pytest.mark.parametrize("at_once", [1, 3, 10, 11])
-def test_several_files_keep_the_order(letters, monkeypatch, at_once):
-    monkeypatch.setattr(tfds_source, "BLOCK", at_once)
+@pytest.mark.parametrize("size", [1, 3, 10, 11])
+def test_several_files_keep_the_order(letters, size):
     assert len(list(letters.glob("letters/1.0.0/*array_record*"))) == 3
-    assert read("letters", folder=letters) == LETTERS
+    blocks = list(tfds_source.Dataset("letters", folder=letters).blocks(size))
+    assert [block.first for block in blocks] == list(range(1, 11, size))
+    assert collect(blocks, "stop", "record") == LETTERS
 
 
 def test_tfds_itself_reads_it(letters):
-    found = tfds.data_source("letters", split="train", data_dir=letters)
-    pairs = [(pair["de"].decode(), pair["en"].decode()) for pair in found]
+    stored = tfds.data_source("letters", split="train", data_dir=letters)
+    pairs = [(pair["de"].decode(), pair["en"].decode()) for pair in stored]
     assert pairs == list(zip(LETTERS.source, LETTERS.target))
 
 
 def test_a_slice_is_a_split(letters):
-    found = read("letters", "train[:20%]+train[9:]", folder=letters)
-    assert found.source == ["a", "b", "j"]
+    text = read("letters", "train[:20%]+train[9:]", folder=letters)
+    assert text.source == ["a", "b", "j"]
 
 
 def test_the_direction_can_be_turned(letters):
-    found = read("letters", folder=letters, languages=("en", "de"))
-    assert found == (LETTERS.target, LETTERS.source, 0, 0)
+    text = read("letters", folder=letters, languages=("en", "de"))
+    assert text == (LETTERS.target, LETTERS.source, 0, 0)
     config = DataConfig(tfds="letters", tfds_folder=letters, languages=("en", "de"))
-    assert sources.read(config, "train") == found
+    assert sources.read(config, "train") == text
 
 
 def test_text_is_found_however_deep(tmp_path):
     nested(tmp_path, LETTERS)
-    found = read("nested", folder=tmp_path, languages=("de", "first/en"))
-    assert found == LETTERS
-    found = read("nested", folder=tmp_path, languages=("second/title", "fr"))
-    assert found.source == ["t"] * 10
-    assert found.target == [letter * 2 for letter in LETTERS.target]
+    text = read("nested", folder=tmp_path, languages=("de", "first/en"))
+    assert text == LETTERS
+    text = read("nested", folder=tmp_path, languages=("second/title", "fr"))
+    assert text.source == ["t"] * 10
+    assert text.target == [letter * 2 for letter in LETTERS.target]
     known = "two of: first/de, first/en, second/again, second/fr, "
     known += "second/title, third/again, title."
     with pytest.raises(UserError, match=f"does not say which is source .* {known}"):
@@ -153,8 +148,8 @@ def test_text_is_found_however_deep(tmp_path):
     for language in ("it", "number", "second"):
         with pytest.raises(UserError, match=f"no texts '{language}'; .* {known}"):
             read("nested", folder=tmp_path, languages=("de", language))
-    found = read("nested", folder=tmp_path, languages=("title", "de"))
-    assert found.source == ["T"] * 10
+    text = read("nested", folder=tmp_path, languages=("title", "de"))
+    assert text.source == ["T"] * 10
     with pytest.raises(UserError, match="has 2 texts 'again'"):
         read("nested", folder=tmp_path, languages=("again", "de"))
 
@@ -162,8 +157,8 @@ def test_text_is_found_however_deep(tmp_path):
 def test_line_feeds_inside_a_sentence_become_spaces(tmp_path):
     text = Parallel(["a\nb\r\nc\n", "\n"], ["A\n\nB\r", "B"])
     prepare("feeds", {"train": text}, tmp_path)
-    found = read("feeds", folder=tmp_path, faulty="keep")
-    assert found == (["a b c", ""], ["A  B\r", "B"], 0, 0)
+    prepared = read("feeds", folder=tmp_path, faulty="keep")
+    assert prepared == (["a b c", ""], ["A  B\r", "B"], 0, 0)
 
 
 def test_an_empty_side_is_told_or_skipped(tmp_path):
@@ -179,16 +174,10 @@ def test_an_empty_side_is_told_or_skipped(tmp_path):
         sources.read(config, "valid")
 
 
-def test_a_sentence_that_is_not_utf8_is_told(letters, monkeypatch):
-    monkeypatch.setattr(
-        tfds_builder.TextBuilder,
-        "_examples",
-        lambda self, text, start: iter([(0, {"de": b"a", "en": b"A\xff"})]),
-    )
-    folder = letters / "latin"
-    prepare("latin", {"train": LETTERS}, folder, SIDES)
+def test_a_sentence_that_is_not_utf8_is_told(tmp_path):
+    prepare("latin", {"train": Parallel([b"a"], [b"A\xff"])}, tmp_path, SIDES)
     with pytest.raises(UserError, match=r"latin \(train\), en of record 1: byte 2 "):
-        read("latin", folder=folder)
+        read("latin", folder=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -213,11 +202,11 @@ def test_what_is_not_there_is_told(letters, arguments, parts):
 def test_how_to_prepare_is_a_program(tmp_path, monkeypatch):
     with pytest.raises(UserError) as error:
         read("toy_words/x", folder=tmp_path)
-    said = str(error.value)
+    sentence = str(error.value)
     has_tensorflow = importlib.util.find_spec("tensorflow") is not None
-    assert ("pip install tensorflow" in said) != has_tensorflow
+    assert ("pip install tensorflow" in sentence) != has_tensorflow
     monkeypatch.setattr(tfds, "builder", builder := Mock())
-    exec(said.split('python -c "')[1].split('"')[0], {})
+    exec(sentence.split('python -c "')[1].split('"')[0], {})
     builder.assert_called_once_with(
         "toy_words/x", data_dir=str(tmp_path), file_format="array_record"
     )
@@ -280,69 +269,3 @@ def test_what_is_prepared_is_left_alone(letters, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="file/mine/1.0.0' cannot be written: "):
         prepare("mine", {"train": TEXT}, tmp_path / "file")
-
-
-def command(data: DataConfig, folder: Path) -> list[str]:
-    """Flags of a plain config, for the command that prepares a dataset."""
-    sides = ("source", "target", "valid_source", "valid_target")
-    named = [(f"--{side.replace('_', '-')}", getattr(data, side)) for side in sides]
-    named += [("--name", "toy"), ("--folder", folder)]
-    return ["prepare-tfds", *(str(one) for pair in named for one in pair)]
-
-
-@pytest.mark.slow
-def test_a_prepared_dataset_is_trained_from_like_files(tmp_path, capsys, monkeypatch):
-    """By the command that is printed."""
-    plain = toy_data(tmp_path / "text", train=32, valid=4)
-    folder = tmp_path / "my data"
-    cli.main(command(plain, folder))
-    out, err = capsys.readouterr()
-    assert f"32 train, 4 validation pairs in {folder}/toy/1.0.0; train with:" in err
-    program, *arguments = shlex.split(out)
-    assert program == "kvnmt"
-    trained = []
-    monkeypatch.setattr(train.Train, "__call__", lambda self: trained.append(self))
-    cli.main(arguments)
-    assert trained[0].run == Path("runs/toy")
-    data = dataclasses.replace(trained[0].experiment.data, min_count=1)
-    for ours, theirs in zip(first_batches(data), first_batches(plain), strict=True):
-        np.testing.assert_array_equal(ours, theirs)
-    exp = tiny(data, "rnnencdec", epochs=2, shapes=1, metric="loss")
-    exp = dataclasses.replace(exp, search=SearchConfig(beam=1))
-    experiment.run(exp, tmp_path / "run", console=quiet())
-    losses = [record["valid_loss"] for record in records(tmp_path / "run")]
-    assert len(losses) == 2 and losses[1] < losses[0]
-    assert directory.load_run(tmp_path / "run").experiment == exp
-
-
-def test_the_command_keeps_empty_lines_and_reads_gzip(tmp_path, capsys):
-    text = Parallel(["a", "", "\x85b"], ["A", "B", "C"])
-    config = as_files(tmp_path / "text", text, LETTERS, pack=gzip.compress)
-    test = ["--test-source", str(config.source), "--test-target", str(config.target)]
-    cli.main([*command(config, tmp_path / "d"), *test, "--languages", *SIDES])
-    out, err = capsys.readouterr()
-    assert (
-        out == f"kvnmt train runs/toy --data.tfds toy --data.tfds-folder {tmp_path}/d\n"
-    )
-    assert "3 train, 10 validation, 3 test pairs in" in err
-    for split in ("train", "test"):
-        found = read("toy", split, folder=tmp_path / "d", faulty="keep")
-        assert found == text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["--test-source", "x"], "--test-source and --test-target"),
-        (["--source", "nowhere"], "no file 'nowhere'"),
-        (["--name", "No"], "cannot name a dataset"),
-    ],
-)
-def test_mistakes_of_the_command_are_one_sentence(tmp_path, capsys, arguments, part):
-    plain = toy_data(tmp_path / "text", train=4, valid=2)
-    with pytest.raises(SystemExit) as end:
-        cli.main([*command(plain, tmp_path / "d"), *arguments])
-    assert end.value.code == 2
-    out, err = capsys.readouterr()
-    assert out == "" and part in err and err.count("\n") == 1
-    assert not (tmp_path / "d").exists()

@@ -15,13 +15,13 @@ from kvnmt.data.vocabulary import (
     UNK,
     Words,
     build_subwords,
-    build_words,
     digest,
     load,
     save,
 )
 from kvnmt.data.words import split_words, word_numbers
 from kvnmt.errors import UserError
+from tests.data.helpers import words_of
 
 ODD = ("a\u2028b", "\x85", "\x0c", "c\rd", "\ufeffe", "\u00a0", "é", "e\u0301", "🙂")
 WORD = st.text(
@@ -41,7 +41,7 @@ def subwords(text):
 
 
 def test_words_come_by_frequency_then_by_spelling():
-    words = build_words(["b a b", "d c b a", "c"])
+    words = words_of(["b a b", "d c b a", "c"])
     assert words.words == ("b", "a", "c", "d")
     assert words.encode("a d b") == [3, 5, 2]
     assert len(words) == 6
@@ -49,36 +49,61 @@ def test_words_come_by_frequency_then_by_spelling():
 
 def test_tokens_belong_to_the_words_between_spaces(text, subwords):
     """Also where a subword model writes a word as several, or as none."""
-    assert word_numbers(build_words(text), "  the dogs ") == [0, 1]
+
+    def numbers_of(words, line):
+        return word_numbers(words, line, words.encode(line))
+
+    assert numbers_of(words_of(text), "  the dogs ") == [0, 1]
     line = "the dogs wait"
-    numbers = word_numbers(subwords, line)
-    assert numbers == subwords.words_of(subwords.encode(line))
+    numbers = numbers_of(subwords, line)
     assert len(numbers) == len(subwords.encode(line)) > 3
     assert set(numbers) == {0, 1, 2}
     odd = "the \u200b \u00b4x wait"  # no piece; a space and an accent before the x
-    ids, numbers = subwords.encode(odd), word_numbers(subwords, odd)
+    ids, numbers = subwords.encode(odd), numbers_of(subwords, odd)
     assert len(ids) == len(numbers)
     assert numbers[0] == 0 and numbers[-1] == 3
-    assert subwords.words_of(ids)[-1] != 3  # what pieces alone would say
+    marks = [piece.startswith(vocabulary.SPACE) for piece in subwords.pieces(ids)]
+    assert sum(marks) != 4  # which pieces alone would say
     assert split_words(" a\u3000b \u00a0  c\u2028d ") == [
         "a\u3000b",
         "\u00a0",
         "c\u2028d",
     ]
     characters = vocabulary.keep_characters({c: 1 for c in "abc "})
-    assert word_numbers(characters, " ab  c ") == [0, 0, 0, 0, 1]
-    assert word_numbers(characters, "  ") == []
+    assert numbers_of(characters, " ab  c ") == [0, 0, 0, 0, 1]
+    assert numbers_of(characters, "  ") == []
+
+
+@pytest.mark.parametrize(
+    ("pieces", "numbers"),
+    [
+        ("▁goat s ▁sleep", [0, 0, 1]),
+        ("▁ g o a t ▁goat", [0, 0, 0, 0, 0, 1]),  # not as the line is written anew
+        ("▁goat ▁ ▁sleep ▁", [0, 1, 1, 1]),
+        ("▁goat <unk> s", [0, 1, 2]),  # decoded with spaces around it
+        ("goat ▁sleep <unk>", None),
+    ],
+)
+def test_tokens_of_a_translation_belong_to_the_words_of_its_line(pieces, numbers):
+    lines = ["the goats sleep", "the goat sleeps", "a lazy goat", "lazy sleep"] * 10
+    goats = build_subwords(lines, 24)
+    known = goats.pieces(range(len(goats)))
+    ids = [known.index(piece) if piece in known else 1 for piece in pieces.split()]
+    line = goats.decode(ids)
+    got = word_numbers(goats, line, ids)
+    assert numbers in (None, got)
+    assert sorted(set(got)) == list(range(len(split_words(line))))
 
 
 def test_rare_words_are_cut():
     lines = ["a a a b b c"]
-    assert build_words(lines, min_count=2).words == ("a", "b")
-    assert build_words(lines, min_count=3).words == ("a",)
+    assert words_of(lines, min_count=2).words == ("a", "b")
+    assert words_of(lines, min_count=3).words == ("a",)
 
 
 @pytest.mark.parametrize(("size", "words"), [(3, "a"), (4, "ab"), (5, "abc")])
 def test_the_size_counts_the_two_specials(size, words):
-    kept = build_words(["a a a b b c"], size=size)
+    kept = words_of(["a a a b b c"], size=size)
     assert "".join(kept.words) == words
     assert len(kept) == size
 
@@ -86,23 +111,23 @@ def test_the_size_counts_the_two_specials(size, words):
 @pytest.mark.parametrize("choices", [{"min_count": 9}, {"size": 2}, {"size": 0}])
 def test_a_vocabulary_without_words_is_refused(choices):
     with pytest.raises(UserError, match="no word is kept"):
-        build_words(["a b"], **choices)
+        words_of(["a b"], **choices)
 
 
 def test_the_order_of_lines_does_not_matter(text):
     other = random.Random(1).sample(text, len(text))
-    assert build_words(other) == build_words(text)
+    assert words_of(other) == words_of(text)
 
 
 def test_unknown_words_share_one_id():
-    words = build_words(["a b"])
+    words = words_of(["a b"])
     assert words.encode("a x b y") == [2, UNK, 3, UNK]
     assert words.decode([2, UNK, 3]) == "a <unk> b"
 
 
 @pytest.mark.parametrize("special", vocabulary.SPECIAL)
 def test_specials_in_the_text_are_unknown_words(special, text):
-    words = build_words([f"{special} a {special}", special])
+    words = words_of([f"{special} a {special}", special])
     assert words.words == ("a",)
     assert words.encode(f"a {special}") == [2, UNK]
     pieces = build_subwords([*text, special], 80).encode(f"{special} {special}")
@@ -110,14 +135,14 @@ def test_specials_in_the_text_are_unknown_words(special, text):
 
 
 def test_words_stand_between_spaces_alone():
-    words = build_words([f" {' '.join(ODD)}  x\ty  "])
+    words = words_of([f" {' '.join(ODD)}  x\ty  "])
     assert set(words.words) == {*ODD, "x\ty"}
     assert words.encode("  ") == words.encode("") == []
 
 
 @given(st.lists(WORD, min_size=1))
 def test_words_come_back(line):
-    words = build_words([" ".join(line)])
+    words = words_of([" ".join(line)])
     ids = words.encode(" ".join(line))
     assert words.decode(ids) == " ".join(line)
     assert words.pieces(ids) == line
@@ -125,7 +150,7 @@ def test_words_come_back(line):
 
 
 def test_decoding_leaves_the_end_and_padding_out():
-    words = build_words(["a b"])
+    words = words_of(["a b"])
     assert words.decode([2, 3, EOS, PAD, PAD]) == "a b"
     assert words.pieces([2, EOS, PAD]) == ["a", "</s>"]
 
@@ -177,20 +202,20 @@ def test_no_text_gives_no_subwords():
 
 
 def test_words_survive_the_disk(tmp_path):
-    words = build_words([" ".join(ODD) + " x"])
+    words = words_of([" ".join(ODD) + " x"])
     save(words, tmp_path / "vocabulary", "source")
-    found = load(tmp_path / "vocabulary", "source")
-    assert found == words
-    assert found.encode(" ".join(ODD)) == words.encode(" ".join(ODD))
-    assert digest(found) == digest(words)
+    loaded = load(tmp_path / "vocabulary", "source")
+    assert loaded == words
+    assert loaded.encode(" ".join(ODD)) == words.encode(" ".join(ODD))
+    assert digest(loaded) == digest(words)
 
 
 def test_subwords_survive_the_disk(tmp_path, text, subwords):
     save(subwords, tmp_path, "target")
-    found = load(tmp_path, "target")
-    assert found == subwords
-    assert found.encode(text[0]) == subwords.encode(text[0])
-    assert digest(found) == digest(subwords)
+    loaded = load(tmp_path, "target")
+    assert loaded == subwords
+    assert loaded.encode(text[0]) == subwords.encode(text[0])
+    assert digest(loaded) == digest(subwords)
 
 
 def test_sides_are_kept_apart(tmp_path):

@@ -34,7 +34,7 @@ def test_a_word_of_many_pieces_is_cut_inside(pieces):
     assert all(len(pieces.encode(part)) <= 10 for part in parts)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(deadline=None)
 @given(
     line=st.text(st.sampled_from("abh \u3000\u2028é"), max_size=60),
     limit=st.integers(1, 9),

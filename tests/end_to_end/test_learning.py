@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from kvnmt import models
 from kvnmt.data import synthetic
 from kvnmt.data.batches import pad, with_end
-from kvnmt.data.vocabulary import build_words
 from kvnmt.losses import Loss, Objective, loss
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS
+from tests.data.helpers import words_of
 
 SIZES = ModelConfig(
     embedding=24,
@@ -49,7 +49,7 @@ def text() -> Text:
     sides = []
     for side in ("source", "target"):
         lines = [" ".join(getattr(pair, side)) for pair in short]
-        words = build_words(lines)
+        words = words_of(lines)
         ids = [with_end(words.encode(line)) for line in lines]
         sides.append((pad(ids, PAIRS, 8), len(words)))
     (source, source_words), (target, target_words) = sides

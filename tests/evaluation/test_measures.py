@@ -19,11 +19,12 @@ from kvnmt.evaluation import (
     frequency,
     table,
 )
-from kvnmt.evaluation.base import Forced, force
-from kvnmt.evaluation.exploration import _difference
+from kvnmt.evaluation.base import force
+from kvnmt.evaluation.exploration import difference
 from kvnmt.evaluation.length import parts
 from kvnmt.evaluation.perplexity import unknown
 from kvnmt.evaluation.self_attention import by_word
+from kvnmt.inference.forced import Forced
 from kvnmt.inference.score import Scored
 from kvnmt.metrics.alignment import alignment_error_rate, soft_alignment_error_rate
 from kvnmt.metrics.bleu import Settings
@@ -126,7 +127,7 @@ def test_the_tests_are_those_of_the_library():
     test = Test(REFERENCES, settings=PLAIN)
     systems = given(first=wrong, second=REFERENCES)
     (row,) = reports("significance", test, systems)[0].rows
-    assert row["t_test"] == t_test(*(test.statistics(one) for one in systems)) < 0.05
+    assert row["t_test"] == t_test(*(one.statistics(test) for one in systems)) < 0.05
     outputs = [wrong, REFERENCES]
     for kind in ("bootstrap", "randomisation"):
         found = resample(outputs, REFERENCES, kind, PLAIN).p
@@ -233,5 +234,5 @@ def test_self_attention_between_words_by_hand():
 
 
 def test_the_most_different_system_counts():
-    assert _difference(["a b c"]) == 0
-    assert _difference(["a b c", "a b c", "x"]) == 100
+    assert difference(["a b c"]) == 0
+    assert difference(["a b c", "a b c", "x"]) == 100

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experiment on hand-aligned text: its text, and its table from runs that exist."""
+"""The experiment on hand-aligned text: its text, its runs, and its table."""
 
 import shutil
 from pathlib import Path
@@ -7,28 +7,35 @@ from pathlib import Path
 import pytest
 
 from experiments import alignment
-from experiments.alignment import Alignment, tokenize_english, tokenize_french
+from experiments.alignment import Alignment
+from experiments.hand_aligned import (
+    align_with_eflomal,
+    tokenize_english,
+    tokenize_french,
+    write_gold,
+    write_text,
+)
 from kvnmt.data.text import read_lines
 from kvnmt.metrics.links import parse_pharaoh, read_gold
-from tests.helpers import toy_lines, untrained
+from tests.experiments.fake import RESULT, draw, never
+from tests.helpers import tiny, toy_data, toy_lines, write_untrained
 
 PAIRS = {"fr": ["L'an dernier.", "Non !", "a b"], "en": ["Last year.", "No!", "A B"]}
 GOLD = {"en": ["a b", "c"], "fr": ["A B", "C"], "align": ["0-0 1?1 0-1", "0-0"]}
 
 
 @pytest.fixture
-def options(tmp_path) -> Alignment:
-    """Very little text, where the experiment looks for it."""
-    data = tmp_path / "data"
-    text, gold = data / "tatoeba-fren", data / "align" / "hansards-enfr"
-    for folder in (text, gold):
-        folder.mkdir(parents=True)
-    for side, lines in PAIRS.items():
-        for part in ("train", "valid"):
-            (text / f"{part}.{side}").write_text("".join(f"{x}\n" for x in lines))
-    for side, lines in GOLD.items():
-        (gold / f"dev.{side}").write_text("".join(f"{x}\n" for x in lines))
-    return Alignment(data, tmp_path / "runs", pairs=("fr-en",), systems=())
+def data(tmp_path) -> Path:
+    """Very little text, as the experiment wants it."""
+    folder = tmp_path / "data"
+    text, gold = folder / "tatoeba-fren", folder / "align" / "hansards-enfr"
+    files = {gold / f"dev.{side}": lines for side, lines in GOLD.items()}
+    for part in ("train", "valid"):
+        files |= {text / f"{part}.{side}": lines for side, lines in PAIRS.items()}
+    for path, lines in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("".join(f"{line}\n" for line in lines))
+    return folder
 
 
 def test_words_are_those_of_the_hand_aligned_text():
@@ -39,10 +46,10 @@ def test_words_are_those_of_the_hand_aligned_text():
     assert tokenize_english("I can't see Tom's dog.") == "i ca n't see tom 's dog ."
 
 
-def test_text_and_links_are_written(options):
-    alignment._write_text(options, "fr-en")
-    alignment._write_gold(options, "fr-en")
-    folder = options.folder / "text" / "en-fr"
+def test_text_and_links_are_written(data, tmp_path):
+    folder = tmp_path / "text"
+    write_text(folder, data, "fr-en", seed=1)
+    write_gold(folder, data, "fr-en")
     assert read_lines(folder / "valid.fr") == ["le an dernier .", "non !", "a b"]
     train = {side: " ".join(read_lines(folder / f"train.{side}")) for side in PAIRS}
     assert train == {
@@ -54,24 +61,48 @@ def test_text_and_links_are_written(options):
     assert read_gold(folder / "gold.align") == links
 
 
+def test_without_eflomal_it_has_no_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert align_with_eflomal(tmp_path, "fr-en") == {}
+
+
 def test_every_run_and_the_other_direction_are_in_the_table(
-    options, tmp_path_factory, monkeypatch
+    data, tmp_path, monkeypatch, capsys
 ):
-    """What the runs are made of does not matter here; they have a toy vocabulary."""
-    run = untrained(tmp_path_factory.getbasetemp(), "rnnsearch-star")
-    folder = options.folder / "text" / "en-fr"
-    folder.mkdir(parents=True)
-    lines = toy_lines(3, 4)
+    """From text to table; the runs are copies of one that reads the toy language."""
+    monkeypatch.setenv("PATH", str(tmp_path))  # no eflomal
+    lines = "".join(f"{line}\n" for line in toy_lines(3, 2))
     for side in ("fr", "en"):
-        (folder / f"gold.{side}").write_text("".join(f"{line}\n" for line in lines))
-    (folder / "gold.align").write_text("0-0\n" * 4)
-    for pair in ("fr-en", "en-fr"):
-        place = alignment._run_folder(options, pair, alignment.BASELINE, "scratch")
-        shutil.copytree(run, place)
-    monkeypatch.setattr(shutil, "which", lambda name: None)  # no eflomal
-    (report,) = alignment._measured(options, "fr-en")
-    own = "rnnsearch-star, scratch"
-    assert [row["system"] for row in report.rows] == [
-        *("the other direction", own, f"{own}, grow-diag-final-and"),
+        (data / "align" / "hansards-enfr" / f"dev.{side}").write_text(lines)
+    (data / "align" / "hansards-enfr" / "dev.align").write_text("0-0\n" * 2)
+    run = tmp_path / "run"
+    write_untrained(tiny(toy_data(tmp_path / "toy")), run, draw)
+    trained = []
+
+    def train(experiment, folder, *, resume, console):
+        trained.append((folder.name, experiment.training.warm_start))
+        shutil.copytree(run, folder)
+        return RESULT
+
+    runs = tmp_path / "runs"
+    systems = ("rnnsearch-star",)
+    options = Alignment(data, runs, pairs=("fr-en",), systems=systems)
+    alignment.main(options, train)
+    base = runs / "fr-en-rnnsearch-star-scratch-1"
+    assert trained == [
+        ("fr-en-rnnsearch-star-scratch-1", None),
+        ("fr-en-rnnsearch-star-warm-1", base),
+        ("en-fr-rnnsearch-star-scratch-1", None),
     ]
-    assert Path(run).exists()
+    table = capsys.readouterr().out
+    for name in (
+        "the other direction",
+        "rnnsearch-star, scratch",
+        "rnnsearch-star, scratch, grow-diag-final-and",
+        "rnnsearch-star, warm",
+        "rnnsearch-star, warm, grow-diag-final-and",
+    ):
+        assert any(line.strip().startswith(f"{name}  ") for line in table.splitlines())
+    assert ", union" not in table
+    alignment.main(options, never)
+    assert capsys.readouterr().out == table[table.index(table.splitlines()[3]) :]

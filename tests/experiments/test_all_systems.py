@@ -1,107 +1,91 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experiments over the catalogue, on very little text."""
+"""Every system on one budget: its rows, what is measured, and its table."""
 
 import dataclasses
 import json
 
 import pytest
 
-from experiments import all_systems as catalogue
-from experiments import language_models
+from experiments import all_systems, language_models, made_up
+from experiments.all_systems import AllSystems
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError
-from kvnmt.model_config import ModelConfig
+from kvnmt.runs.directory import load_run
 from kvnmt.systems.named import SYSTEMS
-
-TINY = ModelConfig(embedding=6, encoder=12, state=12, merge="sum")
+from tests.experiments.fake import RESULT, draw, never, small, write_captions
+from tests.helpers import write_untrained
 
 
 def test_every_system_has_its_experiment():
-    translators = set(catalogue.TRANSLATORS)
+    translators = set(all_systems.TRANSLATORS)
     assert translators | set(language_models.WIDTHS) == set(SYSTEMS)
     assert not translators & set(language_models.WIDTHS)
-    for name in catalogue.TRANSLATORS:
-        made = catalogue.configure(catalogue.Catalogue(), name, "synthetic")
-        assert made.model == SYSTEMS[name].model(catalogue.SIZES["synthetic"])
+    corpus = synthetic.make_corpus(1, train=1, valid=1, test=1)
+    rows = all_systems.made_up_rows(AllSystems(), corpus)
+    assert [row.system for row in rows] == list(all_systems.TRANSLATORS)
+    for row in rows:
+        system = SYSTEMS[row.system]
+        assert row.experiment.model == system.model(all_systems.MADE_UP.model)
+        assert row.experiment.objective == system.objective()
+        assert row.folder.name == f"synthetic-{row.system}-1"
 
 
-def test_an_unknown_system_is_told_before_any_work(tmp_path):
-    options = catalogue.Catalogue(folder=tmp_path / "runs", systems=("memdex",))
+def test_an_unknown_system_is_refused_before_any_work(tmp_path):
+    options = AllSystems(folder=tmp_path / "runs", systems=("memdex",))
     with pytest.raises(UserError, match="memdec"):
-        catalogue.main(options)
+        all_systems.main(options, never)
     assert not (tmp_path / "runs").exists()
-    text = tmp_path / "text"
-    text.write_text("a b .\n")
-    with pytest.raises(UserError, match="lm-lstm"):
-        language_models.main(
-            language_models.LanguageModels(text, text, tmp_path / "lm", ("lm-lst",))
-        )
-    assert not (tmp_path / "lm").exists()
 
 
-@pytest.mark.slow
-def test_the_catalogue_is_trained_and_not_again(tmp_path, monkeypatch, capsys):
-    pairs = synthetic.make_corpus(1, train=100, valid=20, test=20)
-    for split, some in (
-        ("train", pairs.train),
-        ("valid", pairs.valid),
-        ("test2016", pairs.test),
-    ):
-        for language, side in (("de", "source"), ("en", "target")):
-            lines = (" ".join(getattr(pair, side)) + "\n" for pair in some)
-            (tmp_path / f"{split}.{language}").write_text("".join(lines))
-    monkeypatch.setattr(catalogue, "SIZES", {"synthetic": TINY, "multi30k": TINY})
-    options = catalogue.Catalogue(
+@pytest.mark.parametrize(
+    "name, aligns", [("rnnencdec", False), ("rnnsearch-star", True)]
+)
+def test_a_system_that_aligns_has_an_alignment_error(tmp_path, name, aligns):
+    options = AllSystems(folder=tmp_path / "runs", systems=(name,), epochs=1)
+    corpus = synthetic.make_corpus(1, train=20, valid=4, test=4)
+    synthetic.write_corpus(corpus, tmp_path / "runs" / "corpus")
+    (row,) = all_systems.made_up_rows(options, corpus)
+    write_untrained(small(row.experiment), row.folder, draw)
+    figures = row.measure(load_run(row.folder), RESULT)
+    assert ("aer" in figures) == aligns
+    assert {"bleu", "dropped", "repeated"} <= set(figures)
+
+
+def test_perfect_translations_drop_and_repeat_nothing():
+    pairs = synthetic.make_corpus(1, train=1, valid=1, test=10).test
+    source, references = made_up.lines_of(pairs)
+    perfect = made_up.adequacy(references, pairs)
+    assert (perfect.under, perfect.over) == (0, 0)
+    assert made_up.adequacy([""] * 10, pairs).under == 1
+    twice = [f"{line} {line}" for line in references]
+    assert made_up.adequacy(twice, pairs).over > 0.5
+
+
+def test_results_of_both_texts_and_speeds_are_one_table(tmp_path, capsys):
+    """Also those of a folder that has no speeds, or no alignment error."""
+    write_captions(tmp_path)
+    options = AllSystems(
         data=tmp_path,
         folder=tmp_path / "runs",
         systems=("rnnencdec", "rnnsearch-star"),
-        epochs=1,
-        pairs=100,
-        multi30k_epochs=1,
+        pairs=10,
+        speed=False,
     )
-    catalogue.main(options)
-    said = capsys.readouterr().out
-    results = {
-        folder.parent.name: json.loads(folder.read_text())
-        for folder in (tmp_path / "runs").glob("*/result.json")
-    }
-    assert set(results) == {
-        f"{corpus}-{name}-1"
-        for corpus in ("synthetic", "multi30k")
-        for name in options.systems
-    }
-    assert "aer" in results["synthetic-rnnsearch-star-1"]
-    assert "aer" not in results["synthetic-rnnencdec-1"]  # it has no alignment
-    speeds = json.loads((tmp_path / "runs" / "speed.json").read_text())
-    assert speeds["rnnsearch-star"] == 1 and speeds["rnnencdec"] > 0
-    monkeypatch.setattr(catalogue, "_train", None)  # not called again
-    catalogue.main(dataclasses.replace(options, speed=False))
-    again = capsys.readouterr().out
-    assert "rnnencdec" in said and again.splitlines()[-1] == said.splitlines()[-1]
-
-
-@pytest.mark.slow
-def test_language_models_are_trained_and_not_again(tmp_path, monkeypatch, capsys):
-    text = tmp_path / "text"
-    text.write_text("a b c . b c a .\nno stop here\n" * 30)
-    options = language_models.LanguageModels(
-        text, text, tmp_path / "runs", ("lm-lstm", "lm-4-gram"), epochs=1
-    )
-    monkeypatch.setattr(
-        language_models, "WIDTHS", {name: 8 for name in options.systems}
-    )
-    language_models.main(options)
-    result = json.loads((tmp_path / "runs" / "lm-lstm-1" / "result.json").read_text())
-    assert 1 < result["perplexity"] < 20
-    metrics = (tmp_path / "runs" / "lm-lstm-1" / "metrics.jsonl").read_text()
-    assert "valid_bleu" not in metrics
-    monkeypatch.setattr(language_models, "_train", None)  # not called again
-    language_models.main(options)
-    assert "lm-4-gram" in capsys.readouterr().out
-
-
-def test_paragraphs_are_cut_into_sentences():
-    lines = ["A b . C d .", "no stop", " . x", "e . f"]
-    assert list(language_models.sentences(lines)) == [
-        *("A b .", "C d .", "no stop", "x", "e .", "f"),
-    ]
+    made = {"parameters": 1000, "bleu": 90.0, "dropped": 0.25, "repeated": 0.125}
+    for name, figures in {
+        "synthetic-rnnencdec-1": made,
+        "synthetic-rnnsearch-star-1": made | {"aer": 0.222},
+        "multi30k-rnnencdec-1": {"bleu": 12.95},
+        "multi30k-rnnsearch-star-1": {"bleu": 23.57},
+    }.items():
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "result.json").write_text(json.dumps(figures))
+    (tmp_path / "runs" / "speed.json").write_text('{"rnnencdec": 1.3}')
+    all_systems.main(options, never)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["rnnencdec", "1,000", "90.00", "25.00%", "12.50%", "12.95", "1.30"] in rows
+    baseline = ["rnnsearch-star", "1,000", "90.00", "22.2%", "25.00%", "12.50%"]
+    assert [*baseline, "23.57"] in rows
+    all_systems.main(dataclasses.replace(options, data=None), never)
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert baseline in rows

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The measurement of the data path runs on little text and tells its figures."""
+"""The measurement of the data path runs on little text and prints its figures."""
 
-from experiments import large_corpus as data
+from experiments import large_corpus
 
 
-def test_every_figure_is_told(tmp_path, capsys):
-    options = data.Data(
+def test_every_figure_is_printed(tmp_path, capsys):
+    options = large_corpus.LargeCorpus(
         folder=tmp_path,
         pairs=2000,
         workers=0,
@@ -13,11 +13,11 @@ def test_every_figure_is_told(tmp_path, capsys):
         tokens_per_second=10**8,
         batches=5,
     )
-    data.main(options)
-    said = capsys.readouterr().out
+    large_corpus.main(options)
+    printed = capsys.readouterr().out
     for part in ("pairs/s", "real tokens", "of the time", "tokens without", "MiB"):
-        assert part in said
+        assert part in printed
     before = (tmp_path / "2000.source").read_bytes()
     assert before.count(b"\n") == 2000
-    data.write_text(options)
+    large_corpus.write_text(options)
     assert (tmp_path / "2000.source").read_bytes() == before

@@ -1,56 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Multi30k experiment on a few sentences in its file layout."""
 
-import dataclasses
 import json
 
 import pytest
 
 from experiments import multi30k
-from kvnmt.data import synthetic
+from experiments.multi30k import Multi30k
 from kvnmt.errors import UserError
+from tests.experiments.fake import never, untrained, write_captions
 
 
-def test_a_missing_corpus_is_one_sentence(tmp_path):
-    with pytest.raises(UserError, match=r"valid\.de"):
-        multi30k.main(multi30k.Multi30k(tmp_path / "none", tmp_path / "runs"))
+@pytest.mark.parametrize("missing", ["train.de", "valid.en", "test2016.de"])
+def test_a_missing_text_is_one_sentence_before_any_work(tmp_path, missing):
+    write_captions(tmp_path)
+    (tmp_path / missing).unlink()
+    options = Multi30k(tmp_path, tmp_path / "runs")
+    with pytest.raises(UserError, match=missing.replace(".", r"\.")):
+        multi30k.main(options)
+    assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.slow
-def test_runs_are_trained_reported_and_not_repeated(tmp_path, monkeypatch, capsys):
-    corpus = synthetic.make_corpus(1, train=120, valid=20, test=20)
-    splits = {"train": corpus.train, "valid": corpus.valid, "test2016": corpus.test}
-    for split, pairs in splits.items():
-        for language, side in (("de", "source"), ("en", "target")):
-            lines = (" ".join(getattr(pair, side)) for pair in pairs)
-            path = tmp_path / f"{split}.{language}"
-            path.write_text("".join(f"{line}\n" for line in lines))
-    options = multi30k.Multi30k(
-        tmp_path,
-        tmp_path / "runs",
-        systems=("rnnsearch-star", "kvmematt-r1"),
-        epochs=1,
-        warm_epochs=1,
+def test_warm_rows_start_from_the_baseline_at_half_the_rate(tmp_path):
+    options = Multi30k(tmp_path, tmp_path / "runs", source="en", target="fr", seed=3)
+    scratch, warm = (
+        multi30k.configure(options, "kvmematt-r2", start, {})
+        for start in ("scratch", "warm")
     )
-    configure = multi30k.configure
+    assert scratch.folder == tmp_path / "runs" / "en-fr-kvmematt-r2-scratch-3"
+    assert warm.folder == tmp_path / "runs" / "en-fr-kvmematt-r2-warm-3"
+    assert scratch.experiment.training.warm_start is None
+    base = tmp_path / "runs" / "en-fr-rnnsearch-star-scratch-3"
+    assert warm.experiment.training.warm_start == base
+    assert scratch.experiment.training.epochs == options.epochs
+    assert warm.experiment.training.epochs == options.warm_epochs
+    rates = [row.experiment.optimizer.learning_rate for row in (scratch, warm)]
+    assert rates == [1e-3, 5e-4]
+    assert scratch.experiment.data.source == tmp_path / "train.en"
+    assert scratch.experiment.objective.label_smoothing == 0.1
 
-    def small(*arguments):
-        full = configure(*arguments)
-        model = dataclasses.replace(full.model, embedding=8, encoder=8, state=8)
-        return dataclasses.replace(full, model=model)
 
-    monkeypatch.setattr(multi30k, "configure", small)
-    multi30k.main(options)
-    folders = sorted(path.name for path in (tmp_path / "runs").iterdir())
-    assert folders == [
-        "de-en-kvmematt-r1-scratch-1",
-        "de-en-kvmematt-r1-warm-1",
-        "de-en-rnnsearch-star-scratch-1",
-        "de-en-rnnsearch-star-warm-1",
+def test_runs_are_trained_reported_and_not_repeated(tmp_path, capsys):
+    write_captions(tmp_path)
+    options = Multi30k(tmp_path, tmp_path / "runs", systems=("rnnsearch-star",))
+    multi30k.main(options, train=untrained)
+    table = capsys.readouterr().out.splitlines()[-4:]
+    rows = [line.split() for line in table[:3]]
+    assert [row[:2] for row in rows[1:]] == [
+        ["rnnsearch-star", "scratch"],
+        ["rnnsearch-star", "warm"],
     ]
-    result = json.loads((tmp_path / "runs" / folders[0] / "result.json").read_text())
-    assert {"valid_bleu", "test2016_bleu", "parameters", "minutes"} <= set(result)
-    capsys.readouterr()
-    monkeypatch.setattr(multi30k, "_train", None)  # not called again
-    multi30k.main(options)
-    assert "kvmematt-r1" in capsys.readouterr().out
+    for start, row in zip(("scratch", "warm"), rows[1:]):
+        folder = tmp_path / "runs" / f"de-en-rnnsearch-star-{start}-1"
+        result = json.loads((folder / "result.json").read_text())
+        assert 0 <= result["valid_bleu"] <= 100
+        assert row[2:] == [
+            f"{result['parameters']:,}",
+            f"{result['valid_bleu']:.2f}",
+            f"{result['test2016_bleu']:.2f}",
+            *("1,000", "0.5", "3", "2", "1"),
+        ]
+    multi30k.main(options, train=never)
+    assert capsys.readouterr().out.splitlines()[-4:] == table

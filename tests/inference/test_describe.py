@@ -14,13 +14,13 @@ import pytest
 from kvnmt import cli
 from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import UserError
-from kvnmt.inference import describe as output
-from kvnmt.inference.describe import describe, read_dictionary, replace_unknown
-from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.describe import describe
 from kvnmt.inference.score import score_lines
-from kvnmt.inference.translate import Translation, translate, translate_nbest
+from kvnmt.inference.translate import translate, translate_nbest
+from kvnmt.inference.unknown_words import fill_in, read_dictionary, replace_unknown
 from kvnmt.runs.directory import Run, load_run
-from tests.helpers import trained
+from tests.helpers import trained, untrained
 
 LINES = ["a b c", "", "d zzz a a", "h"]
 
@@ -91,26 +91,57 @@ def test_all_that_is_told(run):
     assert json.loads(json.dumps(told)) == told
 
 
-def test_unknown_words_are_replaced(run, monkeypatch):
-    target = run.vocabularies.target
-    known = target.encode("A")[0]
-    found = [
-        Translation([known, UNK, UNK, UNK], 0.0, 0.0),
-        Translation([known], 0.0, 0.0),
-    ]
+def test_unknown_words_are_filled_in():
+    """A word, two that are looked up or copied, one that attends to the end."""
     looks = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 0, 1]], float)
-    monkeypatch.setattr(output, "align", lambda *_: [[0 * looks, looks]])
+    tokens, unknown = ["A", *["<unk>"] * 3], [False, True, True, True]
+    source = ["xx", "yy"]
+    assert fill_in(tokens, unknown, source, looks, {}) == ["A", "yy", "xx"]
+    written = fill_in(tokens, unknown, source, looks, {"yy": "Y Y"})
+    assert written == ["A", "Y Y", "xx"]
+
+
+def test_unknown_words_are_replaced(run, tmp_path_factory):
+    """By the words that the alignment of the pair says."""
+    known = run.vocabularies.target.encode("A")[0]
+    hypotheses = [[known, UNK, UNK], [known]]
     lines = ["xx yy", "a"]
-    assert replace_unknown(run, lines, found, {}) == ["A yy xx", "A"]
-    assert replace_unknown(run, lines, found, {"yy": "Y Y"}) == ["A Y Y xx", "A"]
-    monkeypatch.setattr(output, "align", lambda *_: [[]])
+    (pair,) = score_lines(run, lines[:1], ["A Z Z"])
+    places = pair.alignments[-1].argmax(axis=1)[1:3]
+    words = [["xx", "yy"][place] for place in places if place < 2]
+    assert replace_unknown(run, lines, hypotheses, {}) == [" ".join(["A", *words]), "A"]
+    fixed = load_run(untrained(tmp_path_factory.getbasetemp(), "rnnencdec"))
     with pytest.raises(UserError, match="attention"):
-        replace_unknown(run, lines, found, {})
+        replace_unknown(fixed, lines, hypotheses, {})
     pieces: Any = run._replace(
         vocabularies=run.vocabularies._replace(source="no words")
     )
     with pytest.raises(UserError, match="words"):
-        replace_unknown(pieces, lines, found, {})
+        replace_unknown(pieces, lines, hypotheses, {})
+
+
+def test_links_are_those_of_aligning(tmp_path_factory, tmp_path, capsys):
+    """On subwords too: a no-break space is within a word, though it begins a piece."""
+    base = tmp_path_factory.getbasetemp()
+    folder = untrained(base, "rnnsearch-star", vocabulary="bpe", subwords=14)
+    lines = ["a\u00a0b c d", "f\u00a0g", "a b c"]
+    run = load_run(folder)
+    encode, target = run.vocabularies.source.encode, run.vocabularies.target
+    found = translate(run.model, run.params, list(map(encode, lines)))
+    told = describe(run, lines, SearchConfig())
+    files = tmp_path / "source", tmp_path / "target"
+    texts = lines, [one["translation"] for one in told]
+    for path, text in zip(files, texts):
+        path.write_text("".join(f"{line}\n" for line in text))
+    sides = "--source", str(files[0]), "--target", str(files[1])
+    cli.main(["align", str(folder), *sides])
+    links = capsys.readouterr().out.split("\n")
+    for n, line in enumerate(lines):
+        words = len(line.split(" ")), len(texts[1][n].split(" "))
+        for link in told[n]["links"].split():
+            assert all(int(i) < size for i, size in zip(link.split("-"), words))
+        if target.encode(texts[1][n]) == found[n].ids:
+            assert told[n]["links"] == links[n]
 
 
 def test_a_dictionary_is_read(tmp_path):

@@ -81,7 +81,7 @@ def test_writes_are_kept_in_their_order(key):
     for n in range(3):
         query = jax.random.normal(jax.random.fold_in(key, n), (2, 5))
         moment = Moment(query, query[:, :3], query, decoder_state=query)
-        told.append(attention.explain(params, source.own, state.own, moment))
+        told.append(attention.explain(params, source.inner, state.inner, moment))
         state = watched.write(params, source, state, moment)
     for kind in ("changed", "forgotten", "added"):
         for place, change in enumerate(told[1:]):

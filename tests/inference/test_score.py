@@ -13,7 +13,7 @@ import pytest
 
 from kvnmt import cli
 from kvnmt.data.config import DataConfig
-from kvnmt.data.vocabulary import EOS, build_subwords
+from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score, score_lines
 from kvnmt.inference.translate import translate
@@ -64,8 +64,12 @@ def test_neither_order_nor_batch_matters(run):
     want = score(run.model, run.params, source, target)
     told = []
     alone = score(
-        *(run.model, run.params, source[::-1], target[::-1]),
-        **{"size": 8, "advance": told.append},  # a row for each device
+        run.model,
+        run.params,
+        source[::-1],
+        target[::-1],
+        size=8,  # a row for each device
+        advance=told.append,
     )
     for one, other in zip(want, alone[::-1]):
         np.testing.assert_allclose(
@@ -197,17 +201,3 @@ def test_a_language_model_scores_and_aligns_nothing(tmp_path, pair, capsys):
         capture_output=True,
     )
     assert done.returncode == 2 and b"language model" in done.stderr
-
-
-def test_pieces_belong_to_words():
-    lines = ["the goats sleep", "the goat sleeps", "a lazy goat", "lazy sleep"] * 10
-    words = build_subwords(lines, 24)
-    for line in ("the lazy goats sleep", "xyz goat", ""):
-        ids = words.encode(line)
-        assert len(words.words_of(ids)) == len(ids)
-        rebuilt: dict[int, str] = {}
-        for number, piece in zip(words.words_of(ids), words.pieces(ids)):
-            rebuilt[number] = rebuilt.get(number, "") + piece.removeprefix("▁")
-        known = [w for w in rebuilt.values() if "<unk>" not in w]
-        assert set(known) <= set(line.split())
-        assert list(rebuilt) == list(range(len(line.split())))

@@ -2,7 +2,12 @@
 """Corpora are translated in order, and how they are batched does not show."""
 
 import dataclasses
+import gc
+import math
+import weakref
+from functools import partial
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +19,12 @@ from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import EDGES, edge
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import EOS, Words
-from kvnmt.inference.program import SearchConfig, compiled_search, program
-from kvnmt.inference.score import align, align_lines, compiled_score
+from kvnmt.errors import UserError
+from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.ensemble import ensemble
+from kvnmt.inference.program import compiled_search, program
+from kvnmt.inference.score import align, align_lines, compiled_score, score
+from kvnmt.inference.trained import KEPT
 from kvnmt.inference.translate import (
     Translation,
     translate,
@@ -136,23 +145,130 @@ def test_empty_sentences_stay_empty(talker, sentences, config):
     check_same(full, translate(*talker, sentences, config))
 
 
+def traced(model: Model) -> tuple[Model, list[tuple[int, ...]]]:
+    """The same model, and the shapes of sources that programs are compiled for."""
+    shapes = []
+
+    def encode(params: Params, source: jax.Array, key: jax.Array | None = None):
+        shapes.append(source.shape)
+        return model.encode(params, source, key)
+
+    return model._replace(encode=partial(encode)), shapes
+
+
 def test_nothing_is_translated_without_compiling(talker):
-    config = SearchConfig(beam=2, alpha=0.123)
-    assert translate(*talker, [], config) == []
-    assert translate(*talker, [[], []], config) == [Translation([], 0.0, 0.0)] * 2
-    assert program(talker[0], config)._cache_size() == 0
+    model, shapes = traced(talker[0])
+    config = SearchConfig(beam=2)
+    assert translate(model, talker[1], [], config) == []
+    empty = [Translation([], 0.0, 0.0)] * 2
+    assert translate(model, talker[1], [[], []], config) == empty
+    assert shapes == []
+    translate(model, talker[1], [[3]], config)
+    assert shapes
 
 
 def test_a_program_is_compiled_per_shape(talker):
     config = SearchConfig(beam=1, batch_size=2, length_ratio=0.1, length_extra=2)
     random = np.random.default_rng(0)
     corpus = [random.integers(1, WORDS, n).tolist() for n in [*range(1, 15)] * 3]
-    run = program(talker[0], config)
-    translate(*talker, corpus, config)
-    assert run._cache_size() == 3  # up to 8, 12 and 16 tokens
-    translate(*talker, random.permutation(np.array(corpus, object)).tolist(), config)
-    translate(*talker, corpus * 2, config)
-    assert run._cache_size() == 3
+    model, shapes = traced(talker[0])
+    translate(model, talker[1], corpus, config)
+    assert sorted(width for _, width in shapes) == [8, 12, 16]
+    shuffled = random.permutation(np.array(corpus, object)).tolist()
+    translate(model, talker[1], shuffled, config)
+    translate(model, talker[1], corpus * 2, config)
+    assert len(shapes) == 3
+
+
+BASE = SearchConfig(beam=2, length_ratio=0.1, length_extra=2)
+STATIC: dict[str, Any] = {
+    "beam": 3,
+    "sample": True,
+    "top_k": 2,
+    "length_ratio": 0.2,
+    "length_extra": 3,
+    "max_length": 1,
+    "unknown": False,
+    "nbest": 2,
+}
+SWITCHES = {"top_p": (0.5, 0.9), "coverage": (0.1, 0.2), "diversity": (0.1, 0.2)}
+RUNNING: dict[str, Any] = {
+    "temperature": 0.5,
+    "seed": 7,
+    "normalization": "length",
+    "alpha": 0.3,
+    "min_length": 1,
+}
+BATCHES = {"batch_size": 3, "batch_tokens": 99}
+
+
+def test_every_field_is_in_one_place():
+    fields = sorted(field.name for field in dataclasses.fields(SearchConfig))
+    assert sorted([*STATIC, *SWITCHES, *RUNNING, *BATCHES]) == fields
+
+
+@pytest.mark.parametrize("name", STATIC | SWITCHES)
+def test_what_is_static_is_another_program(talker, name):
+    value = STATIC[name] if name in STATIC else SWITCHES[name][0]
+    other = dataclasses.replace(BASE, **{name: value})
+    assert program(talker[0], other) is not program(talker[0], BASE)
+
+
+@pytest.mark.parametrize("sample", [False, True])
+def test_what_is_a_number_compiles_nothing(talker, sample):
+    """One program for all of them, where draws are cut and coverage is scored."""
+    model, shapes = traced(talker[0])
+    switched: dict[str, Any] = {name: some for name, (some, _) in SWITCHES.items()}
+    first = dataclasses.replace(BASE, sample=sample, **switched)
+    rows = np.array([[3, 0]]), np.zeros(1, np.int32)
+    compiled_search(model, first)(talker[1], *rows)
+    assert len(shapes) == 1
+    changes = RUNNING | {name: other for name, (_, other) in SWITCHES.items()}
+    for name, value in (changes | BATCHES).items():
+        config = dataclasses.replace(first, **{name: value})
+        compiled_search(model, config)(talker[1], *rows)
+        assert len(shapes) == 1, name
+
+
+def test_programs_that_nobody_uses_are_freed(talker):
+    """Also those that ran, with their models, without any cache being cleared."""
+
+    def use() -> list[weakref.ref]:
+        model, _ = traced(talker[0])
+        translate(model, talker[1], [[3]], BASE)
+        score(model, talker[1], [[3]], [[4]])
+        joined = ensemble((model,))
+        params: Any = (talker[1],)
+        translate(joined, params, [[3]], BASE)
+        return [weakref.ref(one) for one in (model.encode, joined.encode)]
+
+    uses = use()
+    gc.collect()
+    assert all(ref() is not None for ref in uses)  # they are kept for the next call
+    for _ in range(KEPT):
+        model, _ = traced(talker[0])
+        program(model, BASE)
+        compiled_score(model)
+        ensemble((model,))
+    gc.collect()
+    assert [ref() for ref in uses] == [None, None]
+
+
+@pytest.mark.parametrize(
+    ("changes", "flag"),
+    [
+        ({"beam": 0}, "--search.beam is 0 but must be at least 1"),
+        (
+            {"top_p": 1.5},
+            "--search.top-p is 1.5 but must be at least 0.001 and at most",
+        ),
+        ({"temperature": math.nan}, "--search.temperature"),
+        ({"max_length": 0}, "--search.max-length"),
+    ],
+)
+def test_numbers_out_of_bounds_are_refused(talker, changes, flag):
+    with pytest.raises(UserError, match=flag):
+        translate(*talker, [[3]], dataclasses.replace(BASE, **changes))
 
 
 def test_draws_belong_to_places_of_the_corpus(talker, sentences):
@@ -231,11 +347,17 @@ def test_empty_sides_have_an_alignment_of_their_ends(talker):
 
 
 def test_one_alignment_program_serves_a_corpus(talker, sentences):
-    align(*talker, sentences, sentences, size=4)
-    run = compiled_score(talker[0])
-    before = run._cache_size()
-    align(*talker, sentences[::-1], sentences, size=4)
-    assert run._cache_size() == before
+    shapes = []
+
+    def forward(params: Params, source: jax.Array, target: jax.Array):
+        shapes.append(source.shape)
+        return talker[0].forward(params, source, target)
+
+    model = talker[0]._replace(forward=partial(forward))
+    align(model, talker[1], sentences, sentences, size=4)
+    assert len(shapes) == len(set(shapes)) == 1
+    align(model, talker[1], sentences[::-1], sentences[::-1], size=4)
+    assert len(shapes) == 1
 
 
 def test_lines_become_lines(talker):
@@ -251,10 +373,3 @@ def test_lines_become_lines(talker):
     assert set("".join(found).replace("<unk>", "")) <= {*"ABCDEFGHIJ "}
     matrices = align_lines(run, ["a b"], ["A B C"])
     assert matrices[0][-1].shape == (4, 3)
-
-
-def test_equal_choices_share_a_program(talker):
-    model, _ = talker
-    ours = program(model, SearchConfig(beam=4))
-    assert ours is program(model, SearchConfig(beam=4, alpha=0.5, min_length=2))
-    assert ours is not program(model, SearchConfig(beam=5))

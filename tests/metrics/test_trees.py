@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvnmt.errors import UserError
-from kvnmt.metrics.brackets import format_tree, parse_brackets
+from kvnmt.metrics.brackets import parse_brackets
 from kvnmt.metrics.self_attention import focus as focus_of
 from kvnmt.metrics.trees import ParsEval, Tree, parseval, right_branching, sentence_tree
+from tests.metrics.bracketing import format_tree
 
 WORDS = [f"w{i}" for i in range(7)]
 FOCUS = [None, 0, 0, 2, 2, 0, 4]

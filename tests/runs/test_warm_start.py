@@ -21,6 +21,7 @@ from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.runs.warm_start import WarmStart, path_name, warm_start
 from kvnmt.systems.named import SYSTEMS, system
+from tests.data.helpers import words_of
 from tests.helpers import SIZES, quiet, steps_kept, tiny, toy_data, trained
 
 
@@ -223,7 +224,7 @@ def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base):
     exp = tiny(data, "kvmematt-r2-atteos", warm_start=baseline)
     with pytest.raises(UserError) as error:
         experiment.run(exp, tmp_path / "run", console=quiet())
-    ours = vocabulary.build_words(data.source.read_text().split("\n"), size=8)
+    ours = words_of(data.source.read_text().split("\n"), size=8)
     theirs = load_run(baseline).vocabularies.source
     assert len(ours) != len(theirs)
     for part in ("source", *map(vocabulary.digest, (ours, theirs)), str(baseline)):

@@ -34,31 +34,31 @@ _WORD = re.compile(f"[{_ALONE}\U00020000-\U0003ffff]|[^\\W{_ALONE}]+|[?!？！]"
 
 
 class Rows(NamedTuple):
-    """The lines of one side."""
+    """The frequent words and the length of every line of one side."""
 
     words: NDArray[np.int32]  # [lines, PER_LINE], -1 where there is none
     length: NDArray[np.float32]  # [lines], logarithm of the characters and one
     size: int  # different words
 
     def __len__(self) -> int:
-        """Lines."""
+        """Returns the number of lines."""
         return len(self.length)
 
     def take(self, lines: NDArray[np.int64]) -> "Rows":
-        """Some of the lines."""
+        """Returns some of the lines."""
         return Rows(self.words[lines], self.length[lines], self.size)
 
 
 @dataclass(frozen=True)
 class Lexicon:
-    """Which of the frequent words stand in a word of the text, by its number."""
+    """The frequent words of a text, and those that each word of the text holds."""
 
     frequent: NDArray[np.int32]  # word after word of the text
     starts: NDArray[np.int64]  # of every word of the text in it, and the end
     size: int  # how many frequent words there are
 
     def rows(self, text: Scan) -> Rows:
-        """Looks up all lines."""
+        """Returns the frequent words of all lines of a text."""
         parts = []
         for start in range(0, len(text), SAMPLE):
             bounds = text.starts[start : start + SAMPLE + 1]
@@ -67,17 +67,17 @@ class Lexicon:
         return Rows(words, np.log1p(text.letters).astype(np.float32), self.size)
 
     def _block(self, words: NDArray, bounds: NDArray) -> NDArray[np.int32]:
-        found, line = _expand(words, bounds, self.frequent, self.starts)
+        frequent, line = _expand(words, bounds, self.frequent, self.starts)
         before = np.searchsorted(line, np.arange(len(bounds) - 1))
         place = np.arange(len(line)) - before[line]
         kept = place < PER_LINE
         rows = np.full((len(bounds) - 1, PER_LINE), -1, np.int32)
-        rows[line[kept], place[kept]] = found[kept]
+        rows[line[kept], place[kept]] = frequent[kept]
         return rows
 
 
 class Agreement(NamedTuple):
-    """What was learnt of a pair of languages."""
+    """A lexical model of a pair of languages, learnt from a corpus."""
 
     words: NDArray[np.float32]  # [source words, target words], nats; -1 is no word
     mean: NDArray[np.float32]  # of the two lengths
@@ -157,8 +157,8 @@ def _model1(source: Rows, target: Rows) -> NDArray[np.float32]:
         weights = ratio[inverse]
         total = np.bincount(place, weights, minlength=target.words.size)
         counts = np.bincount(inverse, weights / total[place], minlength=len(cells))
-        given = np.bincount(rows, counts, minlength=source.size)
-        expected = (given[rows] + PRIOR) * share[columns]
+        totals = np.bincount(rows, counts, minlength=source.size)
+        expected = (totals[rows] + PRIOR) * share[columns]
         ratio = (counts + PRIOR * share[columns]) / expected
     table = np.full((source.size + 1, target.size + 1), np.log(UNRELATED), np.float32)
     table[rows, columns] = np.log(UNRELATED + (1 - UNRELATED) * ratio)
@@ -184,5 +184,5 @@ def _expand(
     at += np.repeat(starts[words] - (ends - sizes), sizes)
     line = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     line = np.repeat(line, sizes)
-    found = frequent[at]
-    return found[found >= 0], line[found >= 0]
+    numbers = frequent[at]
+    return numbers[numbers >= 0], line[numbers >= 0]

@@ -12,12 +12,12 @@ from kvnmt.data.inspection.findings import (
     Finding,
     Place,
     Severity,
+    line_numbers,
     named,
-    told,
 )
 from kvnmt.data.inspection.scan import WINDOWS, Scan
 
-# Of each kind of odd character: how bad, what it is called, what follows from it.
+# Of each kind of odd character: its severity, its name and what follows from it.
 _SPLITS = "other programs end a line there, kvnmt does not; replace or remove them"
 _STICKS = "they become part of a word; remove them"
 _JOINS = "words are what ASCII spaces separate, so they join two words into one"
@@ -35,14 +35,15 @@ ODD: dict[str, tuple[Severity, str, str]] = {
     "odd-space": ("note", "space other than the ASCII one", _JOINS),
     WINDOWS: ("note", "carriage return before the line feed", "they are dropped"),
 }
-_PLURAL = {"odd-space": "spaces other than the ASCII one"} | {
-    WINDOWS: "carriage returns before the line feed"
+_PLURAL = {
+    "odd-space": "spaces other than the ASCII one",
+    WINDOWS: "carriage returns before the line feed",
 }
 MULTIPLIER = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, its bits well mixed
 
 
-class Text(NamedTuple):
-    """The two sides of a part of the corpus."""
+class Part(NamedTuple):
+    """A part of the corpus: the scans of its two sides."""
 
     name: str  # train, valid or test
     source: Scan
@@ -50,52 +51,52 @@ class Text(NamedTuple):
 
     @property
     def paired(self) -> bool:
-        """Whether line n of one can be the translation of line n of the other."""
+        """Whether line n of one side can be the translation of line n of the other."""
         return len(self.source) == len(self.target) > 0
 
     @property
-    def whole(self) -> NDArray[np.bool_]:
+    def complete(self) -> NDArray[np.bool_]:
         """Pairs of which no side is blank."""
         return ~(self.source.blank | self.target.blank)
 
     @property
     def hashes(self) -> NDArray[np.int64]:
-        """One per pair; equal iff both sides are."""
+        """One hash per pair; equal if and only if both sides are."""
         return self.source.hashes * MULTIPLIER ^ self.target.hashes
 
     @property
     def files(self) -> str:
-        """Both names."""
+        """The names of both files."""
         return f"{self.source.path} and {self.target.path}"
 
     def finding(
         self, name: str, severity: Severity, lines: NDArray, what: str, why: str
     ) -> Iterator[Finding]:
-        """One of pairs, if there are any; ``lines`` from 0."""
+        """Yields a finding about the pairs of these lines, from 0, if there are any."""
         if not len(lines):
             return
         first = [int(i) + 1 for i in lines[:EXAMPLES]]
-        message = f"{self.files}, {told(first, len(lines))}: {what}; {why}."
+        message = f"{self.files}, {line_numbers(first, len(lines))}: {what}; {why}."
         places = tuple(Place(self.source.path, line) for line in first)
         yield Finding(name, severity, len(lines), message, places)
 
 
 def check_file(text: Scan, *, empty: Severity) -> Iterator[Finding]:
-    """What is wrong with a file by itself.
+    """Yields what is wrong with a file by itself.
 
     Args:
         text: The file.
-        empty: How bad an empty line is.
+        empty: The severity of an empty line.
     """
     if not len(text):
         message = f"{text.path} is empty; it needs one sentence per line."
         yield Finding("empty-file", "error", 1, message)
     if text.undecodable:
         yield _undecodable(text)
-    for kind, (severity, one, why) in ODD.items():
+    for kind, (severity, noun, why) in ODD.items():
         if kind in text.odd:
             line, count = text.odd[kind].line, text.odd[kind].count
-            what = named(count, one, _PLURAL.get(kind, ""))
+            what = named(count, noun, _PLURAL.get(kind, ""))
             first = f"first on line {line}" if count > 1 else f"on line {line}"
             message = f"{text.path}: {what}, {first}; {why}."
             yield Finding(kind, severity, count, message, (Place(text.path, line),))
@@ -105,81 +106,86 @@ def check_file(text: Scan, *, empty: Severity) -> Iterator[Finding]:
         why = "remove the pairs from both files, or train with --data.faulty skip"
         if empty == "note":
             why = "such pairs are skipped in training"
-        message = f"{text.path}, {told(first, len(lines))}: nothing but spaces; {why}."
+        numbers = line_numbers(first, len(lines))
+        message = f"{text.path}, {numbers}: nothing but spaces; {why}."
         places = tuple(Place(text.path, line) for line in first)
         yield Finding("empty-line", empty, len(lines), message, places)
 
 
-def check_counts(text: Text) -> Iterator[Finding]:
-    """Whether both sides have as many lines."""
-    counts = len(text.source), len(text.target)
-    if counts[0] != counts[1]:
-        files = text.source.path, text.target.path
-        both = (f"{f} has {named(n, 'line')}" for f, n in zip(files, counts))
-        message = f"{' but '.join(both)}; line n of one must translate line n of"
-        gap = abs(counts[0] - counts[1])
-        yield Finding("line-counts", "error", gap, f"{message} the other.")
+def check_counts(part: Part) -> Iterator[Finding]:
+    """Yields a finding if the sides differ in their numbers of lines."""
+    source, target = part.source, part.target
+    if len(source) != len(target):
+        message = (
+            f"{source.path} has {named(len(source), 'line')} but {target.path} has "
+            f"{named(len(target), 'line')}; line n of one must translate line n of the "
+            "other."
+        )
+        gap = abs(len(source) - len(target))
+        yield Finding("line-counts", "error", gap, message)
 
 
-def check_pairs(text: Text, max_length: int, max_ratio: float) -> Iterator[Finding]:
-    """What is wrong with pairs by themselves; both sides must have as many lines."""
-    whole, sizes = text.whole, np.stack([text.source.tokens, text.target.tokens])
-    longer, shorter = sizes.max(0), sizes.min(0)
-    uneven = whole & (longer > max_ratio * np.maximum(shorter, 1))
+def check_pairs(part: Part, max_length: int, max_ratio: float) -> Iterator[Finding]:
+    """Yields what is wrong with pairs; both sides must have as many lines."""
+    complete = part.complete
+    longer = np.maximum(part.source.tokens, part.target.tokens)
+    shorter = np.minimum(part.source.tokens, part.target.tokens)
+    uneven = complete & (longer > max_ratio * np.maximum(shorter, 1))
     what = f"one side has more than {max_ratio:g} times the tokens of the other"
     why = "they may not translate each other"
-    yield from text.finding("ratio", "warning", np.flatnonzero(uneven), what, why)
+    yield from part.finding("ratio", "warning", np.flatnonzero(uneven), what, why)
     what = f"more than {max_length} tokens"
-    why = "training leaves such pairs out" if text.name == "train" else "look at them"
-    long = np.flatnonzero(whole & (longer > max_length))
-    yield from text.finding("too-long", "note", long, what, why)
-    same = whole & (text.source.hashes == text.target.hashes)
-    if text.source.path == text.target.path:  # as for a language model
+    why = "training leaves such pairs out" if part.name == "train" else "look at them"
+    long = np.flatnonzero(complete & (longer > max_length))
+    yield from part.finding("too-long", "note", long, what, why)
+    same = complete & (part.source.hashes == part.target.hashes)
+    if part.source.path == part.target.path:  # as for a language model
         same[:] = False
     what, why = "both sides are the same", "look whether they are translated at all"
-    yield from text.finding("identical", "warning", np.flatnonzero(same), what, why)
-    lines = np.flatnonzero(whole)
-    pairs, sources = text.hashes[lines], text.source.hashes[lines]
+    yield from part.finding("identical", "warning", np.flatnonzero(same), what, why)
+    lines = np.flatnonzero(complete)
+    pairs, sources = part.hashes[lines], part.source.hashes[lines]
     again = lines[~_first(pairs)]
     what, why = "an earlier pair again", "it counts as often in training"
-    yield from text.finding("duplicate", "note", again, what, why)
+    yield from part.finding("duplicate", "note", again, what, why)
     other = lines[_first(pairs) & ~_first(sources)]
     what, why = "an earlier source with another target", "both are trained on"
-    if text.name != "train":
+    if part.name != "train":
         why = "no system can give both"
-    yield from text.finding("several-targets", "note", other, what, why)
+    yield from part.finding("several-targets", "note", other, what, why)
 
 
-def check_overlap(train: Text, held: Text) -> Iterator[Finding]:
-    """Which pairs and which sources of a held-out part were trained on."""
+def check_overlap(train: Part, held: Part) -> Iterator[Finding]:
+    """Yields the pairs and sources of a held-out part that were trained on."""
     lines = np.flatnonzero(~held.source.blank)
     pairs = np.zeros(0, np.int64)
     if train.paired and held.paired:
-        whole = np.flatnonzero(held.whole)
-        pairs = whole[np.isin(held.hashes[whole], train.hashes[train.whole])]
+        complete = np.flatnonzero(held.complete)
+        trained = train.hashes[train.complete]
+        pairs = complete[np.isin(held.hashes[complete], trained)]
         what = f"the pair is in {train.source.path} too"
-        found = held.finding(
+        findings = held.finding(
             f"{held.name}-overlap",
             "warning",
             pairs,
             what,
             "a score on it tells nothing of new text; take it out of one of them",
         )
-        yield from _also(found, held.hashes, train.hashes, train)
+        yield from _with_training_lines(findings, held.hashes, train.hashes, train)
     hashes = held.source.hashes
     seen = lines[np.isin(hashes[lines], train.source.hashes[~train.source.blank])]
     seen = np.setdiff1d(seen, pairs)
     what = f"the source, though not the pair, is in {train.source.path} too"
     name, why = f"{held.name}-source-overlap", "a score on it flatters"
-    found = held.finding(name, "note", seen, what, why)
-    yield from _also(found, hashes, train.source.hashes, train)
+    findings = held.finding(name, "note", seen, what, why)
+    yield from _with_training_lines(findings, hashes, train.source.hashes, train)
 
 
-def _also(
-    found: Iterator[Finding], held: NDArray, trained: NDArray, train: Text
+def _with_training_lines(
+    findings: Iterator[Finding], held: NDArray, trained: NDArray, train: Part
 ) -> Iterator[Finding]:
-    """Adds to the examples where in the training text they are."""
-    for finding in found:
+    """Adds the line of the training text to every example."""
+    for finding in findings:
         places = []
         for place in finding.examples:
             line = int(np.flatnonzero(trained == held[place.line - 1])[0]) + 1
@@ -189,23 +195,28 @@ def _also(
 
 
 def _undecodable(text: Scan) -> Finding:
-    bad = text.undecodable
-    one = bad[0]
+    faults = text.undecodable
+    first = faults[0]
+    lines = line_numbers([fault.line for fault in faults], len(faults))
     message = (
-        f"{text.path}, {told([b.line for b in bad], len(bad))}: not UTF-8; the first "
-        f"such byte is byte {one.byte} of line {one.line} (0x{one.value:02x}, byte "
-        f"{one.offset} of the file); convert the file, for example with iconv."
+        f"{text.path}, {lines}: not UTF-8; the first such byte is byte {first.byte} of "
+        f"line {first.line} (0x{first.value:02x}, byte {first.offset} of the file); "
+        "convert the file, for example with iconv."
     )
-    notes = (
-        f"byte {b.byte}, 0x{b.value:02x}, byte {b.offset} of the file" for b in bad
+    places = tuple(
+        Place(
+            file=text.path,
+            line=fault.line,
+            note=f"byte {fault.byte}, 0x{fault.value:02x}, byte {fault.offset} of the "
+            "file",
+        )
+        for fault in faults[:EXAMPLES]
     )
-    first = zip(bad[:EXAMPLES], notes)
-    places = tuple(Place(text.path, b.line, note) for b, note in first)
-    return Finding("undecodable", "error", len(bad), message, places)
+    return Finding("undecodable", "error", len(faults), message, places)
 
 
 def _first(values: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which values were not there before."""
-    found = np.zeros(len(values), np.bool_)
-    found[np.unique(values, return_index=True)[1]] = True
-    return found
+    """Which values do not occur before."""
+    first = np.zeros(len(values), np.bool_)
+    first[np.unique(values, return_index=True)[1]] = True
+    return first

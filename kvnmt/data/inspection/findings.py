@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check of text finds, told in a sentence."""
+"""The findings of a check of text, each with a sentence for a person."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -14,7 +14,7 @@ class Place(NamedTuple):
 
     file: str
     line: int  # from 1
-    note: str = ""  # what else is to be known of it
+    note: str = ""  # what else a person should know about it
 
 
 class Finding(NamedTuple):
@@ -24,21 +24,21 @@ class Finding(NamedTuple):
     severity: Severity
     count: int  # how many lines, pairs, characters or words have it
     message: str  # one sentence for a person
-    examples: tuple[Place, ...] = ()  # the first, at most `EXAMPLES`
+    examples: tuple[Place, ...] = ()  # the first `EXAMPLES`
 
     def as_plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Returns what is written as JSON."""
         examples = [place._asdict() for place in self.examples]
         return self._asdict() | {"examples": examples}
 
 
-def named(count: int, one: str, many: str = "") -> str:
+def named(count: int, noun: str, plural: str = "") -> str:
     """A number with its noun: ``1 line``, ``1,200 lines``."""
-    return f"{count:,} {one if count == 1 else many or f'{one}s'}"
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
-def told(numbers: Sequence[int], count: int) -> str:
-    """The first of some line numbers: ``lines 1, 4 and 3 more``."""
+def line_numbers(numbers: Sequence[int], count: int) -> str:
+    """The first of ``count`` line numbers in words: ``lines 1, 4 and 3 more``."""
     first = [str(n) for n in numbers[:EXAMPLES]]
     if count > len(first):
         return f"lines {', '.join(first)} and {count - len(first):,} more"

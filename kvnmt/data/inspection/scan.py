@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One pass over the bytes of a text file: what is odd in it, and its lines as numbers.
 
-Nothing a file holds stops the pass. A line that is not UTF-8 is told and goes on with
+Nothing a file holds stops the pass. A line that is not UTF-8 is noted and goes on with
 U+FFFD in place of what cannot be decoded. Lines end at the line feed alone, as
 everywhere in kvnmt. What stays in memory are a few numbers per line, one per word and
 every distinct word once; the text itself does not.
@@ -9,9 +9,8 @@ every distinct word once; the text itself does not.
 
 import re
 from array import array
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,12 +35,12 @@ KINDS = {  # odd characters; all that `str.split` takes for a space is among the
     "odd-space": "\xa0\u1680\u2000-\u200a\u202f\u205f\u3000",
 }
 WINDOWS = "windows-line-end"  # a carriage return before a line feed
+ODD_CHARACTER = re.compile(f"[{''.join(KINDS.values())}]")  # a character of any kind
 _KINDS = {kind: re.compile(f"[{chars}]") for kind, chars in KINDS.items()}
-_ODD = re.compile(f"[{''.join(KINDS.values())}]")
 
 
 class Undecodable(NamedTuple):
-    """The first byte of a line that is not UTF-8; all counted from 1."""
+    """The first byte of a line that is not UTF-8; all places are counted from 1."""
 
     line: int
     byte: int  # in the line
@@ -51,47 +50,50 @@ class Undecodable(NamedTuple):
 
 @dataclass
 class Odd:
-    """How often a kind of character is there, and where first."""
+    """How often a kind of odd character occurs, and on which line first."""
 
     line: int  # from 1
     count: int = 0
 
 
-@dataclass
 class Index:
-    """Numbers of words in the order in which they were met."""
+    """Numbers words in the order in which they are first seen."""
 
-    numbers: dict[str, int] = field(default_factory=dict)
+    def __init__(self) -> None:
+        """Makes an index without words."""
+        self.numbers: dict[str, int] = {}
 
-    def __post_init__(self) -> None:
-        """Lets a look-up number what is new."""
-        numbers: defaultdict[str, int] = defaultdict(None, self.numbers)
-        numbers.default_factory = numbers.__len__
-        self.numbers = numbers
+    def add(self, words: Sequence[str]) -> list[int]:
+        """Returns the number of every word; a new word gets the next number."""
+        numbers = self.numbers
+        return [numbers.setdefault(word, len(numbers)) for word in words]
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What is known of a file; arrays have an entry per line."""
+    """The figures of a file; arrays have an entry per line."""
 
     path: str
     undecodable: list[Undecodable]  # one for each such line
     odd: dict[str, Odd]  # by kind
     words: NDArray[np.int32]  # numbers of all words, line after line
     starts: NDArray[np.int64]  # of every line in ``words``, and the end
-    tokens: NDArray[np.int32]  # under the vocabulary; without one, words
-    unknown: int  # tokens unknown to the vocabulary; without one 0
+    tokens: NDArray[np.int32]  # of the vocabulary; without a vocabulary, words
+    unknown: int  # tokens the vocabulary lacks; without a vocabulary 0
     letters: NDArray[np.int32]  # characters
     hashes: NDArray[np.int64]  # of the text without spaces around it; equal iff it is
     blank: NDArray[np.bool_]  # nothing but spaces
 
     def __len__(self) -> int:
-        """Lines."""
+        """Returns the number of lines."""
         return len(self.blank)
 
 
 def scan(
-    path: Path | str, index: Index, vocabulary: AnyVocabulary | None = None
+    path: Path | str,
+    index: Index,
+    vocabulary: AnyVocabulary | None = None,
+    block: int = BLOCK,
 ) -> Scan:
     """Reads a file once.
 
@@ -99,29 +101,29 @@ def scan(
         path: The file; any bytes will do.
         index: Numbers the words; new ones are added.
         vocabulary: Counts tokens and unknown words, instead of words.
+        block: Bytes that are read at a time.
 
     Raises:
         UserError: The file cannot be read.
     """
-    found = _Pass(index, vocabulary)
-    for block in _blocks(path):
-        found.add(block)
-    return found.scan(str(path))
+    reading = _Pass(index, vocabulary)
+    for lines in _blocks(path, block):
+        reading.add(lines)
+    return reading.scan(str(path))
 
 
-def _blocks(path: Path | str) -> Iterator[bytes]:
-    """Whole lines, some megabytes at a time."""
+def _blocks(path: Path | str, size: int) -> Iterator[bytes]:
+    """Whole lines, about ``size`` bytes at a time."""
     with opened(path) as file:
-        while block := file.read(BLOCK):
+        while block := file.read(size):
             yield block + file.readline()
 
 
 class _Pass:
-    """What has been read so far."""
+    """The figures of what has been read so far."""
 
     def __init__(self, index: Index, vocabulary: AnyVocabulary | None) -> None:
-        self.number = index.numbers.__getitem__
-        self.vocabulary = vocabulary
+        self.index, self.vocabulary = index, vocabulary
         self.lines = self.bytes = self.unknown = 0  # read before this block
         self.undecodable: list[Undecodable] = []
         self.odd: dict[str, Odd] = {}
@@ -130,13 +132,13 @@ class _Pass:
         self.hashes, self.blank = array("q"), bytearray()
 
     def add(self, block: bytes) -> None:
-        """Takes up a block of lines, the last perhaps without a line feed."""
+        """Counts a block of lines, the last perhaps without a line feed."""
         try:
             lines = block.decode().split("\n")
         except UnicodeDecodeError:
             lines = self._decode(block)
-        if _ODD.search("\n".join(lines)):
-            self._look(lines)
+        if ODD_CHARACTER.search("\n".join(lines)):
+            self._add_odd(lines)
         if block.endswith(b"\n"):
             lines.pop()
         for line in lines:
@@ -145,7 +147,7 @@ class _Pass:
         self.bytes += len(block)
 
     def scan(self, path: str) -> Scan:
-        """Everything as arrays."""
+        """Returns everything as arrays."""
         counts = np.array(self.counts, np.int64)
         tokens = self.counts if self.vocabulary is None else self.tokens
         return Scan(
@@ -163,7 +165,7 @@ class _Pass:
 
     def _add_line(self, line: str) -> None:
         words = list(filter(None, line.split(" ")))
-        self.words.extend(map(self.number, words))
+        self.words.extend(self.index.add(words))
         self.counts.append(len(words))
         text = line.strip()
         self.letters.append(len(text))
@@ -180,25 +182,30 @@ class _Pass:
             try:
                 lines.append(line.decode())
             except UnicodeDecodeError as error:
-                at = error.start
-                where = at + 1, start + at + 1, line[at]
-                self.undecodable.append(Undecodable(number, *where))
+                self.undecodable.append(
+                    Undecodable(
+                        line=number,
+                        byte=error.start + 1,
+                        offset=start + error.start + 1,
+                        value=line[error.start],
+                    )
+                )
                 lines.append(line.decode(errors="replace"))
             start += len(line) + 1
         return lines
 
-    def _look(self, lines: list[str]) -> None:
+    def _add_odd(self, lines: list[str]) -> None:
         """Counts the odd characters of every line; the last has no line feed."""
         last = len(lines) - 1
         for i, line in enumerate(lines):
-            if not _ODD.search(line):
+            if not ODD_CHARACTER.search(line):
                 continue
             if i < last and line.endswith("\r"):
                 self._count(WINDOWS, self.lines + i + 1, 1)
                 line = line[:-1]
             for kind, pattern in _KINDS.items():
-                if here := len(pattern.findall(line)):
-                    self._count(kind, self.lines + i + 1, here)
+                if count := len(pattern.findall(line)):
+                    self._count(kind, self.lines + i + 1, count)
 
     def _count(self, kind: str, line: int, count: int) -> None:
         self.odd.setdefault(kind, Odd(line)).count += count

@@ -23,7 +23,7 @@ from kvnmt.data.inspection.association import (
     make_lexicon,
     strength,
 )
-from kvnmt.data.inspection.checks import Text
+from kvnmt.data.inspection.checks import Part
 from kvnmt.data.inspection.findings import EXAMPLES, Finding, Place, named
 from kvnmt.data.inspection.scan import Index
 
@@ -52,41 +52,41 @@ class Run(NamedTuple):
 
 
 class Shifts(NamedTuple):
-    """What was found; nothing where there are too few lines."""
+    """The shifted lines of two sides; empty if there are too few lines to tell."""
 
     runs: list[Run]
     agreement: float | None  # mean score at the best shift, in nats per line
     together: int = 0  # lines after which line n and line n agree no more
 
 
-def check_shifts(text: Text, indices: tuple[Index, Index]) -> Iterator[Finding]:
-    """What the runs of shifted lines say of two files.
+def check_shifts(part: Part, indices: tuple[Index, Index]) -> Iterator[Finding]:
+    """Yields what the runs of shifted lines say about two files.
 
     Args:
-        text: The files; their numbers of lines may differ.
+        part: The files; their numbers of lines may differ.
         indices: Of the words of either side.
     """
-    sides = text.source, text.target
+    sides = part.source, part.target
     rows = [make_lexicon(side, i).rows(side) for side, i in zip(sides, indices)]
     runs, agreement, together = find_runs(*rows)
     if agreement is None:
         return
     if agreement < UNRELATED:
         message = (
-            f"{text.files} hardly go together, as far as their frequent words and "
+            f"{part.files} hardly go together, as far as their frequent words and "
             "their lengths tell; look whether they are translations line by line."
         )
-        yield Finding("unrelated", "warning", len(text.source), message)
+        yield Finding("unrelated", "warning", len(part.source), message)
         return
     lasting: list[Run] = []
-    if len(text.source) != len(text.target):
+    if len(part.source) != len(part.target):
         lasting = _lasting(runs, *map(len, sides))
-        yield from _missing(text, lasting)
+        yield from _missing(part, lasting)
         if not lasting:
-            yield _lost(text, together)
+            yield _lost(part, together)
     runs = [run for run in runs if run not in lasting]
     if runs:
-        yield _shifted(text, runs)
+        yield _shifted(part, runs)
 
 
 def find_runs(source: Rows, target: Rows) -> Shifts:
@@ -98,7 +98,7 @@ def find_runs(source: Rows, target: Rows) -> Shifts:
     if agreement < UNRELATED:
         return Shifts([], agreement)
     usual = np.median(np.max(list(scores.values()), axis=0))
-    found = []
+    runs = []
     for shift, score in scores.items():
         if not shift:
             continue
@@ -108,79 +108,80 @@ def find_runs(source: Rows, target: Rows) -> Shifts:
         for first, last, total in _stretches(gain):
             as_usual = score[first : last + 1].mean() >= USUAL * usual
             if as_usual and last - first + 1 >= SHORTEST:
-                found.append(Run(first, last, shift, total))
-    own = np.cumsum(np.clip(scores[0] - USUAL * usual, -CLIP, CLIP))
-    together = int(np.argmax(own)) + 1 if own.max() > 0 else 0
-    return Shifts(_apart(found, len(source)), agreement, together)
+                runs.append(Run(first, last, shift, total))
+    unshifted = np.cumsum(np.clip(scores[0] - USUAL * usual, -CLIP, CLIP))
+    together = int(np.argmax(unshifted)) + 1 if unshifted.max() > 0 else 0
+    return Shifts(_apart(runs, len(source)), agreement, together)
 
 
 def _lasting(runs: list[Run], source: int, target: int) -> list[Run]:
-    """The runs at the end that follow one another and are never made good."""
-    found: list[Run] = []
+    """The last runs, which follow one another up to the end of the text."""
+    lasting: list[Run] = []
     for run in reversed(runs):
-        end = found[0].first if found else min(source, target - run.shift)
+        end = lasting[0].first if lasting else min(source, target - run.shift)
         if end - run.last > NEAR:
             break
-        found.insert(0, run)
-    return found
+        lasting.insert(0, run)
+    return lasting
 
 
-def _missing(text: Text, lasting: list[Run]) -> Iterator[Finding]:
-    """Where lines were lost for good, one finding for each place."""
-    source, target = text.source.path, text.target.path
+def _missing(part: Part, lasting: list[Run]) -> Iterator[Finding]:
+    """Yields a finding for each place where lines were lost for good."""
+    source, target = part.source.path, part.target.path
     for before, run in zip([0, *(run.shift for run in lasting)], lasting):
         count = abs(run.shift - before)
         lacking, other = (source, target) if run.shift > before else (target, source)
-        at = run.first + 1, run.first + run.shift + 1
+        source_line, target_line = run.first + 1, run.first + run.shift + 1
         message = (
-            f"near line {at[0]} of {source} {named(count, 'line')} of {lacking} must "
-            f"be missing, or too many in {other}: from there on source line n belongs "
-            f"to target line n {run.shift:+d}."
+            f"near line {source_line} of {source} {named(count, 'line')} of {lacking} "
+            f"must be missing, or too many in {other}: from there on source line n "
+            f"belongs to target line n {run.shift:+d}."
         )
-        places = Place(source, at[0]), Place(target, at[1])
+        places = Place(source, source_line), Place(target, target_line)
         yield Finding("missing-line", "error", count, message, places)
 
 
-def _lost(text: Text, together: int) -> Finding:
-    """Lines are missing, but no shift of the rest is found."""
-    places = (Place(text.source.path, max(together, 1)),)
-    if together >= min(len(text.source), len(text.target)) - NEAR:
+def _lost(part: Part, together: int) -> Finding:
+    """The finding that lines are missing, though the rest is not shifted."""
+    places = (Place(part.source.path, max(together, 1)),)
+    if together >= min(len(part.source), len(part.target)) - NEAR:
         message = (
-            f"{text.files} seem to go together up to the end of the shorter one, so "
+            f"{part.files} seem to go together up to the end of the shorter one, so "
             f"that what is missing belongs behind its line {together}."
         )
         return Finding("missing-end", "note", 1, message, places)
     message = (
-        f"{text.files} go together up to about line {together} and no more from there "
+        f"{part.files} go together up to about line {together} and no more from there "
         "on; lines must be missing near it."
     )
     return Finding("missing-line", "error", 1, message, places)
 
 
-def _shifted(text: Text, runs: list[Run]) -> Finding:
-    told = [
+def _shifted(part: Part, runs: list[Run]) -> Finding:
+    stretches = [
         f"lines {run.first + 1} to {run.last + 1} (n belongs to n {run.shift:+d})"
         for run in runs[:EXAMPLES]
     ]
-    more = len(runs) - len(told)
+    more = len(runs) - len(stretches)
+    if more:
+        stretches[-1] += f" and {more} more"
     message = (
-        f"{text.source.path}, {', '.join(told)}{f' and {more} more' if more else ''}: "
-        f"these lines belong to others of {text.target.path} than their own; align "
-        "them again or remove them."
+        f"{part.source.path}, {', '.join(stretches)}: these lines belong to others of "
+        f"{part.target.path} than their own; align them again or remove them."
     )
     places = tuple(
-        Place(text.source.path, run.first + 1, f"to {run.last + 1}, shift {run.shift}")
+        Place(part.source.path, run.first + 1, f"to {run.last + 1}, shift {run.shift}")
         for run in runs[:EXAMPLES]
     )
     lines = sum(run.last - run.first + 1 for run in runs)
     return Finding("shifted", "error", lines, message, places)
 
 
-def _apart(found: list[Run], lines: int) -> list[Run]:
-    """The runs without what a better one has too, first ones first."""
+def _apart(runs: list[Run], lines: int) -> list[Run]:
+    """The runs in their order, without lines that a better run holds too."""
     taken = np.zeros(lines, np.bool_)
     kept = []
-    for run in sorted(found, key=lambda run: -run.gain):
+    for run in sorted(runs, key=lambda run: -run.gain):
         free = run.first + np.flatnonzero(~taken[run.first : run.last + 1])
         if len(free) < SHORTEST or len(free) <= free[-1] - free[0]:
             continue  # next to nothing is left, or in two parts
@@ -197,7 +198,7 @@ def _shifts(source: Rows, target: Rows) -> Sequence[int]:
 
 
 def _scores(source: Rows, target: Rows) -> dict[int, NDArray[np.float32]]:
-    """Of every source line with the target line so far away, by shift.
+    """Scores every source line with the target line so far away, by shift.
 
     What a line is scored with was learnt from other lines, at the shift at which most
     goes together. Lines that have nothing to do with each other score 0 on average.

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Looks a parallel corpus over before anything is trained on it.
 
-Every file is read once; no content of one stops the work. What is found has one of
-three severities:
+Every file is read once, whatever it holds. A finding has one of three severities:
 
 - error: training would stop, or would learn from pairs that are none. Files without
   lines or with different numbers of lines, and where a line is missing; bytes that are
@@ -21,13 +20,14 @@ three severities:
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.bounds import at_least, between, check_bounds
 from kvnmt.data.inspection.checks import (
-    Text,
+    Part,
     check_counts,
     check_file,
     check_overlap,
@@ -38,7 +38,7 @@ from kvnmt.data.inspection.scan import Index, scan
 from kvnmt.data.inspection.shifts import check_shifts
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import Words, keep_words
-from kvnmt.errors import Range, UserError, check_ranges
+from kvnmt.errors import UserError
 
 PARTS = ("train", "valid", "test")
 SIDES = ("source", "target")
@@ -56,25 +56,21 @@ class ValidateConfig:
     valid_target: Path | None = None
     test_source: Path | None = None  # text to be scored on
     test_target: Path | None = None
-    max_length: int = 80  # longer pairs (in tokens, without EOS) are not trained on
-    max_ratio: float = 3.0  # tokens of the longer side to those of the shorter
-    min_count: int = 2  # words seen less often are unknown
-    vocabulary_size: int | None = 30000  # at most so many words on each side
-    max_unknown: float = 0.1  # share of unknown words in a file
+    # longer pairs (in tokens, without EOS) are not trained on
+    max_length: Annotated[int, at_least(1)] = 80
+    # tokens of the longer side to those of the shorter
+    max_ratio: Annotated[float, at_least(1)] = 3.0
+    # words seen less often are unknown
+    min_count: Annotated[int, at_least(1)] = 2
+    # at most so many words on each side
+    vocabulary_size: Annotated[int | None, at_least(3)] = 30000
+    # share of unknown words in a file
+    max_unknown: Annotated[float, between(0, 1)] = 0.1
     faulty: Literal["stop", "skip"] = "stop"  # what training does with faulty pairs
 
 
-RANGES: dict[str, Range] = {
-    "max_length": (1, None),
-    "max_ratio": (1, None),
-    "min_count": (1, None),
-    "vocabulary_size": (3, None),
-    "max_unknown": (0, 1),
-}
-
-
 class FileFigures(NamedTuple):
-    """Figures of one file."""
+    """The numbers of lines and tokens of a file."""
 
     part: str  # train, valid or test
     side: str  # source or target
@@ -86,7 +82,7 @@ class FileFigures(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """Pairs of the training text."""
+    """How many pairs are trained on, and how many are left out."""
 
     pairs: int  # that are trained on
     empty: int  # left out: a side is empty
@@ -94,7 +90,7 @@ class Kept(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Everything there is to be told."""
+    """All figures and findings of a corpus."""
 
     files: list[FileFigures]
     kept: Kept | None  # None: the sides have different numbers of lines
@@ -106,7 +102,7 @@ class Report(NamedTuple):
         return any(finding.severity == "error" for finding in self.findings)
 
     def as_plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Returns what is written as JSON."""
         return {
             "serious": self.serious,
             "files": [file._asdict() for file in self.files],
@@ -116,7 +112,7 @@ class Report(NamedTuple):
 
 
 def validate(config: ValidateConfig, trained: Vocabularies | None = None) -> Report:
-    """Looks the files over.
+    """Checks the files of a corpus.
 
     Args:
         config: Files and what to expect of them.
@@ -124,17 +120,18 @@ def validate(config: ValidateConfig, trained: Vocabularies | None = None) -> Rep
             that training would choose.
 
     Raises:
-        UserError: A file cannot be read, or one of two is not given.
+        UserError: A file cannot be read, or only one side of a part is named, or a
+            number is out of its bounds.
     """
-    check_ranges(config, RANGES)
+    check_bounds(config)
     indices = Index(), Index()
-    texts = list(_read(config, indices, trained))
-    train, *others = texts
-    findings = [finding for text in texts for finding in _check(text, config, indices)]
+    parts = list(_read(config, indices, trained))
+    train, *others = parts
+    findings = [finding for part in parts for finding in _check(part, config, indices)]
     for held in others:
         findings += check_overlap(train, held)
     known = None if trained else tuple(_known(train, indices, config))
-    files = [figures for text in texts for figures in _figures(text, known)]
+    files = [figures for part in parts for figures in _figures(part, known)]
     findings += _unknown(files, config.max_unknown)
     kept = _kept(train, config.max_length)
     findings += _nothing_left(train, kept)
@@ -145,14 +142,18 @@ def validate(config: ValidateConfig, trained: Vocabularies | None = None) -> Rep
 
 def _read(
     config: ValidateConfig, indices: Indices, trained: Vocabularies | None
-) -> Iterator[Text]:
+) -> Iterator[Part]:
     vocabularies = trained or (None, None)
-    for part, paths in _paths(config).items():
-        yield Text(part, *map(scan, paths, indices, vocabularies))
+    for name, (source, target) in _paths(config).items():
+        yield Part(
+            name=name,
+            source=scan(source, indices[0], vocabularies[0]),
+            target=scan(target, indices[1], vocabularies[1]),
+        )
 
 
 def _paths(config: ValidateConfig) -> dict[str, tuple[Path, Path]]:
-    found = {"train": (config.source, config.target)}
+    parts = {"train": (config.source, config.target)}
     for part in PARTS[1:]:
         paths = getattr(config, f"{part}_source"), getattr(config, f"{part}_target")
         for side, path in zip(SIDES, paths):
@@ -162,28 +163,28 @@ def _paths(config: ValidateConfig) -> dict[str, tuple[Path, Path]]:
                     "too."
                 )
         if paths != (None, None):
-            found[part] = paths
-    return found
+            parts[part] = paths
+    return parts
 
 
-def _check(text: Text, config: ValidateConfig, indices: Indices) -> Iterator[Finding]:
-    """All that one part tells by itself."""
+def _check(part: Part, config: ValidateConfig, indices: Indices) -> Iterator[Finding]:
+    """Yields what is wrong with a part by itself."""
     empty: Severity = "note" if config.faulty == "skip" else "error"
-    if text.name == "test":
+    if part.name == "test":
         empty = "warning"
-    yield from check_counts(text)
-    for side in (text.source, text.target):
+    yield from check_counts(part)
+    for side in (part.source, part.target):
         yield from check_file(side, empty=empty)
-    if text.paired:
-        yield from check_pairs(text, config.max_length, config.max_ratio)
-    if len(text.source) and len(text.target):
-        yield from check_shifts(text, indices)
+    if part.paired:
+        yield from check_pairs(part, config.max_length, config.max_ratio)
+    if len(part.source) and len(part.target):
+        yield from check_shifts(part, indices)
 
 
-def _known(text: Text, indices: Indices, config: ValidateConfig) -> Iterator[Known]:
-    """Of each side, which words training would know; none if it would refuse."""
-    used = text.whole if text.paired else None
-    for side, index in zip((text.source, text.target), indices):
+def _known(part: Part, indices: Indices, config: ValidateConfig) -> Iterator[Known]:
+    """Yields the words of each side that training would know; none if it refused."""
+    used = part.complete if part.paired else None
+    for side, index in zip((part.source, part.target), indices):
         words = side.words
         if used is not None:
             words = words[np.repeat(used, np.diff(side.starts))]
@@ -201,14 +202,14 @@ def _known(text: Text, indices: Indices, config: ValidateConfig) -> Iterator[Kno
         yield known
 
 
-def _figures(text: Text, known: tuple[Known, ...] | None) -> Iterator[FileFigures]:
-    for i, (name, side) in enumerate(zip(SIDES, (text.source, text.target))):
+def _figures(part: Part, known: tuple[Known, ...] | None) -> Iterator[FileFigures]:
+    for i, (name, side) in enumerate(zip(SIDES, (part.source, part.target))):
         unknown = side.unknown
         if known is not None:
             unknown = int(np.count_nonzero(~known[i][side.words]))
         lines, empty = len(side), int(side.blank.sum())
         tokens = int(side.tokens.sum())
-        yield FileFigures(text.name, name, side.path, lines, empty, tokens, unknown)
+        yield FileFigures(part.name, name, side.path, lines, empty, tokens, unknown)
 
 
 def _unknown(files: list[FileFigures], most: float) -> Iterator[Finding]:
@@ -226,18 +227,18 @@ def _unknown(files: list[FileFigures], most: float) -> Iterator[Finding]:
             yield Finding("no-vocabulary", "error", file.unknown, message)
 
 
-def _kept(text: Text, max_length: int) -> Kept | None:
-    if not text.paired:
+def _kept(part: Part, max_length: int) -> Kept | None:
+    if not part.paired:
         return None
-    short = np.maximum(text.source.tokens, text.target.tokens) <= max_length
-    pairs, empty = np.sum(text.whole & short), np.sum(~text.whole)
-    return Kept(int(pairs), int(empty), int(np.sum(text.whole & ~short)))
+    short = np.maximum(part.source.tokens, part.target.tokens) <= max_length
+    pairs, empty = np.sum(part.complete & short), np.sum(~part.complete)
+    return Kept(int(pairs), int(empty), int(np.sum(part.complete & ~short)))
 
 
-def _nothing_left(text: Text, kept: Kept | None) -> Iterator[Finding]:
+def _nothing_left(part: Part, kept: Kept | None) -> Iterator[Finding]:
     if kept and not kept.pairs:
         message = (
-            f"no pair of {text.files} is left to train on: {kept.empty:,} have an "
+            f"no pair of {part.files} is left to train on: {kept.empty:,} have an "
             f"empty side, {kept.too_long:,} are too long."
         )
-        yield Finding("nothing-left", "error", len(text.source), message)
+        yield Finding("nothing-left", "error", len(part.source), message)

@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text that people aligned, free text to train on that is tokenised like it, eflomal.
+
+All functions that write take the folder of one language pair; both directions of the
+pair share its files.
+"""
+
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from kvnmt.data.text import read_lines, read_parallel
+from kvnmt.data.words import split_words
+from kvnmt.files import write_lines
+from kvnmt.metrics.links import Gold, check_links, read_gold, symmetrize
+
+
+class Task(NamedTuple):
+    """A language pair: where its text is, and how that is tokenised."""
+
+    text: str  # folder of the training text
+    gold: str  # folder of the hand-aligned text; its name ends with the languages
+    tokenize: dict[str, Callable[[str], str]]
+
+
+def tokenize_french(line: str) -> str:
+    """Words as in the Hansards: lower-cased, elisions written out (d' is de)."""
+    tokens = re.findall(r"\w+['’]|\w+|[^\w\s]", line.lower())
+    return " ".join(map(_written_out, tokens))
+
+
+def _written_out(token: str) -> str:
+    return token if token == "aujourd'" else re.sub(r"(\w)['’]$", r"\1e", token)
+
+
+def tokenize_english(line: str) -> str:
+    """Words as in the Hansards and in Tanaka's text: lower-cased, ``n't`` apart."""
+    pattern = r"\w+(?=n['’]t\b)|n['’]t\b|['’]\w+|\w+|[^\w\s]"
+    return " ".join(re.findall(pattern, line.lower()))
+
+
+def _as_it_is(line: str) -> str:
+    return line
+
+
+TASKS = {
+    "fr-en": Task(
+        "tatoeba-fren",
+        "hansards-enfr",
+        {"fr": tokenize_french, "en": tokenize_english},
+    ),
+    "ja-en": Task("tanaka-enja", "kftt-jaen", {"ja": _as_it_is, "en": _as_it_is}),
+}
+
+
+def write_text(folder: Path, data: Path, pair: str, seed: int) -> None:
+    """Writes the tokenised text that both directions train on, unless it is there.
+
+    Args:
+        folder: Where it is written.
+        data: Where the free text is.
+        pair: The languages, as in `TASKS`.
+        seed: Of the draw of lines that are put in a row.
+    """
+    task, sides = TASKS[pair], pair.split("-")
+    if (folder / "train.en").exists():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    for part in ("valid", "train"):
+        text = read_parallel(
+            data / task.text / f"{part}.{sides[0]}",
+            data / task.text / f"{part}.{sides[1]}",
+        )
+        pairs = [
+            tuple(task.tokenize[side](line) for side, line in zip(sides, lines))
+            for lines in zip(text.source, text.target)
+        ]
+        if part == "train":
+            pairs = list(_in_rows(pairs, random.Random(seed)))
+        for side, lines in zip(sides, zip(*pairs)):
+            write_lines(folder / f"{part}.{side}", lines)
+
+
+def write_gold(folder: Path, data: Path, pair: str) -> None:
+    """Writes the hand-aligned text, lower-cased, links in the direction of the pair."""
+    task, sides = TASKS[pair], pair.split("-")
+    original = data / "align" / task.gold
+    lengths: list[list[int]] = []
+    for side in sides:
+        lines = [line.lower() for line in read_lines(original / f"dev.{side}")]
+        write_lines(folder / f"gold.{side}", lines)
+        lengths.append([len(split_words(line)) for line in lines])
+    gold = read_gold(original / "dev.align", len(lengths[0]))
+    if not task.gold.endswith("".join(sides)):
+        gold = [links.inverted() for links in gold]
+    check_links(gold, lengths[0], lengths[1], original / "dev.align")
+    write_lines(folder / "gold.align", map(_pharaoh, gold))
+
+
+def align_with_eflomal(folder: Path, pair: str) -> dict[str, list[Gold]]:
+    """Alignments by eflomal, both ways and joined; none where it is not installed.
+
+    It learns from the training text and from the hand-aligned sentences themselves,
+    without their links, as such aligners are used.
+    """
+    if not shutil.which("eflomal-align"):
+        return {}
+    command = ["eflomal-align", "--overwrite", "--model", "3"]
+    for flag, side in zip(("-s", "-t"), pair.split("-")):
+        texts = (read_lines(folder / f"{part}.{side}") for part in ("train", "gold"))
+        write_lines(folder / f"eflomal.{side}", chain(*texts))
+        command += [flag, str(folder / f"eflomal.{side}")]
+    outputs = folder / "eflomal.forward", folder / "eflomal.reverse"
+    subprocess.run([*command, "-f", outputs[0], "-r", outputs[1]], check=True)
+    count = len(read_lines(folder / "gold.align"))
+    forward, reverse = (
+        [links.sure for links in read_gold(path)[-count:]] for path in outputs
+    )
+    joined = [symmetrize(a, b, "grow-diag-final-and") for a, b in zip(forward, reverse)]
+    alignments = {
+        "eflomal": forward,
+        "eflomal, the other direction": reverse,
+        "eflomal, grow-diag-final-and": joined,
+    }
+    return {
+        name: [Gold(links, links) for links in of_lines]
+        for name, of_lines in alignments.items()
+    }
+
+
+def _pharaoh(gold: Gold) -> str:
+    links = sorted(gold.possible)
+    return " ".join(f"{i}{'-' if (i, j) in gold.sure else '?'}{j}" for i, j in links)
+
+
+def _in_rows(
+    pairs: Iterable[tuple[str, ...]], draw: random.Random
+) -> Iterator[tuple[str, ...]]:
+    """Half of the lines as they are, the others two to four in a row."""
+    pairs = iter(pairs)
+    for pair in pairs:
+        count = draw.choice([1, 1, 1, 2, 3, 4])
+        some = [pair, *(other for _, other in zip(range(count - 1), pairs))]
+        yield tuple(" ".join(side) for side in zip(*some))

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is measured on the made-up language, whose gold alignments are known."""
+
+from collections.abc import Sequence
+
+from kvnmt.data.synthetic import Pair
+from kvnmt.inference.score import align_lines, rounds_of
+from kvnmt.metrics.adequacy import Coverage, coverage_by_gold
+from kvnmt.metrics.alignment import alignment_error_rate, hard_links
+from kvnmt.metrics.bleu import corpus_bleu
+from kvnmt.metrics.links import Gold
+from kvnmt.runs.directory import Run
+
+STEM = 4  # letters that tell target words of the language apart; endings follow
+
+
+def lines_of(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
+    """The lines of both sides."""
+    source = [" ".join(pair.source) for pair in pairs]
+    return source, [" ".join(pair.target) for pair in pairs]
+
+
+def measure(
+    run: Run, hypotheses: Sequence[str], pairs: Sequence[Pair]
+) -> dict[str, float]:
+    """BLEU, what is dropped and repeated and, of a system that aligns, its AER."""
+    _, references = lines_of(pairs)
+    coverage = adequacy(hypotheses, pairs)
+    figures = {
+        "bleu": corpus_bleu(hypotheses, references, tokenize="none").score,
+        "dropped": coverage.under,
+        "repeated": coverage.over,
+    }
+    if rounds_of(run.model, run.params):
+        figures["aer"] = alignment_error(run, pairs)
+    return figures
+
+
+def alignment_error(run: Run, pairs: Sequence[Pair]) -> float:
+    """AER of the reading alignment under forced decoding of the references."""
+    source, target = lines_of(pairs)
+    links = [
+        hard_links(rounds[-1], len(pair.source), len(pair.target))
+        for rounds, pair in zip(align_lines(run, source, target), pairs)
+    ]
+    gold = [Gold(sure=pair.links, possible=pair.links) for pair in pairs]
+    return alignment_error_rate(links, gold).aer
+
+
+def adequacy(hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Coverage:
+    """Which source words are dropped and repeated: exact counts by gold links."""
+    total = Coverage()
+    for hypothesis, pair in zip(hypotheses, pairs, strict=True):
+        total += coverage_by_gold(
+            pair.source,
+            pair.target,
+            pair.links,
+            hypothesis.split(),
+            stem=lambda word: word[:STEM],
+        )
+    return total

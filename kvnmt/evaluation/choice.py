@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which measures are taken of systems, and taking them."""
+
+from collections.abc import Callable, Sequence
+
+from kvnmt.errors import UserError, unknown_name
+from kvnmt.evaluation import MEASURES
+from kvnmt.evaluation.base import (
+    LackingError,
+    Report,
+    System,
+    Test,
+    need,
+    with_attention,
+)
+
+ALL = "all"
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuses a measure that there is not.
+
+    Raises:
+        UserError: There is none of that name; the nearest is suggested.
+    """
+    for name in names:
+        if name not in (*MEASURES, ALL):
+            raise unknown_name("measure", name, [*MEASURES, ALL])
+
+
+def choose(names: Sequence[str], test: Test, systems: Sequence[System]) -> list[str]:
+    """The measures to take: those that are named, else what the input is for.
+
+    Raises:
+        UserError: Alignment cannot be measured, which is known before the work.
+    """
+    if ALL in names:
+        return list(MEASURES)
+    if not names:
+        useful = {
+            "score": True,
+            "significance": len(systems) > 1,
+            "alignment": test.gold is not None,
+            "self-attention": test.brackets is not None,
+        }
+        names = [name for name, wanted in useful.items() if wanted]
+    if "alignment" in names:
+        try:
+            need(test.gold, "--gold")
+            if not test.aligners:
+                with_attention(systems)
+        except LackingError as lacking:
+            raise _unmeasured("alignment", lacking) from None
+    return list(names)
+
+
+def take(
+    names: Sequence[str],
+    test: Test,
+    systems: Sequence[System],
+    leave_out: Callable[[str], None] | None = None,
+) -> dict[str, list[Report]]:
+    """The reports of every measure.
+
+    Args:
+        names: Of the measures.
+        test: What the systems are measured on.
+        systems: The baseline first.
+        leave_out: Called with a sentence for every measure that lacks something; None:
+            that is an error.
+
+    Raises:
+        UserError: A measure lacks something.
+    """
+    reports = {}
+    for name in names:
+        try:
+            result = MEASURES[name](test, systems)
+        except LackingError as lacking:
+            if leave_out is None:
+                raise _unmeasured(name, lacking) from None
+            leave_out(f"left out {name}: {lacking}.")
+            result = []
+        reports[name] = [result] if isinstance(result, Report) else result
+    return reports
+
+
+def _unmeasured(name: str, lacking: LackingError) -> UserError:
+    return UserError(f"{name} cannot be measured: {lacking}.")

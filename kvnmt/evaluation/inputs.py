@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading what is evaluated: the test set, and the systems that translated it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from kvnmt.console import counting
+from kvnmt.data.text import read_lines, read_parallel
+from kvnmt.data.words import split_words
+from kvnmt.errors import UserError
+from kvnmt.evaluation.base import System, Test
+from kvnmt.files import claim, make_folder, write_lines
+from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.translate import translate_lines
+from kvnmt.metrics.brackets import read_brackets
+from kvnmt.metrics.links import Gold, check_links, read_gold
+from kvnmt.metrics.trees import Tree
+from kvnmt.runs.directory import Run, load_aligner, load_translator
+
+
+def read_test(
+    reference: Path,
+    source: Path | None = None,
+    *,
+    gold: Path | None = None,
+    links: Sequence[Path] = (),
+    swap: bool = False,
+    reverse: Path | None = None,
+    brackets: Path | None = None,
+) -> Test:
+    """Reads a test set.
+
+    Args:
+        reference: Translations by people.
+        source: What they translate.
+        gold: Alignments of both by people.
+        links: Alignments by other programs.
+        swap: Whether all these links are target-source.
+        reverse: A run of the other direction.
+        brackets: Trees of the references.
+
+    Raises:
+        UserError: A file cannot be read, does not go with the others, or is of no use
+            without one that is not there; the flag is named.
+    """
+    test = Test(*_read_text(reference, source))
+    if (gold or links) and test.source is None:
+        raise UserError("--gold and --links need --source.")
+    for flag, value in (("--links", links), ("--reverse", reverse)):
+        if value and not gold:
+            raise UserError(f"{flag} is for alignment error, which needs --gold.")
+    if gold:
+        test.gold = _read_links(gold, test, swap)
+    test.aligners = {str(path): _read_links(path, test, swap) for path in links}
+    if reverse:
+        test.reverse, _ = load_aligner(reverse)
+    if brackets:
+        test.brackets = _read_trees(brackets, test)
+    return test
+
+
+def read_systems(
+    paths: Mapping[str, Path],
+    test: Test,
+    search: SearchConfig,
+    *,
+    ensemble: Sequence[Path] = (),
+    output: Path | None = None,
+    inputs: Sequence[Path] = (),
+) -> Iterator[System]:
+    """Reads every system; runs translate when they are asked to.
+
+    Args:
+        paths: Run directories and files of translations, by the name of the system.
+        test: What they are measured on.
+        search: How runs translate.
+        ensemble: Further runs that translate with a single one.
+        output: Where translations of runs are written: a file, of several a folder.
+        inputs: Files that are read too, and must not be written.
+
+    Raises:
+        UserError: A system cannot be read or does not go with the test set, or its
+            translations cannot be written.
+    """
+    if ensemble and len(paths) > 1:
+        raise UserError("--ensemble goes with one run; name a single system.")
+    if output and len(paths) > 1:
+        make_folder(output)
+    for name, path in paths.items():
+        if path.is_file():
+            yield System(name, partial(list, _read_translations(path, test)))
+            continue
+        run = load_translator(path, ensemble)
+        if test.source is None:
+            raise UserError(f"'{path}' is a run, which translates; give --source.")
+        file = output
+        if output and len(paths) > 1:
+            file = output / f"{name.replace('/', '-')}.txt"
+        if file:
+            claim(file, [*paths.values(), *inputs])
+        translate = partial(_translate, name, run, test.source, search, file)
+        yield System(name, translate, run)
+
+
+def _read_text(
+    reference: Path, source: Path | None
+) -> tuple[list[str], list[str] | None]:
+    """References and, if there are any, sources."""
+    if source:
+        text = read_parallel(source, reference, faulty="keep")
+        return text.target, text.source
+    lines = read_lines(reference)
+    if not lines:
+        raise UserError(f"'{reference}' is empty; there is nothing to measure.")
+    return lines, None
+
+
+def _read_links(path: Path, test: Test, swap: bool) -> list[Gold]:
+    """Links from source to target of every pair."""
+    assert test.source is not None
+    links = read_gold(path, len(test.reference))
+    source = [len(split_words(line)) for line in test.source]
+    target = [len(split_words(line)) for line in test.reference]
+    if swap:
+        check_links(links, target, source, path)
+        return [sentence.inverted() for sentence in links]
+    check_links(links, source, target, path)
+    return links
+
+
+def _read_trees(path: Path, test: Test) -> list[Tree]:
+    """A tree of every reference."""
+    trees = read_brackets(path)
+    if len(trees) != len(test.reference):
+        raise UserError(
+            f"'{path}' has {len(trees)} trees but there are {len(test.reference)} "
+            "references; line n must be the tree of reference n."
+        )
+    for number, (tree, line) in enumerate(zip(trees, test.reference), start=1):
+        words = len(split_words(line))
+        if len(tree.words) != words:
+            raise UserError(
+                f"{path}, line {number}: the tree has {len(tree.words)} words but the "
+                f"reference {words}; both must have the same tokens."
+            )
+    return trees
+
+
+def _read_translations(path: Path, test: Test) -> list[str]:
+    lines = read_lines(path)
+    if len(lines) != len(test.reference):
+        raise UserError(
+            f"'{path}' has {len(lines)} lines but there are {len(test.reference)} "
+            "references; line n of one must translate what line n of the other does."
+        )
+    return lines
+
+
+def _translate(
+    name: str, run: Run, source: list[str], search: SearchConfig, output: Path | None
+) -> list[str]:
+    with counting(f"translating with {name}", len(source)) as advance:
+        translations = translate_lines(run, source, search, advance)
+    if output:
+        write_lines(output, translations)
+    return translations

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How translations are searched for, and what a compiled search makes of it.
+
+Every field of `SearchConfig` is in one of three places. What changes a shape, or what
+is computed at all, is in the `Shape`: another value is another program. What is only
+computed with is in the `Numbers`, which a program takes when it runs: trying another
+value compiles nothing. The sizes of batches are for those who make them.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, NamedTuple, TypeAlias
+
+from kvnmt.bounds import at_least, between
+from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
+from kvnmt.typing import Array
+
+Count: TypeAlias = Annotated[int, at_least(1)]
+Limit: TypeAlias = Annotated[int | None, at_least(1)]
+Share: TypeAlias = Annotated[float, between(0.001, 1)]
+Heat: TypeAlias = Annotated[float, at_least(0.001)]
+Weight: TypeAlias = Annotated[float, at_least(0)]
+Number: TypeAlias = Array | float
+
+
+@dataclass(frozen=True)
+class SearchConfig:
+    """How translations are searched for."""
+
+    beam: Count = 10  # 1: greedy
+    sample: bool = False  # draw words instead; draws are seeded sentence by sentence
+    temperature: Heat = 1.0  # of drawing; below 1: more probable words
+    top_k: Limit = None  # draw from so many words only
+    top_p: Share = 1.0  # draw from the likeliest words that reach this probability
+    seed: Annotated[int, at_least(0)] = 1  # of drawing
+    normalization: Literal["gnmt", "length", "none"] = "gnmt"  # of log-probabilities
+    alpha: Weight = 1.0  # its exponent: ((5 + n) / 6) ** alpha, or n ** alpha
+    coverage: Weight = 0.0  # weight of the coverage penalty of Wu et al. (2016)
+    diversity: Weight = 0.0  # nats a continuation costs per better sibling
+    length_ratio: Weight = 1.5  # at most this many target words per source word ...
+    length_extra: Count = 10  # ... and this many more, EOS included
+    max_length: Limit = None  # most target words, whatever the source
+    min_length: Annotated[int, at_least(0)] = 0  # fewest target words
+    unknown: bool = True  # the unknown word may be written
+    nbest: Count = 1  # translations per sentence, at most as many as the beam
+    batch_size: Count = BATCH_SIZE  # most sentences at a time
+    batch_tokens: Count = BATCH_TOKENS  # most source positions at a time, padding too
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What decides which program a search is."""
+
+    beam: int
+    sample: bool
+    top_k: int | None
+    cut: bool  # draws are cut by `top_p`
+    covered: bool  # coverage is scored
+    diverse: bool  # better siblings cost something
+    length_ratio: float
+    length_extra: int
+    max_length: int | None
+    unknown: bool
+    nbest: int
+
+    @property
+    def width(self) -> int:
+        """How many hypotheses of a sentence are alive."""
+        return self.nbest if self.sample else self.beam
+
+
+class Numbers(NamedTuple):
+    """What a program takes of a config when it runs."""
+
+    offset: Number  # of the length normalisation
+    alpha: Number
+    coverage: Number
+    diversity: Number
+    temperature: Number
+    top_p: Number
+    seed: Number
+    minimum: Number  # fewest words
+
+
+def shape_of(config: SearchConfig) -> Shape:
+    """The part of a config that decides the program."""
+    return Shape(
+        beam=config.beam,
+        sample=config.sample,
+        top_k=config.top_k,
+        cut=config.top_p < 1,
+        covered=config.coverage > 0,
+        diverse=config.diversity > 0,
+        length_ratio=config.length_ratio,
+        length_extra=config.length_extra,
+        max_length=config.max_length,
+        unknown=config.unknown,
+        nbest=config.nbest,
+    )
+
+
+def numbers_of(config: SearchConfig) -> Numbers:
+    """The part of a config that the program computes with."""
+    return Numbers(
+        offset=5.0 if config.normalization == "gnmt" else 0.0,
+        alpha=0.0 if config.normalization == "none" else config.alpha,
+        coverage=config.coverage,
+        diversity=config.diversity,
+        temperature=config.temperature,
+        top_p=config.top_p,
+        seed=config.seed,
+        minimum=config.min_length,
+    )

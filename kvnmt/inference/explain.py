@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One line, its translation, and how the model came to it, for a notebook."""
+
+import base64
+import html
+import io
+import os
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt import models
+from kvnmt.data.vocabulary import EOS
+from kvnmt.errors import UserError
+from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
+from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.score import score
+from kvnmt.inference.trained import Trained
+from kvnmt.inference.translate import translate
+from kvnmt.model_config import ModelConfig
+
+
+class Explanation(NamedTuple):
+    """What a model did with one line; the last line of a notebook's cell shows it.
+
+    Row t of every matrix belongs to the t-th target token, column j of an alignment
+    and of a memory to the j-th source token. The end of sentence is the last of both.
+    """
+
+    line: str
+    translation: str
+    source_tokens: list[str]  # S of them, "</s>" last
+    target_tokens: list[str]  # T of them, "</s>" last
+    token_log_probs: list[float]  # T natural logarithms
+    alignments: list[NDArray[np.floating]]  # [T, S] for each round of attention
+    self_attention: list[NDArray[np.floating]]  # [T, T], as `kvnmt.inference.score`
+    memory: Changes | None  # what each write forgot and added; None: no such memory
+
+    @property
+    def log_prob(self) -> float:
+        """Of the whole translation, in nats."""
+        return sum(self.token_log_probs)
+
+    def draw(self, path: str | os.PathLike[str] | BinaryIO) -> None:
+        """Writes a PNG of the alignment, a panel for each round.
+
+        Raises:
+            UserError: Nothing is aligned, or the file cannot be written.
+        """
+        from kvnmt.pictures.heatmaps import attention_heatmap  # matplotlib is slow
+
+        if not self.alignments:
+            raise UserError("the system has no attention, so there is nothing to draw.")
+        attention_heatmap(self.alignments, self.source_tokens, self.target_tokens, path)
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<td title='{value:.3f} nats'>{html.escape(token)}<br>"
+            f"<small>{np.exp(value):.0%}</small></td>"
+            for token, value in zip(self.target_tokens, self.token_log_probs)
+        )
+        shown = (
+            f"<p>{html.escape(self.line)}</p><p><b>{html.escape(self.translation)}</b> "
+            f"({self.log_prob:.2f} nats)</p><table><tr>{cells}</tr></table>"
+        )
+        if not self.alignments:
+            return shown
+        picture = io.BytesIO()
+        self.draw(picture)
+        data = base64.b64encode(picture.getvalue()).decode()
+        return f"{shown}<img src='data:image/png;base64,{data}' alt='alignment'>"
+
+
+def explain(
+    run: Trained,
+    config: ModelConfig,
+    line: str,
+    target: str | None,
+    search: SearchConfig,
+) -> Explanation:
+    """Translates a line, or reads a translation of it, and tells what happened.
+
+    Args:
+        run: The trained model.
+        config: What it is made of.
+        line: The source.
+        target: The translation to read; None: the model's.
+        search: How to search for the model's.
+    """
+    words, model, params = run.vocabularies, run.model, run.params
+    source = [words.source.encode(line)]
+    if target is None:
+        ids = translate(model, params, source, search)[0].ids
+        target = words.target.decode(ids)
+    else:
+        ids = words.target.encode(target)
+    pair = score(model, params, source, [ids])[0]
+    memory = None
+    # An ensemble's parameters are a tuple; it has no single memory to look at.
+    if isinstance(params, models.Params) and has_memory(config):
+        memory = memory_changes(config, params, source, [ids])[0]
+    return Explanation(
+        line=line,
+        translation=target,
+        source_tokens=words.source.pieces([*source[0], EOS]),
+        target_tokens=words.target.pieces([*ids, EOS]),
+        token_log_probs=pair.token_log_probs,
+        alignments=pair.alignments,
+        self_attention=pair.self_attention,
+        memory=memory,
+    )

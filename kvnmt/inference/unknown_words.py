@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is written for the unknown words of a translation."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.data.text import read_lines
+from kvnmt.data.vocabulary import UNK, Words
+from kvnmt.data.words import split_words
+from kvnmt.errors import UserError
+from kvnmt.inference.score import align
+from kvnmt.inference.trained import Trained
+
+
+def replace_unknown(
+    run: Trained,
+    lines: Sequence[str],
+    hypotheses: Sequence[Sequence[int]],
+    dictionary: Mapping[str, str],
+) -> list[str]:
+    """Writes translations with something in the place of every unknown word.
+
+    Args:
+        run: The trained model; its vocabularies are of words.
+        lines: What was translated.
+        hypotheses: The ids of its translations, without EOS.
+        dictionary: Translations of source words; see `fill_in`.
+
+    Raises:
+        UserError: The vocabularies are not of words, or the system does not align.
+    """
+    words = run.vocabularies
+    if not (isinstance(words.source, Words) and isinstance(words.target, Words)):
+        raise UserError("only a vocabulary of words has unknown words to replace.")
+    places = [n for n, ids in enumerate(hypotheses) if UNK in ids]
+    source = [words.source.encode(lines[n]) for n in places]
+    target = [hypotheses[n] for n in places]
+    alignments = align(run.model, run.params, source, target)
+    if any(not rounds for rounds in alignments):
+        raise UserError("the run's system has no attention to replace words by.")
+    translations = [words.target.decode(ids) for ids in hypotheses]
+    for n, rounds in zip(places, alignments):
+        tokens = words.target.pieces(hypotheses[n])
+        unknown = [i == UNK for i in hypotheses[n]]
+        tokens = fill_in(tokens, unknown, split_words(lines[n]), rounds[-1], dictionary)
+        translations[n] = " ".join(tokens)
+    return translations
+
+
+def fill_in(
+    tokens: Sequence[str],
+    unknown: Sequence[bool],
+    source: Sequence[str],
+    alignment: NDArray[np.floating],
+    dictionary: Mapping[str, str],
+) -> list[str]:
+    """Replaces the unknown tokens of a translation.
+
+    The source word that an unknown word attends to most gives its translation in the
+    dictionary, or is copied; where that is the end of sentence the unknown word is
+    dropped.
+
+    Args:
+        tokens: Of the translation.
+        unknown: Which of them are unknown.
+        source: The words of the source sentence.
+        alignment: [tokens, source words], each with a place for EOS.
+        dictionary: Translations of source words.
+    """
+    written = []
+    for t, token in enumerate(tokens):
+        place = int(alignment[t].argmax())
+        if not unknown[t]:
+            written.append(token)
+        elif place < len(source):
+            written.append(dictionary.get(source[place], source[place]))
+    return written
+
+
+def read_dictionary(path: Path) -> dict[str, str]:
+    """Reads lines of a source word, a tab and its translation.
+
+    Raises:
+        UserError: The file cannot be read, or a line has no tab.
+    """
+    pairs = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        word, tab, translation = line.partition("\t")
+        if not tab or not word:
+            raise UserError(
+                f"{path}, line {number}: a dictionary has a source word, a tab and a "
+                "translation on every line."
+            )
+        pairs[word] = translation
+    return pairs

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `import kvnmt` gives: the few functions that a notebook starts with.
+
+Everything here is thin. What these functions return, and what they are made of, is
+documented where it lives.
+"""
+
+import html
+from pathlib import Path
+
+from kvnmt import models
+from kvnmt.data.config import DataConfig
+from kvnmt.errors import UserError
+from kvnmt.inference.program import SearchConfig
+from kvnmt.losses import Objective
+from kvnmt.model_config import ModelConfig
+from kvnmt.runs import directory
+from kvnmt.runs import train as training
+from kvnmt.runs.config import Experiment
+from kvnmt.runs.directory import Run
+from kvnmt.systems import named
+from kvnmt.training.config import TrainingConfig
+from kvnmt.training.optimizer import OptimizerConfig
+
+__all__ = [
+    "SYSTEMS",
+    "DataConfig",
+    "Experiment",
+    "ModelConfig",
+    "Objective",
+    "OptimizerConfig",
+    "Run",
+    "SearchConfig",
+    "TrainingConfig",
+    "UserError",
+    "build",
+    "experiment",
+    "load",
+    "train",
+]
+
+
+class Systems(dict[str, named.System]):
+    """The named systems of the papers by name; a notebook shows them as a table.
+
+    Example::
+
+        >>> kvnmt.SYSTEMS["kvmematt-r2"].paper
+        'Meng et al. 2018, section 3'
+    """
+
+    def __repr__(self) -> str:
+        width = max(map(len, self), default=0)
+        return "\n".join(f"{name:{width}}  {self[name].paper}" for name in self)
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td><code>{html.escape(name)}</code></td>"
+            f"<td>{html.escape(system.paper)}</td></tr>"
+            for name, system in self.items()
+        )
+        return f"<table><tr><th>system</th><th>paper</th></tr>{rows}</table>"
+
+
+SYSTEMS = Systems(named.SYSTEMS)
+
+
+def build(
+    system: str | ModelConfig,
+    source_words: int,
+    target_words: int,
+    sizes: ModelConfig | None = None,
+) -> models.Model:
+    """Builds a model: pure functions, which `init` gives parameters to.
+
+    Args:
+        system: A name out of `SYSTEMS`, or a config that says everything.
+        source_words: Rows of the source vocabulary; the end of sentence and the
+            unknown word have the first two.
+        target_words: Rows of the target vocabulary, likewise.
+        sizes: With a name: the widths, dropout and initialiser; by default those of
+            `ModelConfig`.
+
+    Raises:
+        UserError: There is no system of that name.
+
+    Example::
+
+        >>> import jax, jax.numpy as jnp
+        >>> sizes = kvnmt.ModelConfig(embedding=8, encoder=8, state=8)
+        >>> model = kvnmt.build("kvmematt-r2", 20, 30, sizes)
+        >>> params = jax.jit(model.init)(jax.random.key(0))
+        >>> source, target = jnp.array([[5, 6, 7, 0]]), jnp.array([[8, 9, 0]])  # 0: EOS
+        >>> jax.jit(model.forward)(params, source, target).logits.shape
+        (1, 3, 30)
+    """
+    if isinstance(system, ModelConfig):
+        if sizes is not None:
+            raise UserError("a config has its sizes; pass sizes with a name only.")
+        return models.build(system, source_words, target_words)
+    config = named.system(system).model(sizes or ModelConfig())
+    return models.build(config, source_words, target_words)
+
+
+def experiment(
+    system: str, data: DataConfig, sizes: ModelConfig | None = None
+) -> Experiment:
+    """Chooses what to train: a named system, with its objective, on some text.
+
+    Everything else has its default; `dataclasses.replace` changes it.
+
+    Args:
+        system: A name out of `SYSTEMS`.
+        data: The text.
+        sizes: As of `build`.
+
+    Raises:
+        UserError: There is no system of that name.
+
+    Example::
+
+        >>> from pathlib import Path
+        >>> data = kvnmt.DataConfig(source=Path("train.de"), target=Path("train.en"))
+        >>> kvnmt.experiment("kvmematt-r2-atteos", data).objective.atteos
+        1.0
+    """
+    chosen = named.system(system)
+    return Experiment(
+        model=chosen.model(sizes or ModelConfig()),
+        objective=chosen.objective(),
+        data=data,
+    )
+
+
+def train(experiment: Experiment, folder: Path | str, *, resume: bool = False) -> Run:
+    """Trains in a run directory, and reads the best checkpoint back.
+
+    Args:
+        experiment: What to train.
+        folder: The run directory, new or, to go on, the one begun.
+        resume: Go on with the run that is there.
+
+    Raises:
+        UserError: The text, the directory or the config cannot be used.
+
+    Example::
+
+        >>> run = kvnmt.train(experiment, "runs/new")
+        >>> [translation] = run.translate(["a b c"])
+    """
+    training.run(experiment, Path(folder), resume=resume)
+    return directory.load_run(folder)
+
+
+def load(folder: Path | str, *others: Path | str) -> Run:
+    """Reads a trained model from its run directory, or several as an ensemble.
+
+    Raises:
+        UserError: A folder is no run directory, or they do not fit together.
+
+    Example::
+
+        >>> run = kvnmt.load("runs/mine")
+        >>> [translation] = run.translate(["a b c"])
+    """
+    return directory.load_ensemble([Path(folder), *map(Path, others)])

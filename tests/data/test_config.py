@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers that no text can be prepared with are refused by their flag."""
+
+import dataclasses
+
+import pytest
+
+from kvnmt.bounds import check_bounds
+from kvnmt.data.config import DataConfig
+from kvnmt.errors import UserError
+
+LEAST = {
+    "min_count": 1,
+    "vocabulary_size": 3,
+    "subwords": 3,
+    "subword_sentences": 1,
+    "max_length": 1,
+    "max_ratio": 1,
+    "workers": 0,
+}
+
+
+@pytest.mark.parametrize(("field", "least"), LEAST.items())
+def test_every_number_has_a_least_value(field, least):
+    config = dataclasses.replace(DataConfig(), **{field: least})
+    check_bounds(config, "data.")
+    flag = f"--data.{field.replace('_', '-')}"
+    with pytest.raises(UserError, match=f"{flag} is .* must be at least {least}"):
+        check_bounds(dataclasses.replace(config, **{field: least - 1}), "data.")
+
+
+def test_the_defaults_are_allowed():
+    check_bounds(DataConfig())

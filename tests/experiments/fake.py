@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings that take no time, and the made-up language in the files of Multi30k."""
+
+import dataclasses
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from rich.console import Console
+
+from kvnmt.data import synthetic
+from kvnmt.models import Model, Params
+from kvnmt.runs.config import Experiment
+from kvnmt.training.loop import Result
+from tests.helpers import write_untrained
+
+RESULT = Result(
+    steps=30,
+    best_step=20,
+    epochs=3.0,
+    best_epoch=2.0,
+    best={"valid_loss": 1.5},
+    tokens_per_second=1000.0,
+    minutes=0.5,
+    stopped_early=False,
+)
+
+
+def small(experiment: Experiment) -> Experiment:
+    """An experiment at sizes that any system fits, searched greedily."""
+    model = dataclasses.replace(experiment.model, embedding=6, encoder=12, state=12)
+    search = dataclasses.replace(experiment.search, beam=1)
+    return dataclasses.replace(experiment, model=model, search=search)
+
+
+def draw(model: Model) -> Params:
+    """Parameters that cost no compilation."""
+    random = np.random.default_rng(1)
+    shapes = jax.eval_shape(model.init, jax.random.key(1))
+    return jax.tree.map(
+        lambda leaf: jnp.asarray(random.normal(0, 0.3, leaf.shape), leaf.dtype), shapes
+    )
+
+
+def untrained(
+    experiment: Experiment, folder: Path, *, resume: bool, console: Console
+) -> Result:
+    """Leaves a run of small sizes that knows nothing."""
+    write_untrained(small(experiment), folder, draw)
+    return RESULT
+
+
+def never(
+    experiment: Experiment, folder: Path, *, resume: bool, console: Console
+) -> Result:
+    """Fails: nothing is to be trained."""
+    raise AssertionError(f"'{folder}' was trained again")
+
+
+def write_captions(folder: Path, train: int = 40, others: int = 4) -> None:
+    """Writes the made-up language as ``{train,valid,test2016}.{de,en}``."""
+    corpus = synthetic.make_corpus(1, train=train, valid=others, test=others)
+    # Validated and tested on the same pairs: their programs are compiled once.
+    splits = {"train": corpus.train, "valid": corpus.valid, "test2016": corpus.valid}
+    for split, pairs in splits.items():
+        sides = {
+            "de": [" ".join(pair.source) for pair in pairs],
+            "en": [" ".join(pair.target) for pair in pairs],
+        }
+        for side, lines in sides.items():
+            text = "".join(f"{line}\n" for line in lines)
+            (folder / f"{split}.{side}").write_text(text)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The harness of the experiments: what it trains, resumes, writes, skips, refuses."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments.table import (
+    Row,
+    Train,
+    complete,
+    parallel_text,
+    read_result,
+    show,
+    with_system,
+)
+from kvnmt.data.config import DataConfig
+from kvnmt.errors import StoppedError, UserError
+from kvnmt.evaluation.base import Column
+from kvnmt.losses import Objective
+from kvnmt.runs.config import Experiment
+from kvnmt.systems.named import SYSTEMS
+from kvnmt.training.config import TrainingConfig
+from tests.experiments.fake import RESULT, draw, never
+from tests.helpers import tiny, toy_data, write_untrained
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    """A run that knows nothing."""
+    folder = tmp_path_factory.mktemp("run")
+    write_untrained(tiny(toy_data(folder / "text")), folder, draw)
+    return folder
+
+
+@pytest.fixture
+def train(run) -> Train:
+    """Leaves a copy of the run, whatever is to be trained."""
+
+    def copy(experiment, folder, *, resume, console):
+        shutil.copytree(run, folder, dirs_exist_ok=True)
+        return RESULT
+
+    return copy
+
+
+@pytest.fixture
+def rows(tmp_path) -> list[Row]:
+    experiment = tiny(toy_data(tmp_path / "text"), seed=7)
+    warm = replace(
+        experiment,
+        training=replace(experiment.training, warm_start=tmp_path / "first"),
+    )
+    name = "rnnsearch-star"
+    return [
+        Row(tmp_path / "first", name, experiment, lambda run, result: {"bleu": 20.0}),
+        Row(tmp_path / "second", name, warm, lambda run, result: {"bleu": 30.0}),
+    ]
+
+
+def test_every_row_is_trained_measured_and_written_in_order(rows, train):
+    calls = []
+
+    def noting(experiment, folder, *, resume, console):
+        calls.append((experiment, folder, resume))
+        return train(experiment, folder, resume=resume, console=console)
+
+    results = complete(rows, noting)
+    assert calls == [(row.experiment, row.folder, False) for row in rows]
+    assert [figures["bleu"] for figures in results] == [20.0, 30.0]
+    assert [figures["start"] for figures in results] == ["scratch", "warm"]
+    figures = results[0]
+    assert (figures["system"], figures["seed"]) == ("rnnsearch-star", 7)
+    assert figures["parameters"] > 0
+    assert (figures["steps"], figures["best_epoch"]) == (30, 2.0)
+    assert figures["valid_loss"] == RESULT.best["valid_loss"]
+    for row, figures in zip(rows, results):
+        assert json.loads((row.folder / "result.json").read_text()) == figures
+
+
+def test_a_measure_sees_the_trained_run_and_its_result(rows, train):
+    def measure(run, result):
+        words = len(run.vocabularies.source)
+        return {"words": words, "tokens": result.steps * result.tokens_per_second}
+
+    (figures,) = complete([replace(rows[0], measure=measure)], train)
+    assert figures["words"] > 8
+    assert figures["tokens"] == RESULT.steps * RESULT.tokens_per_second
+
+
+def test_what_is_done_is_read_and_not_trained_again(rows, train):
+    first = complete(rows, train)
+    assert complete(rows, never) == first
+    (rows[1].folder / "result.json").unlink()
+    with pytest.raises(AssertionError, match="second"):
+        complete(rows, never)
+
+
+def test_a_result_is_found_by_its_folder_alone(rows):
+    """As one of an older version, whose run directory may be gone."""
+    rows[0].folder.mkdir()
+    (rows[0].folder / "result.json").write_text('{"bleu": 12.5}')
+    assert complete(rows[:1], never) == [{"bleu": 12.5}]
+
+
+def test_an_interrupted_run_goes_on(rows, train):
+    resumed = []
+
+    def stopped(experiment, folder, *, resume, console):
+        train(experiment, folder, resume=resume, console=console)
+        raise StoppedError("stopped.", 15)
+
+    def noting(experiment, folder, *, resume, console):
+        resumed.append((folder.name, resume))
+        return train(experiment, folder, resume=resume, console=console)
+
+    with pytest.raises(StoppedError):
+        complete(rows, stopped)
+    assert read_result(rows[0].folder) is None
+    assert not rows[1].folder.exists()
+    complete(rows, noting)
+    assert resumed == [("first", True), ("second", False)]
+
+
+def test_a_measure_that_fails_leaves_no_result(rows, train):
+    def fails(run, result):
+        raise UserError("no text.")
+
+    with pytest.raises(UserError):
+        complete([rows[0], replace(rows[1], measure=fails)], train)
+    assert read_result(rows[0].folder) is not None
+    assert not list(rows[1].folder.glob("result*"))
+
+
+@pytest.mark.parametrize("text", ["", '{"bleu": 1', "[]", "{}"])
+def test_a_damaged_result_is_one_sentence(rows, text):
+    rows[0].folder.mkdir()
+    path = rows[0].folder / "result.json"
+    path.write_text(text)
+    with pytest.raises(UserError, match=r"first/result\.json' .* delete it.*\.$"):
+        complete(rows, never)
+    assert path.read_text() == text
+
+
+def test_a_system_changes_its_mechanisms_and_its_objective_alone(tmp_path):
+    base = Experiment(
+        objective=Objective(label_smoothing=0.1),
+        data=parallel_text(DataConfig(min_count=3), tmp_path, "de", "en"),
+        training=TrainingConfig(batch_size=24, epochs=9),
+    )
+    made = with_system(base, "kvmematt-r1-atteos", epochs=2, seed=5)
+    assert made.model == SYSTEMS["kvmematt-r1-atteos"].model(base.model)
+    assert made.objective == Objective(label_smoothing=0.1, atteos=1.0)
+    assert made.training == TrainingConfig(batch_size=24, epochs=2, seed=5)
+    assert (made.data, made.optimizer) == (base.data, base.optimizer)
+    assert made.data.min_count == 3
+    assert made.data.source == tmp_path / "train.de"
+    assert made.data.valid_target == tmp_path / "valid.en"
+    with pytest.raises(UserError, match="kvmematt-r1"):
+        with_system(base, "kvmemat-r1", epochs=2, seed=5)
+
+
+def test_the_table_has_a_row_for_each_result_and_leaves_gaps(capsys):
+    columns = [Column("system", "system"), Column("bleu", "BLEU", "{:.2f}")]
+    show("a title", columns, [{"system": "a", "bleu": 12.345}, {"system": "b"}], ["n"])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [["a", "title"], ["system", "BLEU"], ["a", "12.35"], ["b"], ["n"]]

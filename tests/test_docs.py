@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pages say is so: examples run, links lead somewhere, flags exist."""
+
+import dataclasses
+import importlib
+import pkgutil
+import re
+import types
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import experiments
+from kvnmt import attention, decoder, target_context
+from kvnmt.attention import Moment
+from kvnmt.catalogue import Catalogue
+from kvnmt.cli.main import COMMANDS
+from kvnmt.data import synthetic
+from kvnmt.initializers import gaussian
+from kvnmt.typing import Sizes
+from tests.helpers import untrained
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "experiments/README.md",
+    *sorted(ROOT.glob("docs/*.md")),
+]
+TOPS = ("kvnmt", "experiments", "tests", "docs")
+NEW = "kvnmt/attention/tired.py"  # the example of how to add a mechanism
+OTHERS = {
+    "--ntasks-per-node",  # of srun
+    "--worker",  # of gcloud
+    "--command",
+    "--model.attention.rate",  # of the example
+}
+FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w")
+CATALOGUES = {
+    "attention": attention.CATALOGUE,
+    "decoder": decoder.CATALOGUE,
+    "target-context": target_context.CATALOGUE,
+}
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.S)
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Every page's commands with their arguments, one for a line of shell."""
+    for page in PAGES:
+        for block in blocks(str(page.relative_to(ROOT)), "sh"):
+            for line in block.replace("\\\n", " ").splitlines():
+                yield from re.findall(
+                    r"(kvnmt [a-z-]+|experiments\.\w+)([^|#\"&]*)", line
+                )
+
+
+PYTHON = [
+    (page, number)
+    for page in ("README.md", "docs/python.md")
+    for number in range(len(blocks(page, "python")))
+]
+
+
+@pytest.mark.parametrize("page, number", PYTHON)
+def test_examples_run(page, number, tmp_path, tmp_path_factory, monkeypatch, capsys):
+    folder = tmp_path / "runs/quickstart"
+    corpus = synthetic.make_corpus(1, train=40, valid=8, test=2)
+    synthetic.write_corpus(corpus, folder / "corpus")
+    run = untrained(tmp_path_factory.getbasetemp(), "kvmematt-r2")
+    (folder / "kvmematt-r2-atteos").symlink_to(run)
+    monkeypatch.chdir(tmp_path)
+    block = blocks(page, "python")[number]
+    exec(compile(block, f"{page}, example {number}", "exec"), {})
+    printed = capsys.readouterr().out
+    if "CATALOGUE" in block:
+        assert "additive 2" in printed
+        assert "kv_memory 2" in printed
+
+
+def test_there_are_examples():
+    assert [page for page, _ in PYTHON].count("README.md") == 2
+    assert len(PYTHON) > 4
+
+
+def test_the_mechanism_of_the_catalogue_s_page_works(key):
+    (source,) = blocks("docs/catalogue.md", "python")
+    tired = types.ModuleType("tired")
+    exec(compile(source, "tired.py", "exec"), tired.__dict__)
+    own = Catalogue("attention", {"tired": tired}).build(tired.Options(rate=3.0))
+    sizes = Sizes(embedding=4, encoder=4, annotation=6, state=5, alignment=3)
+    params = own.init(key, sizes, gaussian(0.5))
+    annotations = jax.random.normal(key, (2, 4, 6))
+    mask = jnp.array([[True] * 4, [True] * 3 + [False]])
+    sentence = own.prepare(params, annotations, mask)
+    state = own.initial_state(params, sentence)
+    query = jnp.ones((2, 5))
+    moment = Moment(query, jnp.ones((2, 4)), query)
+    first = own.read(params, sentence, state, moment)
+    after = moment.replace(decoder_state=query, attended=first)
+    state = own.write(params, sentence, state, after)
+    second = own.read(params, sentence, state, moment)
+    for attended in (first, second):
+        assert attended.context.shape == (2, 6)
+        assert attended.alignment[1, 3] == 0
+        assert jnp.allclose(attended.alignment.sum(axis=1), 1)
+    strongest = first.alignment.argmax(axis=1)[:, None]
+    before, now = (
+        jnp.take_along_axis(attended.alignment, strongest, axis=1)
+        for attended in (first, second)
+    )
+    assert (now < before).all()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    text = page.read_text()
+    for target in re.findall(r"\]\(([^)\s#]+)", text):
+        if not target.startswith("https://"):
+            assert (page.parent / target).exists(), target
+    for name in re.findall(rf"`((?:{'|'.join(TOPS)})/[\w/.-]*)`", text):
+        assert name == NEW or (ROOT / name).exists(), name
+    tests = {path.name for path in ROOT.glob("tests/**/*.py")}
+    assert set(re.findall(r"\btest_\w+\.py\b", text)) <= tests
+
+
+CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names the past
+
+
+@pytest.mark.parametrize("page", CURRENT, ids=lambda page: page.name)
+def test_names_of_python_exist(page):
+    for name in re.findall(r"`((?:kvnmt|experiments)\.[\w.]+)`", page.read_text()):
+        parts = name.split(".")
+        place = importlib.import_module(parts.pop(0))
+        for part in parts:
+            if not hasattr(place, part):
+                importlib.import_module(f"{place.__name__}.{part}")
+            place = getattr(place, part)
+
+
+def test_every_page_of_the_docs_is_on_the_front_page():
+    front = (ROOT / "README.md").read_text()
+    assert len(front.splitlines()) <= 150
+    for page in ROOT.glob("docs/*.md"):
+        assert f"](docs/{page.name})" in front
+
+
+def test_every_mechanism_is_named():
+    for page in ("README.md", "docs/catalogue.md"):
+        text = (ROOT / page).read_text()
+        for catalogue in CATALOGUES.values():
+            assert all(f"`{name}`" in text for name in catalogue)
+
+
+def test_flags_exist(kvnmt, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")  # names are not broken
+    known = {f"kvnmt {name}": set[str]() for name in COMMANDS}
+    for command, flags in known.items():
+        flags |= set(FLAG.findall(kvnmt(*command.split()[1:], "--help").out.decode()))
+        flags.add("--program-cache")
+    options = set(_flags_of_options())
+    for command in ("kvnmt train", "kvnmt systems", "kvnmt benchmark", "kvnmt prepare"):
+        known[command] |= options
+    known |= dict(_flags_of_experiments())
+    known["experiments.kvmematt"] = known["kvnmt train"]
+    for command, arguments in commands():
+        unknown = set(FLAG.findall(arguments)) - known[command]
+        assert not unknown, f"{command} has no {unknown}"
+    everything = set().union(*known.values(), OTHERS)
+    for page in PAGES:
+        text = re.sub(r"--[\w.-]*…", "", page.read_text())  # groups of flags
+        unknown = set(FLAG.findall(text)) - everything
+        assert not unknown, f"{page.name} names {unknown}"
+
+
+def _flags_of_options() -> Iterator[str]:
+    """Those of all mechanisms; the help shows those of the chosen one."""
+    for axis, catalogue in CATALOGUES.items():
+        for member in catalogue.values():
+            for field in dataclasses.fields(member.Options):
+                name = field.name.replace("_", "-")
+                yield f"--model.{axis}.{name}"
+                yield f"--model.{axis}.no-{name}"
+
+
+def _flags_of_experiments() -> Iterator[tuple[str, set[str]]]:
+    for module in pkgutil.iter_modules(experiments.__path__):
+        name = f"experiments.{module.name}"
+        flags = set()
+        for kind in vars(importlib.import_module(name)).values():
+            if dataclasses.is_dataclass(kind) and kind.__module__ == name:
+                for field in dataclasses.fields(kind):
+                    flag = field.name.replace("_", "-")
+                    flags |= {f"--{flag}", f"--no-{flag}"}
+        yield name, flags

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `import kvnmt` gives: quick to import, documented, and its examples run."""
+
+import doctest
+import inspect
+import pkgutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import kvnmt
+from kvnmt import notebook
+from kvnmt.data.vocabulary import EOS
+from tests.helpers import SIZES, tiny, toy_data, trained, untrained
+
+FUNCTIONS = [name for name in kvnmt.__all__ if name.islower()]
+METHODS = ["translate", "score", "align", "explain"]
+EXAMPLES = [
+    *(getattr(kvnmt, name) for name in FUNCTIONS),
+    *(getattr(kvnmt.Run, name) for name in METHODS),
+    type(kvnmt.SYSTEMS),
+]
+
+
+@pytest.fixture(scope="module", name="run")
+def _run(tmp_path_factory) -> kvnmt.Run:
+    return kvnmt.load(trained(tmp_path_factory.getbasetemp()))
+
+
+def test_importing_is_quick():
+    script = "import sys, kvnmt; kvnmt.__version__, dir(kvnmt); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert "kvnmt" in done.stdout.split()
+    assert not {"jax", "numpy", "matplotlib", "kvnmt.notebook"} & set(
+        done.stdout.split()
+    )
+
+
+def test_names_are_listed():
+    assert kvnmt.__all__ == notebook.__all__
+    assert set(kvnmt.__all__) < set(dir(kvnmt))
+    rooms = {module.name for module in pkgutil.iter_modules(kvnmt.__path__)}
+    assert not rooms & set(kvnmt.__all__)  # importing a room would hide the name
+    with pytest.raises(AttributeError, match="no attribute 'lode'"):
+        _ = kvnmt.lode
+
+
+def test_every_name_is_documented():
+    for name in kvnmt.__all__:
+        assert inspect.getdoc(getattr(kvnmt, name))
+
+
+@pytest.mark.parametrize("what", EXAMPLES, ids=lambda what: what.__qualname__)
+def test_examples_run(what, tmp_path, tmp_path_factory, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    folder = trained(tmp_path_factory.getbasetemp())
+    (tmp_path / "runs/mine").symlink_to(folder)
+    monkeypatch.chdir(tmp_path)
+    names = {"kvnmt": kvnmt}
+    if what is kvnmt.train:
+        names["experiment"] = tiny(toy_data(tmp_path / "text"), epochs=1)
+    (test,) = doctest.DocTestFinder(recurse=False).find(what, globs=names)
+    assert test.examples
+    text: list[str] = []
+    result = doctest.DocTestRunner(verbose=False).run(test, out=text.append)
+    assert not result.failed, "".join(text)
+
+
+def test_explanations_agree_with_scores(run):
+    explanation = run.explain("a b c")
+    assert [explanation.translation] == run.translate(["a b c"])
+    (scored,) = run.score(["a b c"], [explanation.translation])
+    assert explanation.token_log_probs == scored.token_log_probs
+    assert explanation.log_prob == scored.log_prob
+    (rounds,) = run.align(["a b c"], [explanation.translation])
+    np.testing.assert_array_equal(explanation.alignments, rounds)
+    shape = len(explanation.target_tokens), len(explanation.source_tokens)
+    assert [matrix.shape for matrix in rounds] == [shape]
+    assert explanation.memory is None
+    forced = run.explain("a b c", "H")
+    assert forced.translation == "H"
+    assert forced.log_prob < explanation.log_prob
+
+
+def test_a_search_is_the_run_s_or_another(run):
+    lines = ["a b c d e f", "h g"]
+    plain = run.translate(lines)
+    short = run.translate(lines, kvnmt.SearchConfig(max_length=1))
+    assert [len(line.split()) for line in short] == [1, 1]
+    search = kvnmt.SearchConfig(max_length=1)
+    changed = run._replace(
+        experiment=kvnmt.Experiment(run.experiment.model, search=search)
+    )
+    assert changed.translate(lines) == short != plain
+
+
+def test_memories_are_explained(tmp_path_factory):
+    base = tmp_path_factory.getbasetemp()
+    run = kvnmt.load(untrained(base, "kvmematt-r2"))
+    explanation = run.explain("a b", "A B C")
+    assert explanation.memory is not None
+    for matrices in explanation.memory:
+        assert [matrix.shape for matrix in matrices] == [(4, 3)] * 2
+    both = kvnmt.load(
+        untrained(base, "kvmematt-r2"), untrained(base, "rnnsearch-star")
+    ).explain("a b", "A B C")
+    assert both.memory is None  # two models have no memory in common
+
+
+def test_explanations_are_shown(run, tmp_path):
+    run.explain("a b").draw(tmp_path / "alignment.png")
+    assert (tmp_path / "alignment.png").read_bytes().startswith(b"\x89PNG")
+    shown = run.explain("a <b> &", "A B")._repr_html_()
+    assert "a &lt;b&gt; &amp;" in shown and "<b>A B</b>" in shown
+    assert "data:image/png;base64,iVBOR" in shown
+
+
+def test_without_attention_nothing_is_drawn(tmp_path_factory, tmp_path):
+    run = kvnmt.load(untrained(tmp_path_factory.getbasetemp(), "rnnencdec"))
+    explanation = run.explain("a b", "A B")
+    assert explanation.alignments == []
+    assert "<img" not in explanation._repr_html_()
+    with pytest.raises(kvnmt.UserError, match="no attention"):
+        explanation.draw(tmp_path / "alignment.png")
+
+
+def test_language_models_score_only(tmp_path_factory):
+    run = kvnmt.load(untrained(tmp_path_factory.getbasetemp(), "lm-lstm"))
+    assert len(run.score(["A B"], ["A B"])[0].token_log_probs) == 3
+    assert len(run.explain("A B", "A B").token_log_probs) == 3
+    for use in (
+        lambda: run.translate(["A B"]),
+        lambda: run.align(["A B"], ["A B"]),
+        lambda: run.explain("A B"),
+    ):
+        with pytest.raises(kvnmt.UserError, match="language model"):
+            use()
+
+
+def test_mistakes_are_one_sentence(run):
+    with pytest.raises(kvnmt.UserError, match="brackets"):
+        run.translate("a b c")
+    with pytest.raises(kvnmt.UserError, match="2 source lines but 1 target"):
+        run.score(["a", "b"], ["A"])
+    with pytest.raises(kvnmt.UserError, match="no run directory"):
+        kvnmt.load("nowhere")
+    with pytest.raises(kvnmt.UserError, match="did you mean 'rnnsearch'"):
+        kvnmt.build("rnnsaerch", 9, 9)
+    with pytest.raises(kvnmt.UserError, match="with a name only"):
+        kvnmt.build(SIZES, 9, 9, SIZES)
+
+
+def test_systems_are_shown_as_a_table():
+    assert len(repr(kvnmt.SYSTEMS).splitlines()) == len(kvnmt.SYSTEMS)
+    page = kvnmt.SYSTEMS._repr_html_()
+    assert all(f"<code>{name}</code>" in page for name in kvnmt.SYSTEMS)
+
+
+def test_the_end_of_a_sentence_is_the_id_that_examples_use():
+    assert EOS == 0
