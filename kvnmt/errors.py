@@ -3,8 +3,7 @@
 
 import difflib
 import sys
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
 
 
 class UserError(Exception):
@@ -40,36 +39,6 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else "."
     return UserError(f"there is no {kind} '{name}'{hint} Known: {', '.join(known)}.")
-
-
-Range = tuple[float | None, float | None]  # least and most, None: no bound
-
-
-def check_ranges(config: object, ranges: Mapping[str, Range]) -> None:
-    """Refuses a config with a number out of its range.
-
-    Args:
-        config: A dataclass, its members dataclasses or values; None passes.
-        ranges: By dotted path below ``config``, as the flag is called.
-
-    Raises:
-        UserError: A number is out of range; its flag and range are named.
-    """
-    for path, (least, most) in ranges.items():
-        value: Any = config
-        for name in path.split("."):
-            value = getattr(value, name, None)
-        if value is None:
-            continue
-        low = least is not None and not value >= least
-        high = most is not None and not value <= most
-        if low or high:
-            bounds = [f"at least {least:g}"] if least is not None else []
-            bounds += [f"at most {most:g}"] if most is not None else []
-            raise UserError(
-                f"--{path.replace('_', '-')} is {value:g} but must be "
-                f"{' and '.join(bounds)}."
-            )
 
 
 def run_program(name: str, work: Callable[[], object]) -> None:

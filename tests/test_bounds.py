@@ -7,7 +7,6 @@ import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import pytest
@@ -27,7 +26,7 @@ AXES = {
     "decoder": decoder.CATALOGUE,
     "target_context": target_context.CATALOGUE,
 }
-ANYTHING: set[str] = set()  # paths of numbers that may be anything
+ANYTHING = {"model.attention.write_bias"}  # numbers that may be any
 
 
 class Number(NamedTuple):
@@ -123,10 +122,11 @@ def test_a_number_out_of_its_bounds_is_refused_by_its_flag(name):
 
 
 def test_training_refuses_what_is_out_of_bounds(tmp_path):
+    """Before it looks for the text."""
     for path in ("model.embedding", "training.epochs", "search.beam", "data.workers"):
         config = replaced(Experiment(), path, -1)
         with pytest.raises(UserError, match=f"--{path} is -1 but must be at least"):
-            train.run(config, Path(tmp_path / "run"), console=quiet())
+            train.run(config, tmp_path / "run", console=quiet())
 
 
 def test_what_is_not_a_number_or_not_set_passes():

@@ -22,8 +22,7 @@ from kvnmt.data.prepare import described
 from kvnmt.data.text import read_parallel
 from kvnmt.data.vocabularies import load_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError, check_ranges
-from kvnmt.runs.config import RANGES
+from kvnmt.errors import UserError
 from kvnmt.runs.directory import load_experiment
 from kvnmt.training.config import TrainingConfig
 
@@ -70,7 +69,7 @@ class Prepare:
     def __call__(self) -> None:
         """Prepares."""
         check_bounds(self)
-        check_ranges(self, {k: v for k, v in RANGES.items() if k.startswith("data.")})
+        check_bounds(self)
         if not self.data.cache:
             raise UserError("name the folder that keeps the ids with --data.cache.")
         _print_prepared(prepare_train(self.data), self.data)

@@ -16,14 +16,13 @@ from kvnmt.console import counting, say
 from kvnmt.data.text import decode, read_lines
 from kvnmt.data.words import cut
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError, check_ranges
+from kvnmt.errors import UserError
 from kvnmt.inference.describe import describe, join
-from kvnmt.inference.program import RANGES, SearchConfig
+from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.inference.unknown_words import read_dictionary
 from kvnmt.runs.directory import Run, load_translator
 
-SEARCH = {f"search.{name}": bounds for name, bounds in RANGES.items()}
 T = TypeVar("T")
 
 WINDOW = 20  # batches that are read, sorted by length and written together
@@ -50,7 +49,6 @@ class Translate:
     def __call__(self) -> None:
         """Translates."""
         check_bounds(self)
-        check_ranges(self, SEARCH)
         if self.json and (self.replace_unknown or self.dictionary):
             raise UserError(
                 "--json tells what the model wrote; leave out either it or "

@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
-from kvnmt.bounds import bounds_of
 from kvnmt.data.vocabulary import EOS, PAD, UNK
 from kvnmt.devices import own_mesh
 from kvnmt.inference.config import (
@@ -40,8 +39,6 @@ from kvnmt.search import (
     sample_search,
 )
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
-
-RANGES = {name: (b.least, b.most) for name, b in bounds_of(SearchConfig).items()}
 
 LEAST_COVERED = 1e-6  # attention that a word counts as having had, at least
 

@@ -12,8 +12,7 @@ import cattrs
 from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import Range, UserError
-from kvnmt.inference.program import RANGES as SEARCH_RANGES
+from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.losses import Objective
 from kvnmt.model_config import ModelConfig
@@ -31,18 +30,6 @@ class Experiment:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     search: SearchConfig = field(default_factory=SearchConfig)
-
-
-RANGES: dict[str, Range] = {
-    "data.min_count": (1, None),
-    "data.vocabulary_size": (3, None),
-    "data.subwords": (3, None),
-    "data.subword_sentences": (1, None),
-    "data.max_length": (1, None),
-    "data.max_ratio": (1, None),
-    "data.workers": (0, None),
-    **{f"search.{name}": bounds for name, bounds in SEARCH_RANGES.items()},
-}
 
 
 # What may be another when a run is resumed. All else is kept, since the arrays of a run

@@ -13,11 +13,11 @@ from kvnmt.console import say
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError, check_ranges
+from kvnmt.errors import UserError
 from kvnmt.losses import Objective, loss
 from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.models import Model, Params
-from kvnmt.runs.config import RANGES, Experiment, check_kept, to_plain
+from kvnmt.runs.config import Experiment, check_kept, to_plain
 from kvnmt.runs.directory import (
     check_free,
     has_checkpoint,
@@ -55,7 +55,6 @@ def run(
     """
     console = console or Console(stderr=True, quiet=devices.part()[0] > 0)
     check_bounds(experiment)
-    check_ranges(experiment, RANGES)
     check_tokenizer(experiment.training.bleu_tokenize)
     trained = None
     if resume:
