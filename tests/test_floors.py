@@ -32,7 +32,7 @@ ONLY = {
 }
 SHARED = {  # what members of a catalogue may import of their folder
     "attention": {"base", "address", "coverage"},
-    "decoder": {"base", "future", "rounds", "start"},
+    "decoder": {"base", "future", "gru_pair", "rounds", "start", "word_gru"},
     "target_context": {"base", "history"},
 }
 FACE = "kvnmt.__init__"  # it hands on names of `notebook`, when they are asked for

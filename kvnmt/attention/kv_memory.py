@@ -178,8 +178,11 @@ def explain(
     weights, forget, add = _written(options, params, source, state, moment)
     slots = weights[..., None]  # [B, S, 1]
     forgotten, added = state.keys * slots * forget[:, None], slots * add[:, None]
-    vectors = added - forgotten, forgotten, added
-    return base.Change(*(jnp.linalg.norm(one, axis=-1) for one in vectors))
+    return base.Change(
+        changed=jnp.linalg.norm(added - forgotten, axis=-1),
+        forgotten=jnp.linalg.norm(forgotten, axis=-1),
+        added=jnp.linalg.norm(added, axis=-1),
+    )
 
 
 def _written(

@@ -96,7 +96,8 @@ def prepare(
 def initial_state(options: Options, params: Params, source: Source) -> State:
     """Nothing is covered; all is left to cover in the subtractive form."""
     nothing = jnp.zeros((*source.mask.shape, 1), source.annotations.dtype)
-    return State(precise(nothing) + options.subtractive)  # a sum over the whole target
+    start = 1.0 if options.subtractive else 0.0
+    return State(precise(nothing) + start)  # a sum over the whole target
 
 
 def write(

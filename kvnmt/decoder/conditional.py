@@ -24,25 +24,23 @@ result         state, context and every round's alignment
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import jax
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
 from kvnmt.decoder import base, rounds
-from kvnmt.decoder.rounds import Advance, Round, RoundOptions, Source, State, look
+from kvnmt.decoder.gru_pair import Inputs, QueryOptions, from_query, inputs
+from kvnmt.decoder.rounds import Round, Source, State, look
 from kvnmt.decoder.start import init_start
 from kvnmt.initializers import Weights
-from kvnmt.layers import GRU, Linear, Reset, gru, init_gru, recurrent_inputs
-from kvnmt.typing import Array, Float, Key, Sizes
+from kvnmt.layers import GRU, Linear, gru, init_gru
+from kvnmt.typing import Array, Key, Sizes
 
 
 @dataclass(frozen=True)
-class Options(RoundOptions):
+class Options(QueryOptions):
     """Static choices of the conditional decoder."""
-
-    reset: Reset = "after"  # of GRU2; the code of dl4mt has ``after_bias``
 
 
 @struct.dataclass
@@ -52,23 +50,6 @@ class Params:
     initial: Linear | None  # W_init, b
     query: GRU  # GRU1
     rounds: tuple[Round, ...]
-
-
-class HasQuery(Protocol):
-    """Parameters of a decoder whose query is made by GRU1."""
-
-    @property
-    def query(self) -> GRU:
-        """GRU1."""
-        ...
-
-
-@struct.dataclass
-class Inputs:
-    """What a step takes of the previous word."""
-
-    embedded: Float[Array, "*N E"]
-    query: Float[Array, "*N 3*D"]  # W x + b of GRU1
 
 
 def init(
@@ -87,11 +68,6 @@ def init(
     )
 
 
-def inputs(params: HasQuery, embedded: Float[Array, "*N E"]) -> Inputs:
-    """Projects the embedded previous words for GRU1."""
-    return Inputs(embedded, recurrent_inputs(params.query, embedded))
-
-
 def step(
     options: Options,
     attention: Attention,
@@ -107,15 +83,6 @@ def step(
     looked = look(options, attention, params, source, state.attention, moment, advance)
     features = base.Features(looked.state, looked.context, looked.alignments)
     return State(looked.state, looked.attention), features
-
-
-def from_query(options: Options, query: Float[Array, "B D"]) -> Advance:
-    """How GRU2 advances: in every round from q_t (9)."""
-
-    def advance(cell: GRU, place: int, context: Array) -> Array:
-        return gru(cell, query, recurrent_inputs(cell, context), options.reset)
-
-    return advance
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:

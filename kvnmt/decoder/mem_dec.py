@@ -53,8 +53,8 @@ from kvnmt.attention import Attention, Moment
 from kvnmt.bounds import at_least
 from kvnmt.decoder import base, rounds
 from kvnmt.decoder.rounds import Round, RoundOptions, look
-from kvnmt.decoder.single import Inputs, Query, from_state, tanh_query, word_inputs
 from kvnmt.decoder.start import init_start
+from kvnmt.decoder.word_gru import Inputs, Query, from_state, tanh_query, word_inputs
 from kvnmt.encoder import Encoded
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, draw, masked_mean, precise

@@ -33,7 +33,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
-from kvnmt.decoder import base, conditional, rounds
+from kvnmt.decoder import base, gru_pair, rounds
 from kvnmt.decoder.rounds import Round, Source, look
 from kvnmt.decoder.start import init_start
 from kvnmt.initializers import Weights
@@ -50,7 +50,7 @@ from kvnmt.typing import Array, Float, Int, Key, Sizes
 
 
 @dataclass(frozen=True)
-class Options(conditional.Options):
+class Options(gru_pair.QueryOptions):
     """Memory RNN has no further static choices."""
 
 
@@ -83,7 +83,7 @@ class State(rounds.State):
 
 
 @struct.dataclass
-class Inputs(conditional.Inputs):
+class Inputs(gru_pair.Inputs):
     """What a step takes of the previous word."""
 
     energy: Float[Array, "*N D"]  # W_2 x + b
@@ -136,7 +136,7 @@ def initial_state(
 def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
     """Projects the embedded previous words for GRU1 and for the energies."""
     _, W_2, _ = params.own.W.W
-    common = conditional.inputs(params, embedded)
+    common = gru_pair.inputs(params, embedded)
     energy = linear(Linear((W_2,), params.own.W.b), embedded)
     return Inputs(common.embedded, common.query, energy)
 
@@ -153,7 +153,7 @@ def step(
     weights, summary = _summarise(params.own, state, inputs)
     query = gru(params.query, summary, inputs.query)
     moment = Moment(summary, inputs.embedded, query)
-    advance = conditional.from_query(options, query)
+    advance = gru_pair.from_query(options, query)
     looked = look(options, attention, params, source, state.attention, moment, advance)
     new, rows = looked.state, jnp.arange(summary.shape[0])
     projected = new @ params.own.W.W[0]

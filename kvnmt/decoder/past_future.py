@@ -42,9 +42,9 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
-from kvnmt.decoder import base, conditional, rounds
-from kvnmt.decoder.conditional import Inputs
+from kvnmt.decoder import base, gru_pair, rounds
 from kvnmt.decoder.future import Cell, Future, init_future, take_out
+from kvnmt.decoder.gru_pair import Inputs
 from kvnmt.decoder.rounds import Round, Source, look
 from kvnmt.decoder.start import init_start
 from kvnmt.errors import UserError
@@ -62,7 +62,7 @@ from kvnmt.typing import Array, Float, Key, Sizes
 
 
 @dataclass(frozen=True)
-class Options(conditional.Options):
+class Options(gru_pair.QueryOptions):
     """Static choices; the defaults are the full system of the paper."""
 
     past: bool = True
@@ -172,7 +172,7 @@ def step(
     layers = [state.layers[name] for name in names(options)]
     query = gru(params.adjust, query, recurrent_inputs(params.adjust, *layers))
     moment = Moment(state.state, inputs.embedded, query)
-    advance = conditional.from_query(options, query)
+    advance = gru_pair.from_query(options, query)
     looked = look(options, attention, params, source, state.attention, moment, advance)
     updated = _update(options, params, state.layers, looked.context)
     features = base.Features(
@@ -229,7 +229,7 @@ def build(options: Options, attention: Attention) -> base.Decoder:
         options,
         attention,
         init,
-        conditional.inputs,
+        gru_pair.inputs,
         step,
         initial_state=initial_state,
     )

@@ -31,10 +31,11 @@ from flax import struct
 
 from kvnmt.attention import Attention, Moment
 from kvnmt.decoder import base, rounds
-from kvnmt.decoder.rounds import Advance, Round, RoundOptions, Source, State, look
+from kvnmt.decoder.rounds import Round, RoundOptions, Source, State, look
 from kvnmt.decoder.start import Initial, init_start
+from kvnmt.decoder.word_gru import Inputs, Query, from_state, tanh_query, word_inputs
 from kvnmt.initializers import Weights
-from kvnmt.layers import GRU, Linear, Reset, gru
+from kvnmt.layers import Linear, Reset
 from kvnmt.typing import Array, Float, Key, Sizes
 
 
@@ -49,29 +50,12 @@ class Options(RoundOptions):
 
 
 @struct.dataclass
-class Query:
-    """The tanh form's matrices; its paper prints no bias."""
-
-    W_state: Float[Array, "D D"]  # W_q
-    W_word: Float[Array, "E D"]  # W_e
-
-
-@struct.dataclass
 class Params:
     """The decoder."""
 
     initial: Linear | None
     query: Query | None  # None: the query is s_{t-1}
     rounds: tuple[Round, ...]
-
-
-@struct.dataclass
-class Inputs:
-    """What a step takes of the previous word."""
-
-    embedded: Float[Array, "*N E"]
-    query: Float[Array, "*N D"] | None  # W_e x
-    advance: tuple[Float[Array, "*N 3*D"], ...]  # W x + b of each round's GRU
 
 
 def init(
@@ -103,12 +87,6 @@ def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
     return Inputs(embedded, query, word_inputs(params, embedded))
 
 
-def word_inputs(params: rounds.Params, embedded: Array) -> tuple[Array, ...]:
-    """``W x + b`` of every round's GRU; its second input is the word."""
-    cells = [r.advance for r in params.rounds]
-    return tuple(embedded @ cell.W[1] + cell.b for cell in cells)
-
-
 def step(
     options: Options,
     attention: Attention,
@@ -127,38 +105,6 @@ def step(
     shown = previous if options.readout_state == "previous" else looked.state
     features = base.Features(shown, looked.context, looked.alignments)
     return State(looked.state, looked.attention), features
-
-
-def tanh_query(
-    params: Query, state: Float[Array, "B D"], inputs: Inputs
-) -> Float[Array, "B D"]:
-    """``tanh(W_q s + W_e x)``."""
-    assert inputs.query is not None
-    return jnp.tanh(state @ params.W_state + inputs.query)
-
-
-def from_state(
-    state: Float[Array, "B D"],
-    words: tuple[Float[Array, "B 3*D"], ...],
-    reset: Reset,
-    *further: Float[Array, "B _"],
-) -> Advance:
-    """How the GRU advances: in every round from the same state.
-
-    Args:
-        state: Of the step before.
-        words: What `word_inputs` made of the previous word.
-        reset: Of the GRU.
-        further: What the GRU takes behind the context and the word.
-    """
-
-    def advance(cell: GRU, place: int, context: Array) -> Array:
-        total = words[place] + context @ cell.W[0]
-        for x, W in zip(further, cell.W[2:], strict=True):
-            total = total + x @ W
-        return gru(cell, state, total, reset)
-
-    return advance
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:

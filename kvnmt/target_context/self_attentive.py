@@ -111,8 +111,8 @@ def self_attention(
     if not options.null_slot:
         mask = mask.at[:, 0].set(False)
     if options.scope:
-        given = (states @ params.W.W[1])[:, :, None]  # [B, T, 1, E]
-        hidden = jnp.tanh(_content(params, embedded)[:, None] + given)
+        scope = (states @ params.W.W[1])[:, :, None]  # [B, T, 1, E]
+        hidden = jnp.tanh(_content(params, embedded)[:, None] + scope)
         energies = hidden @ params.v  # [B, T, T]
     else:
         energies = (jnp.tanh(_content(params, embedded)) @ params.v)[:, None]
@@ -154,8 +154,8 @@ def step(
         total = jnp.where(memory.total > 0, memory.total, 1)[:, None]
         return memory, {"state": state, "word": memory.mixture / total}
     memory = append(memory, embedded)
-    given = (state @ params.W.W[1])[:, None]
-    energies = jnp.tanh(_content(params, memory.rows) + given) @ params.v
+    scope = (state @ params.W.W[1])[:, None]
+    energies = jnp.tanh(_content(params, memory.rows) + scope) @ params.v
     there = present(memory)
     if not options.null_slot:
         there = there.at[:, 0].set(False)

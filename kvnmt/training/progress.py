@@ -45,16 +45,16 @@ class Sums:
     def figures(self, objective: Objective) -> dict[str, float]:
         """What is written down of them; per target token where it is a loss."""
         tokens = max(self.tokens, 1)
-        found = {
+        figures = {
             "train_loss": self.loss,
             "gradient_norm": self.gradient_norm / max(self.steps, 1),
             "padding": self.padding,
         }
         if objective.atteos:
-            found["train_atteos"] = self.atteos / tokens
+            figures["train_atteos"] = self.atteos / tokens
         if objective.subtractive:
-            found["train_subtractive"] = self.subtractive / tokens
-        return found
+            figures["train_subtractive"] = self.subtractive / tokens
+        return figures
 
 
 @dataclass

@@ -11,6 +11,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from kvnmt.errors import STATUS_OF_SIGNALS
 
@@ -25,10 +26,12 @@ class Signals:
         self.tell = tell
         self.asked = 0  # the number of the first signal; 0: none came
         self._breaks = False
+        self._installed = threading.current_thread() is threading.main_thread()
+        self._read = self._write = self._wakeup = -1  # file descriptors
+        self._before: dict[signal.Signals, Any] = {}  # the handlers
 
     def __enter__(self) -> "Signals":
         """Installs the handlers."""
-        self._installed = threading.current_thread() is threading.main_thread()
         if self._installed:
             self._read, self._write = os.pipe()
             os.set_blocking(self._write, False)
@@ -63,14 +66,15 @@ class Signals:
 
     def _watch(self) -> None:
         came = 0
-        while found := os.read(self._read, 1):
-            if found[0] not in HANDLED:
+        while byte := os.read(self._read, 1):
+            number = byte[0]
+            if number not in HANDLED:
                 continue
             came += 1
-            self.asked = self.asked or found[0]
+            self.asked = self.asked or number
             if came > 1:
-                os._exit(STATUS_OF_SIGNALS + found[0])
-            name = signal.Signals(found[0]).name
+                os._exit(STATUS_OF_SIGNALS + number)
+            name = signal.Signals(number).name
             with suppress(BaseException):  # who reads it may be gone: go on watching
                 self.tell(f"{name}: saving, then leaving; once more leaves at once")
         os.close(self._read)

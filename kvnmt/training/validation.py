@@ -54,16 +54,16 @@ def validation_loss(
     """
     index, count = devices.part()
     shares = devices.rows(mesh)
-    own = -(-rows // shares) * shares // count  # rows of this process
-    rows = own * count
+    rows_here = -(-rows // shares) * shares // count  # of this process
+    rows = rows_here * count
     longer = valid.lengths.max(axis=1)
     order = np.argsort(longer, kind="stable")
     nats = tokens = 0.0
     for start in range(0, len(order), rows):
         lines = order[start : start + rows]
         longest = edge(int(longer[lines].max()))
-        lines = lines[index * own : (index + 1) * own]
-        batch = batches.make_batch(valid, lines, own, (longest, longest))
+        lines = lines[index * rows_here : (index + 1) * rows_here]
+        batch = batches.make_batch(valid, lines, rows_here, (longest, longest))
         arrays = devices.split_rows(batch, mesh)
         sums = jax.device_get(eval_step(params, *arrays))
         nats, tokens = nats + float(sums.nats), tokens + int(sums.tokens)
@@ -74,11 +74,11 @@ def validation_bleu(
     model: Model, params: Params, corpora: Corpora, tokenize: str
 ) -> float:
     """BLEU of the greedy translations."""
-    found = translate(
+    translations = translate(
         model,
         devices.own(params),
         [ids[:-1].tolist() for ids in corpora.valid.source],
         SearchConfig(beam=1),
     )
-    lines = [corpora.vocabularies.target.decode(t.ids) for t in found]
+    lines = [corpora.vocabularies.target.decode(t.ids) for t in translations]
     return corpus_bleu(lines, corpora.references, tokenize=tokenize).score

@@ -66,4 +66,4 @@ def test_tensorboard_and_people_get_them_too(tmp_path):
 
 def test_a_last_line_without_a_line_feed_counts(tmp_path):
     (tmp_path / metrics.NAME).write_text('{"step": 1}\n{"step": 2}')
-    assert [one["step"] for one in metrics.read(tmp_path)] == [1, 2]
+    assert [record["step"] for record in metrics.read(tmp_path)] == [1, 2]
