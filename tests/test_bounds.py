@@ -19,7 +19,7 @@ from kvnmt.runs import train
 from kvnmt.runs.config import Experiment
 from kvnmt.systems.costs import OverviewConfig
 from kvnmt.systems.speed import BenchmarkConfig
-from tests.helpers import quiet
+from tests.helpers import quiet, replaced
 
 AXES = {
     "attention": attention.CATALOGUE,
@@ -61,13 +61,6 @@ class Number(NamedTuple):
 
     def replaced(self, value: float) -> Any:
         return replaced(self.config, self.path, value)
-
-
-def replaced(config: Any, path: str, value: Any) -> Any:
-    name, _, rest = path.partition(".")
-    if rest:
-        value = replaced(getattr(config, name), rest, value)
-    return dataclasses.replace(config, **{name: value})
 
 
 def numbers(config: Any, whole: Any = None, prefix: str = "") -> Iterator[Number]:

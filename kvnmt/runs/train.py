@@ -18,14 +18,8 @@ from kvnmt.losses import Objective, loss
 from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.models import Model, Params
 from kvnmt.runs.config import Experiment, check_kept, to_plain
-from kvnmt.runs.directory import (
-    check_free,
-    has_checkpoint,
-    load_experiment,
-    load_run,
-    make_run,
-    package_versions,
-)
+from kvnmt.runs.directory import load_experiment, load_run
+from kvnmt.runs.making import check_free, has_checkpoint, make_run, package_versions
 from kvnmt.runs.warm_start import warm_start
 from kvnmt.training.job import make_job
 from kvnmt.training.loop import Result, fit
