@@ -29,14 +29,22 @@ from pathlib import Path
 import tyro
 
 from experiments.hand_aligned import align_with_eflomal, write_gold, write_text
-from experiments.table import Figures, Row, Train, complete, parallel_text, with_system
+from experiments.table import (
+    Figures,
+    Row,
+    Train,
+    complete,
+    parallel_text,
+    small_model,
+    with_system,
+)
 from kvnmt.console import print_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
 from kvnmt.errors import run_program
 from kvnmt.evaluation import MEASURES, Report, System, Test, table
 from kvnmt.metrics.links import Gold, read_gold
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model_config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run, load_run
@@ -53,14 +61,7 @@ SYSTEMS = (
     "kvmematt-r1",
 )
 BASE = Experiment(
-    model=ModelConfig(
-        embedding=192,
-        encoder=192,
-        state=192,
-        merge="sum",
-        initializer="unit",
-        dropout=Dropout(embedding=0.1, output=0.3),
-    ),
+    model=small_model(192, 192, Dropout(embedding=0.1, output=0.3), "unit"),
     data=DataConfig(vocabulary="bpe", joint=True, subwords=8000),
     training=TrainingConfig(batch_tokens=1200, bleu_tokenize="none"),
 )

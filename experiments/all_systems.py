@@ -34,6 +34,7 @@ from experiments.table import (
     complete,
     parallel_text,
     show,
+    small_model,
     with_system,
 )
 from kvnmt.data import synthetic
@@ -44,7 +45,7 @@ from kvnmt.evaluation.base import Column
 from kvnmt.files import write_json
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model_config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
@@ -59,14 +60,7 @@ TRANSLATORS = tuple(
 )
 MADE_UP = Experiment(
     # All systems fit these: annotations as wide as states, states in 2, 3 and 4 parts.
-    model=ModelConfig(
-        embedding=64,
-        encoder=120,
-        state=120,
-        merge="sum",
-        initializer="unit",
-        dropout=Dropout(output=0.2),
-    ),
+    model=small_model(64, 120, Dropout(output=0.2), "unit"),
     data=DataConfig(min_count=1),
     training=TrainingConfig(
         batch_size=40, shapes=4, metric="loss", bleu_tokenize="none"

@@ -36,19 +36,20 @@ from experiments.table import (
     complete,
     parallel_text,
     show,
+    small_model,
     with_system,
 )
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.errors import run_program
 from kvnmt.evaluation.base import Column
-from kvnmt.losses import Objective
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model_config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import Result
+from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 
 BASELINE = "rnnsearch-star"
@@ -61,14 +62,7 @@ SYSTEMS = (
     "kvmematt-r2-atteos",
 )
 BASE = Experiment(
-    model=ModelConfig(
-        embedding=256,
-        encoder=256,
-        state=256,
-        merge="sum",
-        initializer="glorot",
-        dropout=Dropout(embedding=0.2, annotations=0.2, output=0.5),
-    ),
+    model=small_model(256, 256, Dropout(embedding=0.2, annotations=0.2, output=0.5)),
     objective=Objective(label_smoothing=0.1),
     data=DataConfig(min_count=2),
     training=TrainingConfig(batch_size=40, bleu_tokenize="none"),

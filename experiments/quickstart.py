@@ -23,7 +23,8 @@ import tyro
 from rich.console import Console
 
 from experiments import made_up
-from experiments.table import parallel_text, with_system
+from experiments.table import parallel_text, small_model, with_system
+from kvnmt.console import say
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Pair
@@ -33,7 +34,7 @@ from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align_lines
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import corpus_bleu
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model_config import Dropout
 from kvnmt.models import count_parameters
 from kvnmt.pictures.heatmaps import attention_heatmap
 from kvnmt.runs import train as training
@@ -44,14 +45,7 @@ from kvnmt.training.optimizer import OptimizerConfig
 
 BASELINE, EXTENDED = SYSTEMS = ("rnnsearch-star", "kvmematt-r2-atteos")
 BASE = Experiment(
-    model=ModelConfig(
-        embedding=64,
-        encoder=128,
-        state=128,
-        merge="sum",
-        initializer="glorot",
-        dropout=Dropout(output=0.2),
-    ),
+    model=small_model(64, 128, Dropout(output=0.2)),
     data=DataConfig(min_count=1),
     training=TrainingConfig(batch_size=40, shapes=4, bleu_tokenize="none"),
     search=SearchConfig(beam=5),
@@ -146,7 +140,7 @@ def show_figures(
     console.rule("on sentences never seen")
     console.print(table(Report("", COLUMNS, figures)))
     for note in ("dropped, repeated: share of source words", f"BLEU: {signature}"):
-        console.print(note, style="dim", highlight=False, soft_wrap=True)
+        say(note, console)
 
 
 def show_translations(
@@ -190,7 +184,7 @@ def show_next(
         f"  kvnmt explore {runs} --source {text / 'test.src'} "
         f"--reference {text / 'test.trg'}",
     ):
-        console.print(line, highlight=False, soft_wrap=True)
+        say(line, console)
 
 
 if __name__ == "__main__":

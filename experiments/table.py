@@ -22,7 +22,9 @@ from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column, Report, table
 from kvnmt.files import write_json
 from kvnmt.inference.translate import translate_lines
+from kvnmt.initializers import Scheme
 from kvnmt.metrics.bleu import corpus_bleu
+from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.models import count_parameters
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -58,6 +60,20 @@ class Row:
     def start(self) -> Literal["scratch", "warm"]:
         """Whether it starts from a trained model."""
         return "warm" if self.experiment.training.warm_start else "scratch"
+
+
+def small_model(
+    embedding: int, units: int, dropout: Dropout, initializer: Scheme = "glorot"
+) -> ModelConfig:
+    """Sizes with as many units in each direction as in the state, directions summed."""
+    return ModelConfig(
+        embedding=embedding,
+        encoder=units,
+        state=units,
+        merge="sum",
+        initializer=initializer,
+        dropout=dropout,
+    )
 
 
 def with_system(

@@ -11,14 +11,14 @@ What a notebook starts with::
     run.translate(["a line", "another"])
     run.explain("a line")                           # alignment, memory, probabilities
 
-All of it lives in `kvnmt.notebook`, which is imported when a name is first asked for:
-`import kvnmt` alone is quick and does not import JAX.
+All of it lives in `kvnmt.runs.notebook`, which is imported when a name is first asked
+for: `import kvnmt` alone is quick and does not import JAX.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kvnmt.notebook import (
+    from kvnmt.runs.notebook import (
         SYSTEMS,
         DataConfig,
         Experiment,
@@ -58,7 +58,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'kvnmt' has no attribute '{name}'")
-    from kvnmt import notebook
+    from kvnmt.runs import notebook
 
     return getattr(notebook, name)
 

@@ -4,8 +4,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from kvnmt.bounds import check_bounds
-from kvnmt.errors import unknown_name
+from kvnmt.errors import check_bounds, unknown_name
 
 
 class Mechanism(Protocol):

@@ -8,10 +8,12 @@ word: a beam search reorders the State alone, and its leading axis is the hypoth
 
 from typing import NamedTuple, Protocol
 
+import jax
+import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.decoder import Features
-from kvnmt.typing import Array, Float, Int, Key, PyTree
+from kvnmt.typing import Array, Float, Int, Key, PyTree, typed
 
 
 @struct.dataclass
@@ -91,3 +93,13 @@ class Model(NamedTuple):
     initial_state: InitialState
     step: Step
     forward: Forward
+
+
+@typed
+def negative_log_likelihood(
+    logits: Float[Array, "B T V"], target: Int[Array, "B T"]
+) -> Float[Array, "B T"]:
+    """``-log p(y_t)`` in nats; 0 at padding."""
+    chosen = jnp.take_along_axis(logits, jnp.maximum(target, 0)[..., None], axis=-1)
+    nats = jax.nn.logsumexp(logits, axis=-1) - chosen[..., 0]
+    return jnp.where(target >= 0, nats, 0)

@@ -1,9 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user can get wrong, said in one sentence."""
+"""What a user can get wrong, said in one sentence.
 
+Bounds of numbers in a config stand on the field that holds the number::
+
+    @dataclass(frozen=True)
+    class Options:
+        rounds: Annotated[int, at_least(1)] = 1
+        window: Annotated[int | None, at_least(1)] = None
+        rate: Annotated[float, between(0, 0.99)] = 0.0
+
+`check_bounds` finds them wherever such a config is held, so a new option brings its
+bounds along.
+"""
+
+import dataclasses
 import difflib
 import sys
 from collections.abc import Callable, Iterable
+from functools import cache
+from typing import Any, NamedTuple, get_type_hints
 
 
 class UserError(Exception):
@@ -54,3 +69,67 @@ def run_program(name: str, work: Callable[[], object]) -> None:
     except KeyboardInterrupt:
         print(f"{name}: interrupted.", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest value that is allowed; None: any."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def __str__(self) -> str:
+        """Returns how the bounds are told, for example ``at least 1``."""
+        parts = [f"at least {self.least:.10g}"] if self.least is not None else []
+        parts += [f"at most {self.most:.10g}"] if self.most is not None else []
+        return " and ".join(parts)
+
+    def hold(self, value: float) -> bool:
+        """Whether a number keeps to them; NaN never does."""
+        low = self.least is None or value >= self.least
+        high = self.most is None or value <= self.most
+        return low and high and value == value
+
+
+def at_least(least: float) -> Bounds:
+    """No less than this."""
+    return Bounds(least=least)
+
+
+def between(least: float, most: float) -> Bounds:
+    """From the first to the second, both included."""
+    return Bounds(least, most)
+
+
+def check_bounds(config: Any, prefix: str = "") -> None:
+    """Refuses a config that holds a number out of its bounds.
+
+    Args:
+        config: A dataclass; its fields may hold dataclasses. None passes everywhere.
+        prefix: What the path of every field begins with, as its flag does.
+
+    Raises:
+        UserError: A number is out of its bounds; the flag and the bounds are named.
+    """
+    bounds = bounds_of(type(config))
+    for field in dataclasses.fields(config):
+        path, value = f"{prefix}{field.name}", getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            check_bounds(value, f"{path}.")
+        elif value is not None and field.name in bounds:
+            if not bounds[field.name].hold(value):
+                raise UserError(
+                    f"--{path.replace('_', '-')} is {value:.10g} but must be "
+                    f"{bounds[field.name]}."
+                )
+
+
+@cache
+def bounds_of(kind: type) -> dict[str, Bounds]:
+    """The bounds of the fields of a dataclass, by the field's name."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {
+        name: bound
+        for name, hint in hints.items()
+        for bound in getattr(hint, "__metadata__", ())
+        if isinstance(bound, Bounds)
+    }

@@ -10,8 +10,8 @@ from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.attention import additive
-from kvnmt.bounds import at_least, between
 from kvnmt.decoder import conditional
+from kvnmt.errors import at_least, between
 from kvnmt.initializers import Scheme
 from kvnmt.target_context import previous_word
 from kvnmt.typing import Sizes

@@ -27,8 +27,8 @@ from kvnmt import decoder as decoders
 from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
-from kvnmt.bounds import check_bounds
 from kvnmt.contract import Model, Prediction
+from kvnmt.errors import check_bounds
 from kvnmt.initializers import weights
 from kvnmt.layers import (
     Linear,

@@ -12,8 +12,14 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 
 from kvnmt import attention, decoder, target_context
-from kvnmt.bounds import Bounds, at_least, between, bounds_of, check_bounds
-from kvnmt.errors import UserError
+from kvnmt.errors import (
+    Bounds,
+    UserError,
+    at_least,
+    between,
+    bounds_of,
+    check_bounds,
+)
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment

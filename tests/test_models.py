@@ -12,10 +12,10 @@ from kvnmt import models
 from kvnmt.attention import additive
 from kvnmt.decoder import mem_dec
 from kvnmt.errors import UserError
-from kvnmt.losses import Objective
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.target_context import n_gram
+from kvnmt.training.losses import Objective
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 

@@ -23,7 +23,7 @@ from kvnmt.data import synthetic
 from kvnmt.data.synthetic import Pair
 from kvnmt.errors import UserError, run_program
 from kvnmt.evaluation.exploration import explore
-from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.config import SearchConfig
 from kvnmt.pictures.explorer import write_explorer
 from kvnmt.pictures.heatmaps import attention_heatmap
 from kvnmt.runs.directory import Run, load_run

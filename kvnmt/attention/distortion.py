@@ -44,7 +44,7 @@ from kvnmt.attention.address import (
     prepare,
     read_values,
 )
-from kvnmt.bounds import at_least, between
+from kvnmt.errors import at_least, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise
 from kvnmt.typing import Array, Float, Key, Sizes, typed

@@ -10,11 +10,10 @@ from typing import Annotated
 
 import tyro
 
-from kvnmt.bounds import check_bounds
 from kvnmt.cli.flags import names
-from kvnmt.console import error_console, print_table
+from kvnmt.console import print_table, say
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, check_bounds
 from kvnmt.evaluation import MEASURES, Report, System, Test, table
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import read_systems, read_test
@@ -80,7 +79,7 @@ class Evaluate:
         if self.pictures:
             self._draw(test, systems, self.pictures)
         lenient = ALL in self.measures
-        reports = take(measures, test, systems, _say if lenient else None)
+        reports = take(measures, test, systems, say if lenient else None)
         if self.json:
             print(json.dumps(_plain(reports), ensure_ascii=False))
             return
@@ -124,9 +123,9 @@ class Evaluate:
         make_folder(folder)
         lines = [n for n in self.draw if n <= len(test.reference)]
         lacking = draw(test, systems, lines, folder)
-        _say(f"the pictures are in {folder}")
+        say(f"the pictures are in {folder}")
         if lacking:
-            _say(lacking)
+            say(lacking)
 
 
 def _plain(reports: dict[str, list[Report]]) -> dict[str, list[dict[str, object]]]:
@@ -137,7 +136,3 @@ def _plain(reports: dict[str, list[Report]]) -> dict[str, list[dict[str, object]
         ]
         for name, parts in reports.items()
     }
-
-
-def _say(sentence: str) -> None:
-    error_console().print(sentence, highlight=False, soft_wrap=True)

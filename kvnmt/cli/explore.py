@@ -6,12 +6,11 @@ from pathlib import Path
 
 import tyro
 
-from kvnmt.bounds import check_bounds
 from kvnmt.cli.flags import names
-from kvnmt.console import counting, error_console
+from kvnmt.console import counting, say
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, check_bounds
 from kvnmt.evaluation.exploration import explore
 from kvnmt.files import claim
 from kvnmt.inference.config import Count, SearchConfig
@@ -62,9 +61,7 @@ class Explore:
         )
         write_explorer(data, self.output)
         size = self.output.stat().st_size / 1e6
-        error_console().print(
+        say(
             f"{len(data['sentences'])} sentences are in {self.output} ({size:.1f} MB); "
-            "open it in a browser.",
-            highlight=False,
-            soft_wrap=True,
+            "open it in a browser."
         )

@@ -177,7 +177,7 @@ def _run(words: Sequence[str], base: "Experiment | None") -> None:
     else:
         work = _parse(name, arguments, base)
         if COMMANDS[name].compiles:
-            from kvnmt.program_cache import keep_programs  # imports JAX
+            from kvnmt.cli.program_cache import keep_programs  # imports JAX
 
             keep_programs(cache)
         work()

@@ -9,7 +9,7 @@ from typing import Any
 
 import tyro
 
-from kvnmt.console import counting, error_console
+from kvnmt.console import counting, say
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError
@@ -53,10 +53,9 @@ class Score:
             print(json.dumps(record))
         count = sum(len(pair.token_log_probs) for pair in scored)
         total = math.fsum(pair.log_prob for pair in scored)
-        error_console().print(
+        say(
             f"{len(scored)} pairs, {count} tokens, log-probability {total:.2f}, "
-            f"perplexity {perplexity(total, count):.3f}",
-            highlight=False,
+            f"perplexity {perplexity(total, count):.3f}"
         )
 
 

@@ -10,7 +10,6 @@ from typing import Annotated
 from rich.table import Table
 from rich.text import Text
 
-from kvnmt.bounds import check_bounds
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import print_table, say
 from kvnmt.data import plan
@@ -22,7 +21,7 @@ from kvnmt.data.prepare import described
 from kvnmt.data.text import read_parallel
 from kvnmt.data.vocabularies import load_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, check_bounds
 from kvnmt.runs.directory import load_experiment
 from kvnmt.training.config import TrainingConfig
 
@@ -68,7 +67,6 @@ class Prepare:
 
     def __call__(self) -> None:
         """Prepares."""
-        check_bounds(self)
         check_bounds(self)
         if not self.data.cache:
             raise UserError("name the folder that keeps the ids with --data.cache.")

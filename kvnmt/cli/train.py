@@ -9,10 +9,9 @@ from typing import Annotated
 import tyro
 
 from kvnmt import devices
-from kvnmt.bounds import at_least, check_bounds
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import say
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, at_least, check_bounds
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.config import Experiment

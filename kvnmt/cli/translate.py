@@ -11,14 +11,13 @@ from typing import Annotated, BinaryIO, Literal, NamedTuple, TypeVar
 
 import tyro
 
-from kvnmt.bounds import at_least, check_bounds
 from kvnmt.console import counting, say
 from kvnmt.data.text import decode, read_lines
 from kvnmt.data.words import cut
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, at_least, check_bounds
+from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import describe, join
-from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.inference.unknown_words import read_dictionary
 from kvnmt.runs.directory import Run, load_translator

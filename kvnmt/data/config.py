@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from kvnmt.bounds import at_least
+from kvnmt.errors import at_least
 
 LONGEST = {"words": 80, "bpe": 100, "characters": 400}  # tokens of a training sentence
 

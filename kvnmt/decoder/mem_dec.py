@@ -50,12 +50,12 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
-from kvnmt.bounds import at_least
 from kvnmt.decoder import base, rounds
 from kvnmt.decoder.rounds import Round, RoundOptions, look
 from kvnmt.decoder.start import init_start
 from kvnmt.decoder.word_gru import Inputs, Query, from_state, tanh_query, word_inputs
 from kvnmt.encoder import Encoded
+from kvnmt.errors import at_least
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, draw, masked_mean, precise
 from kvnmt.typing import Array, Float, Key, Sizes

@@ -24,10 +24,10 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attended, Attention, Moment
-from kvnmt.bounds import at_least
 from kvnmt.decoder import base
 from kvnmt.decoder.start import Initial, affine_start
 from kvnmt.encoder import Encoded
+from kvnmt.errors import at_least
 from kvnmt.initializers import Weights
 from kvnmt.layers import GRU, Linear, init_gru
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes

@@ -38,11 +38,11 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import Attention, Moment
-from kvnmt.bounds import at_least
 from kvnmt.decoder import base
 from kvnmt.decoder.rounds import alignments, look_once
 from kvnmt.decoder.start import Initial, affine_start, init_start
 from kvnmt.encoder import Encoded
+from kvnmt.errors import at_least
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     LSTM,

@@ -10,8 +10,8 @@ value compiles nothing. The sizes of batches are for those who make them.
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
-from kvnmt.bounds import at_least, between
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
+from kvnmt.errors import at_least, between
 from kvnmt.typing import Array
 
 Count: TypeAlias = Annotated[int, at_least(1)]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from kvnmt import models
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError
+from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
-from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import translate

@@ -9,11 +9,11 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.contract import negative_log_likelihood
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS, edge, in_batches
 from kvnmt.devices import own_mesh, replicate, split_rows
 from kvnmt.inference.trained import KEPT, Trained
-from kvnmt.losses import negative_log_likelihood
 from kvnmt.models import Model, Params
 from kvnmt.typing import Array, Float, Int
 

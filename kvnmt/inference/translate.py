@@ -14,12 +14,11 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.bounds import check_bounds
 from kvnmt.data.batches import pad
 from kvnmt.data.buckets import edge, in_batches
 from kvnmt.data.vocabulary import EOS
 from kvnmt.devices import own_mesh, replicate, split_rows
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, check_bounds
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.program import compiled_search
 from kvnmt.inference.trained import Trained

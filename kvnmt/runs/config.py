@@ -14,9 +14,9 @@ from kvnmt.catalogue import Catalogue
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
-from kvnmt.losses import Objective
 from kvnmt.model_config import ModelConfig
 from kvnmt.training.config import TrainingConfig
+from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 
 

@@ -8,13 +8,12 @@ It needs nothing else to be used. It holds ``config.json``, ``versions.json``,
 
 import json
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cattrs
 import jax
-import numpy as np
-from numpy.typing import NDArray
 
 from kvnmt import models
 from kvnmt.console import say
@@ -22,101 +21,17 @@ from kvnmt.data.vocabularies import (
     Vocabularies,
     check_digests,
     load_vocabularies,
+    save_vocabularies,
 )
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError
+from kvnmt.files import write_json
 from kvnmt.inference.ensemble import ensemble
-from kvnmt.inference.explain import Explanation, explain
-from kvnmt.inference.program import SearchConfig
-from kvnmt.inference.score import Scored, align_lines, rounds_of, score_lines
-from kvnmt.inference.translate import translate_lines
-from kvnmt.models import Model, Params
-from kvnmt.runs.config import Experiment, from_plain
+from kvnmt.inference.score import rounds_of
+from kvnmt.runs.config import Experiment, from_plain, to_plain
 from kvnmt.runs.former import upgraded
+from kvnmt.runs.run import Run
 from kvnmt.training.checkpoint import Checkpoints
-
-
-class Run(NamedTuple):
-    """A trained model, as read back from its run directory.
-
-    Searches are those of the run's config unless another is passed.
-    """
-
-    experiment: Experiment
-    vocabularies: Vocabularies
-    model: Model
-    params: Params
-
-    def translate(
-        self, lines: Sequence[str], search: SearchConfig | None = None
-    ) -> list[str]:
-        """Translates lines; one line out per line in, in order.
-
-        Example::
-
-            >>> run = kvnmt.load("runs/mine")
-            >>> translations = run.translate(["a b c", "d e"])
-            >>> len(translations)
-            2
-        """
-        _refuse_single(lines)
-        _refuse_language_model(self)
-        return translate_lines(self, lines, search or self.experiment.search)
-
-    def score(self, source: Sequence[str], target: Sequence[str]) -> list[Scored]:
-        """Tells how probable translations are, token by token, and how they are read.
-
-        Example::
-
-            >>> run = kvnmt.load("runs/mine")
-            >>> right, wrong = run.score(["a b", "a b"], ["A B", "B B"])
-            >>> right.log_prob > wrong.log_prob
-            True
-        """
-        _check_pairs(source, target)
-        return score_lines(self, source, target)
-
-    def align(
-        self, source: Sequence[str], target: Sequence[str]
-    ) -> list[list[NDArray[np.floating]]]:
-        """Aligns pairs: for each a matrix per round, target by source tokens, EOS last.
-
-        Example::
-
-            >>> run = kvnmt.load("runs/mine")
-            >>> rounds = run.align(["a b c"], ["A B C"])[0]
-            >>> [matrix.shape for matrix in rounds]
-            [(4, 4)]
-        """
-        _check_pairs(source, target)
-        _refuse_language_model(self)
-        return align_lines(self, source, target)
-
-    def explain(
-        self,
-        line: str,
-        target: str | None = None,
-        search: SearchConfig | None = None,
-    ) -> Explanation:
-        """Tells how a line is translated, or how a translation of it is read.
-
-        Example::
-
-            >>> run = kvnmt.load("runs/mine")
-            >>> explanation = run.explain("a b c")
-            >>> explanation.source_tokens
-            ['a', 'b', 'c', '</s>']
-            >>> explanation.draw("attention.png")
-        """
-        if target is None:
-            _refuse_language_model(self)
-        return explain(
-            self,
-            self.experiment.model,
-            line,
-            target,
-            search or self.experiment.search,
-        )
 
 
 def load_run(folder: Path | str) -> Run:
@@ -166,6 +81,59 @@ def check_run(folder: Path) -> None:
             f"'{folder}' is no run directory: it holds no config.json; give the "
             "folder that training wrote."
         )
+
+
+def check_free(folder: Path) -> None:
+    """Makes sure that a new run can be made in a folder.
+
+    Raises:
+        UserError: There is something in it.
+    """
+    # What a start that was killed has left is no run.
+    half = {"vocabulary", "versions.json", "versions.new", "config.new"}
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= half:
+        return
+    if folder.exists():
+        raise UserError(
+            f"'{folder}' exists already and is not empty; pass --resume to go on "
+            "with the run in it, or choose another folder."
+        )
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a run directory holds a finished checkpoint."""
+    if not (folder / "checkpoints").is_dir():
+        return False
+    with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
+        return checkpoints.last_step() is not None
+
+
+def make_run(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
+    """Makes a run directory; its config comes last, so that half a run is none.
+
+    Args:
+        folder: Where; if it is a run directory, its vocabularies stay.
+        experiment: The config to write.
+        words: The vocabularies of both sides.
+
+    Raises:
+        UserError: It cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not (folder / "config.json").exists():
+            save_vocabularies(words, folder / "vocabulary")
+        write_json(folder / "versions.json", package_versions())
+        write_json(folder / "config.json", to_plain(experiment))
+    except OSError as error:
+        raise UserError(f"'{folder}' cannot be made: {error.strerror}.") from None
+
+
+def package_versions() -> dict[str, str]:
+    """The versions of the packages that a run depends on, and the device."""
+    packages = ("kvnmt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    return {name: version(name) for name in packages} | {"device": device}
 
 
 def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
@@ -221,26 +189,3 @@ def load_ensemble(folders: Sequence[Path]) -> Run:
     model = ensemble(tuple(run.model for run in runs))
     params: Any = tuple(run.params for run in runs)
     return first._replace(model=model, params=params)
-
-
-def _refuse_single(lines: Sequence[str]) -> None:
-    """Refuses a text in the place of a list of texts: its letters would be lines."""
-    if isinstance(lines, str):
-        raise UserError("a list of lines is needed; put a single line in brackets.")
-
-
-def _check_pairs(source: Sequence[str], target: Sequence[str]) -> None:
-    _refuse_single(source)
-    _refuse_single(target)
-    if len(source) != len(target):
-        raise UserError(
-            f"there are {len(source)} source lines but {len(target)} target lines; "
-            "every source line needs its translation."
-        )
-
-
-def _refuse_language_model(run: Run) -> None:
-    if not run.model.reads_source:
-        raise UserError(
-            "the run holds a language model, which neither translates nor aligns."
-        )

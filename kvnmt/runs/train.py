@@ -8,21 +8,26 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from kvnmt import devices, models
-from kvnmt.bounds import check_bounds
 from kvnmt.console import say
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError
-from kvnmt.losses import Objective, loss
+from kvnmt.errors import UserError, check_bounds
 from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.models import Model, Params
 from kvnmt.runs.config import Experiment, check_kept, to_plain
-from kvnmt.runs.directory import load_experiment, load_run
-from kvnmt.runs.making import check_free, has_checkpoint, make_run, package_versions
+from kvnmt.runs.directory import (
+    check_free,
+    has_checkpoint,
+    load_experiment,
+    load_run,
+    make_run,
+    package_versions,
+)
 from kvnmt.runs.warm_start import warm_start
 from kvnmt.training.job import make_job
 from kvnmt.training.loop import Result, fit
+from kvnmt.training.losses import Objective, loss
 
 
 def run(

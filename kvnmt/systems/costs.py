@@ -16,8 +16,7 @@ import jax.numpy as jnp
 from rich.table import Table
 
 from kvnmt import attention, decoder, models, target_context
-from kvnmt.bounds import at_least, check_bounds
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, at_least, check_bounds
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model
 from kvnmt.systems.named import SYSTEMS, system

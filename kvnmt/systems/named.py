@@ -29,7 +29,6 @@ from kvnmt.decoder import (
     stacked_lstm,
 )
 from kvnmt.errors import unknown_name
-from kvnmt.losses import Objective
 from kvnmt.model_config import ModelConfig
 from kvnmt.target_context import (
     key_value_predict,
@@ -39,6 +38,7 @@ from kvnmt.target_context import (
     self_attentive_rnn,
     state_only,
 )
+from kvnmt.training.losses import Objective
 
 # What a system that does not say otherwise is made of: RNNsearch*.
 MECHANISMS = ("attention", "decoder", "target_context", "cell", "layers", "readout")

@@ -18,9 +18,8 @@ import optax
 from rich.table import Table
 
 from kvnmt import devices, models
-from kvnmt.bounds import at_least, between, check_bounds
 from kvnmt.data.batches import Batch, pad, with_end
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, at_least, between, check_bounds
 from kvnmt.model_config import ModelConfig
 from kvnmt.systems.named import system
 from kvnmt.training import step as steps

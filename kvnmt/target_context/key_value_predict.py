@@ -32,8 +32,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.bounds import at_least
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, at_least
 from kvnmt.initializers import Weights
 from kvnmt.layers import masked_softmax
 from kvnmt.target_context import base

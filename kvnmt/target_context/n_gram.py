@@ -28,8 +28,7 @@ from typing import Annotated
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.bounds import at_least
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, at_least
 from kvnmt.initializers import Weights
 from kvnmt.target_context import base
 from kvnmt.typing import Array, DType, Float, Key, Sizes

@@ -11,8 +11,8 @@ from jax.sharding import Mesh
 from numpy.typing import NDArray
 
 from kvnmt import devices
-from kvnmt.bounds import at_least, between
 from kvnmt.data.plan import Plan, by_pairs, by_tokens
+from kvnmt.errors import at_least, between
 from kvnmt.training.step import StepOptions
 
 

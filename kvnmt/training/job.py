@@ -15,11 +15,11 @@ from rich.console import Console
 from kvnmt import devices
 from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
-from kvnmt.losses import Objective
 from kvnmt.models import Model, Params
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import validation
 from kvnmt.training.config import TrainingConfig, plan_batches
+from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.sharding import shardings
 from kvnmt.training.step import (

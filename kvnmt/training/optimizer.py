@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import jax.numpy as jnp
 import optax
 
-from kvnmt.bounds import at_least, between
+from kvnmt.errors import at_least, between
 
 RATES = {"adam": 1e-3, "adadelta": 1.0, "sgd": 1.0}  # where none is given
 

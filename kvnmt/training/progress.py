@@ -4,7 +4,7 @@
 import math
 from dataclasses import dataclass, field
 
-from kvnmt.losses import Objective
+from kvnmt.training.losses import Objective
 from kvnmt.training.step import Metrics
 
 

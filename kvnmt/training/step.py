@@ -19,10 +19,10 @@ import optax
 from flax import struct
 from jax.sharding import Mesh, PartitionSpec
 
-from kvnmt.bounds import at_least, between
+from kvnmt.errors import at_least, between
 from kvnmt.layers import row_keys
-from kvnmt.losses import Loss, Objective, loss
 from kvnmt.models import Model, Params
+from kvnmt.training.losses import Loss, Objective, loss
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
 
 Dtype: TypeAlias = Literal["float32", "bfloat16"]

@@ -5,9 +5,8 @@ import dataclasses
 
 import pytest
 
-from kvnmt.bounds import check_bounds
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, check_bounds
 
 LEAST = {
     "min_count": 1,

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from kvnmt import models
 from kvnmt.data import synthetic
 from kvnmt.data.batches import pad, with_end
-from kvnmt.losses import Loss, Objective, loss
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS
+from kvnmt.training.losses import Loss, Objective, loss
 from tests.data.helpers import words_of
 
 SIZES = ModelConfig(

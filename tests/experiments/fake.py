@@ -29,7 +29,13 @@ RESULT = Result(
 
 def small(experiment: Experiment) -> Experiment:
     """An experiment at sizes that any system fits, searched greedily."""
-    model = dataclasses.replace(experiment.model, embedding=6, encoder=12, state=12)
+    model = dataclasses.replace(
+        experiment.model,
+        embedding=6,
+        encoder=12,
+        state=12,
+        initializer="wide",  # no orthogonal matrices, which take long to compile
+    )
     search = dataclasses.replace(experiment.search, beam=1)
     return dataclasses.replace(experiment, model=model, search=search)
 

@@ -20,10 +20,10 @@ from experiments.table import (
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.evaluation.base import Column
-from kvnmt.losses import Objective
 from kvnmt.runs.config import Experiment
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.training.config import TrainingConfig
+from kvnmt.training.losses import Objective
 from tests.experiments.fake import RESULT, draw, never
 from tests.helpers import tiny, toy_data, write_untrained
 

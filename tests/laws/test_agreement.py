@@ -10,11 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import losses
+from kvnmt import contract
 from kvnmt.decoder.mem_dec import fixed_noise
-from kvnmt.losses import Objective
 from kvnmt.model_config import ModelConfig
 from kvnmt.systems.named import SYSTEMS
+from kvnmt.training import losses
+from kvnmt.training.losses import Objective
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 from tests.references import sentence
@@ -85,7 +86,7 @@ def reference(config: ModelConfig) -> list[sentence.Result]:
 
 def assert_predicts(logits: jax.Array, expected: list[list], nlls: list[float]) -> None:
     """Logits [B, T, V] give the log-probabilities and losses of every row."""
-    nats = np.asarray(losses.negative_log_likelihood(logits, jnp.asarray(TARGET)))
+    nats = np.asarray(contract.negative_log_likelihood(logits, jnp.asarray(TARGET)))
     logits = np.asarray(logits)
     assert logits.dtype == np.float64 and np.isfinite(logits).all()
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))

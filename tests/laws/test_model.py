@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt.losses import Objective, loss
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Params
+from kvnmt.training.losses import Objective, loss
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 

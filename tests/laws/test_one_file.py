@@ -18,9 +18,9 @@ from kvnmt import models
 from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate
-from kvnmt.losses import Objective, loss
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs.warm_start import path_name, warm_start
+from kvnmt.training.losses import Objective, loss
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 
@@ -42,7 +42,7 @@ from kvnmt.attention.address import (
     prepare,
     read_values,
 )
-from kvnmt.bounds import at_least
+from kvnmt.errors import at_least
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
 
-from kvnmt.bounds import between
+from kvnmt.errors import between
 from kvnmt.decoder import conditional
 
 
@@ -118,7 +118,7 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 
-from kvnmt.bounds import between
+from kvnmt.errors import between
 from kvnmt.target_context import base, previous_word
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import optax
 import pytest
 
-from kvnmt.losses import Objective, loss
+from kvnmt.training.losses import Objective, loss
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 from tests.laws.test_model import MEMBERS

@@ -18,7 +18,6 @@ from kvnmt.data.corpus import load_corpora
 from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
-from kvnmt.losses import Loss
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.models import Params
 from kvnmt.runs import train as experiment
@@ -29,6 +28,7 @@ from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.checkpoint_folder import only_writer
+from kvnmt.training.losses import Loss
 from kvnmt.training.optimizer import OptimizerConfig, build
 from tests.helpers import quiet, records, steps_kept, tiny, toy_data, trained
 from tests.training.jobs import Killed, compiling, fit_with, killed_after, with_lower

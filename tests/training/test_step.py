@@ -17,11 +17,11 @@ from jax.sharding import AxisType, Mesh
 from kvnmt import devices, models
 from kvnmt.data.batches import Batch, pad, with_end
 from kvnmt.errors import UserError
-from kvnmt.losses import Objective
 from kvnmt.model_config import Dropout
 from kvnmt.models import Model
 from kvnmt.systems.named import system
 from kvnmt.training import step as steps
+from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.sharding import shardings
 from kvnmt.training.step import StepOptions

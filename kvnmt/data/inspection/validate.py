@@ -25,7 +25,6 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.bounds import at_least, between, check_bounds
 from kvnmt.data.inspection.checks import (
     Part,
     check_counts,
@@ -38,7 +37,7 @@ from kvnmt.data.inspection.scan import Index, scan
 from kvnmt.data.inspection.shifts import check_shifts
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import Words, keep_words
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, at_least, between, check_bounds
 
 PARTS = ("train", "valid", "test")
 SIDES = ("source", "target")

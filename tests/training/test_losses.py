@@ -4,11 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import losses
+from kvnmt import contract
 from kvnmt.decoder import Features
 from kvnmt.errors import UserError
-from kvnmt.losses import Objective
 from kvnmt.models import Prediction
+from kvnmt.training import losses
+from kvnmt.training.losses import Objective
 from tests.references import sentence
 from tests.references.blocks import log_softmax
 
@@ -29,7 +30,7 @@ def attending(places: list[list[int]]) -> jax.Array:
 
 
 def test_negative_log_likelihood():
-    got = losses.negative_log_likelihood(LOGITS, TARGET)
+    got = contract.negative_log_likelihood(LOGITS, TARGET)
     for b in range(3):
         for t in range(3):
             word = int(TARGET[b, t])
@@ -38,7 +39,7 @@ def test_negative_log_likelihood():
 
 
 def test_huge_logits_stay_finite():
-    got = losses.negative_log_likelihood(LOGITS * 1e6, TARGET)
+    got = contract.negative_log_likelihood(LOGITS * 1e6, TARGET)
     assert np.isfinite(got).all()
 
 
@@ -84,7 +85,7 @@ def test_atteos_without_an_alignment():
 
 def test_subtractive_losses_weigh_every_predictor_alike():
     want = sum(
-        np.sum(losses.negative_log_likelihood(LOGITS * n, TARGET)) for n in (2, 3)
+        np.sum(contract.negative_log_likelihood(LOGITS * n, TARGET)) for n in (2, 3)
     )
     given = prediction(others=2)
     got = losses.loss(Objective(subtractive=0.5), given, SOURCE, TARGET)
@@ -98,7 +99,7 @@ def test_subtractive_losses_weigh_every_predictor_alike():
 
 def test_plain_loss_counts_real_words():
     got = losses.loss(Objective(), prediction(), SOURCE, TARGET)
-    nats = losses.negative_log_likelihood(LOGITS, TARGET)
+    nats = contract.negative_log_likelihood(LOGITS, TARGET)
     np.testing.assert_allclose(got.nats, np.sum(nats), rtol=1e-6)
     assert int(got.tokens) == 5 and float(got.total) == float(got.nats)
     assert float(got.atteos) == 0

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import kvnmt
-from kvnmt import notebook
 from kvnmt.data.vocabulary import EOS
+from kvnmt.runs import notebook
 from tests.helpers import SIZES, tiny, toy_data, trained, untrained
 
 FUNCTIONS = [name for name in kvnmt.__all__ if name.islower()]
@@ -35,7 +35,7 @@ def test_importing_is_quick():
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert "kvnmt" in done.stdout.split()
-    assert not {"jax", "numpy", "matplotlib", "kvnmt.notebook"} & set(
+    assert not {"jax", "numpy", "matplotlib", "kvnmt.runs.notebook"} & set(
         done.stdout.split()
     )
 

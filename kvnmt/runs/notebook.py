@@ -11,15 +11,15 @@ from pathlib import Path
 from kvnmt import models
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
-from kvnmt.inference.program import SearchConfig
-from kvnmt.losses import Objective
+from kvnmt.inference.config import SearchConfig
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs import directory
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import Run
+from kvnmt.runs.run import Run
 from kvnmt.systems import named
 from kvnmt.training.config import TrainingConfig
+from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 
 __all__ = [

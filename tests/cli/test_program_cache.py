@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from kvnmt import program_cache
-from kvnmt.program_cache import default_folder, machine_folder, prune
+from kvnmt.cli import program_cache
+from kvnmt.cli.program_cache import default_folder, machine_folder, prune
 
 # Compiles, and tells where programs are kept.
 CODE = """
 import sys
-from kvnmt.program_cache import keep_programs
+from kvnmt.cli.program_cache import keep_programs
 keep_programs(sys.argv[1] if len(sys.argv) > 1 else None)
 import jax
 print(jax.jit(lambda x: x * 3 + 1)(jax.numpy.arange(3)))

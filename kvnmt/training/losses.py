@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.bounds import at_least, between
-from kvnmt.errors import UserError
+from kvnmt.contract import negative_log_likelihood
+from kvnmt.errors import UserError, at_least, between
 from kvnmt.layers import precise
 from kvnmt.models import Prediction
 from kvnmt.typing import Array, Bool, Float, Int, typed
@@ -41,16 +41,6 @@ class Loss:
     atteos: Float[Array, ""]
     subtractive: Float[Array, ""]  # nats of all auxiliary predictors
     tokens: Int[Array, ""]  # real target tokens, EOS included
-
-
-@typed
-def negative_log_likelihood(
-    logits: Float[Array, "B T V"], target: Int[Array, "B T"]
-) -> Float[Array, "B T"]:
-    """``-log p(y_t)`` in nats; 0 at padding."""
-    chosen = jnp.take_along_axis(logits, jnp.maximum(target, 0)[..., None], axis=-1)
-    nats = jax.nn.logsumexp(logits, axis=-1) - chosen[..., 0]
-    return jnp.where(target >= 0, nats, 0)
 
 
 @typed

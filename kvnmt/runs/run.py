@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A trained model, and what is done with it in one line."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.data.vocabularies import Vocabularies
+from kvnmt.errors import UserError
+from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.explain import Explanation, explain
+from kvnmt.inference.score import Scored, align_lines, score_lines
+from kvnmt.inference.translate import translate_lines
+from kvnmt.models import Model, Params
+from kvnmt.runs.config import Experiment
+
+
+class Run(NamedTuple):
+    """A trained model, as read back from its run directory.
+
+    Searches are those of the run's config unless another is passed.
+    """
+
+    experiment: Experiment
+    vocabularies: Vocabularies
+    model: Model
+    params: Params
+
+    def translate(
+        self, lines: Sequence[str], search: SearchConfig | None = None
+    ) -> list[str]:
+        """Translates lines; one line out per line in, in order.
+
+        Example::
+
+            >>> run = kvnmt.load("runs/mine")
+            >>> translations = run.translate(["a b c", "d e"])
+            >>> len(translations)
+            2
+        """
+        _refuse_single(lines)
+        _refuse_language_model(self)
+        return translate_lines(self, lines, search or self.experiment.search)
+
+    def score(self, source: Sequence[str], target: Sequence[str]) -> list[Scored]:
+        """Tells how probable translations are, token by token, and how they are read.
+
+        Example::
+
+            >>> run = kvnmt.load("runs/mine")
+            >>> right, wrong = run.score(["a b", "a b"], ["A B", "B B"])
+            >>> right.log_prob > wrong.log_prob
+            True
+        """
+        _check_pairs(source, target)
+        return score_lines(self, source, target)
+
+    def align(
+        self, source: Sequence[str], target: Sequence[str]
+    ) -> list[list[NDArray[np.floating]]]:
+        """Aligns pairs: for each a matrix per round, target by source tokens, EOS last.
+
+        Example::
+
+            >>> run = kvnmt.load("runs/mine")
+            >>> rounds = run.align(["a b c"], ["A B C"])[0]
+            >>> [matrix.shape for matrix in rounds]
+            [(4, 4)]
+        """
+        _check_pairs(source, target)
+        _refuse_language_model(self)
+        return align_lines(self, source, target)
+
+    def explain(
+        self,
+        line: str,
+        target: str | None = None,
+        search: SearchConfig | None = None,
+    ) -> Explanation:
+        """Tells how a line is translated, or how a translation of it is read.
+
+        Example::
+
+            >>> run = kvnmt.load("runs/mine")
+            >>> explanation = run.explain("a b c")
+            >>> explanation.source_tokens
+            ['a', 'b', 'c', '</s>']
+            >>> explanation.draw("attention.png")
+        """
+        if target is None:
+            _refuse_language_model(self)
+        return explain(
+            self,
+            self.experiment.model,
+            line,
+            target,
+            search or self.experiment.search,
+        )
+
+
+def _refuse_single(lines: Sequence[str]) -> None:
+    """Refuses a text in the place of a list of texts: its letters would be lines."""
+    if isinstance(lines, str):
+        raise UserError("a list of lines is needed; put a single line in brackets.")
+
+
+def _check_pairs(source: Sequence[str], target: Sequence[str]) -> None:
+    _refuse_single(source)
+    _refuse_single(target)
+    if len(source) != len(target):
+        raise UserError(
+            f"there are {len(source)} source lines but {len(target)} target lines; "
+            "every source line needs its translation."
+        )
+
+
+def _refuse_language_model(run: Run) -> None:
+    if not run.model.reads_source:
+        raise UserError(
+            "the run holds a language model, which neither translates nor aligns."
+        )
