@@ -82,6 +82,14 @@ def tiny(data: DataConfig, name: str = "rnnsearch-star", **training) -> Experime
     )
 
 
+def replaced(config: Any, path: str, value: Any) -> Any:
+    """A config with another value at a dotted path."""
+    name, _, rest = path.partition(".")
+    if rest:
+        value = replaced(getattr(config, name), rest, value)
+    return dataclasses.replace(config, **{name: value})
+
+
 def quiet() -> Console:
     """A console that nobody reads."""
     return Console(file=io.StringIO())

@@ -8,8 +8,6 @@ It needs nothing else to be used. It holds ``config.json``, ``versions.json``,
 
 import json
 from collections.abc import Sequence
-from contextlib import suppress
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import cattrs
 import jax
 
 from kvnmt import models
-from kvnmt.console import error_console
+from kvnmt.console import say
 from kvnmt.data.vocabularies import (
     Vocabularies,
     check_digests,
@@ -47,9 +45,8 @@ def load_run(folder: Path | str) -> Run:
     words = load_vocabularies(folder)
     model = models.build(experiment.model, len(words.source), len(words.target))
     like = jax.eval_shape(model.init, jax.random.key(0))
-    tell = partial(error_console().print, highlight=False, soft_wrap=True)
     kept = folder / "checkpoints"
-    with Checkpoints(kept, read_only=True, tell=tell) as checkpoints:
+    with Checkpoints(kept, read_only=True, tell=say) as checkpoints:
         best = checkpoints.find("best")
         check_digests(best.about.get("vocabularies"), words, folder)
         params = checkpoints.restore_params(like, best.step)
@@ -64,8 +61,6 @@ def load_experiment(folder: Path) -> Experiment:
     """
     check_run(folder)
     text = (folder / "config.json").read_text()
-    with suppress(cattrs.BaseValidationError, ValueError, KeyError, TypeError):
-        return from_plain(json.loads(text))
     try:
         return from_plain(upgraded(json.loads(text)))
     except cattrs.BaseValidationError as error:

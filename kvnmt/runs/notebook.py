@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-class Systems(dict[str, named.System]):
+class Systems(dict[str, named.NamedSystem]):
     """The named systems of the papers by name; a notebook shows them as a table.
 
     Example::

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from rich.console import Console
 
 from kvnmt import devices, models
+from kvnmt.console import say
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
@@ -64,7 +65,7 @@ def run(
         check_free(folder)
     corpora = load_corpora(experiment.data, trained, console)
     words = corpora.vocabularies
-    console.print(corpora.report, highlight=False, soft_wrap=True)
+    say(corpora.report, console)
     model = models.build(experiment.model, len(words.source), len(words.target))
     params = jax.jit(model.init)(jax.random.key(experiment.training.seed))
     _check_objective(experiment.objective, model, params)
@@ -121,5 +122,5 @@ def _warm_start(
         lines += [f"  copied  {name}" for name in started.copied]
         lines += [f"  fresh  {name}" for name in started.fresh]
     for line in lines:
-        console.print(line, highlight=False, soft_wrap=True)
+        say(line, console)
     return started.params

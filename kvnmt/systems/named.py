@@ -46,7 +46,7 @@ DEFAULT = ModelConfig()
 
 
 @dataclass(frozen=True)
-class System:
+class NamedSystem:
     """One row of a paper's table."""
 
     paper: str
@@ -104,34 +104,34 @@ def _lstm(attention: Any, merge: str = "project", **changes: Any) -> dict[str, A
     }
 
 
-def _linguistic(**options: Any) -> System:
-    return System(TU, {"attention": linguistic_coverage.Options(**options)})
+def _linguistic(**options: Any) -> NamedSystem:
+    return NamedSystem(TU, {"attention": linguistic_coverage.Options(**options)})
 
 
-def _neural(**options: Any) -> System:
-    return System(TU, {"attention": neural_coverage.Options(**options)})
+def _neural(**options: Any) -> NamedSystem:
+    return NamedSystem(TU, {"attention": neural_coverage.Options(**options)})
 
 
-def _distortion(context: Any) -> System:
-    return System(ZHANG, {"attention": distortion.Options(context=context)})
+def _distortion(context: Any) -> NamedSystem:
+    return NamedSystem(ZHANG, {"attention": distortion.Options(context=context)})
 
 
-def _kvmematt(rounds: int, atteos: float = 0.0) -> System:
+def _kvmematt(rounds: int, atteos: float = 0.0) -> NamedSystem:
     decoder = conditional.Options(rounds=rounds)
     choices = {"attention": kv_memory.Options(), "decoder": decoder}
-    return System(f"{MENG}, section 3", choices, atteos)
+    return NamedSystem(f"{MENG}, section 3", choices, atteos)
 
 
-def _past_future(subtractive: float = 0.0, **options: Any) -> System:
+def _past_future(subtractive: float = 0.0, **options: Any) -> NamedSystem:
     decoder = past_future.Options(subtractive=subtractive > 0, **options)
-    return System(ZHENG, {"decoder": decoder}, subtractive=subtractive)
+    return NamedSystem(ZHENG, {"decoder": decoder}, subtractive=subtractive)
 
 
-def _residual(section: str, context: Any) -> System:
-    return System(f"{MICULICICH}, section {section}", {"target_context": context})
+def _residual(section: str, context: Any) -> NamedSystem:
+    return NamedSystem(f"{MICULICICH}, section {section}", {"target_context": context})
 
 
-def _language_model(context: Any, readout: str) -> System:
+def _language_model(context: Any, readout: str) -> NamedSystem:
     choices = {
         "attention": none.Options(projection=False),
         "decoder": stacked_lstm.Options(layers=1, initial="zero"),
@@ -139,7 +139,7 @@ def _language_model(context: Any, readout: str) -> System:
         "merge": "none",
         "readout": readout,
     }
-    return System(f"{MICULICICH}, table 6", choices)
+    return NamedSystem(f"{MICULICICH}, table 6", choices)
 
 
 def _window(form: Any) -> key_value_predict.Options:
@@ -150,41 +150,47 @@ TANH_QUERY = single.Options(
     initial="mean", query="tanh", reset="after", readout_state="current"
 )
 
-SYSTEMS: dict[str, System] = {
-    "rnnencdec": System(
+SYSTEMS: dict[str, NamedSystem] = {
+    "rnnencdec": NamedSystem(
         f"{BAHDANAU}, after Cho et al. 2014",
         _single(initial="read") | {"attention": none.Options(), "merge": "forward"},
     ),
-    "rnnsearch": System(BAHDANAU, _single()),
-    "rnnsearch-star": System(f"{MENG}, section 2"),
-    "rnnsearch-star-tanh": System(
+    "rnnsearch": NamedSystem(BAHDANAU, _single()),
+    "rnnsearch-star": NamedSystem(f"{MENG}, section 2"),
+    "rnnsearch-star-tanh": NamedSystem(
         "Wang et al. 2016, section 2.1", {"decoder": TANH_QUERY}
     ),
-    "rnnsearch-star-atteos": System(f"{MENG}, section 2 with 3.3", atteos=1.0),
-    "attn": System(f"{MINO}, section 2", _lstm(dot.Options())),
-    "attn-general": System("Luong et al. 2015", _lstm(dot.Options(score="general"))),
-    "attn-concat": System("Luong et al. 2015", _lstm(dot.Options(score="concat"))),
-    "attn-input-feeding": System(
+    "rnnsearch-star-atteos": NamedSystem(f"{MENG}, section 2 with 3.3", atteos=1.0),
+    "attn": NamedSystem(f"{MINO}, section 2", _lstm(dot.Options())),
+    "attn-general": NamedSystem(
+        "Luong et al. 2015", _lstm(dot.Options(score="general"))
+    ),
+    "attn-concat": NamedSystem("Luong et al. 2015", _lstm(dot.Options(score="concat"))),
+    "attn-input-feeding": NamedSystem(
         "Luong et al. 2015",
         _lstm(dot.Options(score="general"), input_feeding=True) | {"readout": "none"},
     ),
-    "key-value": System(f"{MINO}, section 3", _lstm(key_value.Options(), "halves")),
-    "modifying-iw": System(f"{MINO}, section 3.3", _lstm(modifying_iw.Options())),
+    "key-value": NamedSystem(
+        f"{MINO}, section 3", _lstm(key_value.Options(), "halves")
+    ),
+    "modifying-iw": NamedSystem(f"{MINO}, section 3.3", _lstm(modifying_iw.Options())),
     "coverage-linguistic": _linguistic(),
     "coverage-fertility": _linguistic(max_fertility=2.0),
     "coverage-subtractive": _linguistic(subtractive=True),
     "coverage-neural": _neural(),
     "coverage-neural-10": _neural(size=10),
     "coverage-neural-ungated": _neural(cell="tanh"),
-    "interactive": System(
+    "interactive": NamedSystem(
         "Meng et al. 2016",
         {"attention": kv_memory.Options(values="rewritten", share_addresses=True)},
     ),
-    "mematt": System(
+    "mematt": NamedSystem(
         f"Meng et al. 2016; {MENG}, section 2",
         {"attention": kv_memory.Options(values="rewritten")},
     ),
-    "memdec": System("Wang et al. 2016, section 3", {"decoder": mem_dec.Options()}),
+    "memdec": NamedSystem(
+        "Wang et al. 2016, section 3", {"decoder": mem_dec.Options()}
+    ),
     "kvmematt-r1": _kvmematt(1),
     "kvmematt-r1-atteos": _kvmematt(1, 1.0),
     "kvmematt-r2": _kvmematt(2),
@@ -202,14 +208,14 @@ SYSTEMS: dict[str, System] = {
     "self-attentive-residual-scope": _residual(
         "3.2", self_attentive.Options(scope=True)
     ),
-    "memory-rnn": System(
+    "memory-rnn": NamedSystem(
         f"{MICULICICH}, section 3.3", {"decoder": memory_rnn.Options()}
     ),
     "self-attentive-rnn": _residual("3.3", self_attentive_rnn.Options()),
-    "key-value-predict": System(
+    "key-value-predict": NamedSystem(
         "Daniluk et al. 2017", {"target_context": key_value_predict.Options()}
     ),
-    "n-gram": System("Daniluk et al. 2017", {"target_context": n_gram.Options()}),
+    "n-gram": NamedSystem("Daniluk et al. 2017", {"target_context": n_gram.Options()}),
     "lm-lstm": _language_model(state_only.Options(), "none"),
     "lm-attention": _language_model(_window("plain"), "none"),
     "lm-key-value": _language_model(_window("kv"), "none"),
@@ -220,7 +226,7 @@ SYSTEMS: dict[str, System] = {
 }
 
 
-def system(name: str) -> System:
+def system(name: str) -> NamedSystem:
     """Looks a system up by its name.
 
     Raises:

@@ -110,14 +110,19 @@ class ArrayFiles:
         Raises:
             UserError: They are not there.
         """
-        wanted = {k: ocp.args.StandardRestore(abstract(v)) for k, v in like.items()}
+        wanted = {name: abstract(tree) for name, tree in like.items()}
         try:
-            arrays = self._orbax.restore(folder, args=ocp.args.Composite(**wanted))
+            items = {
+                name: ocp.args.StandardRestore(as_stored(folder / name, tree))
+                for name, tree in wanted.items()
+            }
+            stored = self._orbax.restore(folder, args=ocp.args.Composite(**items))
         except (ValueError, KeyError, TypeError, OSError) as error:
             raise UserError(
                 f"checkpoint '{folder}' is not one of this model and optimiser: "
                 f"{reason(error)}."
             ) from error
+        arrays = {name: as_wanted(stored[name], wanted[name]) for name in like}
         return {name: whole(arrays[name], like[name]) for name in like}
 
     def close(self) -> None:
@@ -159,6 +164,47 @@ def abstract(tree: PyTree) -> PyTree:
         return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
 
     return jax.tree.map(describe, solid(tree))
+
+
+def as_stored(folder: Path, wanted: PyTree) -> PyTree:
+    """What is wanted of a folder of arrays, in the tree in which they lie there.
+
+    Orbax restores no tree but the stored one, fields that hold no array included. What
+    counts is that both have the same arrays: a class may have gained or lost a field
+    that is None.
+
+    Args:
+        folder: Of one tree.
+        wanted: The arrays to read.
+
+    Raises:
+        ValueError: Other arrays lie there; one that differs is named.
+    """
+    place: Any = folder  # typed as orbax's own kind of path
+    metadata: Any = ocp.StandardCheckpointHandler().metadata(place)
+    leaves, structure = jax.tree.flatten_with_path(metadata.tree)
+    stored, ours = [_name(path) for path, _ in leaves], _by_name(wanted)
+    for name in stored:
+        if name not in ours:
+            raise ValueError(f"it holds '{name}', which this one has not")
+    for name in ours:
+        if name not in stored:
+            raise ValueError(f"it lacks '{name}'")
+    return jax.tree.unflatten(structure, [ours[name] for name in stored])
+
+
+def as_wanted(stored: PyTree, wanted: PyTree) -> PyTree:
+    """Stored arrays in the tree that was asked for."""
+    arrays = _by_name(stored)
+    return jax.tree.map_with_path(lambda path, _: arrays[_name(path)], wanted)
+
+
+def _by_name(tree: PyTree) -> dict[str, Any]:
+    return {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
+
+
+def _name(path: Any) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def _not_of_orbax(record: logging.LogRecord) -> bool:

@@ -20,7 +20,7 @@ from kvnmt.models import build
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.runs.directory import load_experiment, load_run
-from kvnmt.runs.former import upgraded
+from kvnmt.runs.former import count_steps_of_remat, upgraded
 from kvnmt.runs.warm_start import path_name
 from tests.helpers import quiet, records
 
@@ -165,12 +165,11 @@ def test_coverage_is_named_by_its_kind(changes, attention):
     ("remat", "steps"), [("none", 0), ("step", 1), ("chunk:8", 8), (3, 3)]
 )
 def test_remat_is_a_number_of_steps(remat, steps):
-    plain = to_plain(Experiment())
-    plain["training"]["remat"] = remat
-    assert upgraded(plain)["training"]["remat"] == steps
+    plain = {"training": {"remat": remat}}
+    count_steps_of_remat(plain)
+    assert plain == {"training": {"remat": steps}}
 
 
 def test_a_config_of_now_is_left_as_it_is():
     plain = to_plain(Experiment())
-    plain["training"]["remat"] = 4
     assert upgraded(plain) == plain

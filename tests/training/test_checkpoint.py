@@ -368,3 +368,22 @@ def test_what_training_removes_meanwhile_is_not_called_damaged(tmp_path, monkeyp
     with Checkpoints(tmp_path, read_only=True, tell=told.append) as checkpoints:
         assert checkpoints.find("best").step == 2
     assert told == []
+
+
+def test_a_field_that_holds_no_array_does_not_count(tmp_path):
+    """A class may gain or lose one; its checkpoints stay what they are."""
+    arrays = {"W": jnp.arange(6.0).reshape(2, 3), "b": (jnp.ones(3), jnp.zeros(2))}
+    with Checkpoints(tmp_path) as checkpoints:
+        checkpoints.save_params(arrays | {"gone": None}, {}, {})
+    with Checkpoints(tmp_path, read_only=True) as checkpoints:
+        like = arrays | {"new": None}
+        step = checkpoints.find("best").step
+        found = checkpoints.restore_params(like, step)
+        assert found["new"] is None and "gone" not in found
+        jax.tree.map(np.testing.assert_array_equal, found, like)
+        for other, name in (
+            (arrays | {"more": jnp.ones(1)}, "lacks 'more'"),
+            ({"W": arrays["W"]}, "holds 'b/0'"),
+        ):
+            with pytest.raises(UserError, match=name):
+                checkpoints.restore_params(other, step)

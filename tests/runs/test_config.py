@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configs survive JSON, are refused where they are none, and say what differs."""
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvnmt import attention, decoder, target_context
+from kvnmt.errors import UserError
+from kvnmt.model_config import ModelConfig
+from kvnmt.runs.config import (
+    MAY_CHANGE,
+    Experiment,
+    check_kept,
+    from_plain,
+    to_plain,
+)
+from kvnmt.runs.directory import load_experiment
+from kvnmt.systems.named import SYSTEMS
+from tests.helpers import replaced
+
+AXES = {
+    "attention": attention.CATALOGUE,
+    "decoder": decoder.CATALOGUE,
+    "target_context": target_context.CATALOGUE,
+}
+
+
+def through_json(exp: Experiment) -> Experiment:
+    return from_plain(json.loads(json.dumps(to_plain(exp))))
+
+
+def other_value(kind: Any, value: Any) -> Any:
+    """Another value that a field of this type may have."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Literal:
+        return next(choice for choice in arguments if choice != value)
+    if origin in (types.UnionType, typing.Union):
+        kind = next(one for one in arguments if one is not type(None))
+        return other_value(kind, value) if value is None else None
+    changes = {
+        bool: lambda: not value,
+        int: lambda: (value or 0) + 3,
+        float: lambda: (value or 0.0) + 0.3,
+        str: lambda: (value or "") + "é",
+        Path: lambda: Path("some where") / "ü",
+        tuple[str, str]: lambda: ("de", "ü"),
+    }
+    return changes[kind]()
+
+
+def variants(config: Any) -> Iterator[tuple[str, Any]]:
+    """Every config that differs from this one in a single field."""
+    hints = typing.get_type_hints(type(config))
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            for name, changed in variants(value):
+                path = f"{field.name}.{name}"
+                yield path, dataclasses.replace(config, **{field.name: changed})
+        else:
+            changed = other_value(hints[field.name], value)
+            yield field.name, dataclasses.replace(config, **{field.name: changed})
+
+
+def every_start() -> Iterator[tuple[str, Experiment]]:
+    for name, chosen in SYSTEMS.items():
+        yield name, Experiment(model=chosen.model(), objective=chosen.objective())
+    for axis, catalogue in AXES.items():
+        for name, member in catalogue.items():
+            model = ModelConfig(**{axis: member.Options()})
+            yield f"{axis}-{name}", Experiment(model=model)
+
+
+STARTS = dict(every_start())
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_every_option_of_every_system_survives_json(name):
+    start, seen = STARTS[name], set()
+    assert through_json(start) == start
+    for path, changed in variants(start):
+        assert changed != start, path
+        assert through_json(changed) == changed, path
+        seen.add(path)
+    assert {"model.dropout.output", "training.warm_start", "data.source"} <= seen
+
+
+def test_mechanisms_carry_their_name():
+    plain = to_plain(STARTS["kvmematt-r3"])["model"]
+    assert plain["attention"]["name"] == "kv_memory"
+    assert plain["decoder"] == {
+        "name": "conditional",
+        "rounds": 3,
+        "share_rounds": False,
+        "initial": "mean",
+        "reset": "after",
+    }
+
+
+def change(plain: dict[str, Any], path: str, value: Any) -> None:
+    *parents, last = path.split(".")
+    for parent in parents:
+        plain = plain[parent]
+    plain[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "part"),
+    [
+        ("nothing", 1, "nothing"),
+        ("model.embeding", 1, "embeding"),
+        ("model.attention.valeus", "fixed", "valeus"),
+        ("model.attention.name", "kv_memry", "kv_memory"),
+        ("model.decoder.rounds", "two", "rounds"),
+        ("model.merge", "product", "merge"),
+        ("training.epochs", [], "epochs"),
+        ("search", 3, "search"),
+    ],
+)
+def test_a_config_that_is_none_is_told(tmp_path, path, value, part):
+    plain = to_plain(STARTS["kvmematt-r2"])
+    change(plain, path, value)
+    (tmp_path / "config.json").write_text(json.dumps(plain))
+    with pytest.raises(UserError) as error:
+        load_experiment(tmp_path)
+    assert f"{tmp_path}/config.json" in str(error.value)
+    assert part in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"model": null}'])
+def test_a_config_that_is_no_json_object_is_told(tmp_path, text):
+    (tmp_path / "config.json").write_text(text)
+    with pytest.raises(UserError, match="config.json"):
+        load_experiment(tmp_path)
+
+
+def test_all_that_a_run_keeps_is_told_in_a_sentence(tmp_path):
+    attentions = attention.CATALOGUE
+    saved = Experiment()
+    asked = replaced(saved, "model.decoder.rounds", 2)
+    asked = replaced(asked, "model.attention", attentions["kv_memory"].Options())
+    asked = replaced(asked, "data.joint", True)
+    asked = replaced(asked, "training.epochs", 30)
+    with pytest.raises(UserError) as error:
+        check_kept(saved, asked, tmp_path)
+    assert str(error.value) == (
+        f"the run in '{tmp_path}' was made with --attention additive, "
+        "--model.decoder.rounds 1, --data.no-joint and cannot go on with --attention "
+        "kv_memory, --model.decoder.rounds 2, --data.joint; leave the flags out, or "
+        "train in another folder."
+    )
+
+
+def test_a_run_keeps_what_is_not_free(tmp_path):
+    """Every field is either on the list or refused, one that is new too."""
+    free = set()
+    for path, changed in variants(Experiment()):
+        try:
+            check_kept(Experiment(), changed, tmp_path)
+        except UserError as error:
+            flag = path.rpartition(".")[2].replace("_", "-")
+            assert flag in str(error), path
+        else:
+            free.add(path)
+    inside = ("objective.", "search.")
+    assert {path for path in free if not path.startswith(inside)} == {
+        path for path in MAY_CHANGE if "." in path
+    }
+    assert {"objective.atteos", "search.beam"} <= free
