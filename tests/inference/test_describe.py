@@ -4,6 +4,7 @@
 import dataclasses
 import io
 import json
+from itertools import accumulate
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 from kvnmt import cli
-from kvnmt.data.vocabulary import UNK
+from kvnmt.data.vocabulary import SPACE, UNK
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import describe
@@ -124,24 +125,31 @@ def test_links_are_those_of_aligning(tmp_path_factory, tmp_path, capsys):
     """On subwords too: a no-break space is within a word, though it begins a piece."""
     base = tmp_path_factory.getbasetemp()
     folder = untrained(base, "rnnsearch-star", vocabulary="bpe", subwords=14)
-    lines = ["a\u00a0b c d", "f\u00a0g", "a b c"]
     run = load_run(folder)
-    encode, target = run.vocabularies.source.encode, run.vocabularies.target
-    found = translate(run.model, run.params, list(map(encode, lines)))
-    told = describe(run, lines, SearchConfig())
-    files = tmp_path / "source", tmp_path / "target"
-    texts = lines, [one["translation"] for one in told]
-    for path, text in zip(files, texts):
-        path.write_text("".join(f"{line}\n" for line in text))
-    sides = "--source", str(files[0]), "--target", str(files[1])
-    cli.main(["align", str(folder), *sides])
-    links = capsys.readouterr().out.split("\n")
-    for n, line in enumerate(lines):
-        words = len(line.split(" ")), len(texts[1][n].split(" "))
-        for link in told[n]["links"].split():
-            assert all(int(i) < size for i, size in zip(link.split("-"), words))
-        if target.encode(texts[1][n]) == found[n].ids:
-            assert told[n]["links"] == links[n]
+    source_words = run.vocabularies.source
+    lines = ["a\u00a0b c d", "f\u00a0g\u00a0a h c", "d\u00a0a b"]
+    letters = [[0, 0, 1, 2], [0, 0, 0, 1, 2], [0, 0, 1]]  # the word of every letter
+    forced = run.vocabularies.target.encode("A B C A")
+    config = SearchConfig(beam=3, max_length=len(forced))
+    told = describe(run, lines, config, prefixes=[forced] * len(lines))
+    odd = False
+    for line, one, words in zip(lines, told, letters):
+        tokens = source_words.pieces(source_words.encode(line))
+        ends = list(accumulate(token != SPACE for token in tokens))
+        numbers = [words[n - (token != SPACE)] for n, token in zip(ends, tokens)]
+        best = np.array(one["alignment"]).argmax(axis=1)[:-1]
+        read = {numbers[place] for place in best if place < len(tokens)}
+        assert {int(link.split("-")[0]) for link in one["links"].split()} == read
+        marks = [n - 1 for n in accumulate(SPACE in token for token in tokens)]
+        odd |= any(numbers[n] != marks[n] for n in best if n < len(tokens))
+    assert odd  # what pieces alone would number otherwise is among what was read
+    source, target = tmp_path / "source", tmp_path / "target"
+    source.write_text("".join(f"{line}\n" for line in lines))
+    target.write_text("".join(f"{one['translation']}\n" for one in told))
+    cli.main(["align", str(folder), "--source", str(source), "--target", str(target)])
+    aligned = capsys.readouterr().out.splitlines()
+    assert [one["translation"] for one in told] == ["A B C A"] * len(lines)
+    assert [one["links"] for one in told] == aligned
 
 
 def test_a_dictionary_is_read(tmp_path):
