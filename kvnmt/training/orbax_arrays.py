@@ -16,6 +16,8 @@ from orbax.checkpoint import future as futures
 from kvnmt.errors import UserError
 from kvnmt.typing import PyTree
 
+PARTS = ("params", "rest")  # of a checkpoint
+
 
 class AllWritten(futures.Future):
     """Waits for every part of a checkpoint, and only then says what went wrong.
@@ -68,8 +70,10 @@ class ArrayFiles:
             logging.getLogger(name).addFilter(_not_of_orbax)  # the same one: added once
         # Folders are made at once, so that none appears after a failure was cleared.
         options = ocp.AsyncOptions(create_directories_asynchronously=False)
-        composite = ocp.CompositeOptions(async_options=options)
-        parts = WholeHandler(composite_options=composite)
+        parts = WholeHandler(
+            composite_options=ocp.CompositeOptions(async_options=options),
+            handler_registry=_registry(),
+        )
         self._orbax = ocp.AsyncCheckpointer(parts, async_options=options)
         self._thread: threading.Thread | None = None
         self._error: Exception | None = None
@@ -84,7 +88,7 @@ class ArrayFiles:
             arrays: Trees of arrays by the name of their folder below it.
             then: Called in the background once all are on disk.
         """
-        items = {k: ocp.args.StandardSave(solid(v)) for k, v in arrays.items()}
+        items = {k: ocp.args.PyTreeSave(solid(v)) for k, v in arrays.items()}
         self._orbax.save(folder, args=ocp.args.Composite(**items), force=True)
 
         def finish() -> None:
@@ -205,6 +209,23 @@ def _by_name(tree: PyTree) -> dict[str, Any]:
 
 def _name(path: Any) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
+
+
+def _registry() -> ocp.handlers.CheckpointHandlerRegistry:
+    """Who writes and who reads the arrays of each part.
+
+    Arrays are written in one transaction, and no file beside it: were there several
+    writes at once, orbax would not wait for the others once one has failed.
+    """
+    arrays = ocp.type_handlers.ArrayHandler(array_metadata_store=None)
+    types = ocp.type_handlers.create_type_handler_registry((jax.Array, arrays))
+    registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
+    for name in PARTS:
+        # Without a limit on the bytes in flight orbax makes it a transaction.
+        writer = ocp.PyTreeCheckpointHandler(type_handler_registry=types)
+        registry.add(name, ocp.args.PyTreeSave, writer)
+        registry.add(name, ocp.args.StandardRestore, ocp.StandardCheckpointHandler())
+    return registry
 
 
 def _not_of_orbax(record: logging.LogRecord) -> bool:

@@ -276,7 +276,7 @@ def test_nothing_is_left_of_a_checkpoint_that_fails_while_parts_are_written(
         parts.append(Part(write if parts else None))  # the first of two fails
         return [parts[-1]]
 
-    monkeypatch.setattr(ocp.StandardCheckpointHandler, "async_save", save_part)
+    monkeypatch.setattr(ocp.PyTreeCheckpointHandler, "async_save", save_part)
     with pytest.raises(UserError, match="step 4 .* No space left on device; .*resume"):
         save_at(tmp_path, 4, rate=False)
     for part in parts:

@@ -85,10 +85,9 @@ def check_same_run(exp: Experiment, some: Path, other: Path) -> None:
 @pytest.mark.parametrize("name", ["rnnsearch-star", "kvmematt-r2-atteos"])
 def test_copying_is_learnt(tmp_path, data, name):
     run(tiny(data, name, epochs=30, validate_every=15 * EPOCH), tmp_path / "run")
-    found = records(tmp_path / "run")
-    for losses in ([r["train_loss"] for r in found], [r["valid_loss"] for r in found]):
-        assert losses == sorted(losses, reverse=True)
-        assert losses[-1] < 1.6  # 2.1 is what the frequencies of the words give
+    last = records(tmp_path / "run")[-1]
+    # 2.1 is what the frequencies of the words give.
+    assert last["train_loss"] < 1.6 and last["valid_loss"] < 1.6
 
 
 def test_a_warm_epoch_compiles_nothing(tmp_path, data, monkeypatch):
@@ -361,21 +360,25 @@ def test_a_run_that_does_not_improve_stops(tmp_path, data, metric):
         ([1, 2, 2, 1], [{1}, {2}, {2, 3}, {2, 4}]),
     ],
 )
-def test_the_best_and_the_last_checkpoint_are_kept(tmp_path, data, scores, kept):
+def test_the_best_and_the_last_checkpoint_are_kept(
+    tmp_path, data, monkeypatch, scores, kept
+):
     """Of equal scores the first is the best; what was best can be read back."""
     folder, seen, states = tmp_path / "run", [], []
+    rate = Checkpoints.rate
+
+    def rated(self, *arguments):
+        rate(self, *arguments)
+        seen.append({step // EPOCH for step in steps_kept(folder)})
 
     def validate(params: Params) -> dict[str, float]:
-        seen.append({step // EPOCH for step in steps_kept(folder)})
         states.append(jax.device_get(params))
         return {"valid_loss": 1.0, "valid_bleu": scores[len(states) - 1]}
 
+    monkeypatch.setattr(Checkpoints, "rate", rated)
     exp = tiny(data, epochs=len(scores), patience=9, keep_last=1)
     result = fit_with(exp, folder, validate=validate)
-    seen.append({step // EPOCH for step in steps_kept(folder)})
-    # At a validation the checkpoint that it rates is there too.
-    assert seen[1:-1] == [before | {n} for n, before in enumerate(kept[:-1], 2)]
-    assert seen[-1] == kept[-1]
+    assert seen == kept
     best = int(np.argmax(scores))
     assert result.best_step == (best + 1) * EPOCH
     params = jax.device_get(load_run(folder).params)
