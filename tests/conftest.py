@@ -10,6 +10,7 @@ from pathlib import Path
 import jax
 import jaxlib.version
 import pytest
+from hypothesis import settings
 
 from kvnmt import cli
 from tests.helpers import Said, programs_folder
@@ -52,6 +53,12 @@ for _name, _value in _PROGRAMS.items():
 jax.config.update("jax_compilation_cache_dir", _PROGRAMS["jax_compilation_cache_dir"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+# Cases that are drawn: few every day, many with --hypothesis-profile thorough.
+settings.register_profile("everyday", max_examples=25, deadline=None)
+settings.register_profile("thorough", max_examples=200, deadline=None)
+settings.load_profile("everyday")
 
 
 @pytest.fixture(autouse=True, scope="module")

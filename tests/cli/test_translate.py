@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.cli.translate import Translate, answers, read_windows
@@ -71,7 +71,6 @@ def test_as_many_lines_out_as_in(run):
 
     counted = run._replace(model=run.model._replace(encode=encode))
 
-    @settings(max_examples=60, deadline=None)
     @given(lines=st.lists(text))
     def check(lines):
         options = Translate(Path("run"), PLAIN, max_input=7)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.data.vocabulary import Subwords, Words, build_subwords
@@ -34,7 +34,6 @@ def test_a_word_of_many_pieces_is_cut_inside(pieces):
     assert all(len(pieces.encode(part)) <= 10 for part in parts)
 
 
-@settings(deadline=None)
 @given(
     line=st.text(st.sampled_from("abh \u3000\u2028é"), max_size=60),
     limit=st.integers(1, 9),

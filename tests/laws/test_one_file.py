@@ -3,6 +3,8 @@
 
 import dataclasses
 import importlib.util
+import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +23,7 @@ from kvnmt.inference.translate import translate
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs.warm_start import path_name, warm_start
 from kvnmt.training.losses import Objective, loss
+from tests.helpers import toy_data
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 
@@ -267,3 +270,29 @@ def test_a_name_is_given_once(field):
         catalogue.add(NAME, catalogue[NAME])
     with pytest.raises(ValueError, match="has the same options"):
         catalogue.add("again", catalogue[NAME])
+
+
+def test_the_command_knows_it(field, kvnmt, tmp_path):
+    """It is listed, trained, read back and translated with, and its option is held."""
+    newcomer, axis = NEWCOMERS[field], field.replace("_", "-")
+    assert f"{NAME} " in kvnmt("systems", "--systems", "rnnsearch-star").out.decode()
+    text = toy_data(tmp_path / "text", train=16, valid=4)
+    flags = [f"--{axis}", NAME, f"--model.{axis}.{newcomer.option}", 0.75]
+    flags += ["--training.epochs", 1, "--training.batch-size", 16]
+    flags += ["--training.shapes", 1, "--data.min-count", 1]
+    for size in ("embedding", "encoder", "state"):
+        flags += [f"--model.{size}", 8]
+    for name in ("source", "target", "valid_source", "valid_target"):
+        flags += [f"--data.{name.replace('_', '-')}", getattr(text, name)]
+    run = tmp_path / "run"
+    trained = kvnmt("train", run, *flags)
+    assert trained.status == 0, trained.err
+    chosen = json.loads((run / "config.json").read_text())["model"][field]
+    assert chosen["name"] == NAME and chosen[newcomer.option] == 0.75
+    translated = kvnmt("translate", run, given=b"a b\nc\n")
+    assert (translated.status, translated.out.count(b"\n")) == (0, 2)
+    flags[3] = newcomer.wrong
+    refused = kvnmt("train", tmp_path / "other", *flags)
+    assert refused.status == 2
+    assert re.search(f"--model.{axis}.{newcomer.option} {newcomer.said}", refused.err)
+    assert not (tmp_path / "other").exists()

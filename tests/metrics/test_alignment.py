@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.errors import UserError
@@ -75,7 +75,6 @@ def test_alignment_error_rate_by_hand():
     assert score.recall == pytest.approx(2 / 3)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(links, links, links), min_size=1, max_size=4))
 def test_alignment_error_rate_laws(sentences):
     hypotheses = [a for a, _, _ in sentences]
@@ -111,7 +110,6 @@ def test_soft_alignment_error_rate_by_hand():
     assert score.recall == pytest.approx(0.6)
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.tuples(links, links), min_size=1, max_size=4))
 def test_soft_error_of_hard_links_is_the_hard_error(sentences):
     """Links are attention of one where they are, which is what they stand for."""

@@ -4,7 +4,7 @@
 import gzip
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.errors import UserError
@@ -35,13 +35,11 @@ def trees(draw, most=4):
     return Tree(tuple(chosen), frozenset(spans))
 
 
-@settings(deadline=None, max_examples=150)
 @given(trees())
 def test_parse_and_format_are_inverse(tree):
     assert parse_brackets(format_tree(tree), labelled=False) == tree
 
 
-@settings(deadline=None, max_examples=150)
 @given(trees(most=2))
 def test_binary_trees_are_never_taken_for_labelled(tree):
     assert parse_brackets(format_tree(tree)) == tree
@@ -64,7 +62,6 @@ def _labelled(tree, start=0, end=None, chain=""):
     return f"({chain}{inside})" + ")" * chain.count("(")
 
 
-@settings(deadline=None, max_examples=150)
 @given(trees(), st.sampled_from(["", "X (", "X (Y ("]), st.sampled_from(["", "( "]))
 def test_labels_and_chains_are_dropped(tree, chain, outer):
     text = outer + _labelled(tree, chain=chain) + ")" * len(outer.strip())

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.errors import UserError
@@ -33,7 +33,6 @@ def test_sure_links_are_possible():
         Gold(frozenset({(0, 0)}), frozenset())
 
 
-@settings(deadline=None, max_examples=50)
 @given(links)
 def test_format_and_parse_are_inverse(drawn):
     text = format_pharaoh(drawn)
@@ -160,7 +159,6 @@ def test_growth_goes_on_from_what_was_added():
     assert symmetrize(forward, backward, "grow-diag") == forward
 
 
-@settings(deadline=None, max_examples=60)
 @given(links, links)
 def test_symmetrization_laws(forward, backward):
     names = get_args(Heuristic)
@@ -177,7 +175,6 @@ def test_symmetrization_laws(forward, backward):
         assert {x[side] for x in final} == {x[side] for x in forward | backward}
 
 
-@settings(deadline=None, max_examples=30)
 @given(links)
 def test_inverting_twice_changes_nothing(drawn: Links):
     assert invert(invert(drawn)) == drawn

@@ -3,7 +3,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.metrics.self_attention import RelativePositions, focus, relative_positions
@@ -37,7 +37,6 @@ def test_row_without_weight_on_words_chooses_the_first():
     assert focus(np.array([[1.0, 0, 0], [1.0, 0, 0], [1.0, 0, 0]])) == [None, 0, 0]
 
 
-@settings(deadline=None, max_examples=50)
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=12))
 def test_focus_of_a_content_score_is_a_running_argmax(energies):
     # Energies that do not depend on the step: what is softmaxed only gets longer.
@@ -101,7 +100,6 @@ def test_cut_beyond_the_last_position_adds_zeros():
         found.cut(0)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(self_attention(), max_size=4), st.integers(1, 9))
 def test_relative_positions_counted_one_by_one(matrices, greatest):
     size = max([len(weights) for weights in matrices] + [1])

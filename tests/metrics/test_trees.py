@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.errors import UserError
@@ -70,7 +70,6 @@ def test_algorithm_1_by_hand(options, tree):
     assert format_tree(sentence_tree(WORDS, FOCUS, **options)) == tree
 
 
-@settings(deadline=None, max_examples=150)
 @given(focuses(), st.booleans(), st.booleans())
 def test_algorithm_1_as_it_is_written(focus, new_only, binary):
     words, spans = _spans(_split(list(range(len(focus))), focus, new_only, binary))
@@ -79,7 +78,6 @@ def test_algorithm_1_as_it_is_written(focus, new_only, binary):
     assert tree.spans() == spans
 
 
-@settings(deadline=None, max_examples=100)
 @given(focuses(), st.booleans(), st.booleans())
 def test_trees_cover_all_words_once_in_order(focus, new_only, binary):
     tree = sentence_tree(len(focus), focus, new_only=new_only, binary=binary)
@@ -93,7 +91,6 @@ def test_trees_cover_all_words_once_in_order(focus, new_only, binary):
         assert b <= c or d <= a or a <= c < d <= b or c <= a < b <= d
 
 
-@settings(deadline=None, max_examples=60)
 @given(focuses(least=2))
 def test_flat_phrases_are_spans_of_the_binary_tree(focus):
     flat = sentence_tree(len(focus), focus, binary=False)
@@ -115,7 +112,6 @@ def test_focus_that_always_changes_branches_right_behind_two_words(length, new_o
     assert sentence_tree(length, focus, new_only=new_only).spans() == expected
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=9))
 def test_new_only_is_idle_for_a_content_score(energies):
     e = np.exp(energies)
@@ -184,7 +180,6 @@ def test_parseval_by_hand():
     assert score == ParsEval(2 / 4, pytest.approx(2 / 3), pytest.approx(4 / 7), 2)
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(focuses(), max_size=4), st.booleans())
 def test_parseval_laws(drawn, root):
     trees = [sentence_tree(len(focus), focus) for focus in drawn]

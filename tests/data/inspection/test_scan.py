@@ -5,7 +5,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.data.inspection.scan import BLOCK, ODD_CHARACTER, Index, scan
@@ -55,7 +55,6 @@ def test_words_and_lines_are_numbered(tmp_path, block):
     assert text.blank.tolist() == [False, True, False, False]
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.binary(max_size=9), max_size=9).map(b"\n".join),
     st.sampled_from([1, 2, 8]),

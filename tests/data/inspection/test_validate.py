@@ -110,7 +110,7 @@ PLAIN = (st.binary(max_size=60) | LINES).filter(lambda data: data[:2] != GZIP)
 SLOW = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 
 
-@settings(deadline=None, suppress_health_check=SLOW)
+@settings(suppress_health_check=SLOW)
 @given(st.tuples(*[PLAIN] * 4))
 def test_any_bytes_can_be_looked_at(tmp_path, contents):
     paths = [tmp_path / name for name in ("a", "b", "c", "d")]
@@ -123,7 +123,7 @@ def test_any_bytes_can_be_looked_at(tmp_path, contents):
         assert file.lines == len(lines) - (lines[-1] == b"")
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=SLOW)
+@settings(max_examples=10, suppress_health_check=SLOW)
 @given(st.lists(st.binary(max_size=9), min_size=1, max_size=30), st.integers())
 def test_many_lines_of_any_bytes_can_be_looked_at(tmp_path, words, seed):
     """Enough to look for shifts."""
