@@ -15,7 +15,7 @@ encoder is ``none``: it ignores its source.
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import jax
@@ -82,14 +82,14 @@ class _Parts(NamedTuple):
     target_context: target_contexts.TargetContext
 
 
-@cache
+@lru_cache(maxsize=32)  # a program is freed some time after its model
 def build(
     config: ModelConfig,
     source_words: int,
     target_words: int,
     around: Callable[[attentions.Attention], attentions.Attention] = lambda same: same,
 ) -> Model:
-    """Assembles a model; the same arguments give the same functions.
+    """Assembles a model; the same arguments give the same functions for a while.
 
     Args:
         config: The choices and sizes.
