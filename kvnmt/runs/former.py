@@ -11,8 +11,8 @@ from typing import Any
 
 def name_coverage_by_kind(plain: dict[str, Any]) -> None:
     """One attention ``coverage`` held two mechanisms, told apart by its ``kind``."""
-    attention = plain["model"]["attention"]
-    if attention["name"] != "coverage":
+    attention = plain.get("model", {}).get("attention", {})
+    if attention.get("name") != "coverage":
         return
     if attention["kind"] == "linguistic":
         modelled = attention["fertility"]
@@ -32,7 +32,7 @@ def name_coverage_by_kind(plain: dict[str, Any]) -> None:
 
 def count_steps_of_remat(plain: dict[str, Any]) -> None:
     """``remat`` was none, step or chunk:STEPS; now it is the number of steps."""
-    remat = plain["training"]["remat"]
+    remat = plain.get("training", {}).get("remat")
     if isinstance(remat, str):
         kept = {"none": 0, "step": 1}
         chunk = remat.removeprefix("chunk:")
@@ -52,7 +52,7 @@ def upgraded(plain: dict[str, Any]) -> dict[str, Any]:
         plain: What config.json holds; it is left as it is.
 
     Raises:
-        KeyError: It is no whole config.
+        KeyError: A mechanism of the former version lacks an option.
     """
     plain = copy.deepcopy(plain)
     for rule in RULES:

@@ -87,7 +87,7 @@ def captured(monkeypatch) -> list[config.Experiment]:
     """Experiments that would have been run."""
     found = []
 
-    def pretend(exp, folder, *, resume):
+    def pretend(exp, folder, *, resume, verbose):
         found.append(exp)
         figures = dict.fromkeys(Result._fields, 1) | {"best": {"valid_loss": 1.0}}
         return Result(**figures)
@@ -324,11 +324,16 @@ def test_training_can_be_taken_up_again(kvnmt, tmp_path, run):
 
 
 @pytest.mark.parametrize(
-    "change", [["--system", "mematt"], ["--attention=kv_memory"], ["--model.state=9"]]
+    "change, flag",
+    [
+        (["--system", "mematt"], "--attention kv_memory"),
+        (["--attention=kv_memory"], "--attention kv_memory"),
+        (["--model.state=9"], "--model.state 9"),
+    ],
 )
-def test_a_run_cannot_become_another_system(kvnmt, tmp_path, run, change):
+def test_a_run_cannot_become_another_system(kvnmt, tmp_path, run, change, flag):
     folder = shutil.copytree(run, tmp_path / "run")
-    check_sentence(kvnmt("train", folder, "--resume", *change), "model", str(folder))
+    check_sentence(kvnmt("train", folder, "--resume", *change), flag, str(folder))
     assert load_experiment(folder) == load_experiment(run)
 
 

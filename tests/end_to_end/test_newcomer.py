@@ -27,7 +27,9 @@ def test_a_newcomer_gets_a_translator(tmp_path):
     environment = {
         **os.environ,
         "JAX_PLATFORMS": "cpu",
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=1",
+        "XLA_FLAGS": " ".join(
+            [os.environ["XLA_FLAGS"], "--xla_force_host_platform_device_count=1"]
+        ),
     }
 
     def kvnmt(arguments: str, given: bytes = b"") -> tuple[bytes, str]:

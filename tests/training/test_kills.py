@@ -70,14 +70,11 @@ class Started(NamedTuple):
 
 def start(base: Path, folder: Path, exp: Experiment) -> Started:
     """Begins or goes on, as whatever restarts killed jobs would."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("JAX")}
-    kept["JAX_COMPILATION_CACHE_DIR"] = str(base / "programs")
-    kept["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
     plain = json.dumps(config.to_plain(exp))
     log = base / "log"
     with log.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(folder), plain], stderr=file, env=kept
+            [sys.executable, "-c", PROGRAM, str(folder), plain], stderr=file
         )
     return Started(process, log)
 

@@ -2,7 +2,6 @@
 """Two processes train what one trains."""
 
 import json
-import os
 import shutil
 import signal
 import socket
@@ -49,13 +48,8 @@ def start_two(
     """Trains in two processes of two devices each."""
     port, plain = str(free_port()), json.dumps(config.to_plain(exp))
     given = [sys.executable, "-c", PROGRAM, str(folder), plain, port]
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("JAX")}
-    kept["JAX_COMPILATION_CACHE_DIR"] = str(folder.parent / "programs")
-    kept["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
     return [
-        subprocess.Popen(
-            [*given, str(i), *resume], stderr=subprocess.PIPE, text=True, env=kept
-        )
+        subprocess.Popen([*given, str(i), *resume], stderr=subprocess.PIPE, text=True)
         for i in range(2)
     ]
 
