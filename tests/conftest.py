@@ -41,20 +41,6 @@ jax.config.update("jax_compilation_cache_dir", _PROGRAMS["jax_compilation_cache_
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
-# Programs are compiled once for all processes, those that tests start too, and kept for
-# the next run. Not for another machine: the key lacks what its processor can do.
-_PROGRAMS = {
-    "jax_compilation_cache_dir": str(programs_folder()),
-    "jax_persistent_cache_min_compile_time_secs": "0",
-    "jax_persistent_cache_min_entry_size_bytes": "-1",
-}
-for _name, _value in _PROGRAMS.items():
-    os.environ[_name.upper()] = _value
-jax.config.update("jax_compilation_cache_dir", _PROGRAMS["jax_compilation_cache_dir"])
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-
-
 # Cases that are drawn: few every day, many with --hypothesis-profile thorough.
 settings.register_profile("everyday", max_examples=25, deadline=None)
 settings.register_profile("thorough", max_examples=200, deadline=None)
