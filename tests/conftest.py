@@ -47,6 +47,28 @@ settings.register_profile("thorough", max_examples=200, deadline=None)
 settings.load_profile("everyday")
 
 
+LONG = (
+    "training/test_processes",
+    "training",
+    "end_to_end",
+    "laws",
+    "runs",
+    "experiments",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts the files first that take longest."""
+    tests = Path(__file__).parent
+
+    def rank(item: pytest.Item) -> int:
+        place = item.path.relative_to(tests).as_posix()
+        order = (n for n, long in enumerate(LONG) if place.startswith(long))
+        return next(order, len(LONG))
+
+    items.sort(key=rank)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _free_programs() -> Iterator[None]:
     """Forgets compiled programs: a process may hold only so many memory mappings."""
