@@ -10,20 +10,23 @@ computed in.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Annotated, Literal, TypeAlias
+from functools import lru_cache, partial
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec, Sharding
 
+from kvnmt.devices import replicate
 from kvnmt.errors import at_least, between
 from kvnmt.layers import row_keys
 from kvnmt.models import Model, Params
 from kvnmt.training.losses import Loss, Objective, loss
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
+
+KEPT = 8  # steps that a process keeps compiled, the latest used
 
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
 
@@ -95,6 +98,23 @@ def init_state(
     return TrainState(zero, params, optimizer.init(params), one, mean)
 
 
+class TrainStep(NamedTuple):
+    """The step ``(state, source, target) -> (state, metrics)``, jitted."""
+
+    program: jax.stages.Wrapped  # of the key, too: other seeds compile nothing
+    key: Key[Array, ""]  # of the dropout
+
+    def __call__(
+        self, state: TrainState, source: Array, target: Array
+    ) -> tuple[TrainState, Metrics]:
+        """Makes a step."""
+        return self.program(self.key, state, source, target)
+
+    def lower(self, state: TrainState, source: Any, target: Any) -> jax.stages.Lowered:
+        """The step for these shapes, before it is compiled; it takes the key first."""
+        return self.program.lower(self.key, state, source, target)
+
+
 def make_train_step(
     model: Model,
     objective: Objective,
@@ -103,7 +123,7 @@ def make_train_step(
     options: StepOptions = StepOptions(),
     mesh: Mesh | None = None,
     shardings: PyTree = None,
-) -> jax.stages.Wrapped:
+) -> TrainStep:
     """Returns the jitted step ``(state, source, target) -> (state, metrics)``.
 
     The state given to it is consumed. Where the loss or the gradient is no finite
@@ -125,12 +145,29 @@ def make_train_step(
         mesh: Whose data axis the rows are split over; None: all on one device.
         shardings: Of the state, if it is not replicated.
     """
+    how = StepOptions(options.dtype, options.remat, options.accumulate, options.ema)
+    leaves, tree = jax.tree.flatten(shardings)
+    program = _program(model, objective, optimizer, how, mesh, tuple(leaves), tree)
+    return TrainStep(program, key if mesh is None else replicate(key, mesh))
+
+
+@lru_cache(maxsize=KEPT)
+def _program(
+    model: Model,
+    objective: Objective,
+    optimizer: optax.GradientTransformation,
+    options: StepOptions,
+    mesh: Mesh | None,
+    shardings: tuple[Sharding, ...],
+    tree: Any,  # of the shardings
+) -> jax.stages.Wrapped:
+    """The step ``(key, state, source, target)``; the same for the same choices."""
     sums_of = partial(_sums, model, objective, options)
     if mesh is not None and mesh.shape["data"] > 1:
         sums_of = _over_rows(sums_of, mesh)
 
     def step(
-        state: TrainState, source: Array, target: Array
+        key: Key[Array, ""], state: TrainState, source: Array, target: Array
     ) -> tuple[TrainState, Metrics]:
         now = jax.random.fold_in(key, state.step)
         masks = row_keys(now, jnp.arange(len(source)))
@@ -147,11 +184,13 @@ def make_train_step(
         kept = jax.tree.map(lambda new, old: jnp.where(good, new, old), new, state)
         return kept.replace(step=new.step), Metrics(sums, norm, ~good)
 
-    if shardings is None:
-        return jax.jit(step, donate_argnums=0)
-    return jax.jit(step, donate_argnums=0, out_shardings=(shardings, None))
+    if not shardings:
+        return jax.jit(step, donate_argnums=1)
+    places = jax.tree.unflatten(tree, shardings)
+    return jax.jit(step, donate_argnums=1, out_shardings=(places, None))
 
 
+@lru_cache(maxsize=KEPT)
 def make_eval_step(model: Model) -> jax.stages.Wrapped:
     """Returns the jitted ``(params, source, target) -> Loss``: plain likelihood."""
 

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints come back bit for bit, on any devices, or are found to be damaged."""
 
+import asyncio
+import gc
 import hashlib
 import json
 import logging
 import shutil
 import threading
+import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -283,6 +287,42 @@ def test_nothing_is_left_of_a_checkpoint_that_fails_while_parts_are_written(
         part.thread.join()
     assert len(parts) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["3"]
+
+
+def test_arrays_written_after_one_has_failed_say_nothing(tmp_path, monkeypatch, capfd):
+    """They end in the thread that awaits them, whose loop is open until then."""
+    ended = threading.Event()
+
+    async def writes() -> None:
+        loop = asyncio.get_running_loop()
+        late = loop.create_future()
+
+        async def fail() -> None:
+            raise OSError(28, "No space left on device")
+
+        async def wait() -> None:
+            await late
+            raise OSError(28, "No space left on device")
+
+        def end() -> None:
+            time.sleep(0.1)  # as long as a loop needs to close, were it not to wait
+            try:
+                loop.call_soon_threadsafe(late.set_result, None)
+                ended.set()
+            except RuntimeError:  # it was closed
+                traceback.print_exc()
+
+        threading.Thread(target=end).start()
+        await asyncio.gather(fail(), wait())
+
+    async def save_part(self, directory: Path, args: object) -> list[futures.Future]:
+        return [futures.CommitFutureAwaitingContractedSignals(writes())]
+
+    monkeypatch.setattr(ocp.PyTreeCheckpointHandler, "async_save", save_part)
+    with pytest.raises(UserError, match="step 4 .* No space left on device; .*resume"):
+        save_at(tmp_path, 4, rate=False)
+    gc.collect()  # what nobody looked at is told when it goes
+    assert ended.is_set() and capfd.readouterr().err == ""
 
 
 def blake(content: bytes) -> str:
