@@ -16,6 +16,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 import pytest
 from orbax.checkpoint import future as futures
@@ -65,6 +66,9 @@ def make_state(
 
 def simple(seed: int = 1) -> steps.TrainState:
     return make_state(*CASES[0][:3], seed)
+
+
+SMALL = steps.init_state({"W": jnp.arange(6.0).reshape(2, 3)}, optax.sgd(0.1))
 
 
 def check_same(ours, theirs) -> None:
@@ -157,6 +161,29 @@ def test_reading_changes_nothing(tmp_path):
 def test_what_is_kept(tmp_path, keep, rate, kept):
     save_at(tmp_path, *range(1, 7), keep=keep, rate=rate)
     assert sorted(int(path.name) for path in tmp_path.iterdir()) == kept
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept"),
+    [
+        ([1, 3, 2, 0], [{1}, {2}, {2, 3}, {2, 4}]),
+        ([1, 2, 3], [{1}, {2}, {3}]),
+        ([3, 2, 1], [{1}, {1, 2}, {1, 3}]),
+        ([0, 0, 0, 0], [{1}, {1, 2}, {1, 3}, {1, 4}]),
+        ([1, 2, 2, 1], [{1}, {2}, {2, 3}, {2, 4}]),
+    ],
+)
+def test_the_best_is_kept_with_the_last(tmp_path, scores, kept):
+    """Of equal scores the first is the best."""
+    seen = []
+    with Checkpoints(tmp_path, keep=Keep(1)) as checkpoints:
+        for step, score in enumerate(scores, 1):
+            state = SMALL.replace(step=jnp.int32(step))
+            checkpoints.save(state, {}, ABOUT)
+            checkpoints.rate(step, score, {})
+            seen.append({*checkpoints.steps()})
+        assert checkpoints.best_step() == 1 + int(np.argmax(scores))
+    assert seen == kept
 
 
 def flip(path: Path) -> None:
