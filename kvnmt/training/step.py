@@ -102,7 +102,7 @@ class TrainStep(NamedTuple):
     """The step ``(state, source, target) -> (state, metrics)``, jitted."""
 
     program: jax.stages.Wrapped  # of the key, too: other seeds compile nothing
-    key: Key[Array, ""]  # of the dropout
+    key: Array  # numbers of the key of the dropout
 
     def __call__(
         self, state: TrainState, source: Array, target: Array
@@ -148,7 +148,8 @@ def make_train_step(
     how = StepOptions(options.dtype, options.remat, options.accumulate, options.ema)
     leaves, tree = jax.tree.flatten(shardings)
     program = _program(model, objective, optimizer, how, mesh, tuple(leaves), tree)
-    return TrainStep(program, key if mesh is None else replicate(key, mesh))
+    numbers = jax.random.key_data(key)
+    return TrainStep(program, numbers if mesh is None else replicate(numbers, mesh))
 
 
 @lru_cache(maxsize=KEPT)
@@ -161,15 +162,15 @@ def _program(
     shardings: tuple[Sharding, ...],
     tree: Any,  # of the shardings
 ) -> jax.stages.Wrapped:
-    """The step ``(key, state, source, target)``; the same for the same choices."""
+    """The step ``(numbers of the key, state, source, target)``; kept for a while."""
     sums_of = partial(_sums, model, objective, options)
     if mesh is not None and mesh.shape["data"] > 1:
         sums_of = _over_rows(sums_of, mesh)
 
     def step(
-        key: Key[Array, ""], state: TrainState, source: Array, target: Array
+        numbers: Array, state: TrainState, source: Array, target: Array
     ) -> tuple[TrainState, Metrics]:
-        now = jax.random.fold_in(key, state.step)
+        now = jax.random.fold_in(jax.random.wrap_key_data(numbers), state.step)
         masks = row_keys(now, jnp.arange(len(source)))
         sums, gradients = sums_of(state.params, source, target, masks)
         count = jnp.maximum(sums.tokens, 1).astype(sums.total.dtype)

@@ -8,6 +8,7 @@ step that is counted.
 """
 
 import atexit
+import itertools
 import multiprocessing
 import os
 import signal
@@ -105,14 +106,14 @@ def _train(
 
 def _killing(folder: Path, at: int) -> Callable[[str, tuple[Any, ...]], None]:
     """Kills this process before that change of a file or a folder of the run."""
-    count = iter(range(1, at))
+    count = itertools.count(1)
     changes = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree")
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         writes = event == "open" and set(str(arguments[1])) & {*"wax+"}
         if writes or event in changes:
             is_of_run = str(arguments[0]).startswith(f"{folder}/")
-            if is_of_run and next(count, None) is None:
+            if is_of_run and next(count) == at:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     return hook
@@ -120,11 +121,11 @@ def _killing(folder: Path, at: int) -> Callable[[str, tuple[Any, ...]], None]:
 
 def _leaving(at: int, signals: tuple[int, ...]) -> Callable[..., Any]:
     """A `fit` that sends signals to this process before that step."""
-    fit, count = train.fit, iter(range(1, at))
+    fit, count = train.fit, itertools.count(1)
 
     def asked(step: Any) -> Any:
         def send(*inputs: Any) -> Any:
-            if next(count, None) is None:
+            if next(count) == at:
                 for number in signals:
                     os.kill(os.getpid(), number)
             return step(*inputs)
