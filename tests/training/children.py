@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trainings in processes of their own, which end themselves at a moment that is set.
 
-They are forked from a process that has imported all and used nothing: that takes a third
-of the time of a start. None depends on how fast the machine is: a training is killed
-before a change of the files of its run that is counted, and asked to leave before a
-step that is counted.
+They are forked from a process that has imported all and used nothing: imports are a
+third of a start. None depends on how fast the machine is: a training is killed before a
+change of the files of its run that is counted, and asked to leave before a step that is
+counted.
 """
 
 import atexit

@@ -71,7 +71,7 @@ def check_same(some: Path, other: Path) -> None:
 
 @pytest.mark.slow
 def test_kills_and_signals_at_any_moment_change_nothing(base, exp, whole):
-    """SIGKILL while starting, saving, validating; then both signals, and both at once."""
+    """SIGKILL while starting, saving, validating; each signal; both at once."""
     moments, log, folder = random.Random(2), base / "log", base / "killed"
     for _ in range(KILLS):
         at = moments.randint(1, LAST)
