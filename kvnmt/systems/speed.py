@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Annotated, NamedTuple
 
 import jax
@@ -184,14 +185,14 @@ def compile_step(
     state = devices.replicate(steps.init_state(params, update, config), mesh)
     step = steps.make_train_step(model, chosen.objective(), update, key, config, mesh)
     start = time.perf_counter()
-    run = step.lower(state, *arrays).compile()
+    program = step.lower(state, *arrays).compile()
     seconds = time.perf_counter() - start
     return CompiledStep(
         system=name,
         parameters=models.count_parameters(params),
         compile_seconds=seconds,
-        memory_bytes=program_bytes(run),
-        run=run,
+        memory_bytes=program_bytes(program),
+        run=partial(program, step.key),
         state=state,
     )
 
