@@ -48,6 +48,8 @@ Merge: TypeAlias = Literal[
 ]
 CellName: TypeAlias = Literal["gru", "gru_before", "lstm"]
 
+SCAN = "encoder_scan"  # what a scan over source words is called in a traced program
+
 
 @struct.dataclass
 class Params:
@@ -218,5 +220,6 @@ def _run_layer(
     inputs = recurrent_inputs(params, x)  # [B, S, gates H], hoisted out of the scan
     zero = jnp.zeros((x.shape[0], params.U.shape[0]), inputs.dtype)
     steps = (jnp.swapaxes(inputs, 0, 1), mask.T)
-    _, states = jax.lax.scan(step, (zero,) * cell.arrays, steps, reverse=reverse)
+    with jax.named_scope(SCAN):
+        _, states = jax.lax.scan(step, (zero,) * cell.arrays, steps, reverse=reverse)
     return jnp.swapaxes(states, 0, 1)
