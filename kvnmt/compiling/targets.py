@@ -23,7 +23,6 @@ GIB = 2**30
 # Of a GPU's memory JAX takes this share, unless XLA_PYTHON_CLIENT_MEM_FRACTION says
 # otherwise.
 SHARE = 0.75
-MOST_DEVICES = 4096
 
 
 class Tpu(NamedTuple):
@@ -91,8 +90,8 @@ def _cpu(name: str, kind: str, size: str) -> Target:
 def _gpu(name: str, kind: str, size: str) -> Target:
     if kind not in GPUS:
         raise unknown_name("GPU", kind, GPUS)
-    count = int(size) if re.fullmatch(r"[1-9]\d{0,3}", size or "1") else 0
-    if not 0 < (count := int(size or 1) if count else 0) <= MOST_DEVICES:
+    size = size or "1"
+    if not re.fullmatch(r"[1-9]\d{0,3}", size):
         raise UserError(f"'{name}' must end in a number of devices: gpu:{kind}:8.")
     if not any(map(_installed, ("jax_cuda12_plugin", "jax_cuda13_plugin"))):
         raise _missing("an NVIDIA GPU", "XLA's plugin for CUDA", "gpu")
@@ -101,14 +100,14 @@ def _gpu(name: str, kind: str, size: str) -> Target:
         "GPUs",
         lambda: topologies.get_topology_desc(
             platform="cuda",
-            topology=f"1x1x{count}",  # slices x hosts x devices of a host
+            topology=f"1x1x{size}",  # slices x hosts x devices of a host
             target_config=describe(gpu),
         ),
     )
     # Without a device no kernel can be timed, and the first one of Triton's for matrix
     # products may not even be possible.
     options = {"xla_gpu_enable_triton_gemm": False}
-    return Target(name, gpu.name, devices[:count], int(SHARE * gpu.memory), options)
+    return Target(name, gpu.name, devices, int(SHARE * gpu.memory), options)
 
 
 def _tpu(name: str, kind: str, size: str) -> Target:
