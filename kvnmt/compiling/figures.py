@@ -59,7 +59,7 @@ class Compiled(NamedTuple):
     text: str  # the program, as the compiler writes it
 
 
-class TooLarge(UserError):  # noqa: N818
+class TooLargeError(UserError):
     """The compiler refuses a program that needs more memory than there is."""
 
     def __init__(self, target: Target, needed: int | None):
@@ -80,7 +80,7 @@ def compile_for(config: CompileConfig, target: Target) -> Compiled:
 
     Raises:
         UserError: The config is not possible.
-        TooLarge: The compiler says that the memory does not suffice.
+        TooLargeError: The compiler says that the memory does not suffice.
     """
     start = time.perf_counter()
     traced = trace(config, target.devices)
@@ -91,7 +91,7 @@ def compile_for(config: CompileConfig, target: Target) -> Compiled:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
-        raise TooLarge(target, _needed(str(error))) from None
+        raise TooLargeError(target, _needed(str(error))) from None
     end = time.perf_counter()
     text = program.as_text()
     parts = sections(hlo.read(text))

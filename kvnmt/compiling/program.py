@@ -15,6 +15,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from kvnmt import devices, models
+from kvnmt.compiling.targets import Device
 from kvnmt.errors import UserError, at_least, check_bounds
 from kvnmt.inference.config import SearchConfig, numbers_of
 from kvnmt.inference.program import program
@@ -63,7 +64,7 @@ class Traced(NamedTuple):
     optimizer_bytes: int  # of all else that training keeps, on one device
 
 
-def trace(config: CompileConfig, among: Sequence[jax.Device]) -> Traced:
+def trace(config: CompileConfig, among: Sequence[Device]) -> Traced:
     """Traces the program of a config.
 
     Args:
@@ -89,13 +90,13 @@ def trace(config: CompileConfig, among: Sequence[jax.Device]) -> Traced:
     return _search(config, model, mesh)
 
 
-def share(config: CompileConfig, among: Sequence[jax.Device]) -> int:
+def share(config: CompileConfig, among: Sequence[Device]) -> int:
     """What the number of sentences must be a multiple of."""
     data = len(among) // config.model_axis
     return data * config.accumulate if config.what == "train" else data
 
 
-def mesh_of(among: Sequence[jax.Device], model: int) -> Mesh:
+def mesh_of(among: Sequence[Device], model: int) -> Mesh:
     """A mesh of devices with the axes ``data`` and ``model``.
 
     Raises:

@@ -11,13 +11,15 @@ import importlib.util
 import os
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 from jax.experimental import topologies
 
 from kvnmt.compiling.gpus import GPUS, describe
 from kvnmt.errors import UserError, unknown_name
+
+Device: TypeAlias = Any  # jax.Device, which is no class for those who check types
 
 GIB = 2**30
 # Of a GPU's memory JAX takes this share, unless XLA_PYTHON_CLIENT_MEM_FRACTION says
@@ -41,13 +43,20 @@ TPUS = {
     "tpu7x": Tpu("2x2x1", 94.75),
 }
 
+# What libtpu is told where there is no TPU: no pod is asked, nothing is locked.
+ALONE = {
+    "TPU_SKIP_MDS_QUERY": "1",
+    "TPU_WORKER_HOSTNAMES": "localhost",
+    "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+}
+
 
 class Target(NamedTuple):
     """Devices that a program is compiled for."""
 
     name: str  # as it is typed
     kind: str  # of one device, in its maker's words
-    devices: list[jax.Device]
+    devices: list[Device]
     memory: int | None  # bytes of one device that programs may use; None: not known
     options: dict[str, bool]  # of the compiler
 
@@ -117,8 +126,8 @@ def _tpu(name: str, kind: str, size: str) -> Target:
         raise UserError(f"'{name}' must end in the chips of a slice: tpu:v5e:4x4.")
     if not _installed("libtpu"):
         raise _missing("a TPU", "libtpu", "tpu")
-    os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")  # there is no pod to ask
-    os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
+    for variable, value in ALONE.items():
+        os.environ.setdefault(variable, value)
     alone = size in ("", "1")  # a host is the least that libtpu knows
     chips = TPUS[kind].host if alone else size
     devices = _devices(
@@ -135,14 +144,14 @@ def _tpu(name: str, kind: str, size: str) -> Target:
 
 def _devices(
     what: str, make: Callable[[], topologies.TopologyDescription]
-) -> list[jax.Device]:
+) -> list[Device]:
     try:
         return list(make().devices)
     except (RuntimeError, NotImplementedError) as error:
         reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
         raise UserError(
-            f"the compiler for {what} does not start ({reason}); libtpu serves one "
-            "process at a time, and no device may be asked for that it does not know."
+            f"the compiler for {what} does not start ({reason}); ask for devices that "
+            "there are."
         ) from None
 
 

@@ -88,7 +88,7 @@ def _shared(
     *rows: Array,
 ) -> Hypotheses:
     """The search on every device's own rows, where they divide evenly."""
-    mesh, by_rows = mesh or own_mesh(), PartitionSpec("data")
+    mesh, by_rows = own_mesh() if mesh is None else mesh, PartitionSpec("data")
     if mesh.size == 1 or len(rows[0]) % mesh.size:
         return search(numbers, params, *rows)
     # Devices do not wait for each other's longest sentence, as one program would.
