@@ -14,7 +14,7 @@ from kvnmt.compiling.targets import Target
 from kvnmt.errors import UserError
 
 UNITS = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
-NEEDED = re.compile(r"(?:Used |required .*\()([\d.]+)([BKMGT])")  # in the refusal
+NEEDED = re.compile(r"(?:Used |required [^(]*\()([\d.]+)([BKMGT])")  # in the refusal
 
 
 class Memory(NamedTuple):
@@ -56,17 +56,19 @@ class Compiled(NamedTuple):
     """A compiled program."""
 
     figures: Figures
-    text: str  # the program, as the compiler writes it
+    program: hlo.Program
+    text: str  # it, as the compiler writes it
 
 
 class TooLargeError(UserError):
     """The compiler refuses a program that needs more memory than there is."""
 
     def __init__(self, target: Target, needed: int | None):
+        size = "more is" if needed is None else f"{needed / UNITS['G']:.2f} GiB are"
+        there = f"{(target.memory or 0) / UNITS['G']:.2f} GiB"
         super().__init__(
-            f"the program does not fit on {target.kind}: "
-            f"{_gib(needed)} are needed and {_gib(target.memory)} are there; set a "
-            "smaller batch, or --accumulate 2, --remat 8 or --dtype bfloat16."
+            f"the program does not fit on {target.kind}: {size} needed of {there}; set "
+            "a smaller batch, or --accumulate 2, --remat 8 or --dtype bfloat16."
         )
         self.needed = needed
 
@@ -87,25 +89,27 @@ def compile_for(config: CompileConfig, target: Target) -> Compiled:
     lowered = traced.stage.lower()
     middle = time.perf_counter()
     try:
-        program = lowered.compile(compiler_options=target.options or None)
+        executable = lowered.compile(compiler_options=target.options or None)
     except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):
-            raise
-        raise TooLargeError(target, _needed(str(error))) from None
+        if "RESOURCE_EXHAUSTED" in str(error):
+            raise TooLargeError(target, _needed(str(error))) from None
+        reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
+        raise UserError(f"the compiler of {target.kind} gives up: {reason}.") from None
     end = time.perf_counter()
-    text = program.as_text()
-    parts = sections(hlo.read(text))
+    text = executable.as_text()
+    program = hlo.read(text)
+    parts = sections(program)
     figures = Figures(
         device=target.kind,
         devices=len(target.devices),
         parameters=traced.parameters,
-        memory=_memory(traced, program, target),
+        memory=_memory(traced, executable, target),
         sections=parts,
         cycles=cycles(parts),
         trace_seconds=middle - start,
         compile_seconds=end - middle,
     )
-    return Compiled(figures, text)
+    return Compiled(figures, program, text)
 
 
 def plain(figures: Figures) -> dict[str, Any]:
@@ -124,10 +128,10 @@ def plain(figures: Figures) -> dict[str, Any]:
     }
 
 
-def _memory(traced: Traced, program: jax.stages.Compiled, target: Target) -> Memory:
-    sizes: Any = program.memory_analysis()
+def _memory(traced: Traced, executable: jax.stages.Compiled, target: Target) -> Memory:
+    sizes: Any = executable.memory_analysis()
     state = traced.parameter_bytes + traced.optimizer_bytes
-    memory = Memory(
+    return Memory(
         parameters=traced.parameter_bytes,
         optimizer=traced.optimizer_bytes,
         batch=max(sizes.argument_size_in_bytes - state, 0),
@@ -136,14 +140,9 @@ def _memory(traced: Traced, program: jax.stages.Compiled, target: Target) -> Mem
         program=sizes.generated_code_size_in_bytes,
         available=target.memory,
     )
-    return memory
 
 
 def _needed(refusal: str) -> int | None:
     """Bytes that a compiler says are needed, where it refuses."""
     match = NEEDED.search(refusal)
     return match and int(float(match[1]) * UNITS[match[2]])
-
-
-def _gib(size: int | None) -> str:
-    return "more GiB" if size is None else f"{size / UNITS['G']:.2f} GiB"

@@ -35,10 +35,21 @@ class Collective(NamedTuple):
     bytes: int  # of its result on one device
 
 
+class Kernel(NamedTuple):
+    """One piece of work."""
+
+    kind: str
+    shape: str  # of its result, as the compiler writes it
+    written_bytes: int
+    cycles: int | None
+    source: str  # where in the traced functions it comes from
+
+
 class Section(NamedTuple):
     """What is done in one turn of a loop, or outside of all loops."""
 
     name: str
+    computation: str  # in the text of the program
     depth: int  # in how many loops it stands
     turns: int | None  # of one run of the program, or at most; None: not known
     kernels: int  # pieces of work that are started
@@ -65,6 +76,23 @@ def cycles(parts: Sequence[Section]) -> int | None:
     return sum((part.cycles or 0) * (part.turns or 1) for part in known)
 
 
+def largest_kernels(program: Program, section: Section, most: int) -> list[Kernel]:
+    """The kernels of a section that take most cycles, or else write most bytes."""
+    kernels = [
+        Kernel(
+            kind=_kind(operation),
+            shape=operation.shape,
+            written_bytes=program.written(operation, section.computation),
+            cycles=operation.noted("estimated_cycles"),
+            source=operation.source,
+        )
+        for operation in program.started(section.computation)
+        if operation.is_work
+    ]
+    kernels.sort(key=lambda each: (each.cycles or 0, each.written_bytes), reverse=True)
+    return kernels[:most]
+
+
 def _loops(
     program: Program, name: str, depth: int, turns: int | None
 ) -> Iterator[Section]:
@@ -88,6 +116,7 @@ def _section(
     known = [number for number in noted if number is not None]
     return Section(
         name=name,
+        computation=computation,
         depth=depth,
         turns=turns,
         kernels=len(work),

@@ -8,15 +8,36 @@ from rich.table import Table
 from kvnmt.compiling.figures import Figures
 from kvnmt.compiling.largest import Trial
 from kvnmt.compiling.program import CompileConfig
-from kvnmt.compiling.sections import Section
+from kvnmt.compiling.sections import Kernel, Section
 
 MIB = 2**20
+WIDEST = 60  # characters of a column
 
 
-def memory_table(figures: Figures, config: CompileConfig) -> Table:
+def title(figures: Figures, config: CompileConfig) -> str:
+    """What was compiled, in a line."""
+    axes = f"{figures.devices} x {figures.device}"
+    if config.model_axis > 1:
+        data = figures.devices // config.model_axis
+        axes += f" ({data} data x {config.model_axis} model)"
+    sizes = config.model
+    text = (
+        f"{config.system} on {axes}, {config.what}: "
+        f"sizes {sizes.embedding} / {sizes.encoder} / {sizes.state}, "
+        f"vocabulary {config.vocabulary}, batch {config.rows} x {config.source_length}"
+    )
+    if config.what == "search":
+        return f"{text}, beam {config.search.beam}"
+    return (
+        f"{text} x {config.target_length}, {config.dtype}, remat {config.remat}, "
+        f"{config.accumulate} parts, {config.optimizer.name}"
+    )
+
+
+def memory_table(figures: Figures) -> Table:
     """What the program needs on one device, part by part."""
     memory = figures.memory
-    table = Table("on one device", "MiB", title=_title(figures, config), box=None)
+    table = Table("on one device", "MiB", box=None)
     table.columns[1].justify = "right"
     names = {
         "parameters": memory.parameters,
@@ -30,8 +51,8 @@ def memory_table(figures: Figures, config: CompileConfig) -> Table:
     for name, size in names.items():
         table.add_row(name, f"{size / MIB:,.1f}")
     if memory.available is not None:
-        verdict = "there is: it fits" if memory.fits else "there is: it does not fit"
-        table.add_row(verdict, f"{memory.available / MIB:,.1f}")
+        verdict = "fits" if memory.fits else "does not fit"
+        table.add_row(f"available: {verdict}", f"{memory.available / MIB:,.1f}")
     return table
 
 
@@ -50,15 +71,37 @@ def section_table(figures: Figures) -> Table:
     for column in table.columns[1:6]:
         column.justify = "right"
     for section in figures.sections:
-        cycles = section.cycles
         table.add_row(
             "  " * section.depth + section.name,
             "?" if section.turns is None else f"{section.turns:,}",
             f"{section.kernels:,}",
             f"{section.products:,}",
             f"{section.written_bytes / MIB:,.1f}",
-            "-" if cycles is None else f"{cycles / 1000:,.1f}",
+            _thousands(section.cycles),
             _collectives(section),
+        )
+    return table
+
+
+def kernel_table(name: str, kernels: Sequence[Kernel]) -> Table:
+    """The largest kernels of a section."""
+    table = Table(
+        f"largest of: {name}",
+        "result",
+        "MiB written",
+        "kcycles",
+        "from",
+        box=None,
+    )
+    for column in table.columns[2:4]:
+        column.justify = "right"
+    for kernel in kernels:
+        table.add_row(
+            kernel.kind,
+            kernel.shape[:WIDEST],
+            f"{kernel.written_bytes / MIB:,.2f}",
+            _thousands(kernel.cycles),
+            kernel.source[-WIDEST:],
         )
     return table
 
@@ -86,23 +129,8 @@ def notes(figures: Figures, trials: Sequence[Trial]) -> list[str]:
     return lines
 
 
-def _title(figures: Figures, config: CompileConfig) -> str:
-    axes = f"{figures.devices} x {figures.device}"
-    if config.model_axis > 1:
-        data = figures.devices // config.model_axis
-        axes += f" ({data} data x {config.model_axis} model)"
-    sizes = config.model
-    text = (
-        f"{config.system} on {axes}, {config.what}: "
-        f"sizes {sizes.embedding} / {sizes.encoder} / {sizes.state}, "
-        f"vocabulary {config.vocabulary}, batch {config.rows} x {config.source_length}"
-    )
-    if config.what == "search":
-        return f"{text}, beam {config.search.beam}"
-    return (
-        f"{text} x {config.target_length}, {config.dtype}, remat {config.remat}, "
-        f"{config.accumulate} parts, {config.optimizer.name}"
-    )
+def _thousands(number: int | None) -> str:
+    return "-" if number is None else f"{number / 1000:,.1f}"
 
 
 def _collectives(section: Section) -> str:

@@ -43,10 +43,11 @@ TPUS = {
     "tpu7x": Tpu("2x2x1", 94.75),
 }
 
-# What libtpu is told where there is no TPU: no pod is asked, nothing is locked.
+# What libtpu is told, which looks for a host and a pod around it and keeps others out.
 ALONE = {
     "TPU_SKIP_MDS_QUERY": "1",
     "TPU_WORKER_HOSTNAMES": "localhost",
+    "TPU_ACCELERATOR_TYPE": "v5litepod-4",  # any; programs do not depend on it
     "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
 }
 
