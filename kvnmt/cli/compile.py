@@ -40,7 +40,6 @@ class Compile:
         check_bounds(self)
         if self.hlo:
             claim(self.hlo, ())
-        targets.without_devices()
         target = targets.target(self.target)
         with error_console().status("compiling") as status:
             if self.largest_batch:

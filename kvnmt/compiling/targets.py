@@ -32,11 +32,11 @@ class Tpu(NamedTuple):
 
     host: str  # chips of the smallest slice
     memory: float  # GiB of one device that a program may use, by its compiler
+    chip: str = "default"  # its setting for libtpu
 
 
 TPUS = {
-    "v3": Tpu("2x2", 15.48),
-    "v4": Tpu("2x2x1", 15.25),
+    "v4": Tpu("2x2x1", 30.75, chip="megacore"),  # both cores as one device
     "v5e": Tpu("2x2", 15.75),
     "v5p": Tpu("2x2x1", 95.74),
     "v6e": Tpu("2x2", 31.25),
@@ -62,18 +62,11 @@ class Target(NamedTuple):
     options: dict[str, bool]  # of the compiler
 
 
-def without_devices() -> None:
-    """Keeps JAX from looking for devices; before anything else is done with JAX.
-
-    Plugins look for theirs when they are loaded, and fail where there are none. Where
-    JAX is in use already, nothing is changed.
-    """
-    with contextlib.suppress(RuntimeError):
-        jax.config.update("jax_platforms", "cpu")
-
-
 def target(name: str) -> Target:
     """The devices of a name: ``cpu``, ``gpu:h100``, ``gpu:h100:8``, ``tpu:v5e:4x4``.
+
+    From then on JAX looks for no device but the CPU, since plugins fail where theirs
+    are not. Where JAX was in use before, it may be too late.
 
     Raises:
         UserError: There are none of that name, or what compiles for them is not
@@ -84,11 +77,13 @@ def target(name: str) -> Target:
     if platform not in kinds:
         raise unknown_name("platform", platform, kinds)
     kind, _, size = rest.partition(":")
+    with contextlib.suppress(RuntimeError):
+        jax.config.update("jax_platforms", "cpu")
     return kinds[platform](name, kind, size)
 
 
 def _cpu(name: str, kind: str, size: str) -> Target:
-    if kind:
+    if kind or size:
         raise UserError(f"'{name}' names no devices; write cpu, this machine's.")
     device = jax.devices("cpu")[0]
     memory = None
@@ -136,6 +131,7 @@ def _tpu(name: str, kind: str, size: str) -> Target:
         lambda: topologies.get_topology_desc(
             platform="tpu",
             topology_name=f"{kind}:{chips}",
+            chip_config_name=TPUS[kind].chip,
         ),
     )
     devices = devices[:1] if alone else devices
@@ -152,7 +148,7 @@ def _devices(
         reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
         raise UserError(
             f"the compiler for {what} does not start ({reason}); ask for devices that "
-            "there are."
+            "there are, in a process that did nothing with JAX before."
         ) from None
 
 
