@@ -17,9 +17,9 @@ COLLECTIVES = (
     "collective-permute",
     "collective-broadcast",
 )
-PLACES = {  # names of scopes in a traced program
-    models.SCAN: "decoder",
-    encoder.SCAN: "encoder",
+# Names of scopes in a traced program, and what people call their loops.
+SCANS = {models.SCAN: "decoder", encoder.SCAN: "encoder"}  # there and back
+LOOPS = {
     search.LOOP: "search",
     "_threefry": "random numbers",
     "_uniform": "random numbers",
@@ -130,17 +130,20 @@ def _section(
 
 def _label(source: str) -> str:
     """A loop as people call it, from the path of its functions."""
-    steps = source.split("/")
-    for step in reversed(steps):
-        place = next((PLACES[name] for name in PLACES if name in step), None)
-        if place in (None, "random numbers", "search"):
-            if place:
-                return place
-            continue
-        if "rematted_computation" in source:
-            return f"{place}, forward again"
-        return f"{place}, {'backward' if 'transpose(' in source else 'forward'}"
+    for step in reversed(source.split("/")):
+        for scope, name in LOOPS.items():
+            if scope in step:
+                return name
+        for scope, name in SCANS.items():
+            if scope in step:
+                return f"{name}, {_direction(source)}"
     return source[-40:] or "a loop"
+
+
+def _direction(source: str) -> str:
+    if "rematted_computation" in source:
+        return "forward again"
+    return "backward" if "transpose(" in source else "forward"
 
 
 def _products(program: Program, operation: Operation) -> int:

@@ -158,6 +158,7 @@ def _installed(package: str) -> bool:
 
 def _missing(device: str, package: str, extra: str) -> UserError:
     return UserError(
-        f"compiling for {device} needs {package}, which is not installed; "
-        f"pip install 'kvnmt[{extra}]', which needs no device."
+        f"compiling for {device} needs {package}, which is not installed; install "
+        f"kvnmt with its extra '{extra}' (pip install '.[{extra}]'), which needs no "
+        "device."
     )
