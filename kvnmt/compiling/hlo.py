@@ -18,6 +18,7 @@ HEAD = re.compile(r"(ENTRY )?%?([\w.\-]+) (?:\(.*)?\{\s*$")
 LINE = re.compile(r"\s+(ROOT )?%?([\w.\-]+) = (.*)$")
 CODE = re.compile(r"([\w\-]+)\(")
 ARRAY = re.compile(r"\b([a-z]+)(\d*)[a-z0-9]*\[([0-9,]*)\]")
+ROOM = ("s", "8")  # bytes behind the result of a library's product
 NAME = re.compile(r"%([\w.\-]+)")
 CALLS = ("to_apply", "calls")  # where an operation names what it runs
 # Names for what is there already; control that is no work.
@@ -39,10 +40,13 @@ class Operation(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of its result."""
+        """Of its result; the room that a library asks for to work in is none of it."""
+        arrays = ARRAY.findall(self.shape)
+        if self.code == "custom-call":
+            arrays = arrays[:1] + [one for one in arrays[1:] if one[:2] != ROOM]
         return sum(
             math.prod(int(n) for n in sizes.split(",") if n) * _bits(kind, bits) // 8
-            for kind, bits, sizes in ARRAY.findall(self.shape)
+            for kind, bits, sizes in arrays
         )
 
     @property
