@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 
 from kvnmt import attention, decoder, target_context
+from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.errors import (
     Bounds,
     UserError,
@@ -24,7 +25,6 @@ from kvnmt.model_config import ModelConfig
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment
 from kvnmt.systems.costs import OverviewConfig
-from kvnmt.systems.speed import BenchmarkConfig
 from tests.helpers import quiet, replaced
 
 AXES = {
