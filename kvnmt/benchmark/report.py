@@ -62,9 +62,9 @@ def measure(config: BenchmarkConfig, advance: Advance = lambda what: None) -> Re
     )
 
 
-def to_json(report: Report) -> str:
-    """A report as a file keeps it."""
-    return json.dumps(asdict(report), indent=1)
+def to_plain(report: Report) -> dict[str, Any]:
+    """A report as plain data, as a file keeps it."""
+    return json.loads(json.dumps(asdict(report)))
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -1,25 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """A measurement as people read it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.table import Table
 
+from kvnmt.benchmark.compare import Change
 from kvnmt.benchmark.published import MENG
 from kvnmt.benchmark.report import Report
 from kvnmt.benchmark.rounds import Spread
 from kvnmt.benchmark.training import TrainingRow
 
 
-def tables(report: Report) -> Iterator[Table]:
-    """The tables of a report."""
+def tables(report: Report, changes: Sequence[Change] = ()) -> Iterator[Table]:
+    """The tables of a report, and what became of the figures of an older one."""
     if report.training:
         yield _training(report)
     if report.decoding:
         yield _decoding(report)
+    if changes:
+        yield _changes(changes)
 
 
-def notes(report: Report) -> list[str]:
+def notes(report: Report, changes: Sequence[Change] = ()) -> list[str]:
     """What must be known to read the tables."""
     lines = ["low .. high: quartiles of the rounds; every round runs everything once"]
     if report.peak and report.training:
@@ -30,6 +33,11 @@ def notes(report: Report) -> list[str]:
         lines.append(
             f"published: target words/s, {MENG.paper}, {MENG.hardware}, its sizes; "
             "not measured here"
+        )
+    if changes:
+        lines.append(
+            "x: speed over matrix peak, now by before; faster or slower: the quartiles "
+            "of now and before leave nothing else open"
         )
     return lines
 
@@ -102,6 +110,21 @@ def _decoding(report: Report) -> Table:
             _range(row.sentences_per_second, digits=1),
             f"{row.words_per_second.median:,.0f}",
             f"{row.relative.median:.2f}",
+        )
+    return result
+
+
+def _changes(changes: Sequence[Change]) -> Table:
+    result = Table("", "before", "now", "", "x", "low .. high", "", box=None)
+    for change in changes:
+        result.add_row(
+            change.what,
+            f"{change.before:,.1f}",
+            f"{change.now:,.1f}",
+            change.unit,
+            f"{change.ratio.median:.3f}",
+            _range(change.ratio, digits=3),
+            change.verdict,
         )
     return result
 
