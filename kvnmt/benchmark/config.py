@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured: systems, their sizes, the batch, how often."""
 
+import sys
 from dataclasses import dataclass, field
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal
 
 from kvnmt import devices
 from kvnmt.errors import UserError, at_least, between, check_bounds
@@ -41,6 +43,27 @@ class BenchmarkConfig(StepOptions):
     batches: tuple[int, ...] = (1, 64)  # sentences translated at a time
 
 
+@dataclass(frozen=True)
+class AgainstConfig:
+    """How another program is measured beside this one."""
+
+    against: Literal["joeynmt", "opennmt"] | None = None  # it, instead of systems
+    peer_python: Path = Path(sys.executable)  # the Python that has it installed
+    work: Path = Path("runs/against")  # folder for text, models and what they print
+    text: Path | None = None  # folder of {train,valid,test}.*; default: made up
+    languages: tuple[str, str] = ("src", "trg")  # how the names of its files end
+    test: str = "test"  # how that of the lines to translate begins
+    pairs: Annotated[int, at_least(1)] = 8000  # at most, to train on
+    valid_pairs: Annotated[int, at_least(1)] = 400  # at most, to validate on
+    lines: Annotated[int, at_least(1)] = 200  # at most, to translate
+    longest: Annotated[int, at_least(1)] = 60  # words; longer sentences are left out
+    epochs: Annotated[int, at_least(1)] = 1
+    turns: Annotated[int, at_least(1)] = 5  # how often both are run
+    threads: Annotated[int | None, at_least(1)] = None  # default: as many as cores
+    ours: Path | None = None  # run directory that translates; default: train one
+    theirs: Path | None = None  # the other program's model
+
+
 def check(config: BenchmarkConfig) -> None:
     """Refuses what cannot be measured, before any work.
 
@@ -60,3 +83,26 @@ def check(config: BenchmarkConfig) -> None:
         for flag, numbers in (("beams", config.beams), ("batches", config.batches)):
             if not numbers or min(numbers) < 1:
                 raise UserError(f"--{flag} must be numbers of at least 1.")
+
+
+def check_against(config: BenchmarkConfig, against: AgainstConfig) -> None:
+    """Refuses what cannot be measured of two programs, before any work.
+
+    Raises:
+        UserError: A number is out of its bounds, or flags do not go together.
+    """
+    check(config)
+    check_bounds(against)
+    if (against.ours is None) != (against.theirs is None):
+        raise UserError("--ours and --theirs are models to compare; give both.")
+    if against.ours is None and not config.train:
+        raise UserError(
+            "without training there is nothing to translate with; give --ours and "
+            "--theirs, or leave out --no-train."
+        )
+    if against.ours and not config.decode:
+        raise UserError("--ours and --theirs translate; give --decode too.")
+    if against.work.exists() and any(against.work.iterdir()):
+        raise UserError(
+            f"'{against.work}' is not empty; choose another --work, or remove it."
+        )

@@ -13,7 +13,7 @@ from kvnmt import __version__, devices
 from kvnmt.benchmark.config import BenchmarkConfig, check
 from kvnmt.benchmark.decoding import DecodingRow, decoders, decoding_rows
 from kvnmt.benchmark.peak import product
-from kvnmt.benchmark.rounds import Lane, time_rounds
+from kvnmt.benchmark.rounds import Lane, Spread, spread, time_rounds
 from kvnmt.benchmark.training import (
     TrainingRow,
     compile_system,
@@ -34,6 +34,7 @@ class Report:
     devices: int
     config: BenchmarkConfig
     peak: float | None  # operations a second; None: nothing was trained
+    peak_seconds: Spread | None  # of the product that it was measured by
     training: tuple[TrainingRow, ...] = ()
     decoding: tuple[DecodingRow, ...] = ()
 
@@ -49,7 +50,10 @@ def measure(config: BenchmarkConfig, advance: Advance = lambda what: None) -> Re
         UserError: The config cannot be measured.
     """
     check(config)
-    peak, training = _train(config, advance) if config.train else (None, ())
+    training: Sequence[TrainingRow] = ()
+    peak = seconds = None
+    if config.train:
+        peak, seconds, training = _train(config, advance)
     decoding = _decode(config, advance) if config.decode else ()
     return Report(
         version=__version__,
@@ -57,6 +61,7 @@ def measure(config: BenchmarkConfig, advance: Advance = lambda what: None) -> Re
         devices=jax.device_count(),
         config=config,
         peak=peak,
+        peak_seconds=seconds,
         training=tuple(training),
         decoding=tuple(decoding),
     )
@@ -88,8 +93,8 @@ def read(path: Path) -> dict[str, Any]:
 
 def _train(
     config: BenchmarkConfig, advance: Advance
-) -> tuple[float, Sequence[TrainingRow]]:
-    """The matrix peak and the rows, measured in the same rounds."""
+) -> tuple[float, Spread, Sequence[TrainingRow]]:
+    """The matrix peak, its product's seconds, and the rows: of the same rounds."""
     batch = random_batch(config)
     arrays = devices.split_rows(batch, devices.data_mesh())
     systems = []
@@ -101,9 +106,11 @@ def _train(
     for compiled in systems:
         lanes += compiled.lanes
     times = iter(time_rounds(lanes, config.repeats, advance))
-    peak = multiply.flops / min(next(times))
+    of_product = next(times)
+    peak = multiply.flops / min(of_product)
     of_systems = [[next(times) for _ in compiled.lanes] for compiled in systems]
-    return peak, training_rows(systems, of_systems, batch, peak)
+    rows = training_rows(systems, of_systems, batch, peak)
+    return peak, spread(of_product), rows
 
 
 def _decode(config: BenchmarkConfig, advance: Advance) -> Sequence[DecodingRow]:

@@ -1,45 +1,79 @@
 # SPDX-License-Identifier: Apache-2.0
 """A measurement as people read it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from rich.table import Table
 
+from kvnmt.benchmark.against import Against
 from kvnmt.benchmark.compare import Change
 from kvnmt.benchmark.published import MENG
 from kvnmt.benchmark.report import Report
 from kvnmt.benchmark.rounds import Spread
 from kvnmt.benchmark.training import TrainingRow
 
+QUIET = 1.2  # quartiles of one product on a device that does nothing else
 
-def tables(report: Report, changes: Sequence[Change] = ()) -> Iterator[Table]:
-    """The tables of a report, and what became of the figures of an older one."""
+
+class Shown(NamedTuple):
+    """Tables, and what must be known to read them."""
+
+    tables: list[Table]
+    notes: list[str]
+
+
+def of_systems(report: Report, changes: Sequence[Change] = ()) -> Shown:
+    """A report, and what became of the figures of an older one."""
+    tables, notes = [], ["low .. high: quartiles of the rounds"]
     if report.training:
-        yield _training(report)
+        tables.append(_training(report))
+        notes += _notes_on_training(report)
     if report.decoding:
-        yield _decoding(report)
+        tables.append(_decoding(report))
     if changes:
-        yield _changes(changes)
-
-
-def notes(report: Report, changes: Sequence[Change] = ()) -> list[str]:
-    """What must be known to read the tables."""
-    lines = ["low .. high: quartiles of the rounds; every round runs everything once"]
-    if report.peak and report.training:
-        lines.append(
-            f"matrix peak: {report.peak / 1e9:,.0f} GFLOP/s of a {report.config.dtype} "
-            "product, the best of the rounds"
-        )
-        lines.append(
-            f"published: target words/s, {MENG.paper}, {MENG.hardware}, its sizes; "
-            "not measured here"
-        )
-    if changes:
-        lines.append(
+        tables.append(_changes(changes))
+        notes.append(
             "x: speed over matrix peak, now by before; faster or slower: the quartiles "
             "of now and before leave nothing else open"
         )
-    return lines
+    return Shown(tables, notes)
+
+
+def of_both(both: Against) -> Shown:
+    """Two programs beside each other."""
+    task = both.task
+    result = Table(
+        "",
+        "",
+        "kvnmt",
+        "low .. high",
+        both.peer,
+        "low .. high",
+        "x",
+        "low .. high",
+        "BLEU",
+        title=f"{task.system} {both.version} and {both.peer}: {task.pairs} pairs, "
+        f"{task.epochs} epochs, batch {task.batch_size}, widths {task.embedding} / "
+        f"{task.encoder} / {task.state}, {task.threads} threads, {both.lines} lines "
+        "translated",
+        box=None,
+    )
+    for row in both.rows:
+        digits = 0 if row.ours.median > 100 else 2
+        result.add_row(
+            row.what,
+            row.unit,
+            f"{row.ours.median:,.{digits}f}",
+            _range(row.ours, digits),
+            f"{row.theirs.median:,.{digits}f}",
+            _range(row.theirs, digits),
+            f"{row.ratio.median:.2f}",
+            _range(row.ratio, 2),
+            "{:.2f}, {:.2f}".format(*row.bleu) if row.bleu else "-",
+        )
+    note = f"median and quartiles of {both.turns} turns; x: how many times as fast, "
+    return Shown([result], [note + "turn by turn; each by its own command"])
 
 
 def _training(report: Report) -> Table:
@@ -82,6 +116,26 @@ def _training(report: Report) -> Table:
             f"{published:,.0f}" if published else "-",
         )
     return result
+
+
+def _notes_on_training(report: Report) -> list[str]:
+    notes = []
+    if report.peak and report.peak_seconds:
+        notes.append(
+            f"matrix peak: {report.peak / 1e9:,.0f} GFLOP/s of a {report.config.dtype} "
+            "product, the best of the rounds"
+        )
+        if report.peak_seconds.high > QUIET * report.peak_seconds.low:
+            notes.append(
+                "the device was not quiet: the same product took "
+                f"{1000 * report.peak_seconds.low:.1f} to "
+                f"{1000 * report.peak_seconds.high:.1f} ms; trust ratios alone"
+            )
+    notes.append(
+        f"published: target words/s, {MENG.paper}, {MENG.hardware}, its sizes; not "
+        "measured here"
+    )
+    return notes
 
 
 def _decoding(report: Report) -> Table:
