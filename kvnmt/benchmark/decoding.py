@@ -15,14 +15,13 @@ from typing import NamedTuple
 
 import jax
 
-from kvnmt import devices, models
+from kvnmt import devices
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.rounds import Lane, Spread, per_second, spread
-from kvnmt.benchmark.training import random_batch
+from kvnmt.benchmark.training import build, random_batch
 from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import Translation, translate
-from kvnmt.systems.named import system
 
 
 @dataclass(frozen=True)
@@ -56,9 +55,7 @@ def decoders(
     """Compiles the searches of a config, all of the first system first."""
     ready = []
     for name in config.systems:
-        model = models.build(
-            system(name).model(config.model), config.vocabulary, config.vocabulary
-        )
+        model = build(config, name)
         params = jax.jit(model.init)(jax.random.key(config.seed))
         params = devices.replicate(params, devices.own_mesh())
         for beam in config.beams:

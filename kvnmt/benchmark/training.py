@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -21,13 +22,15 @@ from kvnmt import devices, models
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.rounds import Lane, Spread, per_second, spread
 from kvnmt.data.batches import Batch, pad, with_end
-from kvnmt.models import Params
+from kvnmt.models import Model, Params
 from kvnmt.systems.named import system
 from kvnmt.systems.products import multiplications
 from kvnmt.training import step as steps
 from kvnmt.training.device_memory import program_bytes
 from kvnmt.training.step import TrainState
 from kvnmt.typing import Array, PyTree
+
+OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
 
 
 @dataclass(frozen=True)
@@ -83,26 +86,14 @@ def compile_system(
     config: BenchmarkConfig, name: str, arrays: tuple[Array, Array]
 ) -> CompiledSystem:
     """Compiles the programs of a system for a batch; times that of the step."""
-    chosen, words = system(name), config.vocabulary
-    model = models.build(chosen.model(config.model), words, words)
-    update = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
+    model, mesh = build(config, name), devices.data_mesh()
     params = jax.jit(model.init)(jax.random.key(config.seed))
-    mesh, key = devices.data_mesh(), jax.random.key(config.seed)
     params = devices.replicate(params, mesh)
-
-    def make(options: BenchmarkConfig) -> jax.stages.Wrapped:
-        objective = chosen.objective()
-        return steps.make_train_step(model, objective, update, key, options, mesh)
-
-    def start(params: Params) -> TrainState:
-        return steps.init_state(params, update, config)
-
-    step = make(config)
+    step, start = train_step(config, name), partial(first_state, config)
     state = devices.replicate(start(jax.tree.map(jnp.copy, params)), mesh)
     begin = time.perf_counter()
     run = step.lower(state, *arrays).compile()
     seconds = time.perf_counter() - begin
-    whole = make(replace(config, remat=0)).trace(state, *arrays)
     lanes = [Lane(lambda last: run(last[0], *arrays), (state, None))]
     if config.split:
         parts = _parts(step, start)
@@ -112,9 +103,49 @@ def compile_system(
         parameters=models.count_parameters(params),
         memory_bytes=program_bytes(run),
         compile_seconds=seconds,
-        flops=2.0 * multiplications(whole.jaxpr.jaxpr.eqns),
+        flops=flops_of(config, name),
         lanes=tuple(lanes),
     )
+
+
+def build(config: BenchmarkConfig, name: str) -> Model:
+    """The model of a system at the sizes of a config."""
+    words = config.vocabulary
+    return models.build(system(name).model(config.model), words, words)
+
+
+def train_step(config: BenchmarkConfig, name: str) -> jax.stages.Wrapped:
+    """The train step of a system, over all devices."""
+    return steps.make_train_step(
+        build(config, name),
+        system(name).objective(),
+        OPTIMIZER,
+        jax.random.key(config.seed),
+        config,
+        devices.data_mesh(),
+    )
+
+
+def first_state(config: BenchmarkConfig, params: Params) -> TrainState:
+    """The state before the first step."""
+    return steps.init_state(params, OPTIMIZER, config)
+
+
+def flops_of(config: BenchmarkConfig, name: str) -> float:
+    """Operations of the matrix products of a step, on all devices together.
+
+    What is computed again to save memory is no work of the model, and not counted.
+    """
+    plain = replace(config, remat=0)
+
+    def state() -> TrainState:
+        key = jax.random.key(config.seed)
+        return first_state(plain, build(plain, name).init(key))
+
+    lengths = (config.source_length, config.target_length)
+    ids = [jax.ShapeDtypeStruct((config.batch_size, n), jnp.int32) for n in lengths]
+    traced = train_step(plain, name).trace(jax.eval_shape(state), *ids)
+    return 2.0 * multiplications(traced.jaxpr.jaxpr.eqns)
 
 
 def training_rows(

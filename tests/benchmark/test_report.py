@@ -28,6 +28,7 @@ TINY = BenchmarkConfig(
     target_length=3,
     vocabulary=11,
     repeats=3,
+    split=False,
     decode=True,
     beams=(2,),
     batches=(1, 4),
@@ -35,36 +36,8 @@ TINY = BenchmarkConfig(
 FLAGS = (
     "--systems rnnsearch-star kvmematt-r1 --model.embedding 4 --model.encoder 3 "
     "--model.state 5 --batch-size 8 --source-length 4 --target-length 3 "
-    "--vocabulary 11 --repeats 3 --decode --beams 2 --batches 1 4 --json"
+    "--vocabulary 11 --repeats 3 --no-split --decode --beams 2 --batches 1 4 --json"
 )
-
-
-def test_batches_are_filled_as_asked():
-    config = BenchmarkConfig(batch_size=400, source_length=40, target_length=20)
-    for fill in (0.6, 0.85, 1.0):
-        batch = random_batch(dataclasses.replace(config, fill=fill))
-        for side, length in zip(batch, (40, 20)):
-            assert side.shape == (400, length)
-            assert abs(np.mean(side != PAD) - fill) < 0.02
-            sizes = np.sum(side != PAD, axis=1)
-            assert sizes.min() >= round((2 * fill - 1) * length)
-            assert np.all(side[np.arange(400), sizes - 1] == EOS)
-            assert np.sum(side == EOS) == 400
-            assert side.max() < config.vocabulary
-
-
-def test_a_batch_of_one_has_the_middle_length():
-    for seed in (1, 2):
-        config = BenchmarkConfig(batch_size=1, source_length=20, fill=0.75, seed=seed)
-        assert np.sum(random_batch(config).source != PAD) == 15
-
-
-def test_batches_are_the_same_for_the_same_seed():
-    some, same, other = (
-        random_batch(dataclasses.replace(TINY, seed=seed)) for seed in (1, 1, 2)
-    )
-    np.testing.assert_array_equal(some.source, same.source)
-    assert np.any(some.target != other.target) or np.any(some.source != other.source)
 
 
 @pytest.fixture(scope="module", name="measured")
