@@ -49,9 +49,7 @@ def changes(report: Report, old: Mapping[str, Any], path: Path) -> list[Change]:
     plain = to_plain(report)
     _check_sizes(plain["config"], old["config"], path)
     rounds = min(plain["config"]["repeats"], old["config"]["repeats"])
-    scale = 1.0
-    if plain["peak"] and old.get("peak"):
-        scale = old["peak"] / plain["peak"]
+    scale = old["peak"] / plain["peak"]
     before = dict(_figures(old))
     result = []
     for (what, unit), now in _figures(plain):
@@ -106,7 +104,7 @@ def _figures(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Sprea
     for row in report["training"]:
         figure = Spread(**row["target_tokens_per_second"])
         yield (f"train {row['system']}", "target tokens/s"), figure
-    for row in report.get("decoding", ()):
+    for row in report["decoding"]:
         what = f"decode {row['system']}, beam {row['beam']}, batch {row['batch']}"
         yield (what, "sentences/s"), Spread(**row["sentences_per_second"])
 

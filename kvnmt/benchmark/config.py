@@ -65,24 +65,34 @@ class AgainstConfig:
 
 
 def check(config: BenchmarkConfig) -> None:
-    """Refuses what cannot be measured, before any work.
+    """Refuses what cannot be measured, before any work and without any device.
 
     Raises:
-        UserError: A number is out of its bounds, a system is not known, or the batch
-            cannot be split over the devices.
+        UserError: A number is out of its bounds, a system is not known, or nothing is
+            left to measure.
     """
     check_bounds(config)
     if not config.systems:
         raise UserError("no system is named; give --systems at least one.")
     for name in config.systems:
         system(name)
-    if config.train:
-        share = devices.rows(devices.data_mesh()) * config.accumulate
-        devices.check_rows(config.batch_size, share, "devices and parts")
+    if not (config.train or config.decode):
+        raise UserError("nothing is measured; give --decode, or leave out --no-train.")
     if config.decode:
         for flag, numbers in (("beams", config.beams), ("batches", config.batches)):
             if not numbers or min(numbers) < 1:
                 raise UserError(f"--{flag} must be numbers of at least 1.")
+
+
+def check_devices(config: BenchmarkConfig) -> None:
+    """Refuses a batch that cannot be split over the devices.
+
+    Raises:
+        UserError: It cannot.
+    """
+    if config.train:
+        share = devices.rows(devices.data_mesh()) * config.accumulate
+        devices.check_rows(config.batch_size, share, "devices and parts")
 
 
 def check_against(config: BenchmarkConfig, against: AgainstConfig) -> None:

@@ -3,23 +3,25 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from kvnmt import __version__, devices
-from kvnmt.benchmark.config import BenchmarkConfig, check
+from kvnmt.benchmark.config import BenchmarkConfig, check, check_devices
 from kvnmt.benchmark.decoding import DecodingRow, decoders, decoding_rows
-from kvnmt.benchmark.peak import product
+from kvnmt.benchmark.peak import Product, product
 from kvnmt.benchmark.rounds import Lane, Spread, spread, time_rounds
 from kvnmt.benchmark.training import (
+    CompiledSystem,
     TrainingRow,
     compile_system,
     random_batch,
     training_rows,
 )
+from kvnmt.data.batches import Batch
 from kvnmt.errors import UserError
 
 Advance = Callable[[str], None]
@@ -33,8 +35,8 @@ class Report:
     device: str
     devices: int
     config: BenchmarkConfig
-    peak: float | None  # operations a second; None: nothing was trained
-    peak_seconds: Spread | None  # of the product that it was measured by
+    peak: float  # operations a second
+    peak_seconds: Spread  # of the product that it was measured by
     training: tuple[TrainingRow, ...] = ()
     decoding: tuple[DecodingRow, ...] = ()
 
@@ -50,20 +52,28 @@ def measure(config: BenchmarkConfig, advance: Advance = lambda what: None) -> Re
         UserError: The config cannot be measured.
     """
     check(config)
-    training: Sequence[TrainingRow] = ()
-    peak = seconds = None
+    check_devices(config)
+    multiply = product(config.dtype)
+    of_product: list[float] = []
+    systems, batch = [], random_batch(config)
     if config.train:
-        peak, seconds, training = _train(config, advance)
-    decoding = _decode(config, advance) if config.decode else ()
+        systems = _compile(config, batch, advance)
+    lanes = [lane for compiled in systems for lane in compiled.lanes]
+    of_lanes = _time(multiply, lanes, config, of_product, advance)
+    searches = decoders(config, advance) if config.decode else []
+    lanes = [decoder.lane for decoder in searches]
+    of_searches = _time(multiply, lanes, config, of_product, advance)
+    peak, times = multiply.flops / min(of_product), iter(of_lanes)
+    of_systems = [[next(times) for _ in compiled.lanes] for compiled in systems]
     return Report(
         version=__version__,
         device=jax.devices()[0].device_kind,
         devices=jax.device_count(),
         config=config,
         peak=peak,
-        peak_seconds=seconds,
-        training=tuple(training),
-        decoding=tuple(decoding),
+        peak_seconds=spread(of_product),
+        training=tuple(training_rows(systems, of_systems, batch, peak)),
+        decoding=tuple(decoding_rows(searches, of_searches)),
     )
 
 
@@ -84,36 +94,35 @@ def read(path: Path) -> dict[str, Any]:
         raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
     except ValueError:
         report = None
-    if not isinstance(report, dict) or not {"config", "training"} <= report.keys():
+    known = {field.name for field in fields(Report)}
+    if not isinstance(report, dict) or not known <= report.keys():
         raise UserError(
             f"'{path}' holds no measurement; write one by kvnmt benchmark --json."
         )
     return report
 
 
-def _train(
-    config: BenchmarkConfig, advance: Advance
-) -> tuple[float, Spread, Sequence[TrainingRow]]:
-    """The matrix peak, its product's seconds, and the rows: of the same rounds."""
-    batch = random_batch(config)
+def _compile(
+    config: BenchmarkConfig, batch: Batch, advance: Advance
+) -> list[CompiledSystem]:
     arrays = devices.split_rows(batch, devices.data_mesh())
     systems = []
     for name in config.systems:
         advance(f"compiling {name}")
         systems.append(compile_system(config, name, arrays))
-    multiply = product(config.dtype)
-    lanes: list[Lane] = [multiply.lane]
-    for compiled in systems:
-        lanes += compiled.lanes
-    times = iter(time_rounds(lanes, config.repeats, advance))
-    of_product = next(times)
-    peak = multiply.flops / min(of_product)
-    of_systems = [[next(times) for _ in compiled.lanes] for compiled in systems]
-    rows = training_rows(systems, of_systems, batch, peak)
-    return peak, spread(of_product), rows
+    return systems
 
 
-def _decode(config: BenchmarkConfig, advance: Advance) -> Sequence[DecodingRow]:
-    ready = decoders(config, advance)
-    times = time_rounds([each.lane for each in ready], config.repeats, advance)
-    return decoding_rows(ready, times)
+def _time(
+    multiply: Product,
+    lanes: Sequence[Lane],
+    config: BenchmarkConfig,
+    of_product: list[float],
+    advance: Advance,
+) -> list[list[float]]:
+    """Seconds of every round of each lane; those of the product are added to its."""
+    if not lanes:
+        return []
+    first, *rest = time_rounds([multiply.lane, *lanes], config.repeats, advance)
+    of_product += first
+    return rest

@@ -25,10 +25,13 @@ class Shown(NamedTuple):
 
 def of_systems(report: Report, changes: Sequence[Change] = ()) -> Shown:
     """A report, and what became of the figures of an older one."""
-    tables, notes = [], ["low .. high: quartiles of the rounds"]
+    tables, notes = [], _notes_on_peak(report)
     if report.training:
         tables.append(_training(report))
-        notes += _notes_on_training(report)
+        notes.append(
+            f"published: target words/s, {MENG.paper}, {MENG.hardware}, its sizes; not "
+            "measured here"
+        )
     if report.decoding:
         tables.append(_decoding(report))
     if changes:
@@ -76,6 +79,21 @@ def of_both(both: Against) -> Shown:
     return Shown([result], [note + "turn by turn; each by its own command"])
 
 
+def _notes_on_peak(report: Report) -> list[str]:
+    seconds = report.peak_seconds
+    notes = [
+        "low .. high: quartiles of the rounds",
+        f"matrix peak: {report.peak / 1e9:,.0f} GFLOP/s of a {report.config.dtype} "
+        "product, the best of the rounds",
+    ]
+    if seconds.high > QUIET * seconds.low:
+        notes.append(
+            f"the device was not quiet: the same product took {1000 * seconds.low:.1f} "
+            f"to {1000 * seconds.high:.1f} ms; trust ratios alone"
+        )
+    return notes
+
+
 def _training(report: Report) -> Table:
     config = report.config
     first = report.training[0].system
@@ -116,26 +134,6 @@ def _training(report: Report) -> Table:
             f"{published:,.0f}" if published else "-",
         )
     return result
-
-
-def _notes_on_training(report: Report) -> list[str]:
-    notes = []
-    if report.peak and report.peak_seconds:
-        notes.append(
-            f"matrix peak: {report.peak / 1e9:,.0f} GFLOP/s of a {report.config.dtype} "
-            "product, the best of the rounds"
-        )
-        if report.peak_seconds.high > QUIET * report.peak_seconds.low:
-            notes.append(
-                "the device was not quiet: the same product took "
-                f"{1000 * report.peak_seconds.low:.1f} to "
-                f"{1000 * report.peak_seconds.high:.1f} ms; trust ratios alone"
-            )
-    notes.append(
-        f"published: target words/s, {MENG.paper}, {MENG.hardware}, its sizes; not "
-        "measured here"
-    )
-    return notes
 
 
 def _decoding(report: Report) -> Table:

@@ -19,7 +19,7 @@ OLD = Path("old.json")
 
 
 def report(
-    tokens: Spread, peak: float | None = 100.0, system: str = "rnnsearch-star", **config
+    tokens: Spread, peak: float = 100.0, system: str = "rnnsearch-star", **config
 ) -> Report:
     one = Spread(1, 1, 1)
     row = TrainingRow(
@@ -71,7 +71,7 @@ def test_decoding_is_compared_by_beam_and_batch():
     def searched(speed: float, batch: int) -> Report:
         one, figure = Spread(1, 1, 1), Spread(speed, speed, speed)
         row = DecodingRow("r", 4, batch, 1.0, one, figure, one, one)
-        empty = report(one, peak=None)
+        empty = report(one)
         return dataclasses.replace(empty, training=(), decoding=(row,))
 
     old = to_plain(searched(10, 8))

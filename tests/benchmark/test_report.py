@@ -107,6 +107,7 @@ def test_a_report_is_read_again(measured, tmp_path):
         {"model": ModelConfig(encoder=0)},
         {"beams": ()},
         {"batches": (1, 0)},
+        {"train": False, "decode": False},
     ],
 )
 def test_what_cannot_be_measured_is_told(changes):
