@@ -15,6 +15,17 @@ from kvnmt.errors import UserError
 
 LOG = "Step .*?; sents: +\\d+; bsz: .*?; +[\\d.]+/ *([\\d.]+) tok/s; +([\\d.]+) sec"
 
+# Its own command; what it writes must be a file that it can go back in.
+TRANSLATE = """
+import contextlib, sys, tempfile
+from onmt.bin.translate import main
+with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
+    sys.argv += ["-output", file.name]
+    with contextlib.redirect_stdout(sys.stderr):
+        main()
+    sys.stdout.write(file.read())
+"""
+
 
 def train(task: Task, folder: Path) -> list[Arguments]:
     """The commands that count words and train."""
@@ -41,11 +52,10 @@ def translate(folder: Path, search: Search) -> Arguments:
     last = max(models, key=lambda path: int(path.stem.rpartition("_")[2]), default=None)
     if last is None:
         raise UserError(f"'{folder}' holds no model of OpenNMT-py.")
-    return _run(
-        "translate",
+    return (
+        *("-c", TRANSLATE),
         *("-model", str(last)),
         *("-src", "/dev/stdin"),
-        *("-output", "/dev/stdout"),
         *("-beam_size", str(search.beam)),
         *("-batch_size", str(search.batch_size)),
         *("-batch_type", "sents"),
@@ -58,8 +68,9 @@ def translate(folder: Path, search: Search) -> Arguments:
 
 def seconds(log: str) -> float:
     """Without loading the model."""
-    pattern = r"Total translation time \(s\): ([\d.]+)"
-    return numbers(pattern, log, "OpenNMT-py")[-1][0]
+    counts = numbers(r"NB SENTENCES: (\d+)", log, "OpenNMT-py")
+    each = numbers(r"Average translation time \(ms\): ([\d.]+)", log, "OpenNMT-py")
+    return counts[-1][0] * each[-1][0] / 1000
 
 
 def _run(program: str, *arguments: str) -> Arguments:
