@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kvnmt.benchmark.peers.base import Arguments, Program
+from kvnmt.data.text import decode_lines
 from kvnmt.errors import UserError
 
 TAIL = 3  # lines of a log that are shown
@@ -101,7 +102,7 @@ def run(
                 raise _failed(program, log, done.returncode)
     seconds = time.perf_counter() - start
     text = log.read_text(encoding="utf-8", errors="replace")
-    return Output(text, result.decode().splitlines(), seconds)
+    return Output(text, decode_lines(result, f"the output of {program.name}"), seconds)
 
 
 @contextlib.contextmanager
