@@ -96,13 +96,7 @@ def measure(
     figures: dict[tuple[str, str], Figures] = {}
     for number in range(1, against.turns + 1):
         advance(f"turn {number} of {against.turns}")
-        logs = against.work / f"turn-{number}"
-        logs.mkdir(parents=True, exist_ok=True)
-        order = dict(list(both.items())[:: 1 if number % 2 else -1])
-        models = {side: logs / side for side in both}
-        if against.ours and against.theirs:
-            models = {"ours": against.ours, "theirs": against.theirs}
-        turn = Turn(order, models, logs, task)
+        turn = _turn(number, both, against, task)
         if config.train and not against.ours:
             _train(turn, figures)
         if config.decode:
@@ -153,6 +147,19 @@ def row_of(what: str, unit: str, figures: Figures) -> Row:
         ratio=spread(ratios),
         bleu=(bleu["ours"], bleu["theirs"]) if bleu else None,
     )
+
+
+def _turn(
+    number: int, both: Mapping[str, Installed], against: AgainstConfig, task: Task
+) -> Turn:
+    """Makes the folder of a turn; every other turn the other program begins."""
+    logs = against.work / f"turn-{number}"
+    logs.mkdir(parents=True, exist_ok=True)
+    order = dict(list(both.items())[:: 1 if number % 2 else -1])
+    models = {side: logs / side for side in both}
+    if against.ours and against.theirs:
+        models = {"ours": against.ours, "theirs": against.theirs}
+    return Turn(order, models, logs, task)
 
 
 def _train(turn: Turn, figures: dict[tuple[str, str], Figures]) -> None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from kvnmt.benchmark.peers.base import Arguments, Program
 from kvnmt.data.text import decode_lines
@@ -83,26 +83,36 @@ def run(
     Raises:
         UserError: One fails.
     """
-    program, python = installed
-    counts = {f"{library}_NUM_THREADS": f"{threads}" for library in ("OMP", "MKL")}
-    environment = {**os.environ, **counts, **program.environment}
-    source = lines or Path(os.devnull)
+    program = installed.program
     start, result = time.perf_counter(), b""
-    with log.open("wb") as errors, source.open("rb") as stdin, _on_cores(threads):
+    with log.open("wb") as errors, _on_cores(threads):
         for arguments in commands:
-            done = subprocess.run(
-                [str(python), *arguments],
-                stdin=stdin,
-                stdout=subprocess.PIPE if lines else errors,
-                stderr=errors,
-                env=environment,
-            )
+            done = _execute(installed, arguments, threads, errors, lines)
             result = done.stdout or b""
             if done.returncode:
                 raise _failed(program, log, done.returncode)
     seconds = time.perf_counter() - start
     text = log.read_text(encoding="utf-8", errors="replace")
     return Output(text, decode_lines(result, f"the output of {program.name}"), seconds)
+
+
+def _execute(
+    installed: Installed,
+    arguments: Arguments,
+    threads: int,
+    errors: IO[bytes],
+    lines: Path | None,
+) -> subprocess.CompletedProcess[bytes]:
+    program, python = installed
+    counts = {f"{library}_NUM_THREADS": f"{threads}" for library in ("OMP", "MKL")}
+    with (lines or Path(os.devnull)).open("rb") as stdin:
+        return subprocess.run(
+            [str(python), *arguments],
+            stdin=stdin,
+            stdout=subprocess.PIPE if lines else errors,
+            stderr=errors,
+            env={**os.environ, **counts, **program.environment},
+        )
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import pytest
 from kvnmt.benchmark.peers import PEERS, joeynmt, opennmt, ours, translating
 from kvnmt.benchmark.peers.base import Search, Task
 from kvnmt.errors import UserError
+from tests.benchmark.tasks import small_task
 from tests.helpers import toy_lines
 
 JOEY = """
@@ -44,23 +45,7 @@ def _task(tmp_path) -> Task:
         for ending, side in (("de", lines), ("en", map(str.upper, lines))):
             text = "".join(f"{line}\n" for line in side)
             (tmp_path / f"{part}.{ending}").write_text(text)
-    return Task(
-        text=tmp_path,
-        source="de",
-        target="en",
-        pairs=40,
-        longest=9,
-        system="rnnsearch-star",
-        embedding=5,
-        encoder=6,
-        state=7,
-        embedding_dropout=0.1,
-        output_dropout=0.3,
-        batch_size=16,
-        epochs=2,
-        threads=1,
-        seed=3,
-    )
+    return small_task(tmp_path)
 
 
 def test_joeynmt_is_asked_for_the_sizes(task, tmp_path):

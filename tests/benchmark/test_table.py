@@ -11,11 +11,11 @@ from kvnmt.benchmark.against import Against, Figures, row_of
 from kvnmt.benchmark.compare import Change
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.decoding import DecodingRow
-from kvnmt.benchmark.peers.base import Task
 from kvnmt.benchmark.report import Report
 from kvnmt.benchmark.rounds import Spread
 from kvnmt.benchmark.table import Shown, of_both, of_systems
 from kvnmt.benchmark.training import Split, TrainingRow
+from tests.benchmark.tasks import small_task
 
 TRAINED = TrainingRow(
     system="kvmematt-r1",
@@ -88,23 +88,7 @@ def test_a_busy_device_is_told(high, busy):
 
 
 def test_both_programs_and_their_ratio_are_shown(tmp_path):
-    task = Task(
-        text=tmp_path,
-        source="de",
-        target="en",
-        pairs=800,
-        longest=60,
-        system="rnnsearch-star",
-        embedding=32,
-        encoder=48,
-        state=64,
-        embedding_dropout=0.0,
-        output_dropout=0.5,
-        batch_size=80,
-        epochs=2,
-        threads=2,
-        seed=1,
-    )
+    task = small_task(tmp_path)
     rows = (
         row_of("train", "target tokens/s", Figures([3000.0], [1500.0])),
         row_of("train, whole run", "seconds", Figures([30.0], [40.0])),
@@ -112,7 +96,7 @@ def test_both_programs_and_their_ratio_are_shown(tmp_path):
     )
     said = text(of_both(Against("1", "JoeyNMT 2.3.0", task, 200, 5, rows)))
     for part in (
-        *("JoeyNMT 2.3.0", "800 pairs", "2 epochs", "32 / 48 / 64", "2 threads"),
+        *("JoeyNMT 2.3.0", "40 pairs", "2 epochs", "5 / 6 / 7", "2 threads"),
         *("3,000", "1,500", "2.00", "30.00", "40.00", "1.33", "2.25", "31.50, 30.00"),
         "5 turns",
     ):

@@ -91,24 +91,28 @@ def _config(task: Task, folder: Path) -> dict[str, Any]:
             "eval_metrics": ["bleu"],
             "sacrebleu_cfg": {"tokenize": "none"},
         },
-        "training": {
-            "optimizer": "adam",
-            "learning_rate": 0.001,
-            "scheduling": "exponential",
-            "decrease_factor": 1.0,  # constant
-            "clip_grad_norm": 1.0,
-            "loss": "crossentropy",
-            "batch_size": task.batch_size,
-            "batch_type": "sentence",
-            "epochs": task.epochs,
-            "validation_freq": task.steps,
-            "logging_freq": task.steps,
-            "early_stopping_metric": "bleu",
-            "keep_best_ckpts": 1,
-            "shuffle": True,
-            "overwrite": True,
-        },
+        "training": _training(task),
         "model": _model(task),
+    }
+
+
+def _training(task: Task) -> dict[str, Any]:
+    return {
+        "optimizer": "adam",
+        "learning_rate": 0.001,
+        "scheduling": "exponential",
+        "decrease_factor": 1.0,  # constant
+        "clip_grad_norm": 1.0,
+        "loss": "crossentropy",
+        "batch_size": task.batch_size,
+        "batch_type": "sentence",
+        "epochs": task.epochs,
+        "validation_freq": task.steps,
+        "logging_freq": task.steps,
+        "early_stopping_metric": "bleu",
+        "keep_best_ckpts": 1,
+        "shuffle": True,
+        "overwrite": True,
     }
 
 
