@@ -128,8 +128,8 @@ def test_models_that_are_there_translate(tmp_path):
 def test_ratios_are_of_one_turn():
     row = row_of("x", "target tokens/s", Figures([10, 40, 20], [10, 20, 20]))
     assert row.ratio == Spread(1, 1, 1.5)
-    row = row_of("x", "seconds", Figures([10, 40, 20], [20, 20, 20]))
-    assert row.ratio == Spread(0.75, 1, 1.5)
+    row = row_of("x", "seconds", Figures([10, 40, 20], [20, 20, 80]))
+    assert row.ratio == Spread(1.25, 2, 3)
 
 
 def test_a_program_that_is_not_installed_is_told(kvnmt, tmp_path):
