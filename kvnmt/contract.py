@@ -13,16 +13,31 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.decoder import Features
+from kvnmt.layers import Kept, Linear, linear, precise
 from kvnmt.typing import Array, Float, Int, Key, PyTree, typed
 
 
 @struct.dataclass
+class Head:
+    """An output layer and what it reads: ``logits = x W + b``."""
+
+    layer: Linear
+    x: Float[Array, "*N L"]
+
+    @property
+    def logits(self) -> Float[Array, "*N V"]:
+        """All of them, in float32 at least."""
+        return precise(linear(self.layer, self.x))
+
+
+@struct.dataclass
 class Prediction:
-    """Logits of the next word and the features they were made from."""
+    """Logits of the next word and what they were made from."""
 
     logits: Float[Array, "*N V"]
     features: Features
-    auxiliary: tuple[Float[Array, "*N V"], ...]  # of the auxiliary predictors
+    heads: tuple[Head, ...] = ()  # of the next word, then the auxiliary predictors;
+    # () of an ensemble. The loss takes them: logits that nobody asks for are not made.
     self_attention: tuple[Float[Array, "B T T"], ...] = ()  # out of ``forward`` only:
     # of every mechanism that looks at earlier words, as in `target_context.base`
 
@@ -69,12 +84,11 @@ class Forward(Protocol):  # noqa: D101
         source: Int[Array, "B S"],
         target: Int[Array, "B T"],
         key: Key[Array, "*B"] | None = None,
-        chunk: int = 0,
+        kept: Kept = Kept(),
     ) -> Prediction:
         """Predicts every word of given translations.
 
-        For the gradient, what happened within a ``chunk`` of target steps is computed
-        anew; 0 keeps everything.
+        What is ``kept`` for the gradient changes time and memory, not the result.
         """
         ...
 

@@ -32,6 +32,7 @@ from kvnmt.initializers import Weights
 from kvnmt.layers import (
     GRU,
     LSTM,
+    Kept,
     Linear,
     gru,
     init_gru,
@@ -40,6 +41,7 @@ from kvnmt.layers import (
     linear,
     lstm,
     recurrent_inputs,
+    scan,
 )
 from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
 
@@ -175,12 +177,13 @@ def encode(
     embedded: Float[Array, "B S E"],
     mask: Bool[Array, "B S"],
     cell: CellName = "gru",
+    kept: Kept = Kept(),
 ) -> Encoded:
     """Reads the source in both directions; annotations of padding are zero."""
     how = MERGES[merge]
-    forward = _run(params.forward, cell, embedded, mask, reverse=False)
+    forward = _run(params.forward, cell, embedded, mask, kept, reverse=False)
     below = forward if how.chained else embedded
-    backward = _run(params.backward, cell, below, mask, reverse=True)
+    backward = _run(params.backward, cell, below, mask, kept, reverse=True)
     annotations = how.join(params.project, forward, backward)
     return Encoded(
         annotations=jnp.where(mask[..., None], annotations, 0),
@@ -195,17 +198,23 @@ def _run(
     cell: CellName,
     x: Float[Array, "B S _"],
     mask: Bool[Array, "B S"],
+    kept: Kept,
     *,
     reverse: bool,
 ) -> Float[Array, "B S H"]:
     """Runs a stack, layer by layer; a padded position keeps the state as it is."""
     for params in stack:
-        x = _run_layer(params, CELLS[cell], x, mask, reverse)
+        x = _run_layer(params, CELLS[cell], x, mask, kept, reverse)
     return x
 
 
 def _run_layer(
-    params: GRU | LSTM, cell: _Cell, x: Array, mask: Array, reverse: bool
+    params: GRU | LSTM,
+    cell: _Cell,
+    x: Array,
+    mask: Array,
+    kept: Kept,
+    reverse: bool,
 ) -> Array:
     def step(
         state: tuple[Array, ...], now: tuple[Array, Array]
@@ -218,5 +227,7 @@ def _run_layer(
     inputs = recurrent_inputs(params, x)  # [B, S, gates H], hoisted out of the scan
     zero = jnp.zeros((x.shape[0], params.U.shape[0]), inputs.dtype)
     steps = (jnp.swapaxes(inputs, 0, 1), mask.T)
-    _, states = jax.lax.scan(step, (zero,) * cell.arrays, steps, reverse=reverse)
+    # The chunks are of target steps; states of the source are small.
+    kept = kept._replace(chunk=0)
+    states = scan(step, (zero,) * cell.arrays, steps, kept, reverse)
     return jnp.swapaxes(states, 0, 1)

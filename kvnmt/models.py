@@ -27,16 +27,15 @@ from kvnmt import decoder as decoders
 from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
-from kvnmt.contract import Model, Prediction
+from kvnmt.contract import Head, Model, Prediction
 from kvnmt.errors import check_bounds
 from kvnmt.initializers import weights
 from kvnmt.layers import (
+    Kept,
     Linear,
     dropout,
     embed,
     init_linear,
-    linear,
-    precise,
     scan,
     split_key,
 )
@@ -166,6 +165,7 @@ def _encode(
     params: Params,
     source: Int[Array, "B S"],
     key: Key[Array, "*B"] | None = None,
+    kept: Kept = Kept(),
 ) -> Source:
     key_embedding, key_annotations = split_key(key, 2)
     source = jnp.asarray(source)
@@ -181,6 +181,7 @@ def _encode(
         embedded,
         mask=source >= 0,
         cell=config.cell,
+        kept=kept,
     )
     rate = config.dropout.annotations
     annotations = dropout(key_annotations, rate, encoded.annotations)
@@ -232,10 +233,10 @@ def _forward(
     source: Int[Array, "B S"],
     target: Int[Array, "B T"],
     key: Key[Array, "*B"] | None = None,
-    chunk: int = 0,
+    kept: Kept = Kept(),
 ) -> Prediction:
     key_source, key_embedding, key_output, key_start, key_state = split_key(key, 5)
-    constants = _encode(config, parts, params, source, key_source).decoder
+    constants = _encode(config, parts, params, source, key_source, kept).decoder
     target = jnp.asarray(target)[:, :-1]
     previous = jnp.pad(target, ((0, 0), (1, 0)), constant_values=-1)
     embedded = embed(params.target_embedding, previous)  # [B, T, E]
@@ -245,7 +246,7 @@ def _forward(
     start = parts.decoder.initial_state(params.decoder, constants, length, key_start)
     step = partial(parts.decoder.step, params.decoder, constants)
     with jax.named_scope(SCAN):
-        features = scan(step, start, _swap_time(inputs), chunk)
+        features = scan(step, start, _swap_time(inputs), kept)
     features = _swap_time(features)
     state = dropout(key_state, config.dropout.state, features.state)
     features = replace(features, state=state)
@@ -286,13 +287,13 @@ def _predict(
     inputs = context | {"context": features.context} | dict(features.extras)
     read = readouts.apply(config.readout, params.readout, inputs)
     read = dropout(key, config.dropout.output, read)
-    logits = precise(linear(params.output, read))
-    heads = zip(params.auxiliary, features.auxiliary, strict=True)
-    others = tuple(precise(linear(head, x)) for head, x in heads)
-    if config.average_auxiliary and others and key is None:
-        votes = jnp.stack([jax.nn.log_softmax(x) for x in (logits, *others)])
+    others = map(Head, params.auxiliary, features.auxiliary)
+    heads = (Head(params.output, read), *others)
+    logits = heads[0].logits
+    if config.average_auxiliary and len(heads) > 1 and key is None:
+        votes = jnp.stack([jax.nn.log_softmax(head.logits) for head in heads])
         logits = jax.nn.logsumexp(votes, axis=0) - jnp.log(len(votes))
-    return Prediction(logits, features, others)
+    return Prediction(logits, features, heads)
 
 
 def _swap_time(tree: PyTree) -> PyTree:

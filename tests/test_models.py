@@ -80,7 +80,7 @@ def test_auxiliary_predictors_vote_but_in_training(key):
     params = cases.params(single)
     alone = cases.forward(single)(params, SOURCE, TARGET)
     voted = cases.forward(together)(params, SOURCE, TARGET)
-    votes = [jax.nn.softmax(x) for x in (alone.logits, *alone.auxiliary)]
+    votes = [jax.nn.softmax(x) for x in (head.logits for head in alone.heads)]
     got = np.exp(np.asarray(voted.logits))
     np.testing.assert_allclose(got, sum(votes) / 3, rtol=1e-4, atol=1e-6)
     training = cases.forward(together)(params, SOURCE, TARGET, key)

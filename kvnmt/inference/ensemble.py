@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from kvnmt.decoder import Features
 from kvnmt.inference.trained import KEPT
+from kvnmt.layers import Kept
 from kvnmt.models import Model, Prediction
 from kvnmt.typing import Array, PyTree
 
@@ -68,10 +69,10 @@ def _forward(
     source: Array,
     target: Array,
     key: Array | None = None,
-    chunk: int = 0,
+    kept: Kept = Kept(),
 ) -> Prediction:
     parts = zip(members, params)
-    return _mean([m.forward(p, source, target, key, chunk) for m, p in parts])
+    return _mean([m.forward(p, source, target, key, kept) for m, p in parts])
 
 
 def _mean(predictions: Sequence[Prediction]) -> Prediction:
@@ -88,7 +89,7 @@ def _mean(predictions: Sequence[Prediction]) -> Prediction:
         alignments=alignments,
     )
     looks = tuple(look for p in predictions for look in p.self_attention)
-    return Prediction(logits, features, auxiliary=(), self_attention=looks)
+    return Prediction(logits, features, self_attention=looks)
 
 
 def _side_by_side(vectors: Sequence[Any]) -> Array:

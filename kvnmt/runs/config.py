@@ -63,6 +63,7 @@ MAY_CHANGE = (
     # How a step is computed, and how long training goes on.
     "training.dtype",
     "training.remat",
+    "training.residuals",
     "training.model_axis",
     "training.workers",
     "training.epochs",

@@ -9,14 +9,13 @@ auxiliary terms thus keep the scale of the papers, whose losses sum over time.
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.contract import negative_log_likelihood
 from kvnmt.errors import UserError, at_least, between
 from kvnmt.layers import precise
 from kvnmt.models import Prediction
+from kvnmt.training.cross_entropy import cross_entropy
 from kvnmt.typing import Array, Bool, Float, Int, typed
 
 
@@ -84,15 +83,8 @@ def loss(
             loss of one without auxiliary predictors.
     """
     mask = target >= 0
-    nats = negative_log_likelihood(prediction.logits, target)
-    total = jnp.sum(nats)
-    if objective.label_smoothing:
-        log_p_sum = jnp.mean(prediction.logits, axis=-1) - jax.nn.logsumexp(
-            prediction.logits, axis=-1
-        )
-        even = -jnp.sum(jnp.where(mask, log_p_sum, 0))
-        rate = objective.label_smoothing
-        total = (1 - rate) * total + rate * even
+    word, others = prediction.heads[0], prediction.heads[1:]
+    total, nats = cross_entropy(word, target, objective.label_smoothing)
     attention = jnp.zeros((), nats.dtype)
     if objective.atteos:
         if not prediction.features.alignments:
@@ -108,15 +100,15 @@ def loss(
         total = total + objective.atteos * attention
     auxiliary = jnp.zeros((), nats.dtype)
     if objective.subtractive:
-        if not prediction.auxiliary:
+        if not others:
             raise UserError(
                 "the objective has a subtractive loss, which needs the past_future "
                 "decoder with its predictors; set --objective.subtractive to 0."
             )
-        for logits in prediction.auxiliary:
-            auxiliary += jnp.sum(negative_log_likelihood(logits, target))
+        for head in others:
+            auxiliary += cross_entropy(head, target)[0]
         total = total + objective.subtractive * auxiliary
-    return Loss(total, jnp.sum(nats), attention, auxiliary, jnp.sum(mask))
+    return Loss(total, nats, attention, auxiliary, jnp.sum(mask))
 
 
 def _count(mask: Bool[Array, "B T"]) -> Int[Array, "B 1"]:

@@ -19,8 +19,9 @@ import optax
 from flax import struct
 from jax.sharding import Mesh, PartitionSpec
 
+from kvnmt.contract import negative_log_likelihood
 from kvnmt.errors import at_least, between
-from kvnmt.layers import row_keys
+from kvnmt.layers import Kept, row_keys
 from kvnmt.models import Model, Params
 from kvnmt.training.losses import Loss, Objective, loss
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
@@ -33,13 +34,22 @@ class StepOptions:
     """How a step computes what it computes; the sum is the same."""
 
     dtype: Dtype = "float32"  # of products; parameters, softmax, memories: float32
-    # target steps between those whose values are kept for the gradient; the others are
-    # computed again. 0: all are kept.
+    # what a step of a scan keeps for the gradient: all products, or those that are
+    # vectors; auto: products on a CPU, vectors on an accelerator.
+    residuals: Literal["auto", "products", "vectors"] = "auto"
+    # target steps between those of which anything is kept; all between is computed
+    # again. 0: each keeps its residuals.
     remat: Annotated[int, at_least(0)] = 0
     # parts of a batch that are computed one after the other.
     accumulate: Annotated[int, at_least(1)] = 1
     # the parameters that translate are a mean, decaying so; 0: they are the last.
     ema: Annotated[float, between(0, 0.999999)] = 0.0
+
+    def kept(self, platform: str) -> Kept:
+        """What is kept on a kind of device."""
+        if self.residuals != "auto":
+            return Kept(self.residuals, self.remat)
+        return Kept("products" if platform == "cpu" else "vectors", self.remat)
 
 
 @struct.dataclass
@@ -125,7 +135,8 @@ def make_train_step(
         mesh: Whose data axis the rows are split over; None: all on one device.
         shardings: Of the state, if it is not replicated.
     """
-    sums_of = partial(_sums, model, objective, options)
+    device = jax.devices()[0] if mesh is None else mesh.devices.flat[0]
+    sums_of = partial(_sums, model, objective, options, options.kept(device.platform))
     if mesh is not None and mesh.shape["data"] > 1:
         sums_of = _over_rows(sums_of, mesh)
 
@@ -153,11 +164,17 @@ def make_train_step(
 
 
 def make_eval_step(model: Model) -> jax.stages.Wrapped:
-    """Returns the jitted ``(params, source, target) -> Loss``: plain likelihood."""
+    """Returns the jitted ``(params, source, target) -> Loss``: plain likelihood.
+
+    It is that of the distribution that translates: of a mean of predictors, if the
+    model takes one.
+    """
 
     def step(params: Params, source: Array, target: Array) -> Loss:
         prediction = model.forward(params, source, target)
-        return loss(Objective(), prediction, source, target)
+        nats = jnp.sum(negative_log_likelihood(prediction.logits, target))
+        zero = jnp.zeros_like(nats)
+        return Loss(nats, nats, zero, zero, jnp.sum(target >= 0))
 
     return jax.jit(step)
 
@@ -166,6 +183,7 @@ def _sums(
     model: Model,
     objective: Objective,
     options: StepOptions,
+    kept: Kept,
     params: Params,
     source: Array,
     target: Array,
@@ -177,7 +195,7 @@ def _sums(
         params: Params, source: Array, target: Array, masks: Array
     ) -> tuple[Array, Loss]:
         params = _cast(params, options.dtype)
-        prediction = model.forward(params, source, target, masks, chunk=options.remat)
+        prediction = model.forward(params, source, target, masks, kept)
         sums = loss(objective, prediction, source, target)
         return sums.total, sums
 

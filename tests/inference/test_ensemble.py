@@ -16,6 +16,7 @@ from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align, score
 from kvnmt.inference.translate import translate
+from kvnmt.layers import Kept
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.systems.named import system
@@ -59,7 +60,7 @@ def test_it_tells_of_all_members(some):
     members, params = some
     source, target = jnp.asarray([[3, 5, 0, -1]]), jnp.asarray([[4, 2, 7, 0]])
     whole = ensemble(members).forward(params, source, target)
-    chunked = ensemble(members).forward(params, source, target, None, 2)
+    chunked = ensemble(members).forward(params, source, target, None, Kept(chunk=2))
     np.testing.assert_allclose(chunked.logits, whole.logits, rtol=1e-4, atol=1e-5)
     each = [m.forward(p, source, target) for m, p in zip(members, params)]
     want = [look for one in each for look in one.self_attention]

@@ -113,14 +113,15 @@ def test_padded_batch_equals_single_sentences(name, x64):
     for row, expected in enumerate(results):
         T, S = len(expected.log_probs), int((SOURCE[row] >= 0).sum())
         assert len(rounds) == len(expected.alignments)
-        assert len(prediction.auxiliary) == len(expected.auxiliary)
+        others = prediction.heads[1:]
+        assert len(others) == len(expected.auxiliary)
         for got, want in zip(rounds, expected.alignments):
             want = np.reshape(want, (T, S))
             np.testing.assert_allclose(got[row, :T, :S], want, **close)
             assert (got[row, :, S:] == 0).all()
-    for place, logits in enumerate(prediction.auxiliary):
+    for place, head in enumerate(prediction.heads[1:]):
         assert_predicts(
-            logits,
+            head.logits,
             [result.auxiliary[place] for result in results],
             [result.auxiliary_nll[place] for result in results],
         )
@@ -141,7 +142,7 @@ def test_loss_of_every_system(name, x64):
         got = losses.atteos(reading, source >= 0, target >= 0)
         np.testing.assert_allclose(got, want, **close)
         atteos = sum(want)
-    if prediction.auxiliary:
+    if len(prediction.heads) > 1:
         subtractive = sum(sum(result.auxiliary_nll) for result in expected)
     own = float(name.endswith("atteos")), float(name.endswith("losses"))
     other = 0.7 * (atteos != 0), 0.3 * (subtractive != 0)

@@ -139,7 +139,7 @@ def test_gradient(name, x64):
             objective = Objective(
                 label_smoothing=0.1,
                 atteos=0.5 if prediction.features.alignments else 0.0,
-                subtractive=0.3 if prediction.auxiliary else 0.0,
+                subtractive=0.3 if len(prediction.heads) > 1 else 0.0,
             )
             return loss(objective, prediction, source, target).total
 
@@ -190,7 +190,7 @@ def test_no_silent_change_of_type(name):
         state = model.initial_state(params, constants, T)
         prediction = model.forward(params, source, target, key)
         atteos = 1.0 if prediction.features.alignments else 0.0
-        subtractive = 1.0 if prediction.auxiliary else 0.0
+        subtractive = 1.0 if len(prediction.heads) > 1 else 0.0
         objective = Objective(0.1, atteos, subtractive)
         return (
             loss(objective, prediction, source, target),

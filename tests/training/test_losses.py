@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 
 from kvnmt import contract
+from kvnmt.contract import Head
 from kvnmt.decoder import Features
 from kvnmt.errors import UserError
+from kvnmt.layers import Linear
 from kvnmt.models import Prediction
 from kvnmt.training import losses
 from kvnmt.training.losses import Objective
@@ -21,7 +23,13 @@ LOGITS = jnp.asarray(np.random.default_rng(2).normal(0, 2, (3, 3, 6)))
 def prediction(*alignments: jax.Array, others: int = 0) -> Prediction:
     zero = jnp.zeros((3, 3, 2))
     auxiliary = tuple(LOGITS * (n + 2) for n in range(others))
-    return Prediction(LOGITS, Features(zero, zero, alignments), auxiliary)
+    heads = tuple(head(logits) for logits in (LOGITS, *auxiliary))
+    return Prediction(LOGITS, Features(zero, zero, alignments), heads)
+
+
+def head(logits: jax.Array) -> Head:
+    """An output layer that gives what it reads."""
+    return Head(Linear((jnp.eye(6),), jnp.zeros(6)), logits)
 
 
 def attending(places: list[list[int]]) -> jax.Array:

@@ -125,7 +125,9 @@ def check_close(ours: Trace, theirs: Trace, tolerance: float = 1e-5) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-@pytest.mark.parametrize("options", [{"accumulate": 4}, {"remat": 1}, {"remat": 4}])
+@pytest.mark.parametrize(
+    "options", [{"accumulate": 4}, {"remat": 1}, {"remat": 4}, {"residuals": "vectors"}]
+)
 def test_the_way_of_computing_changes_nothing(start, count, options):
     """Rows of all lengths, one of them empty; dropout on; three steps."""
     plain = train(stepper(1), start(), mesh_of(1), 3)
@@ -328,7 +330,8 @@ def test_a_loss_that_is_no_number_changes_nothing(count):
 
     def bad_forward(params, *inputs, **options):
         prediction = model.forward(params, *inputs, **options)
-        return prediction.replace(logits=prediction.logits * jnp.nan)
+        heads = (head.replace(x=head.x * jnp.nan) for head in prediction.heads)
+        return prediction.replace(heads=tuple(heads))
 
     bad, mesh = model._replace(forward=bad_forward), mesh_of(count)
     options = StepOptions(ema=0.5)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recurrent units: GRU and LSTM."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.initializers import Weights
+from kvnmt.layers.basic import Linear, linear
+from kvnmt.typing import Array, Float, Key, typed
+
+# Where r meets U_n h: behind the product, before it, or behind product and bias.
+Reset: TypeAlias = Literal["after", "before", "after_bias"]
+
+
+@struct.dataclass
+class GRU:
+    """A gated recurrent unit; gates packed in the order reset, update, candidate."""
+
+    W: tuple[Float[Array, "_ 3*D"], ...]  # one matrix per input
+    U: Float[Array, "D 3*D"]
+    b: Float[Array, " 3*D"]
+
+
+@struct.dataclass
+class LSTM:
+    """A long short-term memory; gates packed: input, forget, output, candidate."""
+
+    W: tuple[Float[Array, "_ 4*D"], ...]  # one matrix per input
+    U: Float[Array, "D 4*D"]
+    b: Float[Array, " 4*D"]
+
+
+def init_gru(
+    key: Key[Array, ""], inputs: Sequence[int], size: int, weights: Weights
+) -> GRU:
+    """Makes a GRU of 3 (n m + n² + n) parameters."""
+    return GRU(**_recurrent(key, inputs, size, 3, weights))
+
+
+def init_lstm(
+    key: Key[Array, ""], inputs: Sequence[int], size: int, weights: Weights
+) -> LSTM:
+    """Makes an LSTM of 4 (n m + n² + n) parameters, without peepholes."""
+    return LSTM(**_recurrent(key, inputs, size, 4, weights))
+
+
+def recurrent_inputs(
+    params: GRU | LSTM, *inputs: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """The part that needs no state, ``W x + b``: hoist it out of a scan."""
+    return linear(Linear(W=params.W, b=params.b), *inputs)
+
+
+@typed
+def gru(
+    params: GRU,
+    state: Float[Array, "*N D"],
+    inputs: Float[Array, "*N 3*D"],
+    reset: Reset = "after",
+) -> Float[Array, "*N D"]:
+    """One step of the GRU.
+
+    ::
+
+        r = sig(W_r x + U_r h + b_r)
+        u = sig(W_u x + U_u h + b_u)
+        n = tanh(W_n x + r * (U_n h) + b_n)       after: dl4mt, but for its GRU2
+        n = tanh(W_n x + U_n (r * h) + b_n)       before: Bahdanau et al. 2015
+        n = tanh(W_n x + r * (U_n h + b_n))       after_bias: that GRU2
+        h' = u * h + (1 - u) * n
+
+    Args:
+        params: The unit.
+        state: Previous state h.
+        inputs: What `recurrent_inputs` made of x.
+        reset: Where r meets the recurrent product.
+    """
+    size = state.shape[-1]
+    U = params.U if reset != "before" else params.U[:, : 2 * size]
+    recurrent = state @ U  # [*N, 3D], or [*N, 2D] where U_n has to wait for r
+    gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent[..., : 2 * size])
+    r, u = gates[..., :size], gates[..., size:]
+    if reset == "before":
+        candidate = (r * state) @ params.U[:, 2 * size :]
+    else:
+        candidate = r * recurrent[..., 2 * size :]
+    if reset == "after_bias":  # the inputs hold b_n already, whole
+        candidate = candidate - (1 - r) * params.b[2 * size :]
+    candidate = jnp.tanh(inputs[..., 2 * size :] + candidate)
+    return u * state + (1 - u) * candidate
+
+
+@typed
+def lstm(
+    params: LSTM,
+    state: Float[Array, "*N D"],
+    cell: Float[Array, "*N D"],
+    inputs: Float[Array, "*N 4*D"],
+) -> tuple[Float[Array, "*N D"], Float[Array, "*N D"]]:
+    """One step of the LSTM; returns the next state h and cell c.
+
+    ::
+
+        i, f, o = sig(W x + U h + b)      g = tanh(W_g x + U_g h + b_g)
+        c' = f * c + i * g                h' = o * tanh(c')
+    """
+    size = state.shape[-1]
+    total = inputs + state @ params.U  # [*N, 4D]
+    gates = jax.nn.sigmoid(total[..., : 3 * size])
+    i, f, o = (gates[..., n * size : (n + 1) * size] for n in range(3))
+    cell = f * cell + i * jnp.tanh(total[..., 3 * size :])
+    return o * jnp.tanh(cell), cell
+
+
+def _recurrent(
+    key: Array, inputs: Sequence[int], size: int, gates: int, weights: Weights
+) -> dict[str, Any]:
+    key_W, *keys_U = jax.random.split(key, gates + 1)
+    blocks = [weights.recurrent(k, (size, size), jnp.float32) for k in keys_U]
+    shapes = [(width, gates, size) for width in inputs]
+    keys_W = jax.random.split(key_W, len(shapes))
+    W = [weights.inputs(k, s, jnp.float32) for k, s in zip(keys_W, shapes)]
+    return {
+        "W": tuple(block.reshape(len(block), gates * size) for block in W),
+        "U": jnp.concatenate(blocks, axis=1),
+        "b": jnp.zeros(gates * size, jnp.float32),
+    }

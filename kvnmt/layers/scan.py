@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scans over time, and what of them is kept for the gradient.
+
+The gradient of a step needs values of the step: its residuals. Left alone, all are kept
+for every step, though most are cheap to compute again. Two choices are better:
+
+============  =================================================================
+``products``  keep the results of products of matrices, which are costly
+``vectors``   keep of those the vectors [B, D] alone: what has a source axis,
+              [B, S, A], is large, and an accelerator computes it again in less
+              time than it takes to write and read it
+============  =================================================================
+"""
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+from kvnmt.typing import Array, PyTree
+
+Residuals: TypeAlias = Literal["products", "vectors"]
+
+
+class Kept(NamedTuple):
+    """What is kept for the gradient; results do not depend on it."""
+
+    residuals: Residuals = "products"
+    chunk: int = 0  # steps between those whose state is kept, if nothing else is;
+    # 0: the residuals of every step are
+
+
+def scan(
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
+    state: PyTree,
+    inputs: PyTree,
+    kept: Kept = Kept(),
+    reverse: bool = False,
+) -> PyTree:
+    """Runs a step over time and returns what every step gives.
+
+    Args:
+        step: ``(state, inputs of a step) -> (state, what it gives)``.
+        state: Before the first step.
+        inputs: Arrays with time as their first axis.
+        kept: For the gradient. With a chunk only the state before every ``chunk``
+            steps is kept, and the steps between are computed again.
+        reverse: From the last step to the first; without a chunk.
+    """
+    policy = _POLICIES[kept.residuals]
+    # A scan keeps XLA from merging both computations; outside of one it must be told.
+    frugal = jax.checkpoint(step, policy=policy, prevent_cse=False)
+
+    def run(state: PyTree, inputs: PyTree) -> tuple[PyTree, PyTree]:
+        return jax.lax.scan(frugal, state, inputs, reverse=reverse)
+
+    chunk = kept.chunk
+    if not chunk:
+        return run(state, inputs)[1]
+    length = jax.tree.leaves(inputs)[0].shape[0]
+    whole = length // chunk * chunk
+
+    def split(x: Array) -> Array:
+        return x[:whole].reshape(-1, chunk, *x.shape[1:])
+
+    def join(x: Array, rest: Array) -> Array:
+        return jnp.concatenate([x.reshape(whole, *rest.shape[1:]), rest])
+
+    inside = jax.checkpoint(run, prevent_cse=False)
+    state, results = jax.lax.scan(inside, state, jax.tree.map(split, inputs))
+    rest = jax.tree.map(lambda x: x[whole:], inputs)
+    return jax.tree.map(join, results, jax.checkpoint(run)(state, rest)[1])
+
+
+def keep(x: Array) -> Array:
+    """Marks a small result that is no product as one to be kept."""
+    return checkpoint_name(x, _KEPT)
+
+
+def _is_vector(primitive: Any, *operands: Any, **params: Any) -> bool:
+    """Whether something is a product with at most one axis beside that of rows."""
+    if primitive.name != "dot_general":
+        return False
+    (contracted, _), (rows, _) = params["dimension_numbers"]
+    axes = sum(len(operand.shape) for operand in operands[:2])
+    return axes - 2 * len(contracted) - len(rows) <= 2
+
+
+_KEPT = "kept"
+_MARKED = jax.checkpoint_policies.save_only_these_names(_KEPT)
+_POLICIES = {
+    "products": jax.checkpoint_policies.save_from_both_policies(
+        jax.checkpoint_policies.dots_saveable, _MARKED
+    ),
+    "vectors": jax.checkpoint_policies.save_from_both_policies(_is_vector, _MARKED),
+}
