@@ -37,6 +37,8 @@ from experiments.table import (
     small_model,
     with_system,
 )
+from kvnmt.benchmark import report as benchmark
+from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
@@ -49,7 +51,6 @@ from kvnmt.model_config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
-from kvnmt.systems import speed
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import Result
@@ -181,14 +182,16 @@ def measure_speeds(options: AllSystems) -> dict[str, float]:
     missing = [name for name in options.systems if name not in speeds]
     if options.speed and missing:
         others = tuple(name for name in missing if name != "rnnsearch-star")
-        config = speed.BenchmarkConfig(
+        config = BenchmarkConfig(
             systems=("rnnsearch-star", *others),
             model=MULTI30K.model,
             batch_size=40,
             vocabulary=5000,
             repeats=5,
+            split=False,
         )
-        speeds |= {row.system: row.relative for row in speed.measure(config)}
+        rows = benchmark.measure(config).training
+        speeds |= {row.system: row.relative.median for row in rows}
         write_json(path, speeds)
     return speeds
 

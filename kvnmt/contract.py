@@ -32,14 +32,19 @@ class Head:
 
 @struct.dataclass
 class Prediction:
-    """Logits of the next word and what they were made from."""
+    """The distribution of the next word, and what it was made from."""
 
-    logits: Float[Array, "*N V"]
     features: Features
     heads: tuple[Head, ...] = ()  # of the next word, then the auxiliary predictors;
-    # () of an ensemble. The loss takes them: logits that nobody asks for are not made.
+    # () of an ensemble
+    mean: Float[Array, "*N V"] | None = None  # logits that are not those of a head
     self_attention: tuple[Float[Array, "B T T"], ...] = ()  # out of ``forward`` only:
     # of every mechanism that looks at earlier words, as in `target_context.base`
+
+    @property
+    def logits(self) -> Float[Array, "*N V"]:
+        """Of the next word. Training does not ask for them; its loss takes heads."""
+        return self.heads[0].logits if self.mean is None else self.mean
 
 
 class Init(Protocol):  # noqa: D101

@@ -289,11 +289,11 @@ def _predict(
     read = dropout(key, config.dropout.output, read)
     others = map(Head, params.auxiliary, features.auxiliary)
     heads = (Head(params.output, read), *others)
-    logits = heads[0].logits
+    mean = None
     if config.average_auxiliary and len(heads) > 1 and key is None:
         votes = jnp.stack([jax.nn.log_softmax(head.logits) for head in heads])
-        logits = jax.nn.logsumexp(votes, axis=0) - jnp.log(len(votes))
-    return Prediction(logits, features, heads)
+        mean = jax.nn.logsumexp(votes, axis=0) - jnp.log(len(votes))
+    return Prediction(features, heads, mean)
 
 
 def _swap_time(tree: PyTree) -> PyTree:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, NamedTuple
 import pytest
 
 from kvnmt import attention, decoder, target_context
+from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig
 from kvnmt.errors import (
     Bounds,
     UserError,
@@ -24,7 +25,6 @@ from kvnmt.model_config import ModelConfig
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment
 from kvnmt.systems.costs import OverviewConfig
-from kvnmt.systems.speed import BenchmarkConfig
 from tests.helpers import quiet, replaced
 
 AXES = {
@@ -93,7 +93,7 @@ def every_number() -> dict[str, Number]:
             for number in numbers(config):
                 inside = number.path.startswith(f"model.{axis}.")
                 found[f"{name}-{number.path}" if inside else number.path] = number
-    for config in (BenchmarkConfig(), OverviewConfig()):
+    for config in (BenchmarkConfig(), AgainstConfig(), OverviewConfig()):
         for number in numbers(config):
             found[f"{type(config).__name__}-{number.path}"] = number
     return found

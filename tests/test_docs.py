@@ -36,6 +36,7 @@ OTHERS = {
     "--ntasks-per-node",  # of srun
     "--worker",  # of gcloud
     "--command",
+    "--no-deps",  # of pip
     "--model.attention.rate",  # of the example
 }
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w")

@@ -20,7 +20,7 @@ FLOORS = [  # the parts of one floor do not know each other either
     {"training"},
     {"systems"},
     {"runs", "compiling"},
-    {"evaluation"},
+    {"benchmark", "evaluation"},
     {"cli"},
     {"experiments"},
 ]

@@ -66,8 +66,8 @@ COMMANDS = {
         "Average checkpoints of one or several runs into a run directory of its own.",
     ),
     "benchmark": Command(
-        "kvnmt.cli.systems:Benchmark",
-        "Measure the training speed of systems beside each other on this device.",
+        "kvnmt.cli.benchmark:Benchmark",
+        "Measure the speed of systems beside each other on this device.",
         compiles=False,  # it tells how long compiling takes
     ),
     "compile": Command(

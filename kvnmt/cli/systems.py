@@ -1,33 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that print tables about systems: benchmark and systems."""
+"""The command that prints tables about systems and mechanisms."""
 
 import json
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from kvnmt.cli.flags import FLAT
-from kvnmt.console import error_console, print_table
-from kvnmt.systems import costs, mechanisms, speed
-
-
-@dataclass(frozen=True)
-class Benchmark:
-    """Measure the training speed of systems beside each other on this device."""
-
-    config: Annotated[speed.BenchmarkConfig, FLAT] = field(
-        default_factory=speed.BenchmarkConfig
-    )
-    json: bool = False  # print JSON lines instead of a table
-
-    def __call__(self) -> None:
-        """Measures."""
-        with error_console().status("") as status:
-            rows = speed.measure(self.config, status.update)
-        if self.json:
-            for row in rows:
-                print(json.dumps(row._asdict()))
-            return
-        print_table(speed.table(rows, self.config))
+from kvnmt.console import print_table
+from kvnmt.systems import costs, mechanisms
 
 
 @dataclass(frozen=True)

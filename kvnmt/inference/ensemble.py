@@ -89,7 +89,7 @@ def _mean(predictions: Sequence[Prediction]) -> Prediction:
         alignments=alignments,
     )
     looks = tuple(look for p in predictions for look in p.self_attention)
-    return Prediction(logits, features, self_attention=looks)
+    return Prediction(features, mean=logits, self_attention=looks)
 
 
 def _side_by_side(vectors: Sequence[Any]) -> Array:

@@ -185,12 +185,16 @@ def _step(
     t: Int[Array, ""],
 ) -> tuple[dict[str, PyTree], Float[Array, "B K V"]]:
     # Mapped over the beam, with one copy of the constants for all hypotheses.
-    each = jax.vmap(partial(model.step, params, source.model), in_axes=1, out_axes=1)
-    inner, prediction = each(state["model"], tokens)
+    def advance(state: PyTree, tokens: Array) -> tuple[PyTree, Array, PyTree]:
+        new, prediction = model.step(params, source.model, state, tokens)
+        return new, prediction.logits, prediction.features.alignments[-1:]
+
+    each = jax.vmap(advance, in_axes=1, out_axes=1)
+    inner, logits, alignments = each(state["model"], tokens)
     new = {"model": inner}
     if "covered" in state:
-        new["covered"] = state["covered"] + prediction.features.alignments[-1]
-    log_probs = jax.nn.log_softmax(prediction.logits)
+        new["covered"] = state["covered"] + alignments[0]
+    log_probs = jax.nn.log_softmax(logits)
     return new, _allowed(log_probs, source, t, unknown, minimum)
 
 

@@ -6,8 +6,7 @@ shapes of the model's own functions, the work inside and outside the scan off th
 traced program of its forward pass.
 """
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, NamedTuple
 
@@ -20,6 +19,7 @@ from kvnmt.errors import UserError, at_least, check_bounds
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model
 from kvnmt.systems.named import SYSTEMS, system
+from kvnmt.systems.products import multiplications
 
 
 @dataclass(frozen=True)
@@ -184,33 +184,11 @@ def _work(
     names = {var: _group(path) for var, path in zip(jaxpr.invars, paths)}
     fixed = scan.invars[: scan.params["num_consts"]]
     groups = [names[v] for v in fixed if not hasattr(v, "val") and v in names]
-    return _products([scan]), _products(jaxpr.eqns), tuple(dict.fromkeys(groups))
+    inside, total = multiplications([scan]), multiplications(jaxpr.eqns)
+    return inside, total, tuple(dict.fromkeys(groups))
 
 
 def _group(path: Sequence[Any]) -> str:
     """Whose an array is: its path without the first and last field and numbers."""
     names = [str(getattr(k, "name", getattr(k, "key", ""))) for k in path]
     return ".".join([n for n in names if n][1:-1]) or names[0]
-
-
-def _products(eqns: Sequence[Any]) -> int:
-    """Multiplications of all matrix products, those of inner programs included."""
-    total = 0
-    for eqn in eqns:
-        if eqn.primitive.name == "dot_general":
-            (contracted, _), _ = eqn.params["dimension_numbers"]
-            shape = eqn.invars[0].aval.shape
-            inner = math.prod(shape[axis] for axis in contracted)
-            total += math.prod(eqn.outvars[0].aval.shape) * inner
-        times = eqn.params.get("length", 1) if eqn.primitive.name == "scan" else 1
-        for inner_jaxpr in _inner(eqn.params.values()):
-            total += times * _products(inner_jaxpr.eqns)
-    return total
-
-
-def _inner(values: Any) -> Iterator[Any]:
-    for value in values:
-        if hasattr(value, "jaxpr"):
-            yield value.jaxpr
-        elif hasattr(value, "eqns"):
-            yield value

@@ -95,9 +95,13 @@ class TrainStep(NamedTuple):
         """Makes a step."""
         return self.program(self.key, state, source, target)
 
+    def trace(self, state: TrainState, source: Any, target: Any) -> jax.stages.Traced:
+        """The step for these shapes, before it is lowered; it takes the key first."""
+        return self.program.trace(self.key, state, source, target)
+
     def lower(self, state: TrainState, source: Any, target: Any) -> jax.stages.Lowered:
-        """The step for these shapes, before it is compiled; it takes the key first."""
-        return self.program.lower(self.key, state, source, target)
+        """The same, lowered."""
+        return self.trace(state, source, target).lower()
 
 
 def make_train_step(
@@ -135,7 +139,10 @@ def make_train_step(
     leaves, tree = jax.tree.flatten(shardings)
     program = _program(model, objective, optimizer, how, mesh, tuple(leaves), tree)
     numbers = jax.random.key_data(key)
-    return TrainStep(program, numbers if mesh is None else replicate(numbers, mesh))
+    if mesh is None or not set(mesh.devices.flat) <= set(jax.devices()):
+        return TrainStep(program, numbers)  # a mesh that is not there compiles, too
+    numbers = replicate(numbers, mesh)
+    return TrainStep(program, numbers)
 
 
 @lru_cache(maxsize=KEPT)

@@ -24,7 +24,7 @@ def prediction(*alignments: jax.Array, others: int = 0) -> Prediction:
     zero = jnp.zeros((3, 3, 2))
     auxiliary = tuple(LOGITS * (n + 2) for n in range(others))
     heads = tuple(head(logits) for logits in (LOGITS, *auxiliary))
-    return Prediction(LOGITS, Features(zero, zero, alignments), heads)
+    return Prediction(Features(zero, zero, alignments), heads)
 
 
 def head(logits: jax.Array) -> Head:

@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Another program beside this one: same text, sizes, batch and threads, by turns.
+
+Both train with their own command and are measured by what they print themselves. Every
+turn trains with both and translates with both; which of them begins alternates. The
+ratio of a turn is that of two runs right behind each other.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from kvnmt import __version__
+from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig, check_against
+from kvnmt.benchmark.parallel_text import make_text
+from kvnmt.benchmark.peers import PEERS, ours
+from kvnmt.benchmark.peers.base import Program, Search, Task
+from kvnmt.benchmark.processes import Installed, cores, run, version
+from kvnmt.benchmark.rounds import Spread, spread
+from kvnmt.data.text import read_lines
+from kvnmt.metrics.bleu import corpus_bleu
+
+Advance = Callable[[str], None]
+TRAIN, WHOLE = ("train", "target tokens/s"), ("train, whole run", "seconds")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One figure of both programs."""
+
+    what: str
+    unit: str
+    ours: Spread
+    theirs: Spread
+    ratio: Spread  # turn by turn; above 1: ours is faster
+    bleu: tuple[float, float] | None = None  # of the translations, the last turn's
+
+
+@dataclass(frozen=True)
+class Against:
+    """What both programs were measured at."""
+
+    version: str
+    peer: str
+    task: Task
+    lines: int  # that were translated
+    turns: int
+    rows: tuple[Row, ...]
+
+
+@dataclass
+class Figures:
+    """One figure of both programs, turn by turn."""
+
+    ours: list[float] = field(default_factory=list)
+    theirs: list[float] = field(default_factory=list)
+    bleu: dict[str, float] = field(default_factory=dict)
+
+
+class Turn(NamedTuple):
+    """One turn of both programs."""
+
+    programs: Mapping[str, Installed]  # ours and theirs, in the order of this turn
+    models: Mapping[str, Path]
+    logs: Path  # a folder
+    task: Task
+
+
+def measure(
+    config: BenchmarkConfig,
+    against: AgainstConfig,
+    advance: Advance = lambda what: None,
+    programs: tuple[Program, Program] | None = None,
+) -> Against:
+    """Measures both programs.
+
+    Args:
+        config: Sizes; of the systems the first is measured.
+        against: Which program, on which text.
+        advance: Told of every piece of work before it starts.
+        programs: Ours and theirs, if not those of the configs.
+
+    Raises:
+        UserError: The program is not installed, or one of both fails.
+    """
+    check_against(config, against)
+    mine, other = programs or (ours.PROGRAM, PEERS[str(against.against)])
+    both = {
+        "ours": Installed(mine, Path(sys.executable)),
+        "theirs": Installed(other, against.peer_python),
+    }
+    peer = f"{other.name} {version(both['theirs'])}"
+    task = make_task(config, against)
+    figures: dict[tuple[str, str], Figures] = {}
+    for number in range(1, against.turns + 1):
+        advance(f"turn {number} of {against.turns}")
+        turn = _turn(number, both, against, task)
+        if config.train and not against.ours:
+            _train(turn, figures)
+        if config.decode:
+            _translate(turn, config, figures)
+    return Against(
+        version=__version__,
+        peer=peer,
+        task=task,
+        lines=len(read_lines(task.text / f"test.{task.source}")),
+        turns=against.turns,
+        rows=tuple(row_of(*name, of_both) for name, of_both in figures.items()),
+    )
+
+
+def make_task(config: BenchmarkConfig, against: AgainstConfig) -> Task:
+    """Writes the text, and says what both programs are asked to do with it."""
+    text = against.work / "text"
+    sizes = config.model
+    return Task(
+        text=text,
+        source=against.languages[0],
+        target=against.languages[1],
+        pairs=make_text(against, text, config.seed),
+        longest=against.longest,
+        system=config.systems[0],
+        embedding=sizes.embedding,
+        encoder=sizes.encoder,
+        state=sizes.state,
+        embedding_dropout=sizes.dropout.embedding,
+        output_dropout=sizes.dropout.output,
+        batch_size=config.batch_size,
+        epochs=against.epochs,
+        threads=against.threads or cores(),
+        seed=config.seed,
+    )
+
+
+def row_of(what: str, unit: str, figures: Figures) -> Row:
+    """The spread of a figure of both programs, and of its ratio turn by turn."""
+    pairs = list(zip(figures.ours, figures.theirs))
+    ratios = [b / a if unit == "seconds" else a / b for a, b in pairs]
+    bleu = figures.bleu
+    return Row(
+        what=what,
+        unit=unit,
+        ours=spread(figures.ours),
+        theirs=spread(figures.theirs),
+        ratio=spread(ratios),
+        bleu=(bleu["ours"], bleu["theirs"]) if bleu else None,
+    )
+
+
+def _turn(
+    number: int, both: Mapping[str, Installed], against: AgainstConfig, task: Task
+) -> Turn:
+    """Makes the folder of a turn; every other turn the other program begins."""
+    logs = against.work / f"turn-{number}"
+    logs.mkdir(parents=True, exist_ok=True)
+    order = dict(list(both.items())[:: 1 if number % 2 else -1])
+    models = {side: logs / side for side in both}
+    if against.ours and against.theirs:
+        models = {"ours": against.ours, "theirs": against.theirs}
+    return Turn(order, models, logs, task)
+
+
+def _train(turn: Turn, figures: dict[tuple[str, str], Figures]) -> None:
+    for side, installed in turn.programs.items():
+        program = installed.program
+        done = run(
+            installed,
+            program.train(turn.task, turn.models[side]),
+            threads=turn.task.threads,
+            log=turn.logs / f"{side}-train.log",
+        )
+        _add(figures, TRAIN, side, program.speed(done.log))
+        _add(figures, WHOLE, side, done.seconds)
+
+
+def _translate(
+    turn: Turn, config: BenchmarkConfig, figures: dict[tuple[str, str], Figures]
+) -> None:
+    task = turn.task
+    source, target = (
+        task.text / f"test.{language}" for language in (task.source, task.target)
+    )
+    references = read_lines(target)
+    for beam in config.beams:
+        for batch in config.batches:
+            search = Search(beam=beam, batch_size=batch, longest=task.longest)
+            name = (f"translate, beam {beam}, batch {batch}", "sentences/s")
+            for side, installed in turn.programs.items():
+                program = installed.program
+                done = run(
+                    installed,
+                    [program.translate(turn.models[side], search)],
+                    threads=task.threads,
+                    log=turn.logs / f"{side}-translate-{beam}-{batch}.log",
+                    lines=source,
+                )
+                _add(figures, name, side, len(references) / program.seconds(done.log))
+                score = corpus_bleu(done.lines, references, tokenize="none").score
+                figures[name].bleu[side] = score
+
+
+def _add(
+    figures: dict[tuple[str, str], Figures],
+    name: tuple[str, str],
+    side: str,
+    figure: float,
+) -> None:
+    getattr(figures.setdefault(name, Figures()), side).append(figure)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A measurement beside an older one: faster, slower, or no difference seen.
+
+Speed is compared as speed over matrix peak, each as measured in its own run: a machine
+that was slower as a whole that day made neither faster nor slower. The rule: the ratio
+lies between the one lower quartile over the other upper quartile, and the reverse.
+Where all of that is above 1 the new one is faster, where all is below it is slower;
+otherwise no difference was seen, which is not to say that there is none.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from kvnmt.benchmark.report import Report, to_plain
+from kvnmt.benchmark.rounds import Spread
+from kvnmt.errors import UserError
+
+Verdict: TypeAlias = Literal["faster", "slower", "no difference seen", "too few rounds"]
+
+LEAST = 4  # rounds that have quartiles
+SIZES = ("model", "source_length", "target_length", "fill", "vocabulary", "batch_size")
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of one figure."""
+
+    what: str
+    before: float  # median
+    now: float
+    unit: str
+    ratio: Spread  # of speed over matrix peak; above 1: faster
+    verdict: Verdict
+
+
+def changes(report: Report, old: Mapping[str, Any], path: Path) -> list[Change]:
+    """What became of every figure that both measurements have.
+
+    Args:
+        report: The new one.
+        old: The old one, as plain data.
+        path: Where the old one was read.
+
+    Raises:
+        UserError: Sizes differ, or there is no figure that both have.
+    """
+    plain = to_plain(report)
+    _check_sizes(plain["config"], old["config"], path)
+    rounds = min(plain["config"]["repeats"], old["config"]["repeats"])
+    scale = old["peak"] / plain["peak"]
+    before = dict(_figures(old))
+    result = []
+    for (what, unit), now in _figures(plain):
+        if (what, unit) in before:
+            ratio = ratio_of(now, before[what, unit], scale)
+            result.append(
+                Change(
+                    what=what,
+                    before=before[what, unit].median,
+                    now=now.median,
+                    unit=unit,
+                    ratio=ratio,
+                    verdict=verdict(ratio, rounds),
+                )
+            )
+    if not result:
+        raise UserError(
+            f"'{path}' has no figure that was measured now; give the same --systems, "
+            "and --decode with the same --beams and --batches."
+        )
+    return result
+
+
+def ratio_of(now: Spread, before: Spread, scale: float = 1.0) -> Spread:
+    """How many times as fast it is now, with what the quartiles leave open.
+
+    Args:
+        now: Speeds.
+        before: Speeds of the older measurement.
+        scale: The older matrix peak over the newer one.
+    """
+    return Spread(
+        low=scale * now.low / before.high,
+        median=scale * now.median / before.median,
+        high=scale * now.high / before.low,
+    )
+
+
+def verdict(ratio: Spread, rounds: int) -> Verdict:
+    """What a ratio says, of medians of so many rounds."""
+    if rounds < LEAST:
+        return "too few rounds"
+    if ratio.low > 1:
+        return "faster"
+    if ratio.high < 1:
+        return "slower"
+    return "no difference seen"
+
+
+def _figures(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Spread]]:
+    """Every speed of a report, by what it is of and its unit."""
+    for row in report["training"]:
+        figure = Spread(**row["target_tokens_per_second"])
+        yield (f"train {row['system']}", "target tokens/s"), figure
+    for row in report["decoding"]:
+        what = f"decode {row['system']}, beam {row['beam']}, batch {row['batch']}"
+        yield (what, "sentences/s"), Spread(**row["sentences_per_second"])
+
+
+def _check_sizes(config: Mapping[str, Any], old: Mapping[str, Any], path: Path) -> None:
+    now, before = dict(_flat(config)), dict(_flat(old))
+    for name, value in now.items():
+        is_size = name.split(".")[0] in SIZES
+        if is_size and value != before.get(name):
+            raise UserError(
+                f"'{path}' was measured with --{name.replace('_', '-')} "
+                f"{before.get(name)}, not {value}; give the same sizes to compare."
+            )
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of a config by their paths."""
+    for name, value in config.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

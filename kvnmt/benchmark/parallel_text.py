@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Text that every program reads alike: the same pairs, the same words in each."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from kvnmt.benchmark.config import AgainstConfig
+from kvnmt.data import synthetic
+from kvnmt.data.text import read_parallel
+from kvnmt.errors import UserError
+from kvnmt.files import make_folder, write_lines
+
+
+def make_text(config: AgainstConfig, folder: Path, seed: int) -> int:
+    """Writes train, valid and test text into a folder; returns how many train pairs.
+
+    Left out are pairs that programs would read differently: with an empty side, with
+    too many words, or with other white space than single blanks.
+
+    Args:
+        config: Which text, and how much of it.
+        folder: Where it is written.
+        seed: Of a corpus that is made up.
+
+    Raises:
+        UserError: The text cannot be read, or nothing is left of it.
+    """
+    given, test = config.text, config.test
+    if given is None:
+        given, test = folder / "made-up", "test"
+        corpus = synthetic.make_corpus(
+            seed, train=config.pairs, valid=config.lines, test=config.lines
+        )
+        synthetic.write_corpus(corpus, given)
+    make_folder(folder)
+    parts = {"train": ("train", config.pairs), "valid": ("valid", config.valid_pairs)}
+    parts["test"] = (test, config.lines)
+    count = 0
+    for part, (name, most) in parts.items():
+        paths = [given / f"{name}.{language}" for language in config.languages]
+        text = read_parallel(*paths)
+        pairs = _same_to_all(text.source, text.target, config.longest)
+        kept = list(itertools.islice(pairs, most))
+        if not kept:
+            raise UserError(
+                f"nothing is left of '{paths[0]}'; see --longest ({config.longest})."
+            )
+        for language, lines in zip(config.languages, zip(*kept)):
+            write_lines(folder / f"{part}.{language}", lines)
+        count = count or len(kept)
+    return count
+
+
+def _same_to_all(
+    source: Sequence[str], target: Sequence[str], longest: int
+) -> Iterator[tuple[str, str]]:
+    for pair in zip(source, target):
+        words = [line.split() for line in pair]
+        alike = all(" ".join(each) == line for each, line in zip(words, pair))
+        if alike and all(0 < len(each) <= longest for each in words):
+            yield pair

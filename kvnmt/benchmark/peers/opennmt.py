@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""OpenNMT-py 3.5 (Klein et al. 2017): its attentive GRU with input feeding.
+
+Its encoder splits its width over the two directions, and the decoder must be as wide as
+both together: `encoder` in each direction means 2 x `encoder` in the decoder, whatever
+the state is.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from kvnmt.benchmark.peers.base import Arguments, Program, Search, Task, numbers
+from kvnmt.errors import UserError
+
+LOG = "Step .*?; sents: +\\d+; bsz: .*?; +[\\d.]+/ *([\\d.]+) tok/s; +([\\d.]+) sec"
+
+# Its own command; what it writes must be a file that it can go back in.
+TRANSLATE = """
+import contextlib, sys, tempfile
+from onmt.bin.translate import main
+with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
+    sys.argv += ["-output", file.name]
+    with contextlib.redirect_stdout(sys.stderr):
+        main()
+    sys.stdout.write(file.read())
+"""
+
+
+def train(task: Task, folder: Path) -> list[Arguments]:
+    """The commands that count words and train."""
+    path = folder.with_suffix(".yaml")
+    path.write_text(json.dumps(_config(task, folder), indent=1))  # which is YAML too
+    return [
+        _run("build_vocab", "-config", str(path), "-n_sample", "-1"),
+        _run("train", "-config", str(path)),
+    ]
+
+
+def speed(log: str) -> float:
+    """Of all steps, from the lines that report them."""
+    rows = numbers(LOG, log, "OpenNMT-py")  # since the line before; so far
+    ends = [seconds for _, seconds in rows]
+    lasted = [end - start for start, end in zip([0.0, *ends], ends)]
+    tokens = sum(rate * seconds for (rate, _), seconds in zip(rows, lasted))
+    return tokens / ends[-1]
+
+
+def translate(folder: Path, search: Search) -> Arguments:
+    """The command that translates, with the last checkpoint."""
+    models = folder.glob("*_step_*.pt")
+    last = max(models, key=lambda path: int(path.stem.rpartition("_")[2]), default=None)
+    if last is None:
+        raise UserError(f"'{folder}' holds no model of OpenNMT-py.")
+    return (
+        *("-c", TRANSLATE),
+        *("-model", str(last)),
+        *("-src", "/dev/stdin"),
+        *("-beam_size", str(search.beam)),
+        *("-batch_size", str(search.batch_size)),
+        *("-batch_type", "sents"),
+        *("-max_length", str(search.longest)),
+        *("-length_penalty", "wu"),
+        *("-alpha", "1.0"),
+        "-report_time",
+    )
+
+
+def seconds(log: str) -> float:
+    """Without loading the model."""
+    counts = numbers(r"NB SENTENCES: (\d+)", log, "OpenNMT-py")
+    each = numbers(r"Average translation time \(ms\): ([\d.]+)", log, "OpenNMT-py")
+    return counts[-1][0] * each[-1][0] / 1000
+
+
+def _run(program: str, *arguments: str) -> Arguments:
+    code = f"import sys; from onmt.bin.{program} import main; sys.exit(main())"
+    return ("-c", code, *arguments)
+
+
+def _config(task: Task, folder: Path) -> dict[str, Any]:
+    steps = task.steps * task.epochs
+    return {
+        "save_data": str(folder),
+        "src_vocab": str(folder / "vocab.src"),
+        "tgt_vocab": str(folder / "vocab.tgt"),
+        "src_words_min_frequency": 2,
+        "tgt_words_min_frequency": 2,
+        "overwrite": True,
+        "data": {
+            "corpus_1": _text(task, "train"),
+            "valid": _text(task, "valid"),
+        },
+        "save_model": str(folder / "model"),
+        "encoder_type": "brnn",
+        "decoder_type": "rnn",
+        "rnn_type": "GRU",
+        "global_attention": "mlp",
+        "input_feed": 1,
+        "word_vec_size": task.embedding,
+        "enc_layers": 1,
+        "dec_layers": 1,
+        "enc_hid_size": 2 * task.encoder,
+        "dec_hid_size": 2 * task.encoder,
+        "bridge": True,
+        "dropout": [task.output_dropout],
+        "optim": "adam",
+        "learning_rate": 0.001,
+        "max_grad_norm": 1.0,
+        "batch_size": task.batch_size,
+        "batch_type": "sents",
+        "bucket_size": task.pairs,
+        "num_workers": 0,
+        "train_steps": steps,
+        "valid_steps": task.steps,
+        "save_checkpoint_steps": task.steps,
+        "report_every": task.steps,
+        "seed": task.seed,
+    }
+
+
+def _text(task: Task, part: str) -> dict[str, str]:
+    return {
+        "path_src": str(task.text / f"{part}.{task.source}"),
+        "path_tgt": str(task.text / f"{part}.{task.target}"),
+    }
+
+
+PROGRAM = Program(
+    name="OpenNMT-py",
+    module="onmt",
+    install="pip install torch opennmt-py",
+    train=train,
+    speed=speed,
+    translate=translate,
+    seconds=seconds,
+    environment={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},
+)

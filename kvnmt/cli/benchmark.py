@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that measures speed."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+from kvnmt.benchmark import against, compare, report, table
+from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig
+from kvnmt.cli.flags import FLAT
+from kvnmt.console import error_console, print_table, say
+from kvnmt.errors import UserError
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """Measure the speed of systems beside each other on this device.
+
+    With --against, of the first system beside another program, each by its own command.
+    """
+
+    config: Annotated[BenchmarkConfig, FLAT] = field(default_factory=BenchmarkConfig)
+    peer: Annotated[AgainstConfig, FLAT] = field(default_factory=AgainstConfig)
+    compare: Path | None = None  # what --json printed before: faster, slower, or as was
+    json: bool = False  # print one JSON document instead of tables
+
+    def __call__(self) -> None:
+        """Measures."""
+        if self.compare and self.peer.against:
+            raise UserError("--compare is for systems; leave it out with --against.")
+        old = report.read(self.compare) if self.compare else None
+        with error_console().status("") as status:
+            if self.peer.against:
+                both = against.measure(self.config, self.peer, status.update)
+                self._show(asdict(both), table.of_both(both))
+                return
+            measured = report.measure(self.config, status.update)
+        plain, changes = report.to_plain(measured), []
+        if self.compare and old:
+            changes = compare.changes(measured, old, self.compare)
+            plain["changes"] = [asdict(change) for change in changes]
+        self._show(plain, table.of_systems(measured, changes))
+
+    def _show(self, plain: dict[str, Any], shown: table.Shown) -> None:
+        if self.json:
+            print(json.dumps(plain, indent=1, default=str))
+            return
+        for part in shown.tables:
+            print_table(part)
+            print()
+        for note in shown.notes:
+            say(note)

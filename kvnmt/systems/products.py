@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The work of a program, read off its traced form: matrix products, loops in full."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+
+def multiplications(eqns: Sequence[Any]) -> int:
+    """Multiplications of all matrix products of equations, inner programs included.
+
+    A scan counts as often as it is long, a program of several devices for all of them.
+    Of a while loop, whose length is not known before, one turn is counted, and of
+    branches all.
+    """
+    total = 0
+    for eqn in eqns:
+        if eqn.primitive.name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            shape = eqn.invars[0].aval.shape
+            inner = math.prod(shape[axis] for axis in contracted)
+            total += math.prod(eqn.outvars[0].aval.shape) * inner
+        times = _times(eqn)
+        for jaxpr in _inner(eqn.params.values()):
+            total += times * multiplications(jaxpr.eqns)
+    return total
+
+
+def _times(eqn: Any) -> int:
+    """How often the inner program of an equation runs."""
+    if eqn.primitive.name == "scan":
+        return eqn.params["length"]
+    if eqn.primitive.name == "shard_map":  # inside are the shapes of one device
+        mesh = eqn.params["mesh"]
+        return math.prod(mesh.shape[axis] for axis in eqn.params["newly_manual_axes"])
+    return 1
+
+
+def _inner(values: Any) -> Iterator[Any]:
+    for value in values:
+        if hasattr(value, "jaxpr"):
+            yield value.jaxpr
+        elif hasattr(value, "eqns"):
+            yield value
+        elif isinstance(value, (list, tuple)):  # branches
+            yield from _inner(value)

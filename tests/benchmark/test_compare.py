@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A difference is told where the rounds leave nothing else open."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from kvnmt.benchmark.compare import changes, ratio_of, verdict
+from kvnmt.benchmark.config import BenchmarkConfig
+from kvnmt.benchmark.decoding import DecodingRow
+from kvnmt.benchmark.report import Report, to_plain
+from kvnmt.benchmark.rounds import Spread
+from kvnmt.benchmark.training import TrainingRow
+from kvnmt.errors import UserError
+from kvnmt.model_config import ModelConfig
+
+OLD = Path("old.json")
+
+
+def report(
+    tokens: Spread, peak: float = 100.0, system: str = "rnnsearch-star", **config
+) -> Report:
+    one = Spread(1, 1, 1)
+    row = TrainingRow(
+        system=system,
+        parameters=1,
+        memory_bytes=None,
+        compile_seconds=1.0,
+        step_seconds=one,
+        source_tokens_per_second=one,
+        target_tokens_per_second=tokens,
+        relative=one,
+        flops=1.0,
+        share=0.5,
+        split=None,
+    )
+    return Report("1", "cpu", 1, BenchmarkConfig(**config), peak, one, (row,))
+
+
+@pytest.mark.parametrize(
+    "now, rounds, said",
+    [
+        (Spread(111, 120, 130), 10, "faster"),
+        (Spread(110, 120, 130), 10, "no difference seen"),  # quartiles touch
+        (Spread(109, 120, 130), 10, "no difference seen"),
+        (Spread(70, 80, 89), 10, "slower"),
+        (Spread(70, 80, 90), 10, "no difference seen"),
+        (Spread(200, 200, 200), 3, "too few rounds"),
+        (Spread(200, 200, 200), 4, "faster"),
+    ],
+)
+def test_verdicts(now, rounds, said):
+    before = Spread(90, 100, 110)
+    ratio = ratio_of(now, before)
+    assert ratio == Spread(now.low / 110, now.median / 100, now.high / 90)
+    assert verdict(ratio, rounds) == said
+
+
+def test_a_slower_machine_makes_nothing_slower():
+    old = to_plain(report(Spread(90, 100, 110), peak=400.0))
+    (change,) = changes(report(Spread(45, 50, 55), peak=200.0), old, OLD)
+    assert change.ratio.median == 1.0
+    assert change.verdict == "no difference seen"
+    assert (change.before, change.now) == (100, 50)
+    (change,) = changes(report(Spread(90, 100, 110), peak=200.0), old, OLD)
+    assert change.verdict == "faster"
+
+
+def test_decoding_is_compared_by_beam_and_batch():
+    def searched(speed: float, batch: int) -> Report:
+        one, figure = Spread(1, 1, 1), Spread(speed, speed, speed)
+        row = DecodingRow("r", 4, batch, 1.0, one, figure, one, one)
+        empty = report(one)
+        return dataclasses.replace(empty, training=(), decoding=(row,))
+
+    old = to_plain(searched(10, 8))
+    (change,) = changes(searched(30, 8), old, OLD)
+    assert change.ratio.median == 3 and change.verdict == "faster"
+    with pytest.raises(UserError, match="has no figure that was measured now"):
+        changes(searched(30, 1), old, OLD)
+
+
+@pytest.mark.parametrize(
+    "config, flag",
+    [
+        ({"vocabulary": 99}, "--vocabulary 10000, not 99"),
+        ({"model": ModelConfig(state=8)}, "--model.state 256, not 8"),
+        ({"batch_size": 8}, "--batch-size 80, not 8"),
+    ],
+)
+def test_other_sizes_are_not_compared(config, flag):
+    figure = Spread(1, 1, 1)
+    with pytest.raises(UserError, match=flag):
+        changes(report(figure, **config), to_plain(report(figure)), OLD)
+
+
+def test_other_ways_to_compute_are_compared():
+    figure = Spread(1, 1, 1)
+    assert changes(report(figure, remat=1), to_plain(report(figure)), OLD)
+    with pytest.raises(UserError, match="no figure"):
+        changes(report(figure, system="rnnencdec"), to_plain(report(figure)), OLD)

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The benchmark counts what it says it counts."""
+
+import contextlib
+import dataclasses
+import io
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from kvnmt import cli, models
+from kvnmt.benchmark import report
+from kvnmt.benchmark.config import BenchmarkConfig
+from kvnmt.benchmark.training import random_batch
+from kvnmt.data.vocabulary import EOS, PAD
+from kvnmt.errors import UserError
+from kvnmt.model_config import ModelConfig
+from kvnmt.systems.named import system
+
+TINY = BenchmarkConfig(
+    systems=("rnnsearch-star", "kvmematt-r1"),
+    model=ModelConfig(embedding=4, encoder=3, state=5),
+    batch_size=8,
+    source_length=4,
+    target_length=3,
+    vocabulary=11,
+    repeats=3,
+    split=False,
+    decode=True,
+    beams=(2,),
+    batches=(1, 4),
+)
+FLAGS = (
+    "--systems rnnsearch-star kvmematt-r1 --model.embedding 4 --model.encoder 3 "
+    "--model.state 5 --batch-size 8 --source-length 4 --target-length 3 "
+    "--vocabulary 11 --repeats 3 --no-split --decode --beams 2 --batches 1 4 --json"
+)
+
+
+@pytest.fixture(scope="module", name="measured")
+def _measured() -> dict:
+    """One small run of the command."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        cli.main(["benchmark", *FLAGS.split()])
+    return json.loads(out.getvalue())
+
+
+def test_figures_of_training_agree(measured):
+    rows, batch = measured["training"], random_batch(TINY)
+    assert [row["system"] for row in rows] == list(TINY.systems)
+    for row in rows:
+        model = models.build(system(row["system"]).model(TINY.model), 11, 11)
+        shapes = jax.eval_shape(model.init, jax.random.key(0))
+        assert row["parameters"] == models.count_parameters(shapes)
+        seconds = row["step_seconds"]["median"]
+        assert row["compile_seconds"] > 0 and seconds > 0
+        for side, ids in batch._asdict().items():
+            speed = row[f"{side}_tokens_per_second"]["median"]
+            assert math.isclose(speed * seconds, np.sum(ids != PAD))
+        share = row["flops"] / seconds / measured["peak"]
+        assert math.isclose(row["share"], share)
+        if row["memory_bytes"] is not None:  # parameters and Adam's moments at least
+            assert row["memory_bytes"] > 3 * 4 * row["parameters"]
+    assert rows[0]["relative"] == {"low": 1.0, "median": 1.0, "high": 1.0}
+    assert rows[1]["flops"] > rows[0]["flops"]
+
+
+def test_figures_of_decoding_agree(measured):
+    rows = measured["decoding"]
+    cases = [(row["system"], row["beam"], row["batch"]) for row in rows]
+    assert cases == [(name, 2, batch) for name in TINY.systems for batch in (1, 4)]
+    for row in rows:
+        config = dataclasses.replace(TINY, batch_size=row["batch"])
+        words = np.sum(random_batch(config).source > EOS)  # as many as were read
+        seconds = row["batch_seconds"]["median"]
+        sentences, written = row["sentences_per_second"], row["words_per_second"]
+        assert math.isclose(sentences["median"] * seconds, row["batch"])
+        assert math.isclose(written["median"] * seconds, words)
+
+
+def test_a_report_is_read_again(measured, tmp_path):
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(measured))
+    assert report.read(path) == measured
+    for text in ("", "[]", "{}"):
+        path.write_text(text)
+        with pytest.raises(UserError, match="holds no measurement"):
+            report.read(path)
+    with pytest.raises(UserError, match="cannot be read"):
+        report.read(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"systems": ()},
+        {"systems": ("rnnsearch-stra",)},
+        {"batch_size": 12},
+        {"repeats": 0},
+        {"target_length": 0},
+        {"vocabulary": 2},
+        {"fill": 0.0},
+        {"model": ModelConfig(encoder=0)},
+        {"beams": ()},
+        {"batches": (1, 0)},
+        {"train": False, "decode": False},
+    ],
+)
+def test_what_cannot_be_measured_is_told(changes):
+    with pytest.raises(UserError):
+        report.measure(dataclasses.replace(TINY, **changes))
