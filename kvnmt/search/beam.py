@@ -136,8 +136,13 @@ def _continue(
     """The K best continuations: log-probability, parent hypothesis, word."""
     rows, beam, words = total.shape
     width = min(beam, words)  # no hypothesis has more among the K best
-    values, choices = _top(total.reshape(rows * beam, words), width)
-    values, choices = (x.reshape(rows, beam * width) for x in (values, choices))
+    # The model's step is mapped over the beam, which stands outermost in what it
+    # computes: rows in this order need no copy in another layout.
+    flat = jnp.swapaxes(total, 0, 1).reshape(beam * rows, words)
+    values, choices = (
+        jnp.swapaxes(x.reshape(beam, rows, width), 0, 1).reshape(rows, beam * width)
+        for x in _top(flat, width)
+    )
     ranked = values
     if diversity is not None:
         rank = jnp.tile(jnp.arange(width), beam)
