@@ -33,9 +33,11 @@ from kvnmt.search import (
     Hypotheses,
     Ranking,
     Sentences,
+    Words,
     beam_search,
     greedy_search,
     length_divisors,
+    normalise,
     sample_search,
 )
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
@@ -183,7 +185,7 @@ def _step(
     state: dict[str, PyTree],
     tokens: Int[Array, "B K"],
     t: Int[Array, ""],
-) -> tuple[dict[str, PyTree], Float[Array, "B K V"]]:
+) -> tuple[dict[str, PyTree], Words]:
     # Mapped over the beam, with one copy of the constants for all hypotheses.
     def advance(state: PyTree, tokens: Array) -> tuple[PyTree, Array, PyTree]:
         new, prediction = model.step(params, source.model, state, tokens)
@@ -194,31 +196,34 @@ def _step(
     new = {"model": inner}
     if "covered" in state:
         new["covered"] = state["covered"] + alignments[0]
-    log_probs = jax.nn.log_softmax(logits)
-    return new, _allowed(log_probs, source, t, unknown, minimum)
+    return new, _words(logits, source, t, unknown, minimum)
 
 
-def _allowed(
-    log_probs: Float[Array, "B K V"],
+def _words(
+    logits: Float[Array, "B K V"],
     source: _Source,
     t: Int[Array, ""],
     unknown: bool,
     minimum: Number,
-) -> Float[Array, "B K V"]:
-    """Minus infinity for what may not be written; the rest keeps its probability."""
-    words = jnp.arange(log_probs.shape[-1])
+) -> Words:
+    """What may be written; it keeps its probability."""
     early = (t < minimum) & (t + 1 < source.limits)
-    banned = early[:, None, None] & (words == EOS)  # masks, as in `beam_search`
+    barred, forced = {EOS: early}, None
     if not unknown:
-        banned |= words == UNK
-    allowed = jnp.where(banned, -jnp.inf, log_probs)
-    if source.prefix is None:
-        return allowed
-    longest = source.prefix.shape[1]
-    word = source.prefix[:, jnp.minimum(t, longest - 1)]
-    inside = (t < longest) & (word >= 0)
-    forced = jnp.where(words == word[:, None, None], log_probs, -jnp.inf)
-    return jnp.where(inside[:, None, None], forced, allowed)
+        barred[UNK] = jnp.ones_like(early)
+    if source.prefix is not None:
+        longest = source.prefix.shape[1]
+        word = source.prefix[:, jnp.minimum(t, longest - 1)]
+        forced = jnp.where(t < longest, word, PAD)
+    peaks, totals = normalise(logits)
+    return Words(
+        logits=logits,
+        peaks=peaks,
+        totals=totals,
+        barred=jnp.stack([*barred.values()], axis=1),
+        barred_ids=(*barred,),
+        forced=forced,
+    )
 
 
 def _reward(

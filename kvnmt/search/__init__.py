@@ -11,14 +11,17 @@ from kvnmt.search.base import (
 from kvnmt.search.beam import beam_search
 from kvnmt.search.greedy import greedy_search
 from kvnmt.search.sampling import sample_search
+from kvnmt.search.words import Words, normalise
 
 __all__ = [
     "DecodeStep",
     "Hypotheses",
     "Ranking",
     "Sentences",
+    "Words",
     "beam_search",
     "greedy_search",
     "length_divisors",
+    "normalise",
     "sample_search",
 ]

@@ -2,11 +2,10 @@
 """What every search takes and gives, and the loop that they share.
 
 A search never knows a model. It receives ``step(source, state, tokens, t)``, which
-gives the next state and ``log_probs [B, K, V]``. Every leaf of the source begins with
-the axis ``[B]`` (sentences) and is constant; it is never copied or reordered among
-hypotheses. Every leaf of the state, and the tokens, begin with ``[B, K]``
-(hypotheses). What may be written at all is the step's business: it gives minus
-infinity to the rest.
+gives the next state and the `Words` that may follow. Every leaf of the source begins
+with the axis ``[B]`` (sentences) and is constant; it is never copied or reordered
+among hypotheses. Every leaf of the state, and the tokens, begin with ``[B, K]``
+(hypotheses). What may be written at all is the step's business.
 """
 
 from collections.abc import Callable
@@ -16,9 +15,10 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from kvnmt.search.words import Words
 from kvnmt.typing import Array, Float, Int, Key, PyTree
 
-DecodeStep: TypeAlias = Callable[[PyTree, PyTree, Array, Array], tuple[PyTree, Array]]
+DecodeStep: TypeAlias = Callable[[PyTree, PyTree, Array, Array], tuple[PyTree, Words]]
 Rows = TypeVar("Rows", bound=Any)
 
 LOOP = "search_loop"  # what a loop over steps is called in a traced program
@@ -142,7 +142,9 @@ def score_type(
 ) -> jnp.dtype:
     """The type of the step's log-probabilities."""
     t = jnp.zeros((), jnp.int32)
-    return jax.eval_shape(step, sentences.source, sentences.state, tokens, t)[1].dtype
+    return jax.eval_shape(step, sentences.source, sentences.state, tokens, t)[
+        1
+    ].logits.dtype
 
 
 def _until(

@@ -25,6 +25,7 @@ from kvnmt.search.base import (
     run_rows,
     score_type,
 )
+from kvnmt.search.words import Words, top
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
 
 
@@ -104,19 +105,17 @@ def _advance(
 ) -> Beam:
     source, limits = sentences.source, sentences.limits
     last = last_tokens(beam.tokens, t, pad)
-    state, log_probs = step(source, beam.state, last, t)
-    total = beam.log_probs[..., None] + log_probs  # [B, K, V]
-    scores = ranking.scores(total[..., eos], t + 1, source, state)
-    ended = Hypotheses(beam.tokens.at[:, :, t].set(eos), total[..., eos], scores)
+    state, words = step(source, beam.state, last, t)
+    total = beam.log_probs + words.of(eos)
+    scores = ranking.scores(total, t + 1, source, state)
+    ended = Hypotheses(beam.tokens.at[:, :, t].set(eos), total, scores)
     finished = _best(beam.finished, ended)
-    # A mask is fused into what is read; at[].set would copy the whole array.
-    going = jnp.where(jnp.arange(total.shape[-1]) == eos, -jnp.inf, total)
-    live, parents, words = _continue(going, diversity)
+    live, parents, choices = _continue(beam.log_probs, words, eos, diversity)
     bound = ranking.bound(jnp.max(live, axis=1), limits)
     done = (finished.scores[:, count - 1] >= bound) | (t + 1 >= limits)
     return Beam(
         state=gather_beams(state, parents),
-        tokens=gather_beams(beam.tokens, parents).at[:, :, t].set(words),
+        tokens=gather_beams(beam.tokens, parents).at[:, :, t].set(choices),
         log_probs=live,
         finished=jax.tree.map(partial(_keep, beam.done), beam.finished, finished),
         done=beam.done | done,
@@ -126,42 +125,29 @@ def _advance(
 def _best(old: Hypotheses, new: Hypotheses) -> Hypotheses:
     """The best of both, as many as each holds; earlier ones win ties."""
     both = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), old, new)
-    _, places = _top(both.scores, old.scores.shape[1])
+    _, places = top(both.scores, old.scores.shape[1])
     return gather_beams(both, places)
 
 
 def _continue(
-    total: Float[Array, "B K V"], diversity: Array | float | None
+    live: Float[Array, "B K"],
+    words: Words,
+    eos: int,
+    diversity: Array | float | None,
 ) -> tuple[Float[Array, "B K"], Int[Array, "B K"], Int[Array, "B K"]]:
     """The K best continuations: log-probability, parent hypothesis, word."""
-    rows, beam, words = total.shape
-    width = min(beam, words)  # no hypothesis has more among the K best
-    # The model's step is mapped over the beam, which stands outermost in what it
-    # computes: rows in this order need no copy in another layout.
-    flat = jnp.swapaxes(total, 0, 1).reshape(beam * rows, words)
-    values, choices = (
-        jnp.swapaxes(x.reshape(beam, rows, width), 0, 1).reshape(rows, beam * width)
-        for x in _top(flat, width)
-    )
+    rows, beam = live.shape
+    values, choices = words.best(beam, without=eos)  # no more are among the K best
+    width = values.shape[-1]
+    values = (live[..., None] + values).reshape(rows, beam * width)
+    choices = choices.reshape(rows, beam * width)
     ranked = values
     if diversity is not None:
         rank = jnp.tile(jnp.arange(width), beam)
         ranked = values - jnp.asarray(diversity, values.dtype) * rank
-    _, places = _top(ranked, beam)
+    _, places = top(ranked, beam)
     best = jnp.take_along_axis(values, places, axis=1)
     return best, places // width, jnp.take_along_axis(choices, places, axis=1)
-
-
-def _top(values: Float[Array, "B N"], count: int) -> tuple[Array, Array]:
-    """The largest values and their places.
-
-    Without the barrier a later slice of the result is merged into the slice inside
-    top_k, XLA no longer knows it for one, and sorts the whole row instead: 25 times
-    the time of everything else in a step, on a CPU.
-    """
-    best, places = jax.lax.top_k(values, count)
-    # One barrier around both makes XLA's TopkDecomposer abort over several devices.
-    return jax.lax.optimization_barrier(best), jax.lax.optimization_barrier(places)
 
 
 def _keep(done: Bool[Array, " B"], old: Array, new: Array) -> Array:

@@ -61,7 +61,8 @@ def walk(
         source, limits = now.source, now.limits
         old, live = rows.hypotheses, rows.live
         last = last_tokens(old.tokens, t, pad)
-        state, log_probs = step(source, rows.state, last, t)  # [B, K, V]
+        state, distribution = step(source, rows.state, last, t)
+        log_probs = distribution.log_probs  # [B, K, V]
         words = choose(now, log_probs, t).astype(jnp.int32)
         words = jnp.where((t + 1 >= limits)[:, None], eos, words)
         gain = jnp.take_along_axis(log_probs, words[..., None], axis=-1)[..., 0]

@@ -22,6 +22,7 @@ from tests.search.worlds import (
     divisor,
     every_sentence,
     markov_world,
+    normalised,
     random_world,
     ranking,
     said,
@@ -408,7 +409,7 @@ def test_a_step_never_sorts_the_vocabulary():
 
     def search(table):
         def step(source, state, tokens, t):
-            return state, jnp.broadcast_to(table, (*tokens.shape, wide))
+            return state, normalised(jnp.broadcast_to(table, (*tokens.shape, wide)))
 
         nothing = jnp.zeros((4, 5), jnp.int32)
         sentences = Sentences(nothing, nothing, jnp.full(4, 6))

@@ -11,12 +11,18 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from kvnmt.search import Ranking, Sentences, length_divisors
+from kvnmt.search import Ranking, Sentences, Words, length_divisors
 from kvnmt.typing import Array, PyTree
 
 EOS, PAD = 0, -1
 
 Ranked = tuple[float, float, tuple[int, ...]]  # score, log-probability, words
+
+
+def normalised(log_probs: Array) -> Words:
+    """All words may be written."""
+    zero = jnp.zeros(log_probs.shape[:-1], log_probs.dtype)
+    return Words(log_probs, zero, zero)
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,7 @@ class World:
 
     def step(
         self, source: PyTree, state: PyTree, tokens: Array, t: Array
-    ) -> tuple[PyTree, Array]:
+    ) -> tuple[PyTree, Words]:
         """Appends the words and looks the whole history up."""
         place, (history,) = state["place"], state["history"]
         here = jnp.arange(self.length + 1) == place[..., None, None]
@@ -58,7 +64,7 @@ class World:
             code = jnp.where(i <= place, code * (self.words + 1) + digit, code)
         rows = jnp.arange(len(source["table"]))[:, None]
         state = {"place": place + 1, "history": [history]}
-        return state, source["table"][rows, code]
+        return state, normalised(source["table"][rows, code])
 
     def log_prob(self, row: int, words: tuple[int, ...]) -> float:
         """The probability of these words in this order."""

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The few words that a beam asks for are those of the whole distribution."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvnmt.search import Words, normalise
+
+ROWS, BEAM, WORDS = 3, 2, 6
+EOS, UNK = 0, 1
+
+
+def some(barred: bool, forced: bool, ties: bool) -> Words:
+    """Logits of small whole numbers have ties in every row."""
+    random = np.random.default_rng(3)
+    logits = jnp.asarray(random.normal(0, 2, (ROWS, BEAM, WORDS)))
+    logits = jnp.round(logits) + 0.0 if ties else logits  # no -0.0, which ranks below
+    peaks, totals = normalise(logits)
+    return Words(
+        logits=logits,
+        peaks=peaks,
+        totals=totals,
+        barred=jnp.asarray([[True, True], [False, True], [False, False]])
+        if barred
+        else None,
+        barred_ids=(EOS, UNK) if barred else (),
+        forced=jnp.asarray([-1, 4, 2]) if forced else None,
+    )
+
+
+CASES = [*itertools.product([False, True], repeat=3)]
+
+
+@pytest.mark.parametrize(("barred", "forced", "ties"), CASES)
+def test_what_may_not_be_written_has_no_probability(barred, forced, ties):
+    words = some(barred, forced, ties)
+    plain = np.asarray(jax.nn.log_softmax(words.logits))
+    for row, hypothesis, word in np.ndindex(ROWS, BEAM, WORDS):
+        allowed = True
+        if forced:
+            only = int(words.forced[row])
+            allowed = only in (-1, word)
+        if barred and word in (EOS, UNK):
+            allowed &= not bool(words.barred[row, (EOS, UNK).index(word)])
+        want = plain[row, hypothesis, word] if allowed else -np.inf
+        got = words.log_probs[row, hypothesis, word]
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+        np.testing.assert_allclose(words.of(word)[row, hypothesis], got, rtol=1e-6)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4, WORDS])
+@pytest.mark.parametrize(("barred", "forced", "ties"), CASES)
+def test_the_best_are_the_best_of_all(count, barred, forced, ties):
+    """Words with a smaller id win ties, as in a sort that keeps their order."""
+    words = some(barred, forced, ties)
+    values, ids = words.best(count, without=EOS)
+    every = np.asarray(words.log_probs).copy()
+    every[..., EOS] = -np.inf
+    order = np.argsort(-every, axis=-1, kind="stable")[..., :count]
+    want = np.take_along_axis(every, order, axis=-1)
+    np.testing.assert_allclose(values, want, rtol=1e-5)
+    real = np.isfinite(want)
+    np.testing.assert_array_equal(np.asarray(ids)[real], order[real])
