@@ -123,15 +123,15 @@ def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
     state = jax.eval_shape(start, key)
     places = shardings(state, mesh)
     state = jax.tree.map(_shape, state, places)
-    step = steps.make_train_step(
+    step = steps.train_program(
         model,
         system(config.system).objective(),
         update,
-        key,
         config,
         mesh,
         places,
     )
+    copies = NamedSharding(mesh, PartitionSpec())
     by_rows = NamedSharding(mesh, PartitionSpec("data"))
     source, target = (
         jax.ShapeDtypeStruct((config.rows, length), jnp.int32, sharding=by_rows)
@@ -139,7 +139,9 @@ def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
     )
     parameters = _bytes(state.params)
     return Traced(
-        stage=step.trace(state, source, target),
+        stage=step.trace(
+            _shape(jax.random.key_data(key), copies), state, source, target
+        ),
         parameters=models.count_parameters(state.params),
         parameter_bytes=parameters,
         optimizer_bytes=_bytes(state) - parameters,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from kvnmt import encoder, models
 from kvnmt.compiling.hlo import Operation, Program
 from kvnmt.search import base as search
+from kvnmt.training import cross_entropy
 
 COLLECTIVES = (
     "all-reduce",
@@ -21,6 +22,7 @@ COLLECTIVES = (
 SCANS = {models.SCAN: "decoder", encoder.SCAN: "encoder"}  # there and back
 LOOPS = {
     search.LOOP: "search",
+    cross_entropy.LOOP: "loss, with its gradient",
     "_threefry": "random numbers",
     "_uniform": "random numbers",
 }

@@ -23,6 +23,7 @@ from kvnmt.layers import Linear, precise
 from kvnmt.typing import Array, Float, Int
 
 LOGITS = 2**26  # numbers that stand at once, about
+LOOP = "cross_entropy"  # what the loop over parts is called in a traced program
 
 
 def cross_entropy(
@@ -42,7 +43,8 @@ def cross_entropy(
     Returns:
         What is minimised, and the negative log-likelihood, which has no gradient.
     """
-    sums: Any = _sums(head, target, rate, logits)
+    with jax.named_scope(LOOP):
+        sums: Any = _sums(head, target, rate, logits)
     return sums
 
 

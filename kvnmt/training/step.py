@@ -134,15 +134,24 @@ def make_train_step(
         mesh: Whose data axis the rows are split over; None: all on one device.
         shardings: Of the state, if it is not replicated.
     """
+    program = train_program(model, objective, optimizer, options, mesh, shardings)
+    numbers = jax.random.key_data(key)
+    return TrainStep(program, numbers if mesh is None else replicate(numbers, mesh))
+
+
+def train_program(
+    model: Model,
+    objective: Objective,
+    optimizer: optax.GradientTransformation,
+    options: StepOptions,
+    mesh: Mesh | None,
+    shardings: PyTree,
+) -> jax.stages.Wrapped:
+    """What `make_train_step` runs, ``(numbers of the key, state, source, target)``."""
     names = (field.name for field in fields(StepOptions))
     how = StepOptions(**{name: getattr(options, name) for name in names})
     leaves, tree = jax.tree.flatten(shardings)
-    program = _program(model, objective, optimizer, how, mesh, tuple(leaves), tree)
-    numbers = jax.random.key_data(key)
-    if mesh is None or not set(mesh.devices.flat) <= set(jax.devices()):
-        return TrainStep(program, numbers)  # a mesh that is not there compiles, too
-    numbers = replicate(numbers, mesh)
-    return TrainStep(program, numbers)
+    return _program(model, objective, optimizer, how, mesh, tuple(leaves), tree)
 
 
 @lru_cache(maxsize=KEPT)

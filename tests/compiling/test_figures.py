@@ -35,7 +35,7 @@ def test_a_train_step_has_its_loops_and_its_memory(compiled):
     memory = figures.memory
     assert memory.parameters == 4 * figures.parameters
     assert memory.optimizer > 2 * memory.parameters  # Adam
-    assert memory.batch == 4 * 4 * (5 + 7) + 8  # the key of the dropout
+    assert memory.batch == 4 * 4 * (5 + 7) + 8  # and a key
     assert memory.temporaries > 0
     assert memory.output < memory.parameters  # the state takes its own place
     assert memory.total == sum(memory[:-1]) and memory.fits
