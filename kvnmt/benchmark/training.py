@@ -24,7 +24,7 @@ from kvnmt.benchmark.rounds import Lane, Spread, per_second, spread
 from kvnmt.data.batches import Batch, pad, with_end
 from kvnmt.models import Model, Params
 from kvnmt.systems.named import system
-from kvnmt.systems.products import multiplications
+from kvnmt.systems.products import multiplications, needed
 from kvnmt.training import step as steps
 from kvnmt.training.device_memory import program_bytes
 from kvnmt.training.step import TrainState
@@ -136,7 +136,7 @@ def flops_of(config: BenchmarkConfig, name: str) -> float:
 
     What is computed again to save memory is no work of the model, and not counted.
     """
-    plain = replace(config, remat=0)
+    plain = replace(config, remat=0, residuals="products")
 
     def state() -> TrainState:
         key = jax.random.key(config.seed)
@@ -145,7 +145,7 @@ def flops_of(config: BenchmarkConfig, name: str) -> float:
     lengths = (config.source_length, config.target_length)
     ids = [jax.ShapeDtypeStruct((config.batch_size, n), jnp.int32) for n in lengths]
     traced = train_step(plain, name).trace(jax.eval_shape(state), *ids)
-    return 2.0 * multiplications(traced.jaxpr.jaxpr.eqns)
+    return 2.0 * multiplications(needed(traced.jaxpr.jaxpr))
 
 
 def training_rows(
