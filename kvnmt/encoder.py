@@ -50,6 +50,8 @@ Merge: TypeAlias = Literal[
 ]
 CellName: TypeAlias = Literal["gru", "gru_before", "lstm"]
 
+SCAN = "encoder_scan"  # what a scan over source words is called in a traced program
+
 
 @struct.dataclass
 class Params:
@@ -229,5 +231,6 @@ def _run_layer(
     steps = (jnp.swapaxes(inputs, 0, 1), mask.T)
     # The chunks are of target steps; states of the source are small.
     kept = kept._replace(chunk=0)
-    states = scan(step, (zero,) * cell.arrays, steps, kept, reverse)
+    with jax.named_scope(SCAN):
+        states = scan(step, (zero,) * cell.arrays, steps, kept, reverse)
     return jnp.swapaxes(states, 0, 1)

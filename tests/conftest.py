@@ -15,7 +15,8 @@ from hypothesis import settings
 from kvnmt import cli
 from tests.helpers import Said, programs_folder
 
-jax.config.update("jax_num_cpu_devices", 8)  # before the first array
+jax.config.update("jax_platforms", "cpu")  # both before the first array
+jax.config.update("jax_num_cpu_devices", 8)
 
 # Most of the time goes into compiling programs that then run for milliseconds. The
 # first two settings save half of it, the older way to fuse two thirds of what is left.

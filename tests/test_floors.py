@@ -19,7 +19,7 @@ FLOORS = [  # the parts of one floor do not know each other either
     {"inference"},
     {"training"},
     {"systems"},
-    {"runs"},
+    {"runs", "compiling"},
     {"benchmark", "evaluation"},
     {"cli"},
     {"experiments"},

@@ -112,7 +112,8 @@ def _training(report: Report) -> Table:
         "published",
         title=f"training, {report.devices} x {report.device}, batch "
         f"{config.batch_size} x {config.source_length} x {config.target_length}, "
-        f"vocabulary {config.vocabulary}, {config.dtype}, remat {config.remat}, "
+        f"vocabulary {config.vocabulary}, {config.dtype}, residuals "
+        f"{config.residuals}, remat {config.remat}, "
         f"{config.accumulate} parts",
         box=None,
     )

@@ -70,6 +70,11 @@ COMMANDS = {
         "Measure the speed of systems beside each other on this device.",
         compiles=False,  # it tells how long compiling takes
     ),
+    "compile": Command(
+        "kvnmt.cli.compile:Compile",
+        "Compile for devices that need not be there: memory, kernels, collectives.",
+        compiles=False,
+    ),
     "systems": Command(
         "kvnmt.cli.systems:Systems",
         "List the named systems and the mechanisms that they are made of.",

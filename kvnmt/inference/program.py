@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from kvnmt.data.vocabulary import EOS, PAD, UNK
 from kvnmt.devices import own_mesh
@@ -62,21 +62,33 @@ def compiled_search(model: Model, config: SearchConfig) -> Callable[..., Hypothe
     return partial(program(model, config), numbers_of(config))
 
 
-def program(model: Model, config: SearchConfig) -> jax.stages.Wrapped:
-    """What `compiled_search` runs; one for all configs of the same `Shape`."""
-    return _program(model, shape_of(config))
+def program(
+    model: Model, config: SearchConfig, mesh: Mesh | None = None
+) -> jax.stages.Wrapped:
+    """What `compiled_search` runs; one for all configs of the same `Shape`.
+
+    Args:
+        model: The functions.
+        config: How is searched.
+        mesh: Of the devices that share the rows; None: those of this process.
+    """
+    return _program(model, shape_of(config), mesh)
 
 
 @lru_cache(maxsize=KEPT)
-def _program(model: Model, shape: Shape) -> jax.stages.Wrapped:
-    return jax.jit(partial(_shared, partial(_search, model, shape)))
+def _program(model: Model, shape: Shape, mesh: Mesh | None) -> jax.stages.Wrapped:
+    return jax.jit(partial(_shared, partial(_search, model, shape), mesh))
 
 
 def _shared(
-    search: Callable[..., Hypotheses], numbers: Numbers, params: Params, *rows: Array
+    search: Callable[..., Hypotheses],
+    mesh: Mesh | None,
+    numbers: Numbers,
+    params: Params,
+    *rows: Array,
 ) -> Hypotheses:
     """The search on every device's own rows, where they divide evenly."""
-    mesh, by_rows = own_mesh(), PartitionSpec("data")
+    mesh, by_rows = own_mesh() if mesh is None else mesh, PartitionSpec("data")
     if mesh.size == 1 or len(rows[0]) % mesh.size:
         return search(numbers, params, *rows)
     # Devices do not wait for each other's longest sentence, as one program would.

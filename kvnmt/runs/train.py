@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training an experiment in a run directory: what is checked, made and written."""
 
+from functools import lru_cache
 from pathlib import Path
 
 import jax
@@ -28,6 +29,7 @@ from kvnmt.runs.warm_start import warm_start
 from kvnmt.training.job import make_job
 from kvnmt.training.loop import Result, fit
 from kvnmt.training.losses import Objective, loss
+from kvnmt.training.step import KEPT
 
 
 def run(
@@ -68,7 +70,7 @@ def run(
     say(corpora.report, console)
     model = models.build(experiment.model, len(words.source), len(words.target))
     params = jax.jit(model.init)(jax.random.key(experiment.training.seed))
-    _check_objective(experiment.objective, model, params)
+    _check_objective(experiment.objective, model)
     if experiment.training.warm_start and not (resume and has_checkpoint(folder)):
         start = experiment.training.warm_start
         params = _warm_start(start, params, words, console, verbose)
@@ -93,9 +95,11 @@ def run(
     return fit(job, state, resume=resume)
 
 
-def _check_objective(objective: Objective, model: Model, params: Params) -> None:
+@lru_cache(maxsize=KEPT)
+def _check_objective(objective: Objective, model: Model) -> None:
     """Traces the loss once, so that one that does not fit is told before any work."""
     word = jnp.zeros((1, 1), jnp.int32)
+    params = jax.eval_shape(model.init, jax.random.key(0))
     jax.eval_shape(
         lambda params: loss(objective, model.forward(params, word, word), word, word),
         params,

@@ -21,6 +21,8 @@ from kvnmt.typing import Array, Float, Int, Key, PyTree
 DecodeStep: TypeAlias = Callable[[PyTree, PyTree, Array, Array], tuple[PyTree, Array]]
 Rows = TypeVar("Rows", bound=Any)
 
+LOOP = "search_loop"  # what a loop over steps is called in a traced program
+
 
 class Sentences(NamedTuple):
     """What is decoded."""
@@ -159,7 +161,8 @@ def _until(
     def once(carry: tuple[Array, Rows]) -> tuple[Array, Rows]:
         return carry[0] + 1, advance(carry[0], constants, carry[1])
 
-    return jax.lax.while_loop(going, once, (t, rows))
+    with jax.named_scope(LOOP):
+        return jax.lax.while_loop(going, once, (t, rows))
 
 
 def _put(whole: Rows, places: Array, part: Rows) -> Rows:

@@ -10,7 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from kvnmt.data.plan import Plan
 from kvnmt.errors import UserError
-from kvnmt.training.step import TrainState
+from kvnmt.training.step import TrainState, TrainStep
 
 GIB = 2**30
 
@@ -34,7 +34,7 @@ class Need(NamedTuple):
 
 
 def check(
-    step: jax.stages.Wrapped,
+    step: TrainStep,
     state: TrainState,
     plan: Plan,
     mesh: Mesh,
@@ -80,7 +80,7 @@ def largest_batches(plan: Plan) -> set[tuple[int, int, int]]:
 
 
 def _compile(
-    step: jax.stages.Wrapped,
+    step: TrainStep,
     state: TrainState,
     rows: int,
     S: int,

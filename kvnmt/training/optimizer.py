@@ -2,6 +2,7 @@
 """Optimisers and schedules of the papers and of their successors, from optax."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import jax.numpy as jnp
@@ -59,10 +60,11 @@ def learning_rate(config: OptimizerConfig, steps_per_epoch: int) -> optax.Schedu
     return rate
 
 
+@lru_cache(maxsize=32)
 def build(
     config: OptimizerConfig, steps_per_epoch: int
 ) -> optax.GradientTransformation:
-    """Clipping, then the optimiser.
+    """Clipping, then the optimiser; the same arguments give the same for a while.
 
     Adadelta has rho 0.95 and epsilon 1e-6, as all five papers that use it say.
     """

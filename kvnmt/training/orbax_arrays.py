@@ -14,9 +14,11 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import future as futures
 
 from kvnmt.errors import UserError
+from kvnmt.training.orbax_loop import wait_in_loops
 from kvnmt.typing import PyTree
 
 PARTS = ("params", "rest")  # of a checkpoint
+SHARED = 2**20  # bytes, at least, of what each of several copies writes of an array
 
 
 class AllWritten(futures.Future):
@@ -68,6 +70,7 @@ class ArrayFiles:
         """Sets orbax up; its log messages are not shown, since our errors tell."""
         for name in ("absl", "asyncio"):
             logging.getLogger(name).addFilter(_not_of_orbax)  # the same one: added once
+        wait_in_loops()
         # Folders are made at once, so that none appears after a failure was cleared.
         options = ocp.AsyncOptions(create_directories_asynchronously=False)
         parts = WholeHandler(
@@ -217,7 +220,10 @@ def _registry() -> ocp.handlers.CheckpointHandlerRegistry:
     Arrays are written in one transaction, and no file beside it: were there several
     writes at once, orbax would not wait for the others once one has failed.
     """
-    arrays = ocp.type_handlers.ArrayHandler(array_metadata_store=None)
+    arrays = ocp.type_handlers.ArrayHandler(
+        array_metadata_store=None,
+        min_slice_bytes_for_replica_parallel=SHARED,
+    )
     types = ocp.type_handlers.create_type_handler_registry((jax.Array, arrays))
     registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
     for name in PARTS:

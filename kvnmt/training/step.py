@@ -9,47 +9,25 @@ computed in.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Annotated, Literal, TypeAlias
+from dataclasses import fields, replace
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, PartitionSpec, Sharding
 
 from kvnmt.contract import negative_log_likelihood
-from kvnmt.errors import at_least, between
+from kvnmt.devices import replicate
 from kvnmt.layers import Kept, row_keys
 from kvnmt.models import Model, Params
 from kvnmt.training.losses import Loss, Objective, loss
+from kvnmt.training.step_options import Dtype, StepOptions
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
 
-Dtype: TypeAlias = Literal["float32", "bfloat16"]
-
-
-@dataclass(frozen=True)
-class StepOptions:
-    """How a step computes what it computes; the sum is the same."""
-
-    dtype: Dtype = "float32"  # of products; parameters, softmax, memories: float32
-    # what a step of a scan keeps for the gradient: all products, or those that are
-    # vectors; auto: products on a CPU, vectors on an accelerator.
-    residuals: Literal["auto", "products", "vectors"] = "auto"
-    # target steps between those of which anything is kept; all between is computed
-    # again. 0: each keeps its residuals.
-    remat: Annotated[int, at_least(0)] = 0
-    # parts of a batch that are computed one after the other.
-    accumulate: Annotated[int, at_least(1)] = 1
-    # the parameters that translate are a mean, decaying so; 0: they are the last.
-    ema: Annotated[float, between(0, 0.999999)] = 0.0
-
-    def kept(self, platform: str) -> Kept:
-        """What is kept on a kind of device."""
-        if self.residuals != "auto":
-            return Kept(self.residuals, self.remat)
-        return Kept("products" if platform == "cpu" else "vectors", self.remat)
+KEPT = 8  # steps that a process keeps compiled, the latest used
 
 
 @struct.dataclass
@@ -105,6 +83,23 @@ def init_state(
     return TrainState(zero, params, optimizer.init(params), one, mean)
 
 
+class TrainStep(NamedTuple):
+    """The step ``(state, source, target) -> (state, metrics)``, jitted."""
+
+    program: jax.stages.Wrapped  # of the key, too: other seeds compile nothing
+    key: Array  # numbers of the key of the dropout
+
+    def __call__(
+        self, state: TrainState, source: Array, target: Array
+    ) -> tuple[TrainState, Metrics]:
+        """Makes a step."""
+        return self.program(self.key, state, source, target)
+
+    def lower(self, state: TrainState, source: Any, target: Any) -> jax.stages.Lowered:
+        """The step for these shapes, before it is compiled; it takes the key first."""
+        return self.program.lower(self.key, state, source, target)
+
+
 def make_train_step(
     model: Model,
     objective: Objective,
@@ -113,7 +108,7 @@ def make_train_step(
     options: StepOptions = StepOptions(),
     mesh: Mesh | None = None,
     shardings: PyTree = None,
-) -> jax.stages.Wrapped:
+) -> TrainStep:
     """Returns the jitted step ``(state, source, target) -> (state, metrics)``.
 
     The state given to it is consumed. Where the loss or the gradient is no finite
@@ -135,15 +130,34 @@ def make_train_step(
         mesh: Whose data axis the rows are split over; None: all on one device.
         shardings: Of the state, if it is not replicated.
     """
+    names = (field.name for field in fields(StepOptions))
+    how = StepOptions(**{name: getattr(options, name) for name in names})
+    leaves, tree = jax.tree.flatten(shardings)
+    program = _program(model, objective, optimizer, how, mesh, tuple(leaves), tree)
+    numbers = jax.random.key_data(key)
+    return TrainStep(program, numbers if mesh is None else replicate(numbers, mesh))
+
+
+@lru_cache(maxsize=KEPT)
+def _program(
+    model: Model,
+    objective: Objective,
+    optimizer: optax.GradientTransformation,
+    options: StepOptions,
+    mesh: Mesh | None,
+    shardings: tuple[Sharding, ...],
+    tree: Any,  # of the shardings
+) -> jax.stages.Wrapped:
+    """The step ``(numbers of the key, state, source, target)``; kept for a while."""
     device = jax.devices()[0] if mesh is None else mesh.devices.flat[0]
     sums_of = partial(_sums, model, objective, options, options.kept(device.platform))
     if mesh is not None and mesh.shape["data"] > 1:
         sums_of = _over_rows(sums_of, mesh)
 
     def step(
-        state: TrainState, source: Array, target: Array
+        numbers: Array, state: TrainState, source: Array, target: Array
     ) -> tuple[TrainState, Metrics]:
-        now = jax.random.fold_in(key, state.step)
+        now = jax.random.fold_in(jax.random.wrap_key_data(numbers), state.step)
         masks = row_keys(now, jnp.arange(len(source)))
         sums, gradients = sums_of(state.params, source, target, masks)
         count = jnp.maximum(sums.tokens, 1).astype(sums.total.dtype)
@@ -158,11 +172,13 @@ def make_train_step(
         kept = jax.tree.map(lambda new, old: jnp.where(good, new, old), new, state)
         return kept.replace(step=new.step), Metrics(sums, norm, ~good)
 
-    if shardings is None:
-        return jax.jit(step, donate_argnums=0)
-    return jax.jit(step, donate_argnums=0, out_shardings=(shardings, None))
+    if not shardings:
+        return jax.jit(step, donate_argnums=1)
+    places = jax.tree.unflatten(tree, shardings)
+    return jax.jit(step, donate_argnums=1, out_shardings=(places, None))
 
 
+@lru_cache(maxsize=KEPT)
 def make_eval_step(model: Model) -> jax.stages.Wrapped:
     """Returns the jitted ``(params, source, target) -> Loss``: plain likelihood.
 

@@ -196,7 +196,7 @@ BAD_USE = [
     (["evalute"], "did you mean 'evaluate'?"),
     (
         ["xyz"],
-        "no command 'xyz'. Known: align, average, benchmark, evaluate, explore,",
+        "no command 'xyz'. Known: align, average, benchmark, compile, evaluate,",
     ),
 ]
 

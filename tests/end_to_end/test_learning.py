@@ -85,7 +85,7 @@ def test_learns(name):
         (params, _), nats = jax.lax.scan(step, (params, optimizer.init(params)), keys)
         return params, nats
 
-    params, nats = train(model.init(jax.random.key(0)))
+    params, nats = train(jax.jit(model.init)(jax.random.key(0)))
     nats = np.asarray(nats)
     assert np.isfinite(nats).all()
     assert nats[-1] < LEFT * nats[0], nats[::10]

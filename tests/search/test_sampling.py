@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws follow the model, their keys, and nothing else."""
 
+from collections import Counter
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,18 +39,20 @@ def draw(world: World, limits, draws: int, seed: int = 0, **options) -> Hypothes
 
 
 def test_frequencies_are_probabilities(world):
-    found = draw(world, LIMITS, 4000)
+    """To five deviations of the share of so many draws."""
+    draws = 4000
+    found = draw(world, LIMITS, draws)
     for row in range(ROWS):
         words = [said(tokens) for tokens in found.tokens[row]]
-        for sentence in set(words):
+        for sentence, count in Counter(words).items():
             want = np.exp(world.log_prob(row, sentence[: LIMITS[row] - 1]))
             if len(sentence) < LIMITS[row]:
                 want = np.exp(world.log_prob(row, sentence))
-            share = words.count(sentence) / len(words)
-            assert abs(share - want) < 0.035, (sentence, share, want)
+            bound = 5 * np.sqrt(want * (1 - want) / draws) + 2 / draws
+            assert abs(count / draws - want) < bound, (sentence, count, want)
         scores = found.scores[row]
         assert np.all(np.diff(scores) <= 0)
-        for n in range(0, 4000, 500):
+        for n in range(0, draws, 500):
             log_prob = world.log_prob(row, words[n])
             np.testing.assert_allclose(found.log_probs[row, n], log_prob, rtol=1e-5)
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trainings of which a test replaces a part."""
 
+import io
 import json
 import logging
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from rich.console import Console
 
 from kvnmt import models
 from kvnmt.data.corpus import load_corpora
@@ -96,6 +98,18 @@ def with_lower(other: Any, step: Any) -> Any:
     """Lets another step tell of its memory what the real one does."""
     other.lower = step.lower
     return other
+
+
+def watching(act: Callable[[], None]) -> Console:
+    """A console on which a training says what it validated; this is done then."""
+
+    class Watcher(io.StringIO):
+        def write(self, text: str) -> int:
+            if "valid loss" in text:
+                act()
+            return super().write(text)
+
+    return Console(file=Watcher())
 
 
 @contextmanager

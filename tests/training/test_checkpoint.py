@@ -1,17 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints come back bit for bit, on any devices, or are found to be damaged."""
 
+import asyncio
+import gc
 import hashlib
 import json
 import logging
 import shutil
 import threading
+import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import orbax.checkpoint as ocp
 import pytest
 from orbax.checkpoint import future as futures
@@ -61,6 +66,9 @@ def make_state(
 
 def simple(seed: int = 1) -> steps.TrainState:
     return make_state(*CASES[0][:3], seed)
+
+
+SMALL = steps.init_state({"W": jnp.arange(6.0).reshape(2, 3)}, optax.sgd(0.1))
 
 
 def check_same(ours, theirs) -> None:
@@ -153,6 +161,29 @@ def test_reading_changes_nothing(tmp_path):
 def test_what_is_kept(tmp_path, keep, rate, kept):
     save_at(tmp_path, *range(1, 7), keep=keep, rate=rate)
     assert sorted(int(path.name) for path in tmp_path.iterdir()) == kept
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept"),
+    [
+        ([1, 3, 2, 0], [{1}, {2}, {2, 3}, {2, 4}]),
+        ([1, 2, 3], [{1}, {2}, {3}]),
+        ([3, 2, 1], [{1}, {1, 2}, {1, 3}]),
+        ([0, 0, 0, 0], [{1}, {1, 2}, {1, 3}, {1, 4}]),
+        ([1, 2, 2, 1], [{1}, {2}, {2, 3}, {2, 4}]),
+    ],
+)
+def test_the_best_is_kept_with_the_last(tmp_path, scores, kept):
+    """Of equal scores the first is the best."""
+    seen = []
+    with Checkpoints(tmp_path, keep=Keep(1)) as checkpoints:
+        for step, score in enumerate(scores, 1):
+            state = SMALL.replace(step=jnp.int32(step))
+            checkpoints.save(state, {}, ABOUT)
+            checkpoints.rate(step, score, {})
+            seen.append({*checkpoints.steps()})
+        assert checkpoints.best_step() == 1 + int(np.argmax(scores))
+    assert seen == kept
 
 
 def flip(path: Path) -> None:
@@ -283,6 +314,42 @@ def test_nothing_is_left_of_a_checkpoint_that_fails_while_parts_are_written(
         part.thread.join()
     assert len(parts) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["3"]
+
+
+def test_arrays_written_after_one_has_failed_say_nothing(tmp_path, monkeypatch, capfd):
+    """They end in the thread that awaits them, whose loop is open until then."""
+    ended = threading.Event()
+
+    async def writes() -> None:
+        loop = asyncio.get_running_loop()
+        late = loop.create_future()
+
+        async def fail() -> None:
+            raise OSError(28, "No space left on device")
+
+        async def wait() -> None:
+            await late
+            raise OSError(28, "No space left on device")
+
+        def end() -> None:
+            time.sleep(0.1)  # as long as a loop needs to close, were it not to wait
+            try:
+                loop.call_soon_threadsafe(late.set_result, None)
+                ended.set()
+            except RuntimeError:  # it was closed
+                traceback.print_exc()
+
+        threading.Thread(target=end).start()
+        await asyncio.gather(fail(), wait())
+
+    async def save_part(self, directory: Path, args: object) -> list[futures.Future]:
+        return [futures.CommitFutureAwaitingContractedSignals(writes())]
+
+    monkeypatch.setattr(ocp.PyTreeCheckpointHandler, "async_save", save_part)
+    with pytest.raises(UserError, match="step 4 .* No space left on device; .*resume"):
+        save_at(tmp_path, 4, rate=False)
+    gc.collect()  # what nobody looked at is told when it goes
+    assert ended.is_set() and capfd.readouterr().err == ""
 
 
 def blake(content: bytes) -> str:

@@ -30,8 +30,23 @@ from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.checkpoint_folder import only_writer
 from kvnmt.training.losses import Loss
 from kvnmt.training.optimizer import OptimizerConfig, build
-from tests.helpers import quiet, records, steps_kept, tiny, toy_data, trained
-from tests.training.jobs import Killed, compiling, fit_with, killed_after, with_lower
+from tests.helpers import (
+    quiet,
+    records,
+    replaced,
+    steps_kept,
+    tiny,
+    toy_data,
+    trained,
+)
+from tests.training.jobs import (
+    Killed,
+    compiling,
+    fit_with,
+    killed_after,
+    watching,
+    with_lower,
+)
 
 EPOCH = 4  # batches
 TIMES = ("tokens_per_second", "elapsed", "tokens", "seconds")
@@ -92,22 +107,22 @@ def test_copying_is_learnt(tmp_path, data, name):
         assert losses[-1] < 1.6  # 2.1 is what the frequencies of the words give
 
 
-def test_a_warm_epoch_compiles_nothing(tmp_path, data, monkeypatch):
-    """All of it: steps, validation, translation, checkpoint."""
+def test_a_warm_epoch_compiles_nothing(tmp_path, data):
+    """All of it: steps, validation, translation, checkpoint; nor does another seed."""
     counts: list[int] = []
-    rate = Checkpoints.rate
-
-    def rated(self, *arguments):
-        rate(self, *arguments)
-        counts.append(len(names))
-
-    monkeypatch.setattr(Checkpoints, "rate", rated)
+    exp = replaced(tiny(data, epochs=3), "model.embedding", 6)  # of no other test
     with compiling() as names:
-        run(tiny(data, epochs=3), tmp_path / "run")
+        after_validations = watching(lambda: counts.append(len(names)))
+        experiment.run(exp, tmp_path / "run", console=after_validations)
     assert len(counts) == 3
     assert names[counts[0] :] == []
     # One program for each of the two shapes, one for validation.
     assert len([name for name in names if "step" in name]) == 3
+    with compiling() as names:
+        run(replaced(exp, "training.seed", 2), tmp_path / "other")
+    assert names == []
+    ours, theirs = (records(tmp_path / name)[0] for name in ("run", "other"))
+    assert ours["train_loss"] != theirs["train_loss"]
 
 
 @pytest.fixture(scope="module")
@@ -190,21 +205,16 @@ def test_records_behind_the_checkpoint_are_dropped(tmp_path, data, whole):
     check_same_run(exp, whole, tmp_path / "parts")
 
 
-def test_a_kill_between_record_and_rating_records_once(
-    tmp_path, data, whole, monkeypatch
-):
-    rate, left = Checkpoints.rate, iter(range(1))
+def test_a_kill_between_record_and_rating_records_once(tmp_path, data, whole):
+    """What is validated is said between the two."""
+    exp, left = tiny(data, epochs=3), iter(range(1))
 
-    def rated(self, *arguments):
+    def kill() -> None:
         if next(left, None) is None:
-            raise KeyboardInterrupt
-        rate(self, *arguments)
+            raise Killed
 
-    monkeypatch.setattr(Checkpoints, "rate", rated)
-    exp = tiny(data, epochs=3)
-    with pytest.raises(KeyboardInterrupt):
-        run(exp, tmp_path / "killed")
-    monkeypatch.undo()
+    with pytest.raises(Killed):
+        experiment.run(exp, tmp_path / "killed", console=watching(kill))
     assert len(records(tmp_path / "killed")) == 2
     run(exp, tmp_path / "killed", resume=True)
     check_same_run(exp, whole, tmp_path / "killed")
@@ -352,39 +362,20 @@ def test_a_run_that_does_not_improve_stops(tmp_path, data, metric):
     assert go_on(3).steps == 4 * EPOCH
 
 
-@pytest.mark.parametrize(
-    ("scores", "kept"),
-    [
-        ([1, 3, 2, 0], [{1}, {2}, {2, 3}, {2, 4}]),
-        ([1, 2, 3], [{1}, {2}, {3}]),
-        ([3, 2, 1], [{1}, {1, 2}, {1, 3}]),
-        ([0, 0, 0, 0], [{1}, {1, 2}, {1, 3}, {1, 4}]),
-        ([1, 2, 2, 1], [{1}, {2}, {2, 3}, {2, 4}]),
-    ],
-)
-def test_the_best_and_the_last_checkpoint_are_kept(
-    tmp_path, data, monkeypatch, scores, kept
-):
-    """Of equal scores the first is the best; what was best can be read back."""
-    folder, seen, states = tmp_path / "run", [], []
-    rate = Checkpoints.rate
-
-    def rated(self, *arguments):
-        rate(self, *arguments)
-        seen.append({step // EPOCH for step in steps_kept(folder)})
+def test_the_best_and_the_last_checkpoint_are_kept(tmp_path, data):
+    """What was best can be read back."""
+    folder, scores, states = tmp_path / "run", [1, 3, 2, 0], []
 
     def validate(params: Params) -> dict[str, float]:
         states.append(jax.device_get(params))
         return {"valid_loss": 1.0, "valid_bleu": scores[len(states) - 1]}
 
-    monkeypatch.setattr(Checkpoints, "rate", rated)
     exp = tiny(data, epochs=len(scores), patience=9, keep_last=1)
     result = fit_with(exp, folder, validate=validate)
-    assert seen == kept
-    best = int(np.argmax(scores))
-    assert result.best_step == (best + 1) * EPOCH
+    assert result.best_step == 2 * EPOCH
+    assert steps_kept(folder) == {2 * EPOCH, 4 * EPOCH}
     params = jax.device_get(load_run(folder).params)
-    jax.tree.map(np.testing.assert_array_equal, params, states[best])
+    jax.tree.map(np.testing.assert_array_equal, params, states[1])
 
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])

@@ -1,39 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two processes train what one trains."""
 
-import json
 import shutil
 import signal
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
-from kvnmt.runs import config
 from kvnmt.runs import train as experiment
+from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.training import manifest as manifests
 from tests.helpers import quiet, records, tiny, toy_data
-
-PROGRAM = """
-import json, sys
-import jax
-jax.config.update("jax_num_cpu_devices", 2)
-from kvnmt import devices
-from kvnmt.errors import run_program
-from kvnmt.runs import train
-from kvnmt.runs.config import from_plain
-from pathlib import Path
-folder, plain, port, process, *resume = sys.argv[1:]
-devices.join(f"localhost:{port}", 2, int(process))
-config = from_plain(json.loads(plain))
-run = lambda: train.run(config, Path(folder), resume=bool(resume))
-run_program("kvnmt", run)
-"""
+from tests.training.children import Cluster, End, start
 
 
 def free_port() -> int:
@@ -42,28 +24,32 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
-def start_two(
-    folder: Path, exp: config.Experiment, *resume: str
-) -> list[subprocess.Popen]:
-    """Trains in two processes of two devices each."""
-    port, plain = str(free_port()), json.dumps(config.to_plain(exp))
-    given = [sys.executable, "-c", PROGRAM, str(folder), plain, port]
-    return [
-        subprocess.Popen([*given, str(i), *resume], stderr=subprocess.PIPE, text=True)
+def train_two(folder: Path, exp: Experiment, status: int = 0, end: End = End()):
+    """Trains in two processes of two devices each; what they said.
+
+    Args:
+        folder: Run directory.
+        exp: What is trained.
+        status: With which both end.
+        end: When the second ends itself.
+    """
+    port = free_port()
+    both = [
+        start(
+            folder.parent / f"{folder.name}-{i}.log",
+            folder,
+            exp,
+            end=end if i else End(),
+            cluster=Cluster(port, i),
+        )
         for i in range(2)
     ]
-
-
-def end_two(both: list[subprocess.Popen], status: int = 0) -> list[str]:
-    """Waits for both; what they said."""
-    said = [one.communicate(timeout=300)[1] for one in both]
-    assert [one.returncode for one in both] == [status, status], said
-    return said
+    return [process.end(status) for process in both]
 
 
 def check_close(folder: Path, *names: str) -> None:
     """Figures and parameters to rounding."""
-    for ours, theirs in zip(*(records(folder / n) for n in names)):
+    for ours, theirs in zip(*(records(folder / n) for n in names), strict=True):
         for name in ("step", "train_loss", "valid_loss", "valid_bleu"):
             assert ours[name] == pytest.approx(theirs[name], rel=1e-5), name
     params = (jax.device_get(load_run(folder / n).params) for n in names)
@@ -74,37 +60,29 @@ def check_close(folder: Path, *names: str) -> None:
 def test_two_processes_train_what_one_trains(tmp_path):
     """With dropout and batches that are not full, in parts, words split over devices.
 
-    Stopped and taken up again by two, and by one process of eight devices.
+    A signal to the second ends both at the same step, saved; then two go on as if
+    nothing had been, and so does one process of eight devices.
     """
     data = toy_data(tmp_path / "text")
-    choices = {"batch_tokens": 64, "shapes": 1, "accumulate": 2, "model_axis": 2}
-    exp, one = (tiny(data, epochs=n, **choices) for n in (2, 1))
-    said = end_two(start_two(tmp_path / "two", one))
+    choices = {"batch_tokens": 64, "shapes": 1, "accumulate": 2, "epochs": 2}
+    exp = tiny(data, model_axis=2, **choices)
+    said = train_two(tmp_path / "two", exp)
     assert "training pairs" in said[0] and not said[1].strip()
-    shutil.copytree(tmp_path / "two", tmp_path / "other")
-    end_two(start_two(tmp_path / "two", exp, "resume"))
+    asked = End(leave_at=3, signals=(signal.SIGTERM,))
+    said = train_two(tmp_path / "parts", exp, 128 + signal.SIGTERM, asked)
+    assert "after step" in said[0] and "first step" not in said[0]
+    shutil.copytree(tmp_path / "parts", tmp_path / "other")
+    train_two(tmp_path / "parts", exp)
     experiment.run(exp, tmp_path / "other", resume=True, console=quiet())
-    plain = tiny(data, epochs=2, **(choices | {"model_axis": 1}))
-    experiment.run(plain, tmp_path / "one", console=quiet())
+    experiment.run(tiny(data, **choices), tmp_path / "one", console=quiet())
     check_close(tmp_path, "one", "two")
     check_close(tmp_path, "one", "other")
-
-
-@pytest.mark.slow
-def test_a_signal_to_one_of_two_processes_ends_both(tmp_path):
-    """At the same step, saved; then on as if nothing had been."""
-    exp = tiny(toy_data(tmp_path / "text"), epochs=15, validate_every=30, shapes=1)
-    both = start_two(tmp_path / "two", exp)
-    for line in both[0].stderr:
-        if "largest batch" in line:
-            break
-    both[1].send_signal(signal.SIGTERM)
-    said = end_two(both, 128 + signal.SIGTERM)
-    assert "after step" in said[0] and "Traceback" not in "".join(said)
-    end_two(start_two(tmp_path / "two", exp, "resume"))
-    end_two(start_two(tmp_path / "whole", exp))
     ours, theirs = (
-        manifests.read(tmp_path / name / "checkpoints" / "60").content
-        for name in ("two", "whole")
+        manifests.read(max((tmp_path / name / "checkpoints").iterdir(), key=step_of))
+        for name in ("two", "parts")
     )
-    assert ours == theirs
+    assert (ours.step, ours.content) == (theirs.step, theirs.content)
+
+
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name)

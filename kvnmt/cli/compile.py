@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that compiles for devices which need not be there."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from kvnmt.cli.flags import FLAT
+from kvnmt.compiling import tables, targets
+from kvnmt.compiling.figures import compile_for, plain
+from kvnmt.compiling.largest import Largest, largest_batch
+from kvnmt.compiling.program import CompileConfig
+from kvnmt.compiling.sections import Kernel, largest_kernels
+from kvnmt.console import error_console, print_table
+from kvnmt.errors import at_least, check_bounds
+from kvnmt.files import claim, write_lines
+from kvnmt.runs.config import converter
+
+
+@dataclass(frozen=True)
+class Compile:
+    """Compile for devices that need not be there: memory, kernels, collectives."""
+
+    config: Annotated[CompileConfig, FLAT] = field(default_factory=CompileConfig)
+    # cpu, gpu:h100, gpu:h100:8, tpu:v5e, tpu:v5e:4x4: which devices, how many.
+    target: Annotated[str, tyro.conf.arg(name="for")] = "cpu"
+    largest_batch: bool = False  # compile the largest batch that fits
+    # so many kernels of every loop are listed, those that take or write most.
+    kernels: Annotated[int, at_least(0)] = 0
+    hlo: Path | None = None  # file for the text of the compiled program
+    json: bool = False  # print a line of JSON instead of tables
+
+    def __call__(self) -> None:
+        """Compiles."""
+        check_bounds(self.config)
+        check_bounds(self)
+        if self.hlo:
+            claim(self.hlo, ())
+        target = targets.target(self.target)
+        with error_console().status("compiling") as status:
+            if self.largest_batch:
+                result = largest_batch(self.config, target, status.update)
+            else:
+                result = Largest(self.config, compile_for(self.config, target), ())
+        if self.hlo:
+            write_lines(self.hlo, result.compiled.text.splitlines())
+        if self.json:
+            print(json.dumps(self._plain(result)))
+        else:
+            self._print(result)
+
+    def _plain(self, result: Largest) -> dict[str, Any]:
+        """All that is known, as JSON holds it."""
+        line = {
+            "for": self.target,
+            "config": converter().unstructure(result.config),
+            **plain(result.compiled.figures),
+            "trials": [trial._asdict() for trial in result.trials],
+        }
+        for section, kernels in zip(line["sections"], self._kernels(result)):
+            section["largest"] = [kernel._asdict() for kernel in kernels]
+        return line
+
+    def _print(self, result: Largest) -> None:
+        """Prints tables."""
+        figures = result.compiled.figures
+        print(tables.title(figures, result.config), end="\n\n")
+        print_table(tables.memory_table(figures))
+        print()
+        notes = tables.notes(figures, result.trials)
+        print_table(tables.section_table(figures), notes)
+        for section, kernels in zip(figures.sections, self._kernels(result)):
+            if kernels:
+                print()
+                print_table(tables.kernel_table(section.name, kernels))
+
+    def _kernels(self, result: Largest) -> Iterator[list[Kernel]]:
+        """Of every section those asked for."""
+        compiled = result.compiled
+        for section in compiled.figures.sections:
+            yield largest_kernels(compiled.program, section, self.kernels)

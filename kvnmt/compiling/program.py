@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of training and search, traced for devices that need not be there.
+
+They are the programs that `kvnmt train` and `kvnmt translate` run, made by the same
+functions. No array is made but a key: parameters and batches are shapes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from kvnmt import devices, models
+from kvnmt.compiling.targets import Device
+from kvnmt.errors import UserError, at_least, check_bounds
+from kvnmt.inference.config import SearchConfig, numbers_of
+from kvnmt.inference.program import program
+from kvnmt.model_config import ModelConfig
+from kvnmt.models import Model
+from kvnmt.systems.named import system
+from kvnmt.training import optimizer as optimizers
+from kvnmt.training import step as steps
+from kvnmt.training.optimizer import OptimizerConfig
+from kvnmt.training.sharding import shardings
+from kvnmt.training.step import StepOptions
+from kvnmt.typing import PyTree
+
+STEPS_PER_EPOCH = 1000  # a number in the schedule of the learning rate
+
+
+@dataclass(frozen=True)
+class CompileConfig(StepOptions):
+    """What is compiled."""
+
+    what: Literal["train", "search"] = "train"  # a step of training, or a search
+    system: str = "rnnsearch-star"  # one of the named systems
+    model: ModelConfig = field(default_factory=ModelConfig)  # sizes
+    vocabulary: Annotated[int, at_least(3)] = 30000  # words on each side
+    # sentences of a training batch over all devices; of a search: --search.batch-size.
+    batch_size: Annotated[int, at_least(1)] = 80
+    source_length: Annotated[int, at_least(2)] = 50  # padded, EOS included
+    target_length: Annotated[int, at_least(2)] = 50
+    # devices that share what has an entry for each word.
+    model_axis: Annotated[int, at_least(1)] = 1
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+
+    @property
+    def rows(self) -> int:
+        """Sentences at a time, over all devices."""
+        return self.batch_size if self.what == "train" else self.search.batch_size
+
+
+class Traced(NamedTuple):
+    """A program before it is compiled."""
+
+    stage: Any  # jax.stages.Traced
+    parameters: int  # how many numbers
+    parameter_bytes: int  # on one device
+    optimizer_bytes: int  # of all else that training keeps, on one device
+
+
+def trace(config: CompileConfig, among: Sequence[Device]) -> Traced:
+    """Traces the program of a config.
+
+    Args:
+        config: Which program.
+        among: The devices that share the work.
+
+    Raises:
+        UserError: A number is out of its bounds, or the devices cannot share so.
+    """
+    check_bounds(config)
+    model = models.build(
+        system(config.system).model(config.model),
+        config.vocabulary,
+        config.vocabulary,
+    )
+    mesh = mesh_of(among, config.model_axis)
+    if config.what == "train":
+        return _train(config, model, mesh)
+    if not model.reads_source:
+        raise UserError(
+            f"{config.system} reads no source and cannot translate; leave --what out."
+        )
+    return _search(config, model, mesh)
+
+
+def share(config: CompileConfig, among: Sequence[Device]) -> int:
+    """What the number of sentences must be a multiple of."""
+    data = len(among) // config.model_axis
+    return data * config.accumulate if config.what == "train" else data
+
+
+def mesh_of(among: Sequence[Device], model: int) -> Mesh:
+    """A mesh of devices with the axes ``data`` and ``model``.
+
+    Raises:
+        UserError: They cannot be grouped so.
+    """
+    if len(among) % model:
+        raise UserError(
+            f"--model-axis is {model} but must divide the {len(among)} devices."
+        )
+    order = sorted(among, key=lambda device: (device.process_index, device.id))
+    grid = np.array(order).reshape(-1, model)
+    return Mesh(grid, ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+
+
+def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
+    parts = devices.rows(mesh) * config.accumulate
+    devices.check_rows(config.batch_size, parts, "devices and parts")
+    update = optimizers.build(config.optimizer, STEPS_PER_EPOCH)
+    key = jax.random.key(0)
+
+    def start(key: jax.Array) -> steps.TrainState:
+        return steps.init_state(model.init(key), update, config)
+
+    state = jax.eval_shape(start, key)
+    places = shardings(state, mesh)
+    state = jax.tree.map(_shape, state, places)
+    step = steps.make_train_step(
+        model,
+        system(config.system).objective(),
+        update,
+        key,
+        config,
+        mesh,
+        places,
+    )
+    by_rows = NamedSharding(mesh, PartitionSpec("data"))
+    source, target = (
+        jax.ShapeDtypeStruct((config.rows, length), jnp.int32, sharding=by_rows)
+        for length in (config.source_length, config.target_length)
+    )
+    parameters = _bytes(state.params)
+    return Traced(
+        stage=step.trace(state, source, target),
+        parameters=models.count_parameters(state.params),
+        parameter_bytes=parameters,
+        optimizer_bytes=_bytes(state) - parameters,
+    )
+
+
+def _search(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
+    if config.model_axis > 1:
+        raise UserError("a search splits rows alone; leave --model-axis out.")
+    devices.check_rows(config.rows, devices.rows(mesh))
+    copies = NamedSharding(mesh, PartitionSpec())
+    by_rows = NamedSharding(mesh, PartitionSpec("data"))
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    params = jax.tree.map(lambda leaf: _shape(leaf, copies), params)
+    rows = [
+        jax.ShapeDtypeStruct(shape, jnp.int32, sharding=by_rows)
+        for shape in ((config.rows, config.source_length), (config.rows,))
+    ]
+    numbers = numbers_of(config.search)
+    return Traced(
+        stage=program(model, config.search, mesh).trace(numbers, params, *rows),
+        parameters=models.count_parameters(params),
+        parameter_bytes=_bytes(params),
+        optimizer_bytes=0,
+    )
+
+
+def _shape(leaf: PyTree, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+
+
+def _bytes(tree: PyTree) -> int:
+    """Of a tree's arrays on one device."""
+    return sum(
+        int(np.prod(leaf.sharding.shard_shape(leaf.shape))) * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves(tree)
+    )

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The figures of a compiled program as people read them."""
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from kvnmt.compiling.figures import Figures
+from kvnmt.compiling.largest import Trial
+from kvnmt.compiling.program import CompileConfig
+from kvnmt.compiling.sections import Kernel, Section
+
+MIB = 2**20
+WIDEST = 60  # characters of a column
+
+
+def title(figures: Figures, config: CompileConfig) -> str:
+    """What was compiled, in a line."""
+    axes = f"{figures.devices} x {figures.device}"
+    if config.model_axis > 1:
+        data = figures.devices // config.model_axis
+        axes += f" ({data} data x {config.model_axis} model)"
+    sizes = config.model
+    text = (
+        f"{config.system} on {axes}, {config.what}: "
+        f"sizes {sizes.embedding} / {sizes.encoder} / {sizes.state}, "
+        f"vocabulary {config.vocabulary}, batch {config.rows} x {config.source_length}"
+    )
+    if config.what == "search":
+        return f"{text}, beam {config.search.beam}"
+    return (
+        f"{text} x {config.target_length}, {config.dtype}, remat {config.remat}, "
+        f"{config.accumulate} parts, {config.optimizer.name}"
+    )
+
+
+def memory_table(figures: Figures) -> Table:
+    """What the program needs on one device, part by part."""
+    memory = figures.memory
+    table = Table("on one device", "MiB", box=None)
+    table.columns[1].justify = "right"
+    names = {
+        "parameters": memory.parameters,
+        "optimiser": memory.optimizer,
+        "batch": memory.batch,
+        "temporaries": memory.temporaries,
+        "output": memory.output,
+        "program": memory.program,
+        "in all": memory.total,
+    }
+    for name, size in names.items():
+        table.add_row(name, f"{size / MIB:,.1f}")
+    if memory.available is not None:
+        verdict = "fits" if memory.fits else "does not fit"
+        table.add_row(f"available: {verdict}", f"{memory.available / MIB:,.1f}")
+    return table
+
+
+def section_table(figures: Figures) -> Table:
+    """What is done in a turn of every loop."""
+    table = Table(
+        "in a turn of",
+        "turns",
+        "kernels",
+        "products",
+        "MiB written",
+        "kcycles",
+        "collectives",
+        box=None,
+    )
+    for column in table.columns[1:6]:
+        column.justify = "right"
+    for section in figures.sections:
+        table.add_row(
+            "  " * section.depth + section.name,
+            "?" if section.turns is None else f"{section.turns:,}",
+            f"{section.kernels:,}",
+            f"{section.products:,}",
+            f"{section.written_bytes / MIB:,.1f}",
+            _thousands(section.cycles),
+            _collectives(section),
+        )
+    return table
+
+
+def kernel_table(name: str, kernels: Sequence[Kernel]) -> Table:
+    """The largest kernels of a section."""
+    table = Table(
+        f"largest of: {name}",
+        "result",
+        "MiB written",
+        "kcycles",
+        "from",
+        box=None,
+    )
+    for column in table.columns[2:4]:
+        column.justify = "right"
+    for kernel in kernels:
+        table.add_row(
+            kernel.kind,
+            kernel.shape[:WIDEST],
+            f"{kernel.written_bytes / MIB:,.2f}",
+            _thousands(kernel.cycles),
+            kernel.source[-WIDEST:],
+        )
+    return table
+
+
+def notes(figures: Figures, trials: Sequence[Trial]) -> list[str]:
+    """What else there is to say, a sentence each."""
+    lines = [
+        f"{figures.parameters:,} parameters; traced in {figures.trace_seconds:.1f} s, "
+        f"compiled in {figures.compile_seconds:.1f} s"
+    ]
+    if figures.cycles is not None:
+        millions = figures.cycles / 1e6
+        lines.append(
+            f"{millions:,.1f} million cycles, by the compiler's model of costs"
+        )
+    inside = [section for section in figures.sections[1:] if section.collectives]
+    if figures.devices > 1:
+        where = ", ".join(section.name for section in inside)
+        lines.append(f"devices meet in loops: {where or 'never'}")
+    if trials:
+        tried = ", ".join(
+            f"{trial.rows} {'fits' if trial.fits else 'does not'}" for trial in trials
+        )
+        lines.append(f"batches tried: {tried}")
+    return lines
+
+
+def _thousands(number: int | None) -> str:
+    return "-" if number is None else f"{number / 1000:,.1f}"
+
+
+def _collectives(section: Section) -> str:
+    if not section.collectives:
+        return "-"
+    size = sum(each.bytes for each in section.collectives) / MIB
+    names = ", ".join(dict.fromkeys(each.name for each in section.collectives))
+    return f"{len(section.collectives)} {names}, {size:,.1f} MiB"

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a train step computes what it computes."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal, TypeAlias
+
+from kvnmt.errors import at_least, between
+from kvnmt.layers import Kept
+
+Dtype: TypeAlias = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class StepOptions:
+    """How a step computes what it computes; the sum is the same."""
+
+    dtype: Dtype = "float32"  # of products; parameters, softmax, memories: float32
+    # what a step of a scan keeps for the gradient: all products, or those that are
+    # vectors; auto: products on a CPU, vectors on an accelerator.
+    residuals: Literal["auto", "products", "vectors"] = "auto"
+    # target steps between those of which anything is kept; all between is computed
+    # again. 0: each keeps its residuals.
+    remat: Annotated[int, at_least(0)] = 0
+    # parts of a batch that are computed one after the other.
+    accumulate: Annotated[int, at_least(1)] = 1
+    # the parameters that translate are a mean, decaying so; 0: they are the last.
+    ema: Annotated[float, between(0, 0.999999)] = 0.0
+
+    def kept(self, platform: str) -> Kept:
+        """What is kept on a kind of device."""
+        if self.residuals != "auto":
+            return Kept(self.residuals, self.remat)
+        return Kept("products" if platform == "cpu" else "vectors", self.remat)

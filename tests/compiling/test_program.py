@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every system becomes a program for every kind of device, on a machine with none."""
+
+import re
+from dataclasses import replace
+
+import jax
+import pytest
+
+from kvnmt.compiling.program import CompileConfig, share, trace
+from kvnmt.errors import UserError
+from kvnmt.inference.config import SearchConfig
+from kvnmt.model_config import ModelConfig
+from kvnmt.systems.named import SYSTEMS
+
+PLATFORMS = ("cuda", "rocm", "tpu")
+TINY = CompileConfig(
+    model=ModelConfig(embedding=12, encoder=12, state=12),  # halves, thirds, quarters
+    vocabulary=9,
+    batch_size=2,
+    source_length=3,
+    target_length=3,
+    search=SearchConfig(beam=2, batch_size=2),
+)
+FLOAT64 = re.compile(r"\bf64\b|xf64")
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_is_lowered_for_every_platform(name):
+    """With one call for all of them; nothing comes back to Python, nothing is wide."""
+    programs = ["train"]
+    if not SYSTEMS[name].is_language_model:
+        programs.append("search")
+    for what in programs:
+        config = replace(TINY, system=name, what=what)
+        stage = trace(config, jax.devices()[:1]).stage
+        text = stage.lower(lowering_platforms=PLATFORMS).as_text()
+        assert "stablehlo.while" in text
+        assert "custom_call" not in text  # callbacks, and what one platform alone has
+        assert not FLOAT64.search(text)
+
+
+def test_rows_are_shared_by_devices_and_parts():
+    some = jax.devices()[:4]
+    config = replace(TINY, accumulate=3, model_axis=2)
+    assert share(config, some) == 6
+    assert share(replace(config, what="search", model_axis=1), some) == 4
+    with pytest.raises(UserError, match="multiple of 6"):
+        trace(config, some)
+
+
+def test_bytes_are_those_of_one_device():
+    """Two devices of the model axis share what has an entry for each word."""
+    config = replace(TINY, batch_size=4, vocabulary=10)
+    alone, shared = (
+        trace(replace(config, model_axis=n), jax.devices()[:n]) for n in (1, 2)
+    )
+    assert alone.parameters == shared.parameters
+    assert alone.parameter_bytes == 4 * alone.parameters
+    words = 10 * (12 + 12 + 12 + 1)  # both embeddings, W and b of the output layer
+    assert alone.parameter_bytes - shared.parameter_bytes == 4 * words // 2
+    moments = alone.optimizer_bytes - 2 * alone.parameter_bytes
+    assert 0 < moments < 100  # Adam's, and some numbers
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [
+        ({"system": "rnnsearch-stra"}, "did you mean 'rnnsearch-star'"),
+        ({"system": "lm-lstm", "what": "search"}, "reads no source"),
+        ({"model_axis": 3}, "--model-axis is 3"),
+        ({"what": "search", "model_axis": 2}, "leave --model-axis out"),
+        ({"model_axis": 2}, "make it 8"),
+        ({"source_length": 1}, "--source-length"),
+        ({"vocabulary": 2}, "--vocabulary"),
+        ({"search": SearchConfig(beam=0)}, "--search.beam"),
+    ],
+)
+def test_what_cannot_be_compiled_is_told(changes, part):
+    with pytest.raises(UserError, match=part):
+        trace(replace(TINY, **changes), jax.devices()[:4])

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trainings in processes of their own, which end themselves at a moment that is set.
+
+They are forked from a process that has imported all and used nothing: imports are a
+third of a start. None depends on how fast the machine is: a training is killed before a
+change of the files of its run that is counted, and asked to leave before a step that is
+counted.
+"""
+
+import atexit
+import itertools
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from kvnmt import devices
+from kvnmt.errors import run_program
+from kvnmt.runs import train
+from kvnmt.runs.config import Experiment
+
+IMPORTED = ["kvnmt.runs.train", "kvnmt.pictures.charts"]
+KILLED = -signal.SIGKILL
+
+
+class Cluster(NamedTuple):
+    """Where a training in several processes of two devices meets."""
+
+    port: int
+    process: int
+    processes: int = 2
+
+
+@dataclass(frozen=True)
+class End:
+    """When a training ends itself, and how; by default it does not."""
+
+    kill_at: int = 0  # the change of a file of the run, from 1
+    leave_at: int = 0  # the step of this process, from 1, before which it is asked to
+    signals: tuple[int, ...] = ()  # by which it is asked
+
+
+class Started(NamedTuple):
+    """A training in a process of its own."""
+
+    process: BaseProcess
+    log: Path  # what it says
+
+    def end(self, status: int) -> str:
+        """Waits until it ends, with this status; what it said."""
+        self.process.join(300)
+        said = self.log.read_text()
+        assert self.process.exitcode == status and "Traceback" not in said, said
+        return said
+
+
+def start(
+    log: Path,
+    folder: Path,
+    exp: Experiment,
+    *,
+    end: End = End(),
+    cluster: Cluster | None = None,
+) -> Started:
+    """Begins or goes on, as whatever restarts killed jobs would."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(IMPORTED)
+    resume = (folder / "config.json").exists()
+    arguments = (log, folder, exp, resume, end, cluster)
+    process = context.Process(target=_train, args=arguments)
+    process.start()
+    return Started(process, log)
+
+
+def _train(
+    log: Path,
+    folder: Path,
+    exp: Experiment,
+    resume: bool,
+    end: End,
+    cluster: Cluster | None,
+) -> None:
+    """What the process does, to the end of its interpreter."""
+    with log.open("w") as file:
+        os.dup2(file.fileno(), sys.stderr.fileno())
+    if cluster:
+        jax.config.update("jax_num_cpu_devices", 2)
+        where = f"localhost:{cluster.port}"
+        devices.join(where, cluster.processes, cluster.process)
+    if end.kill_at:
+        sys.addaudithook(_killing(folder, end.kill_at))
+    if end.leave_at:
+        train.fit = _leaving(end.leave_at, end.signals)
+    try:
+        run_program("kvnmt", lambda: train.run(exp, folder, resume=resume))
+    finally:
+        atexit._run_exitfuncs()
+
+
+def _killing(folder: Path, at: int) -> Callable[[str, tuple[Any, ...]], None]:
+    """Kills this process before that change of a file or a folder of the run."""
+    count = itertools.count(1)
+    changes = ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree")
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        writes = event == "open" and set(str(arguments[1])) & {*"wax+"}
+        if writes or event in changes:
+            is_of_run = str(arguments[0]).startswith(f"{folder}/")
+            if is_of_run and next(count) == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+def _leaving(at: int, signals: tuple[int, ...]) -> Callable[..., Any]:
+    """A `fit` that sends signals to this process before that step."""
+    fit, count = train.fit, itertools.count(1)
+
+    def asked(step: Any) -> Any:
+        def send(*inputs: Any) -> Any:
+            if next(count) == at:
+                for number in signals:
+                    os.kill(os.getpid(), number)
+            return step(*inputs)
+
+        send.lower = step.lower
+        return send
+
+    def fit_until(job: Any, state: Any, **choices: Any) -> Any:
+        return fit(replace(job, train_step=asked(job.train_step)), state, **choices)
+
+    return fit_until
