@@ -77,13 +77,13 @@ def of_both(both: Against) -> Shown:
             "{:.2f}, {:.2f}".format(*row.bleu) if row.bleu else "-",
         )
     notes = [
-        f"median and quartiles of {both.turns} turns; x: how many times as fast, turn by "
-        "turn; each by its own command"
+        f"median and quartiles of {both.turns} turns; x: how many times as fast, turn "
+        "by turn; each by its own command"
     ]
     if both.load > BUSY:
         notes.append(
-            f"the machine was not idle (load {both.load:.1f}): threads that wait for each "
-            "other may be slowed many times over, and no ratio can be trusted"
+            f"the machine was not idle (load {both.load:.1f}): threads that wait for "
+            "each other may be slowed many times over; trust no ratio"
         )
     return Shown([result], notes)
 
