@@ -17,7 +17,7 @@ from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig, check_against
 from kvnmt.benchmark.parallel_text import make_text
 from kvnmt.benchmark.peers import PEERS, ours
 from kvnmt.benchmark.peers.base import Program, Search, Task
-from kvnmt.benchmark.processes import Installed, cores, run, version
+from kvnmt.benchmark.processes import Installed, cores, load, run, version
 from kvnmt.benchmark.rounds import Spread, spread
 from kvnmt.data.text import read_lines
 from kvnmt.metrics.bleu import corpus_bleu
@@ -47,6 +47,7 @@ class Against:
     task: Task
     lines: int  # that were translated
     turns: int
+    load: float  # of the machine before: programs that ran or waited for a core
     rows: tuple[Row, ...]
 
 
@@ -92,7 +93,7 @@ def measure(
         "theirs": Installed(other, against.peer_python),
     }
     peer = f"{other.name} {version(both['theirs'])}"
-    task = make_task(config, against)
+    before, task = load(), make_task(config, against)
     figures: dict[tuple[str, str], Figures] = {}
     for number in range(1, against.turns + 1):
         advance(f"turn {number} of {against.turns}")
@@ -107,6 +108,7 @@ def measure(
         task=task,
         lines=len(read_lines(task.text / f"test.{task.source}")),
         turns=against.turns,
+        load=before,
         rows=tuple(row_of(*name, of_both) for name, of_both in figures.items()),
     )
 

@@ -10,7 +10,7 @@ from kvnmt import devices
 from kvnmt.errors import UserError, at_least, between, check_bounds
 from kvnmt.model_config import ModelConfig
 from kvnmt.systems.named import system
-from kvnmt.training.step import StepOptions
+from kvnmt.training.step_options import StepOptions
 
 SYSTEMS = (
     "rnnsearch-star",

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from kvnmt import devices
 from kvnmt.benchmark.rounds import Lane
-from kvnmt.training.step import Dtype
+from kvnmt.training.step_options import Dtype
 from kvnmt.typing import Array
 
 SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)

@@ -40,6 +40,11 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+def load() -> float:
+    """How many programs have been running or waiting for a core, of late."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+
+
 def version(installed: Installed) -> str:
     """The version of a program.
 

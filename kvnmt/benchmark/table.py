@@ -14,6 +14,7 @@ from kvnmt.benchmark.rounds import Spread
 from kvnmt.benchmark.training import TrainingRow
 
 QUIET = 1.2  # quartiles of one product on a device that does nothing else
+BUSY = 0.5  # load of a machine that does something else
 
 
 class Shown(NamedTuple):
@@ -75,8 +76,16 @@ def of_both(both: Against) -> Shown:
             _range(row.ratio, 2),
             "{:.2f}, {:.2f}".format(*row.bleu) if row.bleu else "-",
         )
-    note = f"median and quartiles of {both.turns} turns; x: how many times as fast, "
-    return Shown([result], [note + "turn by turn; each by its own command"])
+    notes = [
+        f"median and quartiles of {both.turns} turns; x: how many times as fast, turn "
+        "by turn; each by its own command"
+    ]
+    if both.load > BUSY:
+        notes.append(
+            f"the machine was not idle (load {both.load:.1f}): threads that wait for "
+            "each other may be slowed many times over; trust no ratio"
+        )
+    return Shown([result], notes)
 
 
 def _notes_on_peak(report: Report) -> list[str]:
@@ -112,7 +121,8 @@ def _training(report: Report) -> Table:
         "published",
         title=f"training, {report.devices} x {report.device}, batch "
         f"{config.batch_size} x {config.source_length} x {config.target_length}, "
-        f"vocabulary {config.vocabulary}, {config.dtype}, remat {config.remat}, "
+        f"vocabulary {config.vocabulary}, {config.dtype}, residuals "
+        f"{config.residuals}, remat {config.remat}, "
         f"{config.accumulate} parts",
         box=None,
     )

@@ -24,10 +24,10 @@ from kvnmt.benchmark.rounds import Lane, Spread, per_second, spread
 from kvnmt.data.batches import Batch, pad, with_end
 from kvnmt.models import Model, Params
 from kvnmt.systems.named import system
-from kvnmt.systems.products import multiplications
+from kvnmt.systems.products import multiplications, needed
 from kvnmt.training import step as steps
 from kvnmt.training.device_memory import program_bytes
-from kvnmt.training.step import TrainState
+from kvnmt.training.step import TrainState, TrainStep
 from kvnmt.typing import Array, PyTree
 
 OPTIMIZER = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(1e-3))
@@ -92,16 +92,16 @@ def compile_system(
     step, start = train_step(config, name), partial(first_state, config)
     state = devices.replicate(start(jax.tree.map(jnp.copy, params)), mesh)
     begin = time.perf_counter()
-    run = step.lower(state, *arrays).compile()
+    program = step.lower(state, *arrays).compile()
     seconds = time.perf_counter() - begin
-    lanes = [Lane(lambda last: run(step.key, last[0], *arrays), (state, None))]
+    lanes = [Lane(lambda last: program(step.key, last[0], *arrays), (state, None))]
     if config.split:
         parts = _parts(step, start)
         lanes += [_lane(part, params, arrays) for part in parts]
     return CompiledSystem(
         system=name,
         parameters=models.count_parameters(params),
-        memory_bytes=program_bytes(run),
+        memory_bytes=program_bytes(program),
         compile_seconds=seconds,
         flops=flops_of(config, name),
         lanes=tuple(lanes),
@@ -114,7 +114,7 @@ def build(config: BenchmarkConfig, name: str) -> Model:
     return models.build(system(name).model(config.model), words, words)
 
 
-def train_step(config: BenchmarkConfig, name: str) -> steps.TrainStep:
+def train_step(config: BenchmarkConfig, name: str) -> TrainStep:
     """The train step of a system, over all devices."""
     return steps.make_train_step(
         build(config, name),
@@ -136,7 +136,7 @@ def flops_of(config: BenchmarkConfig, name: str) -> float:
 
     What is computed again to save memory is no work of the model, and not counted.
     """
-    plain = replace(config, remat=0)
+    plain = replace(config, remat=0, residuals="products")
 
     def state() -> TrainState:
         key = jax.random.key(config.seed)
@@ -144,8 +144,9 @@ def flops_of(config: BenchmarkConfig, name: str) -> float:
 
     lengths = (config.source_length, config.target_length)
     ids = [jax.ShapeDtypeStruct((config.batch_size, n), jnp.int32) for n in lengths]
-    traced = train_step(plain, name).trace(jax.eval_shape(state), *ids)
-    return 2.0 * multiplications(traced.jaxpr.jaxpr.eqns)
+    step = train_step(plain, name)
+    traced = step.program.trace(step.key, jax.eval_shape(state), *ids)
+    return 2.0 * multiplications(needed(traced.jaxpr.jaxpr))
 
 
 def training_rows(
@@ -192,7 +193,7 @@ def _lengths(config: BenchmarkConfig, length: int) -> np.ndarray:
 
 
 def _parts(
-    step: jax.stages.Wrapped, start: Callable[[Params], TrainState]
+    step: TrainStep, start: Callable[[Params], TrainState]
 ) -> tuple[Callable[..., PyTree], ...]:
     """The gradient and the forward pass of a step."""
 

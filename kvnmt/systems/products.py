@@ -5,6 +5,13 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from jax.interpreters import partial_eval
+
+
+def needed(jaxpr: Any) -> Sequence[Any]:
+    """The equations of a program without those whose results nobody uses."""
+    return partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))[0].eqns
+
 
 def multiplications(eqns: Sequence[Any]) -> int:
     """Multiplications of all matrix products of equations, inner programs included.

@@ -7,7 +7,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 from kvnmt import devices
-from kvnmt.systems.products import multiplications
+from kvnmt.systems.products import multiplications, needed
 
 
 def count(function, *shapes) -> int:
@@ -52,6 +52,29 @@ def test_devices_count_together():
         )(a, b)
 
     assert count(each, (16, 5), (5, 7)) == 16 * 5 * 7
+
+
+def test_what_nobody_uses_is_not_needed():
+    """As the compiler leaves it out, inner programs included."""
+    mesh = devices.data_mesh()
+
+    @jax.jit
+    def both(a, b):
+        return a @ b, jnp.tanh(a) @ b
+
+    def each(a, b):
+        return jax.shard_map(
+            lambda a, b: both(a, b)[1],
+            mesh=mesh,
+            in_specs=(PartitionSpec("data"), PartitionSpec()),
+            out_specs=PartitionSpec("data"),
+            axis_names={"data"},
+        )(a, b)
+
+    arrays = [jax.ShapeDtypeStruct(s, jnp.float32) for s in ((16, 5), (5, 7))]
+    jaxpr = jax.make_jaxpr(jax.jit(each))(*arrays).jaxpr
+    assert multiplications(jaxpr.eqns) == 2 * 16 * 5 * 7
+    assert multiplications(needed(jaxpr)) == 16 * 5 * 7
 
 
 def test_branches_and_one_turn_of_an_open_loop():
