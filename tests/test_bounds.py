@@ -13,6 +13,7 @@ import pytest
 
 from kvnmt import attention, decoder, target_context
 from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig
+from kvnmt.compiling.program import CompileConfig
 from kvnmt.errors import (
     Bounds,
     UserError,
@@ -93,7 +94,12 @@ def every_number() -> dict[str, Number]:
             for number in numbers(config):
                 inside = number.path.startswith(f"model.{axis}.")
                 found[f"{name}-{number.path}" if inside else number.path] = number
-    for config in (BenchmarkConfig(), AgainstConfig(), OverviewConfig()):
+    for config in (
+        BenchmarkConfig(),
+        AgainstConfig(),
+        CompileConfig(),
+        OverviewConfig(),
+    ):
         for number in numbers(config):
             found[f"{type(config).__name__}-{number.path}"] = number
     return found

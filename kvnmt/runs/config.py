@@ -64,6 +64,7 @@ MAY_CHANGE = (
     "training.dtype",
     "training.remat",
     "training.residuals",
+    "training.precision",
     "training.model_axis",
     "training.workers",
     "training.epochs",

@@ -30,6 +30,9 @@ from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
 KEPT = 8  # steps that a process keeps compiled, the latest used
 
 
+PRECISIONS = {"fast": "default", "float32": "highest"}  # as JAX calls them
+
+
 @struct.dataclass
 class TrainState:
     """All that a step changes."""
@@ -175,7 +178,8 @@ def _program(
     ) -> tuple[TrainState, Metrics]:
         now = jax.random.fold_in(jax.random.wrap_key_data(numbers), state.step)
         masks = row_keys(now, jnp.arange(len(source)))
-        sums, gradients = sums_of(state.params, source, target, masks)
+        with jax.default_matmul_precision(PRECISIONS[options.precision]):
+            sums, gradients = sums_of(state.params, source, target, masks)
         count = jnp.maximum(sums.tokens, 1).astype(sums.total.dtype)
         gradients = jax.tree.map(lambda g: g / count.astype(g.dtype), gradients)
         updates, inner = optimizer.update(gradients, state.optimizer, state.params)

@@ -15,6 +15,10 @@ class StepOptions:
     """How a step computes what it computes; the sum is the same."""
 
     dtype: Dtype = "float32"  # of products; parameters, softmax, memories: float32
+    # how float32 products are computed on an accelerator. fast: as it does by itself,
+    # in bfloat16 on a TPU, in TF32 on newer NVIDIA; float32: in all bits, slower. A CPU
+    # knows float32 alone.
+    precision: Literal["fast", "float32"] = "fast"
     # what a step of a scan keeps for the gradient: all products, or those that are
     # vectors; auto: products on a CPU, vectors on an accelerator.
     residuals: Literal["auto", "products", "vectors"] = "auto"

@@ -345,6 +345,18 @@ def test_a_loss_that_is_no_number_changes_nothing(count):
     jax.tree.map(np.testing.assert_array_equal, same, before)
 
 
+@pytest.mark.parametrize(("precision", "whole"), [("fast", False), ("float32", True)])
+def test_float32_products_are_whole_where_they_are_asked_for(start, precision, whole):
+    """Of every product, forward and backward; a TPU's own default is bfloat16."""
+    options = StepOptions(precision=precision)
+    step = steps.make_train_step(make_model(), OBJECTIVE, optax.sgd(1.0), KEY, options)
+    state = steps.init_state(start().params, optax.sgd(1.0))
+    lowered = step.trace(state, *make_batch(1)).lower(lowering_platforms=("tpu",))
+    products = [x for x in lowered.as_text().splitlines() if "dot_general" in x]
+    assert len(products) > 20
+    assert {"HIGHEST" in product for product in products} == {whole}
+
+
 def test_a_step_consumes_its_state(start):
     mesh = mesh_of(1)
     state = devices.replicate(start(), mesh)
