@@ -19,7 +19,10 @@ from kvnmt.typing import Array, Float, Int, Key, PyTree, typed
 
 @struct.dataclass
 class Head:
-    """An output layer and what it reads: ``logits = x W + b``."""
+    """An output layer and what it reads: ``logits = x W + b``.
+
+    The layer has no rows: whoever maps a step over hypotheses returns logits or ``x``.
+    """
 
     layer: Linear
     x: Float[Array, "*N L"]

@@ -28,7 +28,7 @@ class Words:
     totals: Float[Array, "B K"]  # log of the sum of exp(logit - peak)
     barred: Bool[Array, "B N"] | None = None  # may not be written; None: all may
     barred_ids: tuple[int, ...] = struct.field(pytree_node=False, default=())  # N
-    forced: Int[Array, " B"] | None = None  # alone may be written; -1: any may
+    forced: Int[Array, " B"] | None = None  # is written, barred or not; -1: none is
 
     @property
     def log_probs(self) -> Float[Array, "B K V"]:
@@ -81,14 +81,16 @@ class Words:
     ) -> Float[Array, "B K N"]:
         """Minus infinity where a word may not be written."""
         # Masks fuse with what reads them; at[].set would copy the whole array.
+        allowed = log_probs
         for place, word in enumerate(self.barred_ids):
             assert self.barred is not None
             barred = self.barred[:, place, None, None] & (ids == word)
-            log_probs = jnp.where(barred, -jnp.inf, log_probs)
+            allowed = jnp.where(barred, -jnp.inf, allowed)
         if self.forced is None:
-            return log_probs
+            return allowed
         forced = self.forced[:, None, None]
-        return jnp.where((forced >= 0) & (ids != forced), -jnp.inf, log_probs)
+        alone = jnp.where(ids == forced, log_probs, -jnp.inf)
+        return jnp.where(forced >= 0, alone, allowed)
 
 
 def top(values: Float[Array, "*B N"], count: int) -> tuple[Array, Array]:

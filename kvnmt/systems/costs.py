@@ -20,6 +20,7 @@ from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model
 from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.systems.products import multiplications
+from kvnmt.typing import Array, PyTree
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,14 @@ def _work(
     """Multiplications inside the decoder's scan and in all, and weights inside."""
     source = jax.ShapeDtypeStruct((1, config.source_length), jnp.int32)
     target = jax.ShapeDtypeStruct((1, config.target_length), jnp.int32)
-    jaxpr = jax.make_jaxpr(model.forward)(params, source, target).jaxpr
+
+    def every_logit(params: PyTree, source: Array, target: Array) -> PyTree:
+        prediction = model.forward(params, source, target)
+        if prediction.mean is not None:  # all heads are in it
+            return prediction
+        return prediction, [head.logits for head in prediction.heads]
+
+    jaxpr = jax.make_jaxpr(every_logit)(params, source, target).jaxpr
     (scan,) = [
         eqn
         for eqn in jaxpr.eqns

@@ -123,7 +123,8 @@ def _part(
     if rate:
         even = jnp.sum(jnp.where(real, norm - jnp.mean(logits, axis=-1), 0))
         total = (1 - rate) * nats + rate * even
-    slope = jnp.exp(logits - norm[:, None]) - (1 - rate) * right - rate / size
+    goal = jnp.where(right, 1 - rate, 0) + rate / size
+    slope = jnp.exp(logits - norm[:, None]) - goal.astype(logits.dtype)
     return total, nats, jnp.where(real[:, None], slope, 0)
 
 

@@ -75,7 +75,7 @@ def test_a_scan_behind_the_decoder_is_outside():
 
         logits = jnp.swapaxes(prediction.logits, 0, 1)
         _, mixed = jax.lax.scan(step, jnp.zeros_like(logits[0]), logits)
-        return prediction.replace(logits=jnp.swapaxes(mixed, 0, 1))
+        return prediction.replace(mean=jnp.swapaxes(mixed, 0, 1))
 
     alone = overview.costs_of(model, SMALL)
     behind = overview.costs_of(model._replace(forward=forward), SMALL)
