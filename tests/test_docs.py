@@ -37,6 +37,7 @@ OTHERS = {
     "--worker",  # of gcloud
     "--command",
     "--no-deps",  # of pip
+    "--durations",  # of pytest
     "--model.attention.rate",  # of the example
 }
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w")
