@@ -69,7 +69,7 @@ def run(
     words = corpora.vocabularies
     say(corpora.report, console)
     model = models.build(experiment.model, len(words.source), len(words.target))
-    params = jax.jit(model.init)(jax.random.key(experiment.training.seed))
+    params = model.init(jax.random.key(experiment.training.seed))
     _check_objective(experiment.objective, model)
     if experiment.training.warm_start and not (resume and has_checkpoint(folder)):
         start = experiment.training.warm_start
