@@ -47,9 +47,7 @@ class Lexicon(NamedTuple):
         ranks = np.arange(len(source)) - np.searchsorted(source, source)
         most = np.where(source == NO_TOKEN, common or len(order), best or len(order))
         order = order[ranks < most]
-        return Lexicon(
-            self.source[order], self.target[order], self.probability[order]
-        )
+        return Lexicon(self.source[order], self.target[order], self.probability[order])
 
 
 @dataclass(frozen=True)
