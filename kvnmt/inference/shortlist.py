@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from kvnmt.data.vocabulary import EOS, UNK
 
-BEST, COMMON = 100, 100  # target tokens of a source token, and of every sentence
+BEST, COMMON = 100, 1000  # target tokens of a source token, and of every sentence
 NO_TOKEN = -1  # in the place of a source token: for every sentence
 
 
