@@ -10,6 +10,7 @@ freed, so that a process may use any number of models one after the other.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -122,7 +123,7 @@ def _search(
 ) -> Hypotheses:
     limits, length = _limits(shape, source, prefix)
     constants = model.encode(params, source)
-    if words is not None:
+    if words is not None and allowed is not None:
         params, constants = model.narrow(params, constants, words, allowed)
         prefix = prefix if prefix is None else _places_among(words, prefix)
     state: dict[str, PyTree] = {"model": model.initial_state(params, constants, length)}
@@ -149,7 +150,7 @@ def _search(
     if words is None:
         return hypotheses
     tokens = hypotheses.tokens
-    return hypotheses.replace(tokens=jnp.where(tokens < 0, tokens, words[tokens]))
+    return replace(hypotheses, tokens=jnp.where(tokens < 0, tokens, words[tokens]))
 
 
 def _places_among(words: Int[Array, " C"], ids: Int[Array, "B P"]) -> Int[Array, "B P"]:
