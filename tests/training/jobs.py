@@ -35,7 +35,7 @@ def job_of(exp: Experiment, folder: Path) -> tuple[Job, TrainState]:
     words = load_vocabularies(folder) if folder.exists() else None
     corpora = load_corpora(exp.data, words, quiet())
     model = models.build(exp.model, *map(len, corpora.vocabularies))
-    params = jax.jit(model.init)(jax.random.key(exp.training.seed))
+    params = model.init(jax.random.key(exp.training.seed))
     return make_job(
         model=model,
         params=params,
@@ -126,9 +126,10 @@ def compiling() -> Iterator[list[str]]:
     logger, listener = logging.getLogger("jax"), Listener()
     propagate, logger.propagate = logger.propagate, False
     logger.addHandler(listener)
+    jax.config.update("jax_log_compiles", True)  # in all threads
     try:
-        with jax.log_compiles():
-            yield names
+        yield names
     finally:
+        jax.config.update("jax_log_compiles", False)
         logger.removeHandler(listener)
         logger.propagate = propagate
