@@ -147,8 +147,11 @@ def _search(
     hypotheses = search(
         step, sentences, ranking, length=length, eos=EOS, pad=PAD, shrinks=shrinks
     )
-    if words is None:
-        return hypotheses
+    return hypotheses if words is None else _in_vocabulary(words, hypotheses)
+
+
+def _in_vocabulary(words: Int[Array, " C"], hypotheses: Hypotheses) -> Hypotheses:
+    """The same with ids of the vocabulary in the place of places among words."""
     tokens = hypotheses.tokens
     return replace(hypotheses, tokens=jnp.where(tokens < 0, tokens, words[tokens]))
 

@@ -131,6 +131,7 @@ def test_a_prefix_is_a_candidate(talkers, sentences):
         shortlist=shortlist,
     )
     for begun, several in zip(prefixes, ways, strict=True):
+        assert several
         for way in several:
             assert way.ids[: len(begun)] == begun
             assert set(way.ids[len(begun) :]) <= {UNK, 5, *begun}
