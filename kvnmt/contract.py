@@ -6,6 +6,7 @@ word: a beam search reorders the State alone, and its leading axis is the hypoth
 `kvnmt.models` builds models from a config, `kvnmt.inference.ensemble` one from several.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import jax
@@ -14,7 +15,7 @@ from flax import struct
 
 from kvnmt.decoder import Features
 from kvnmt.layers import Kept, Linear, linear, precise
-from kvnmt.typing import Array, Float, Int, Key, PyTree, typed
+from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree, typed
 
 
 @struct.dataclass
@@ -26,11 +27,15 @@ class Head:
 
     layer: Linear
     x: Float[Array, "*N L"]
+    allowed: Bool[Array, "*N V"] | None = None  # words that may follow; None: all
 
     @property
     def logits(self) -> Float[Array, "*N V"]:
-        """All of them, in float32 at least."""
-        return precise(linear(self.layer, self.x))
+        """All of them, in float32 at least; minus infinity where not allowed."""
+        logits = precise(linear(self.layer, self.x))
+        if self.allowed is None:
+            return logits
+        return jnp.where(self.allowed, logits, -jnp.inf)
 
 
 @struct.dataclass
@@ -48,6 +53,12 @@ class Prediction:
     def logits(self) -> Float[Array, "*N V"]:
         """Of the next word. Training does not ask for them; its loss takes heads."""
         return self.heads[0].logits if self.mean is None else self.mean
+
+
+def mean_logits(several: Sequence[Float[Array, "*N V"]]) -> Float[Array, "*N V"]:
+    """Those of the mean of several distributions, normalised."""
+    votes = jnp.stack([jax.nn.log_softmax(logits) for logits in several])
+    return jax.nn.logsumexp(votes, axis=0) - jnp.log(len(several))
 
 
 class Init(Protocol):  # noqa: D101
@@ -101,6 +112,22 @@ class Forward(Protocol):  # noqa: D101
         ...
 
 
+class Narrow(Protocol):  # noqa: D101
+    def __call__(
+        self,
+        params: PyTree,
+        source: PyTree,
+        words: Int[Array, " C"],
+        allowed: Bool[Array, "B C"],
+    ) -> tuple[PyTree, PyTree]:
+        """Params and Source of a search among some target words.
+
+        These have the ids 0, 1, ... in it. A step of the search predicts what is
+        allowed for each sentence, and nothing else.
+        """
+        ...
+
+
 class Model(NamedTuple):
     """An encoder-decoder: pure functions over Params, Source and State.
 
@@ -115,6 +142,7 @@ class Model(NamedTuple):
     initial_state: InitialState
     step: Step
     forward: Forward
+    narrow: Narrow
 
 
 @typed

@@ -20,59 +20,28 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
 from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
-from kvnmt.contract import Head, Model, Prediction
+from kvnmt.contract import Head, Model, Prediction, mean_logits
 from kvnmt.errors import check_bounds
 from kvnmt.initializers import weights
 from kvnmt.layers import (
     Kept,
-    Linear,
     dropout,
     embed,
     init_linear,
     scan,
     split_key,
 )
+from kvnmt.model_arrays import Params, Source, State, narrow
 from kvnmt.model_config import ModelConfig
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
 
 SCAN = "decoder_scan"  # what the scan over target words is called in a traced program
-
-
-@struct.dataclass
-class Params:
-    """All that is trained."""
-
-    source_embedding: Float[Array, "V E"] | None  # None: no source is read
-    target_embedding: Float[Array, "V E"]
-    encoder: encoders.Params
-    decoder: PyTree
-    target_context: PyTree
-    readout: readouts.Params  # W_s, W_y, W_c, b
-    output: Linear  # W_v, b_v
-    auxiliary: tuple[Linear, ...]  # an output layer for each auxiliary predictor
-
-
-@struct.dataclass
-class Source:
-    """What is constant while a sentence is translated."""
-
-    decoder: PyTree
-    mask: Bool[Array, "B S"]
-
-
-@struct.dataclass
-class State:
-    """What a search carries for one hypothesis."""
-
-    decoder: PyTree
-    target_context: PyTree
 
 
 class _Parts(NamedTuple):
@@ -114,6 +83,7 @@ def build(
         initial_state=partial(_initial_state, config, parts),
         step=partial(_step, config, parts),
         forward=partial(_forward, config, parts),
+        narrow=narrow,
     )
 
 
@@ -223,7 +193,8 @@ def _step(
     memory, context = parts.target_context.step(
         params.target_context, state.target_context, features.state, embedded
     )
-    return State(new, memory), _predict(config, params, context, features, None)
+    prediction = _predict(config, params, context, features, allowed=source.allowed)
+    return State(new, memory), prediction
 
 
 def _forward(
@@ -281,18 +252,18 @@ def _predict(
     params: Params,
     context: dict[str, Array],
     features: decoders.Features,
-    key: Key[Array, "*B"] | None,
+    key: Key[Array, "*B"] | None = None,
+    allowed: Bool[Array, "B V"] | None = None,
 ) -> Prediction:
     assert features.context is not None  # read in the step or by ``attend``
     inputs = context | {"context": features.context} | dict(features.extras)
     read = readouts.apply(config.readout, params.readout, inputs)
     read = dropout(key, config.dropout.output, read)
-    others = map(Head, params.auxiliary, features.auxiliary)
-    heads = (Head(params.output, read), *others)
+    layers, vectors = (params.output, *params.auxiliary), (read, *features.auxiliary)
+    heads = tuple(Head(layer, x, allowed) for layer, x in zip(layers, vectors))
     mean = None
     if config.average_auxiliary and len(heads) > 1 and key is None:
-        votes = jnp.stack([jax.nn.log_softmax(head.logits) for head in heads])
-        mean = jax.nn.logsumexp(votes, axis=0) - jnp.log(len(votes))
+        mean = mean_logits([head.logits for head in heads])
     return Prediction(features, heads, mean)
 
 

@@ -14,7 +14,7 @@ FLOORS = [  # the parts of one floor do not know each other either
     {"layers", "search", "data"},
     {"attention", "target_context", "encoder", "readout", "metrics"},
     {"decoder", "pictures"},
-    {"model_config", "contract"},
+    {"model_config", "contract", "model_arrays"},
     {"models"},
     {"inference"},
     {"training"},

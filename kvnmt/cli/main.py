@@ -61,6 +61,11 @@ COMMANDS = {
         "Print word alignments of given pairs, one line of ``source-target`` links "
         "each.",
     ),
+    "shortlist": Command(
+        "kvnmt.cli.shortlist:Shortlist",
+        "Make a table of likely target tokens for every source token, to translate "
+        "with.",
+    ),
     "average": Command(
         "kvnmt.cli.train:Average",
         "Average checkpoints of one or several runs into a run directory of its own.",

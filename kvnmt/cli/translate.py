@@ -18,6 +18,8 @@ from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, at_least, check_bounds
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import describe, join
+from kvnmt.inference.shortlist import Shortlist
+from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.inference.translate import translate_lines
 from kvnmt.inference.unknown_words import read_dictionary
 from kvnmt.runs.directory import Run, load_translator
@@ -39,6 +41,7 @@ class Translate:
     search: SearchConfig
     ensemble: tuple[Path, ...] = ()  # further runs that translate with it as one
     prefix: Path | None = None  # what each translation begins with, a line for a line
+    shortlist: Path | None = None  # table of what may be written: kvnmt shortlist
     json: bool = False  # JSON lines: scores, tokens, alignment, n-best
     replace_unknown: bool = False  # by the source word attended to, or its translation
     dictionary: Path | None = None  # for that: lines of word, tab, translation
@@ -96,14 +99,17 @@ def answers(
         advance: Told of every batch how many sentences it held.
 
     Raises:
-        UserError: The dictionary or the prefixes cannot be read, or there are fewer
-            prefixes than lines.
+        UserError: The dictionary, the prefixes or the shortlist cannot be read, or
+            there are fewer prefixes than lines.
     """
     dictionary = None
     if options.dictionary or options.replace_unknown:
         path = options.dictionary
         dictionary = read_dictionary(path) if path else {}
     prefixes = read_lines(options.prefix) if options.prefix else None
+    shortlist = None
+    if options.shortlist:
+        shortlist = read_shortlist(options.shortlist, run.vocabularies)
     lines = parts = 0  # before the window
     expected = None  # parts in a full window
     for window in windows:
@@ -122,6 +128,7 @@ def answers(
             options,
             dictionary=dictionary,
             prefixes=begun,
+            shortlist=shortlist,
             first=parts,
             expected=expected,
             advance=advance,
@@ -137,6 +144,7 @@ def _written(
     *,
     dictionary: Mapping[str, str] | None,
     prefixes: Sequence[Sequence[int]] | None,
+    shortlist: Shortlist | None,
     first: int,
     expected: int,
     advance: Callable[[int], None],
@@ -150,6 +158,7 @@ def _written(
             options.search,
             advance,
             prefixes=prefixes,
+            shortlist=shortlist,
             first=first,
             expected=expected,
         )
@@ -162,6 +171,7 @@ def _written(
         advance,
         dictionary=dictionary,
         prefixes=prefixes,
+        shortlist=shortlist,
         first=first,
         expected=expected,
     )

@@ -8,6 +8,7 @@ from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.forced import forced_pair
 from kvnmt.inference.score import Scored, score
+from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import Translation, translate_nbest
 from kvnmt.metrics.links import format_pharaoh
@@ -20,6 +21,7 @@ def describe(
     advance: Callable[[int], None] = lambda sentences: None,
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
+    shortlist: Shortlist | None = None,
     first: int = 0,
     expected: int | None = None,
 ) -> list[dict[str, Any]]:
@@ -34,6 +36,7 @@ def describe(
         config: How to search.
         advance: Called after every batch with how many sentences it held.
         prefixes: As of `translate_nbest`.
+        shortlist: As of `translate_nbest`.
         first: As of `translate_nbest`.
         expected: As of `translate_nbest`.
     """
@@ -45,6 +48,7 @@ def describe(
         config,
         advance,
         prefixes=prefixes,
+        shortlist=shortlist,
         first=first,
         expected=expected,
     )

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 
+from kvnmt.contract import mean_logits
 from kvnmt.decoder import Features
 from kvnmt.inference.trained import KEPT
 from kvnmt.layers import Kept
@@ -31,6 +31,7 @@ def ensemble(members: tuple[Model, ...]) -> Model:
         initial_state=partial(_initial_state, members),
         step=partial(_step, members),
         forward=partial(_forward, members),
+        narrow=partial(_narrow, members),
     )
 
 
@@ -75,10 +76,21 @@ def _forward(
     return _mean([m.forward(p, source, target, key, kept) for m, p in parts])
 
 
+def _narrow(
+    members: tuple[Model, ...],
+    params: tuple,
+    source: tuple,
+    words: Array,
+    allowed: Array,
+) -> tuple[tuple, tuple]:
+    parts = zip(members, params, source)
+    few = [m.narrow(p, s, words, allowed) for m, p, s in parts]
+    return tuple(p for p, _ in few), tuple(s for _, s in few)
+
+
 def _mean(predictions: Sequence[Prediction]) -> Prediction:
     """Means of probabilities, as logits, and of the alignments that feed them."""
-    votes = jnp.stack([jax.nn.log_softmax(p.logits) for p in predictions])
-    logits = jax.nn.logsumexp(votes, axis=0) - jnp.log(len(predictions))
+    logits = mean_logits([p.logits for p in predictions])
     read: list[PyTree] = [
         p.features.alignments[-1] for p in predictions if p.features.alignments
     ]

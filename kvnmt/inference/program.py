@@ -10,6 +10,7 @@ freed, so that a process may use any number of models one after the other.
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import NamedTuple
 
@@ -55,11 +56,16 @@ class _Source(NamedTuple):
 
 
 def compiled_search(model: Model, config: SearchConfig) -> Callable[..., Hypotheses]:
-    """The jitted search of a model, ``(params, source, places, prefix=None)``.
+    """The jitted search of a model, over rows and among all words or some.
+
+    It is called with ``(params, source, places, prefix=None, allowed=None,
+    words=None)``.
 
     The source [B, S] holds ids; a row without any is no sentence. The places [B] of the
     sentences in their corpus, with the seed, decide what is drawn for them. A prefix
-    [B, P] holds the ids that translations begin with, PAD behind them.
+    [B, P] holds the ids that translations begin with, PAD behind them. With words [C],
+    ids in rising order from EOS and UNK on, a sentence is translated with those that
+    are allowed [B, C] for it, which EOS, UNK and its prefix must be.
     """
     return partial(program(model, config), numbers_of(config))
 
@@ -88,19 +94,20 @@ def _shared(
     numbers: Numbers,
     params: Params,
     *rows: Array,
+    words: Int[Array, " C"] | None = None,
 ) -> Hypotheses:
     """The search on every device's own rows, where they divide evenly."""
     mesh, by_rows = own_mesh() if mesh is None else mesh, PartitionSpec("data")
     if mesh.size == 1 or len(rows[0]) % mesh.size:
-        return search(numbers, params, *rows)
+        return search(numbers, params, words, *rows)
     # Devices do not wait for each other's longest sentence, as one program would.
     return jax.shard_map(
         search,
         mesh=mesh,
-        in_specs=(PartitionSpec(), PartitionSpec(), *(by_rows for _ in rows)),
+        in_specs=(*[PartitionSpec()] * 3, *[by_rows] * len(rows)),
         out_specs=by_rows,
         check_vma=False,
-    )(numbers, params, *rows)
+    )(numbers, params, words, *rows)
 
 
 def _search(
@@ -108,12 +115,17 @@ def _search(
     shape: Shape,
     numbers: Numbers,
     params: Params,
+    words: Int[Array, " C"] | None,
     source: Int[Array, "B S"],
     places: Int[Array, " B"],
     prefix: Int[Array, "B P"] | None = None,
+    allowed: Bool[Array, "B C"] | None = None,
 ) -> Hypotheses:
     limits, length = _limits(shape, source, prefix)
     constants = model.encode(params, source)
+    if words is not None and allowed is not None:
+        params, constants = model.narrow(params, constants, words, allowed)
+        prefix = prefix if prefix is None else _places_among(words, prefix)
     state: dict[str, PyTree] = {"model": model.initial_state(params, constants, length)}
     if shape.covered:
         state["covered"] = jnp.zeros(source.shape)
@@ -132,9 +144,21 @@ def _search(
     step = partial(_step, model, params, shape.unknown, numbers.minimum)
     shrinks = max(len(source).bit_length() // 2 - 2, 0)  # 64 rows: once
     search = _strategy(shape, numbers)
-    return search(
+    hypotheses = search(
         step, sentences, ranking, length=length, eos=EOS, pad=PAD, shrinks=shrinks
     )
+    return hypotheses if words is None else _in_vocabulary(words, hypotheses)
+
+
+def _in_vocabulary(words: Int[Array, " C"], hypotheses: Hypotheses) -> Hypotheses:
+    """The same with ids of the vocabulary in the place of places among words."""
+    tokens = hypotheses.tokens
+    return replace(hypotheses, tokens=jnp.where(tokens < 0, tokens, words[tokens]))
+
+
+def _places_among(words: Int[Array, " C"], ids: Int[Array, "B P"]) -> Int[Array, "B P"]:
+    """Where ids stand among words in rising order; padding stays."""
+    return jnp.where(ids < 0, ids, jnp.searchsorted(words, ids).astype(ids.dtype))
 
 
 def _strategy(shape: Shape, numbers: Numbers) -> Callable[..., Hypotheses]:

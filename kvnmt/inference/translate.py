@@ -21,6 +21,7 @@ from kvnmt.devices import own_mesh, replicate, split_rows
 from kvnmt.errors import UserError, check_bounds
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.program import compiled_search
+from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.unknown_words import replace_unknown
 from kvnmt.models import Model, Params
@@ -43,6 +44,7 @@ def translate(
     advance: Callable[[int], None] = lambda sentences: None,
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
+    shortlist: Shortlist | None = None,
     first: int = 0,
     expected: int | None = None,
 ) -> list[Translation]:
@@ -54,6 +56,7 @@ def translate(
         config,
         advance,
         prefixes=prefixes,
+        shortlist=shortlist,
         first=first,
         expected=expected,
     )
@@ -68,6 +71,7 @@ def translate_nbest(
     advance: Callable[[int], None] = lambda sentences: None,
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
+    shortlist: Shortlist | None = None,
     first: int = 0,
     expected: int | None = None,
 ) -> list[list[Translation]]:
@@ -83,6 +87,8 @@ def translate_nbest(
         config: How to search.
         advance: Called after every batch with how many sentences it held.
         prefixes: For every sentence the target ids that its translations begin with.
+        shortlist: What sentences may be translated with, of the same vocabularies;
+            None: everything.
         first: The place of the first sentence in its corpus, which draws depend on.
         expected: How many sentences there are, if these are only the first of them.
 
@@ -104,8 +110,12 @@ def translate_nbest(
     ):
         numbers = np.zeros(len(block), np.int32)
         numbers[: len(places)] = places
-        rows = block, numbers + first, *_prefix(prefixes, places, len(block))
-        hypotheses = jax.device_get(search(params, *split_rows(rows, mesh)))
+        prefix = _prefix(prefixes, places, len(block))
+        words, allowed = None, None
+        if shortlist is not None:
+            words, allowed = shortlist.candidates(block, prefix)
+        rows = split_rows((block, numbers + first, prefix, allowed), mesh)
+        hypotheses = jax.device_get(search(params, *rows, words=words))
         for row, place in enumerate(places):
             translations[place] = _translations(hypotheses, row, config.nbest)
         advance(len(places))
@@ -120,6 +130,7 @@ def translate_lines(
     *,
     dictionary: Mapping[str, str] | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
+    shortlist: Shortlist | None = None,
     first: int = 0,
     expected: int | None = None,
 ) -> list[str]:
@@ -133,6 +144,7 @@ def translate_lines(
         dictionary: Translations of source words, for unknown words; see
             `replace_unknown`. None: unknown words are left as they are.
         prefixes: As of `translate_nbest`.
+        shortlist: As of `translate_nbest`.
         first: As of `translate_nbest`.
         expected: As of `translate_nbest`.
     """
@@ -143,6 +155,7 @@ def translate_lines(
         config,
         advance,
         prefixes=prefixes,
+        shortlist=shortlist,
         first=first,
         expected=expected,
     )
@@ -170,11 +183,11 @@ def _check(model: Model, params: Params, config: SearchConfig) -> None:
 
 def _prefix(
     prefixes: Sequence[Sequence[int]] | None, places: Sequence[int], rows: int
-) -> tuple[NDArray[np.int32], ...]:
+) -> NDArray[np.int32] | None:
     if prefixes is None:
-        return ()
+        return None
     forced = [np.array(prefixes[place], np.int32) for place in places]
-    return (pad(forced, rows, edge(max(map(len, forced)))),)
+    return pad(forced, rows, edge(max(map(len, forced))))
 
 
 def _translations(hypotheses: Hypotheses, row: int, count: int) -> list[Translation]:

@@ -12,6 +12,7 @@ from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.explain import Explanation, explain
 from kvnmt.inference.score import Scored, align_lines, score_lines
+from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import translate_lines
 from kvnmt.models import Model, Params
 from kvnmt.runs.config import Experiment
@@ -29,9 +30,18 @@ class Run(NamedTuple):
     params: Params
 
     def translate(
-        self, lines: Sequence[str], search: SearchConfig | None = None
+        self,
+        lines: Sequence[str],
+        search: SearchConfig | None = None,
+        shortlist: Shortlist | None = None,
     ) -> list[str]:
         """Translates lines; one line out per line in, in order.
+
+        Args:
+            lines: What is translated.
+            search: How to search.
+            shortlist: What lines may be translated with; `read_shortlist` of
+                `kvnmt.inference.shortlist_file` reads it. None: everything.
 
         Example::
 
@@ -42,7 +52,8 @@ class Run(NamedTuple):
         """
         _refuse_single(lines)
         _refuse_language_model(self)
-        return translate_lines(self, lines, search or self.experiment.search)
+        config = search or self.experiment.search
+        return translate_lines(self, lines, config, shortlist=shortlist)
 
     def score(self, source: Sequence[str], target: Sequence[str]) -> list[Scored]:
         """Tells how probable translations are, token by token, and how they are read.

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from kvnmt.search.base import DecodeStep, Hypotheses, Ranking, Sentences, gather_beams
 from kvnmt.search.walk import walk
-from kvnmt.typing import Array, Float
+from kvnmt.typing import Array, Float, Int, Key
 
 
 def sample_search(
@@ -42,7 +42,7 @@ def sample_search(
     def draw(now: Sentences, log_probs: Float[Array, "B K V"], t: Array) -> Array:
         keys = jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, t)))(now.keys)
         choice = restrict(log_probs, top_k, top_p) / temperature
-        return jax.vmap(jax.vmap(jax.random.categorical))(keys, choice)
+        return jax.vmap(jax.vmap(pick))(keys, choice)
 
     draws = walk(
         step,
@@ -55,6 +55,17 @@ def sample_search(
         shrinks=shrinks,
     )
     return gather_beams(draws, jnp.argsort(-draws.scores, axis=1, stable=True))
+
+
+def pick(key: Key[Array, ""], logits: Float[Array, " V"]) -> Int[Array, ""]:
+    """Draws a word by one random number, in the order of the words.
+
+    What may not be drawn then makes no difference, wherever it stands; and a random
+    number for each word would take longer than the search.
+    """
+    weights = jnp.exp(logits - jnp.max(logits))
+    sums = jnp.where(weights > 0, jnp.cumsum(weights), 0)
+    return jnp.argmax(sums > jax.random.uniform(key, dtype=sums.dtype) * jnp.max(sums))
 
 
 def restrict(

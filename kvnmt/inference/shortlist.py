@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lexical shortlists: the likely target tokens of every source token.
+
+A sentence is then translated with the target tokens that its source tokens have, those
+of `NO_TOKEN`, which every sentence has, and the specials. The sentences of a batch
+share an output layer of what any of them needs; each writes its own tokens alone, so
+that its translation does not depend on the others.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.data.vocabulary import EOS, UNK
+
+BEST, COMMON = 100, 1000  # target tokens of a source token, and of every sentence
+NO_TOKEN = -1  # in the place of a source token: for every sentence
+
+
+class Candidates(NamedTuple):
+    """The target tokens that the sentences of a batch may be translated with."""
+
+    words: NDArray[np.int32]  # [C], rising; of the last there may be copies
+    allowed: NDArray[np.bool_]  # [B, C], for each sentence; never a copy
+
+
+class Lexicon(NamedTuple):
+    """Pairs of a source token, or `NO_TOKEN`, and a target token."""
+
+    source: NDArray[np.int64]
+    target: NDArray[np.int64]
+    probability: NDArray[np.float64]  # of the target token given the source token
+
+    def ranked(self, best: int | None = None, common: int | None = None) -> "Lexicon":
+        """By source token, the likeliest first; of equal ones that of the lower id.
+
+        Args:
+            best: How many target tokens of a source token are kept; None: all.
+            common: How many of `NO_TOKEN`.
+        """
+        order = np.lexsort((self.target, -self.probability, self.source))
+        source = self.source[order]
+        ranks = np.arange(len(source)) - np.searchsorted(source, source)
+        most = np.where(source == NO_TOKEN, common or len(order), best or len(order))
+        order = order[ranks < most]
+        return Lexicon(self.source[order], self.target[order], self.probability[order])
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """What the sentences of a source language may be translated with."""
+
+    lexicon: Lexicon  # ranked
+    source_size: int  # of the vocabulary
+    target_size: int
+
+    @cached_property
+    def starts(self) -> NDArray[np.int64]:
+        """Where the lexicon's lines of `NO_TOKEN` and of every source token begin."""
+        tokens = np.arange(NO_TOKEN, self.source_size + 1)
+        return np.searchsorted(self.lexicon.source, tokens)
+
+    def candidates(
+        self,
+        source: NDArray[np.integer],
+        prefix: NDArray[np.integer] | None = None,
+    ) -> Candidates:
+        """What the sentences of a batch may be translated with.
+
+        The number of words is one of a few, so that few programs are compiled, and at
+        most that of the vocabulary.
+
+        Args:
+            source: Ids [B, S], below zero where there is none.
+            prefix: Target ids [B, P] that translations begin with, likewise.
+        """
+        allowed = np.zeros((len(source), self.target_size), np.bool_)
+        allowed[:, [EOS, UNK]] = True
+        allowed[:, self._targets(np.array([NO_TOKEN]))[0]] = True
+        rows, places = np.nonzero(source >= 0)
+        targets, counts = self._targets(source[rows, places])
+        allowed[np.repeat(rows, counts), targets] = True
+        if prefix is not None:
+            rows, places = np.nonzero(prefix >= 0)
+            allowed[rows, prefix[rows, places]] = True
+        return _gather(allowed)
+
+    def _targets(
+        self, tokens: NDArray[np.integer]
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The target tokens of source tokens, one after the other; how many of each."""
+        first = self.starts[tokens - NO_TOKEN]
+        counts = self.starts[tokens - NO_TOKEN + 1] - first
+        before = np.cumsum(counts) - counts
+        places = np.arange(counts.sum()) + np.repeat(first - before, counts)
+        return self.lexicon.target[places], counts
+
+
+def size_for(count: int, most: int) -> int:
+    """The least power of two, or one and a half of one, that is enough; or ``most``."""
+    power = 1 << max(count - 1, 1).bit_length()
+    three_quarters = 3 * power // 4
+    return min(three_quarters if count <= three_quarters else power, most)
+
+
+def count_links(
+    links: Iterable[NDArray[np.integer]],
+    sizes: tuple[int, int],
+    best: int = BEST,
+    common: int = COMMON,
+) -> Shortlist:
+    """Makes a shortlist by relative frequency.
+
+    Args:
+        links: Some at a time, [N, 2]: for each link source and target token, and for
+            each target token of the text, linked or not, `NO_TOKEN` and that token.
+        sizes: Of the vocabularies of source and target.
+        best: How many target tokens of a source token are kept.
+        common: How many of the most frequent target tokens every sentence has.
+    """
+    source_size, target_size = sizes
+    keys, counts = np.zeros(0, np.int64), np.zeros(0)
+    for block in links:
+        fresh = (block[:, 0] - NO_TOKEN) * target_size + block[:, 1]
+        weights = np.concatenate([counts, np.ones(len(fresh))])
+        keys, places = np.unique(np.concatenate([keys, fresh]), return_inverse=True)
+        counts = np.bincount(places, weights, minlength=len(keys))
+    source, target = np.divmod(keys, target_size)
+    totals = np.bincount(source, counts, minlength=source_size + 1)
+    words = target > UNK  # the specials may always be written
+    lexicon = Lexicon(
+        source[words] + NO_TOKEN, target[words], (counts / totals[source])[words]
+    )
+    return Shortlist(lexicon.ranked(best, common), source_size, target_size)
+
+
+def _gather(allowed: NDArray[np.bool_]) -> Candidates:
+    """The columns that a row needs, filled up with copies of the last to a full size.
+
+    Args:
+        allowed: [B, V].
+    """
+    words = np.flatnonzero(allowed.any(axis=0))
+    count, most = len(words), allowed.shape[1]
+    size = size_for(count, most)
+    if size == most:
+        return Candidates(np.arange(most, dtype=np.int32), allowed)
+    words = np.pad(words, (0, size - count), mode="edge").astype(np.int32)
+    columns = allowed[:, words]
+    columns[:, count:] = False
+    return Candidates(words, columns)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The arrays of an encoder-decoder: trained, constant for a sentence, carried along."""
+
+from dataclasses import replace
+
+from flax import struct
+
+from kvnmt import encoder as encoders
+from kvnmt import readout as readouts
+from kvnmt.layers import Linear
+from kvnmt.typing import Array, Bool, Float, Int, PyTree
+
+
+@struct.dataclass
+class Params:
+    """All that is trained."""
+
+    source_embedding: Float[Array, "V E"] | None  # None: no source is read
+    target_embedding: Float[Array, "V E"]
+    encoder: encoders.Params
+    decoder: PyTree
+    target_context: PyTree
+    readout: readouts.Params  # W_s, W_y, W_c, b
+    output: Linear  # W_v, b_v
+    auxiliary: tuple[Linear, ...]  # an output layer for each auxiliary predictor
+
+
+@struct.dataclass
+class Source:
+    """What is constant while a sentence is translated."""
+
+    decoder: PyTree
+    mask: Bool[Array, "B S"]
+    allowed: Bool[Array, "B V"] | None = None  # target words that a search may write
+
+
+@struct.dataclass
+class State:
+    """What a search carries for one hypothesis."""
+
+    decoder: PyTree
+    target_context: PyTree
+
+
+def narrow(
+    params: Params,
+    source: Source,
+    words: Int[Array, " C"],
+    allowed: Bool[Array, "B C"],
+) -> tuple[Params, Source]:
+    """See `kvnmt.contract.Narrow`: this knows what has a row for each target word."""
+    few = replace(
+        params,
+        target_embedding=params.target_embedding[words],
+        output=_of_words(params.output, words),
+        auxiliary=tuple(_of_words(layer, words) for layer in params.auxiliary),
+    )
+    return few, replace(source, allowed=allowed)
+
+
+def _of_words(layer: Linear, words: Int[Array, " C"]) -> Linear:
+    return Linear(W=tuple(W[:, words] for W in layer.W), b=layer.b[words])

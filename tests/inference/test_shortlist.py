@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of likely target tokens: counted, written, read, and searched with."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvnmt import models
+from kvnmt.data.vocabularies import Vocabularies, digests
+from kvnmt.data.vocabulary import EOS, UNK, Characters, Words
+from kvnmt.errors import UserError
+from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.ensemble import ensemble
+from kvnmt.inference.shortlist import (
+    NO_TOKEN,
+    Lexicon,
+    Shortlist,
+    count_links,
+    size_for,
+)
+from kvnmt.inference.shortlist_file import read_shortlist, write_shortlist
+from kvnmt.inference.token_links import spread_links
+from kvnmt.inference.translate import translate, translate_nbest
+from kvnmt.model_config import ModelConfig
+from kvnmt.systems.named import system
+
+SIZES = ModelConfig(embedding=6, encoder=5, state=7)
+WORDS = 12
+GREEDY = SearchConfig(beam=1, batch_size=4)
+BEAM = SearchConfig(beam=3, nbest=2, batch_size=4)
+DRAWN = SearchConfig(sample=True, nbest=2, batch_size=4)
+SEARCHES = {"greedy": GREEDY, "beam": BEAM, "drawn": DRAWN}
+VOCABULARIES = Vocabularies(Words(("der", "Hund", "NULL")), Words(("dog", "the")))
+DER, HUND, DOG, THE = 2, 3, 2, 3
+
+
+def build(name: str, seed: int):
+    """A model whose random parameters make it talk, and of different things."""
+    model = models.build(system(name).model(SIZES), WORDS, WORDS)
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    normal = np.random.default_rng(seed).normal
+    return model, jax.tree.map(
+        lambda leaf: jnp.asarray(normal(0, 0.8, leaf.shape), jnp.float32), shapes
+    )
+
+
+@pytest.fixture(scope="module", name="talkers")
+def _talkers():
+    """A system with auxiliary output layers, and it with another."""
+    some = [build("past-future-losses", 11), build("rnnsearch", 12)]
+    members, params = zip(*some)
+    return {"single": some[0], "ensemble": (ensemble(members), params)}
+
+
+@pytest.fixture(scope="module", name="sentences")
+def _sentences() -> list[list[int]]:
+    random = np.random.default_rng(4)
+    sizes = [3, 7, 1, 5, 2, 7, 4, 6]
+    return [random.integers(1, WORDS, n).tolist() for n in sizes]
+
+
+def shortlist_of(table: dict[int, list[int]], words: int = WORDS) -> Shortlist:
+    """Target tokens of source tokens, all as likely."""
+    pairs = [(i, j, 1.0) for i, targets in table.items() for j in targets]
+    source, target, probability = map(np.array, zip(*pairs))
+    return Shortlist(Lexicon(source, target, probability).ranked(), words, words)
+
+
+NARROW = {i: [i, 13 - i] for i in range(2, WORDS)} | {NO_TOKEN: [5]}
+
+
+def test_every_word_is_no_shortlist(talkers, sentences):
+    """Those of one source token are enough, since every sentence has an end."""
+    everything = shortlist_of({EOS: list(range(2, WORDS))})
+    for name, talker in talkers.items():
+        exact = translate_nbest(*talker, sentences, BEAM)
+        again = translate_nbest(*talker, sentences, BEAM, shortlist=everything)
+        for ways, same in zip(exact, again, strict=True):
+            assert [way.ids for way in ways] == [way.ids for way in same], name
+            figures = ([way.score for way in some] for some in (ways, same))
+            np.testing.assert_allclose(*figures, rtol=1e-5)
+
+
+def test_only_candidates_are_written(talkers, sentences):
+    shortlist = shortlist_of(NARROW)
+    ways = translate_nbest(*talkers["single"], sentences, BEAM, shortlist=shortlist)
+    written = set()
+    for ids, several in zip(sentences, ways, strict=True):
+        allowed = {EOS, UNK, 5}.union(*(NARROW.get(i, ()) for i in ids))
+        for way in several:
+            assert set(way.ids) <= allowed
+            written |= set(way.ids)
+    assert len(written) > 5
+
+
+def test_greedy_words_stay_if_they_are_candidates(talkers, sentences):
+    """The best of all words is the best of fewer, and more probable among them."""
+    model, params = talkers["single"]
+    exact = translate(model, params, sentences, GREEDY)
+    for ids, best in zip(sentences[:3], exact):
+        shortlist = shortlist_of({NO_TOKEN: sorted({5, *best.ids} - {UNK})})
+        (same,) = translate(model, params, [ids], GREEDY, shortlist=shortlist)
+        assert same.ids == best.ids
+        assert same.log_prob > best.log_prob
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_what_else_is_in_the_batch_does_not_show(talkers, sentences, search):
+    """Though all share one output layer, an ensemble's members and draws too."""
+    shortlist, config = shortlist_of(NARROW), SEARCHES[search]
+    talker = talkers["single" if search == "greedy" else "ensemble"]
+    whole = translate_nbest(*talker, sentences, config, shortlist=shortlist)
+    for n in (0, 2, 5):
+        (alone,) = translate_nbest(
+            *talker, [sentences[n]], config, shortlist=shortlist, first=n
+        )
+        assert [way.ids for way in alone] == [way.ids for way in whole[n]]
+        figures = ([way.log_prob for way in ways] for ways in (alone, whole[n]))
+        np.testing.assert_allclose(*figures, rtol=1e-5)
+
+
+def test_a_prefix_is_a_candidate(talkers, sentences):
+    shortlist = shortlist_of({NO_TOKEN: [5]})
+    prefixes = [[7, 3], [], [9]]
+    ways = translate_nbest(
+        *talkers["single"],
+        sentences[:3],
+        BEAM,
+        prefixes=prefixes,
+        shortlist=shortlist,
+    )
+    for begun, several in zip(prefixes, ways, strict=True):
+        assert several
+        for way in several:
+            assert way.ids[: len(begun)] == begun
+            assert set(way.ids[len(begun) :]) <= {UNK, 5, *begun}
+
+
+def test_few_sizes_of_output_layers():
+    sizes = [size_for(count, 30_000) for count in range(1, 30_001)]
+    assert all(count <= size for count, size in enumerate(sizes, start=1))
+    assert sizes == sorted(sizes) and len(set(sizes)) < 32
+    assert all(size <= 1.5 * count for count, size in enumerate(sizes[2:], start=3))
+    assert size_for(500, 600) == 512 and size_for(520, 600) == 600
+
+
+def test_candidates_of_a_batch():
+    shortlist = shortlist_of({NO_TOKEN: [9], 2: [4, 7], 3: [7, 60]}, 100)
+    source = np.array([[2, 0, -1], [3, 5, 0], [-1, -1, -1]])
+    words, allowed = shortlist.candidates(source)
+    assert words.tolist() == [0, 1, 4, 7, 9, 60]
+    assert [words[row].tolist() for row in allowed] == [
+        [0, 1, 4, 7, 9],
+        [0, 1, 7, 9, 60],
+        [0, 1, 9],
+    ]
+    prefix = np.array([[50, -1], [-1, -1], [-1, -1]])
+    words, allowed = shortlist.candidates(source, prefix)
+    assert words.tolist() == [0, 1, 4, 7, 9, 50, 60, 60]
+    assert words[allowed[0]].tolist() == [0, 1, 4, 7, 9, 50]
+    assert not allowed[:, 7].any()
+
+
+def test_links_are_counted():
+    blocks = [
+        np.array([[DER, THE], [HUND, DOG], [NO_TOKEN, THE], [NO_TOKEN, DOG]]),
+        np.array([[DER, THE], [DER, DOG], [NO_TOKEN, THE], [DER, UNK]]),
+    ]
+    lexicon = count_links(blocks, (5, 4)).lexicon
+    assert list(zip(*map(np.ndarray.tolist, lexicon))) == [
+        (NO_TOKEN, THE, 2 / 3),
+        (NO_TOKEN, DOG, 1 / 3),
+        (DER, THE, 2 / 4),
+        (DER, DOG, 1 / 4),
+        (HUND, DOG, 1.0),
+    ]
+    fewer = count_links(blocks, (5, 4), best=1, common=1).lexicon
+    assert fewer.target.tolist() == [THE, THE, DOG]
+
+
+def test_links_between_words_are_spread_over_their_tokens():
+    """Here characters, of which a space belongs to the word before it."""
+    letters = Characters("abcd ")
+    a, b, c, d, space = letters.encode("ab cd")[:2] + letters.encode("cd b")[:3]
+    links = spread_links(
+        Vocabularies(letters, letters),
+        ["ab c", "d"],
+        ["d a", ""],
+        [frozenset({(0, 1), (1, 0)}), frozenset()],
+    )
+    assert sorted(map(tuple, links.tolist())) == sorted(
+        [(a, a), (b, a), (space, a), (c, d), (c, space)]
+        + [(NO_TOKEN, token) for token in (d, space, a)]
+    )
+
+
+def test_what_is_written_is_read(tmp_path):
+    path = tmp_path / "table"
+    entries = [(NO_TOKEN, THE, 0.25), (DER, THE, 0.5), (DER, DOG, 0.125)]
+    lexicon = Lexicon(*map(np.array, zip(*entries)))
+    write_shortlist(Shortlist(lexicon, 5, 4), VOCABULARIES, path)
+    again = read_shortlist(path, VOCABULARIES)
+    assert list(zip(*map(np.ndarray.tolist, again.lexicon))) == entries
+    assert (again.source_size, again.target_size) == (5, 4)
+    lines = path.read_text().splitlines()
+    assert lines[1:] == ["the NULL 0.25", "the der 0.5", "dog der 0.125"]
+    assert all(len(line.split()) == 3 for line in lines)  # so others can read it
+
+
+def test_a_table_of_another_program(tmp_path):
+    """Tokens that are not known, and NULL, are left out; frequent words are common."""
+    path = tmp_path / "lex.s2t"
+    path.write_text("dog\tHund\t0.75\ncat der 0.5\nthe NULL 0.5\nthe der 0.25\n")
+    lexicon = read_shortlist(path, VOCABULARIES).lexicon
+    assert list(zip(*map(np.ndarray.tolist, lexicon))) == [
+        (NO_TOKEN, DOG, 0),
+        (NO_TOKEN, THE, 0),
+        (DER, THE, 0.25),
+        (HUND, DOG, 0.75),
+    ]
+
+
+HEAD = "# kvnmt:{source}:{target} 0\n"
+
+
+@pytest.mark.parametrize(
+    "text, part",
+    [
+        ("dog Hund 0.5\ndog Hund\n", "line 2: a shortlist has a target token"),
+        ("dog Hund much\n", "line 1: a shortlist has"),
+        ("dog Hund 1.5\n", "line 1: a shortlist has"),
+        ("dog Hund nan\n", "line 1: a shortlist has"),
+        ("\n", "line 1: a shortlist has"),
+        ("", "links no token of the vocabularies"),
+        ("Hund dog 0.5\n", "links no token of the vocabularies"),
+        (HEAD, "links no token of the vocabularies"),
+        (HEAD + "dog Hund 0.5\ncat Hund 0.5\n", "line 3: the vocabularies have no"),
+        ("# kvnmt:0123:{target} 0\n", "another source vocabulary (0123)"),
+        ("# kvnmt:{source}:4567 0\n", "another target vocabulary (4567)"),
+    ],
+)
+def test_bad_tables_are_refused(tmp_path, text, part):
+    path = tmp_path / "table"
+    path.write_text(text.format(**digests(VOCABULARIES)))
+    with pytest.raises(UserError) as error:
+        read_shortlist(path, VOCABULARIES)
+    assert str(path) in str(error.value) and part in str(error.value)
+    assert str(error.value).endswith(".")
