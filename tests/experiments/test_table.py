@@ -8,15 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.table import (
-    Row,
-    Train,
-    complete,
-    parallel_text,
-    read_result,
-    show,
-    with_system,
-)
+from experiments.recipes import parallel_text, with_system
+from experiments.results import read_result
+from experiments.rows import Row, Train
+from experiments.table import complete, show
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.evaluation.base import Column
@@ -95,7 +90,7 @@ def test_what_is_done_is_read_and_not_trained_again(rows, train):
     first = complete(rows, train)
     assert complete(rows, never) == first
     (rows[1].folder / "result.json").unlink()
-    with pytest.raises(AssertionError, match="second"):
+    with pytest.raises(UserError, match="second' was trained again"):
         complete(rows, never)
 
 
