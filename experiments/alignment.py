@@ -28,10 +28,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.hand_aligned import align_with_eflomal, write_gold, write_text
+from experiments.hand_aligned import TASKS, align_with_eflomal, write_gold, write_text
 from experiments.recipes import greedy_bleu, parallel_text, small_model, with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, OtherRow, Row, Train
+from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
@@ -59,7 +60,36 @@ BASE = Experiment(
     data=DataConfig(vocabulary="bpe", joint=True, subwords=8000),
     training=TrainingConfig(batch_tokens=1200, bleu_tokenize="none"),
 )
+LAST_COLUMNS = Column("data", "pair"), Column("seed", "seed")
 LEFT_OUT = (", intersection", ", union", ", grow-diag", ", grow-diag-final")
+PUBLISHED = {  # Meng et al. (2018), table 4
+    "rnnsearch-star, scratch": "39.97",
+    "kvmematt-r1, warm": "37.70",
+    "kvmematt-r1-atteos, warm": "36.89",
+    "kvmematt-r2, warm": "35.70",
+    "kvmematt-r2-atteos, warm": "35.39",
+}
+
+
+def summary_of(pair: str) -> Summary:
+    """The table of a pair in experiments/README.md."""
+    return Summary(
+        name=f"alignment-{pair}",
+        folder="alignment",
+        columns=[
+            Column((pair, "valid_bleu"), "BLEU valid", "{:.2f}"),
+            Column((pair, "aer"), "AER", "{:.1%}"),
+            Column((pair, "precision"), "precision", "{:.1%}"),
+            Column((pair, "recall"), "recall", "{:.1%}"),
+            Column((pair, "soft_aer"), "soft AER", "{:.1%}"),
+            Column((pair, "gdfa_aer"), "gdfa AER", "{:.1%}"),
+        ],
+        published=PUBLISHED if pair == "fr-en" else {},
+        published_as="published AER, zh-en",
+    )
+
+
+TABLES = tuple(map(summary_of, TASKS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +114,7 @@ def main(options: Alignment, train: Train = training.run) -> None:
     ]
     table = Table(
         title="alignment error",
-        columns=[*COLUMNS, Column("data", "pair"), Column("seed", "seed")],
+        columns=[Column("what", "system"), *COLUMNS[1:], *LAST_COLUMNS],
         rows=rows,
         notes=[NOTE],
         text=Text(key=" ".join(options.pairs), write=lambda: write_texts(options)),
@@ -163,17 +193,24 @@ def measure(options: Alignment, pair: str, rows: Sequence[Row], turned: Row) -> 
     aligners = align_with_eflomal(folder, pair)
     test = Test(reference, source, gold=gold, aligners=aligners)
     test.reverse = load_run(turned.folder)
-    systems = [
-        System(f"{row.system}, {row.start}", list, load_run(row.folder)) for row in rows
-    ]
+    names = {f"{row.system}, {row.start}": row for row in rows}
+    systems = [System(name, list, load_run(row.folder)) for name, row in names.items()]
     report = MEASURES["alignment"](test, systems)
     assert isinstance(report, Report)
-    lines = [
-        {key: value for key, value in row.items() if key != "sentences"}
-        | {"data": pair, "seed": seed}
-        for row in report.rows
-        if not row["system"].endswith(LEFT_OUT)
-    ]
+    found = {line["system"]: line for line in report.rows}
+    lines = []
+    for what, line in found.items():
+        if what.endswith(LEFT_OUT):
+            continue
+        line = line | {"what": what, "seed": seed, "data": f"{pair}, in parts"}
+        del line["sentences"]
+        if what in aligners:
+            line |= {"data": pair}
+        elif what in names:
+            row, joined = names[what], found[f"{what}, grow-diag-final-and"]
+            line |= {"system": row.system, "start": row.start, "data": pair}
+            line["gdfa_aer"] = joined["aer"]
+        lines.append(line)
     return {"rows": lines}
 
 

@@ -23,6 +23,7 @@ from experiments import made_up
 from experiments.recipes import bleu, parallel_text, small_model, with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, Measure, OtherRow, Row, Train
+from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.benchmark import report as benchmark
 from kvnmt.benchmark.config import BenchmarkConfig
@@ -74,6 +75,14 @@ COLUMNS = (
     Column("speed", "speed / RNNsearch*", "{:.2f}"),
 )
 NOTE = "beam 5, sacreBLEU, tokenize none; parameters on the made-up language"
+TABLES = (
+    Summary(name="all_systems", columns=COLUMNS[1:], by=("system",)),
+    Summary(
+        name="all_systems-sgd",
+        columns=[Column(("multi30k", "bleu"), "BLEU test2016, 1 epoch", "{:.2f}")],
+        by=("system",),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,6 +22,7 @@ from pathlib import Path
 from experiments.recipes import with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train
+from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
@@ -59,9 +60,24 @@ COLUMNS = (
     Column("system", "system"),
     Column("state", "state"),
     Column("parameters", "parameters", "{:,}"),
-    Column("perplexity", "perplexity", "{:.2f}"),
+    Column("perplexity", "perplexity", "{:.1f}"),
     Column("best_epoch", "best epoch", "{:g}"),
     Column("seed", "seed"),
+)
+TABLES = (
+    Summary(
+        name="language_models",
+        columns=COLUMNS[1:-1],
+        by=("system",),
+        published={
+            "lm-lstm": "85.2",
+            "lm-attention": "82.0",
+            "lm-4-gram": "75.9",
+            "lm-mean-residual": "80.2",
+            "lm-self-attentive-residual": "80.4",
+        },
+        published_as="published, other text and sizes",
+    ),
 )
 
 

@@ -28,6 +28,7 @@ from typing import Literal
 from experiments.recipes import bleu, parallel_text, small_model, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train
+from experiments.summaries import Summary
 from experiments.table import Options, Table, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
@@ -67,6 +68,24 @@ COLUMNS = (
     Column("epochs", "epochs", "{:g}"),
     Column("best_epoch", "best epoch", "{:g}"),
     Column("seed", "seed"),
+)
+# Meng et al. (2018), table 1.
+PUBLISHED = {
+    "rnnsearch-star, scratch": "36.53",
+    "kvmematt-r1, warm": "38.45",
+    "kvmematt-r1-atteos, warm": "38.66",
+    "kvmematt-r2, warm": "38.93",
+    "kvmematt-r2-atteos, warm": "39.33",
+}
+TABLES = (
+    Summary(
+        name="multi30k",
+        columns=COLUMNS[2:-1],
+        published=PUBLISHED,
+        published_as="published, NIST zh-en",
+        differences={"rnnsearch-star, warm": "the control: trained on"},
+    ),
+    Summary(name="multi30k-5", columns=COLUMNS[2:-1]),
 )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from rich.console import Console
 
 from experiments.claims import Claims
@@ -106,9 +107,10 @@ def plan_of(
 def _prepare(row: Row, corpora: Corpora, console: Console) -> tuple[Job, TrainState]:
     experiment, words = row.experiment, corpora.vocabularies
     model = models.build(experiment.model, len(words.source), len(words.target))
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
     return make_job(
         model=model,
-        params=jax.jit(model.init)(jax.random.key(experiment.training.seed)),
+        params=jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes),
         corpora=corpora,
         # Its arrays have the same shapes wherever it starts.
         training=replace(experiment.training, warm_start=None),

@@ -23,6 +23,7 @@ from experiments import made_up
 from experiments.recipes import parallel_text, small_model, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train
+from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.console import say
 from kvnmt.data import synthetic
@@ -63,6 +64,12 @@ COLUMNS = (
 
 
 TRANSLATIONS = "translations.txt"  # of the test set, in a run directory
+TABLES = (
+    Summary(
+        name="quickstart",
+        columns=[*COLUMNS[1:-1], Column("epochs", "epochs", "{:g}")],
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)

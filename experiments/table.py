@@ -65,7 +65,9 @@ class Table:
     lines: Callable[[list[Figures]], list[Figures]] = list
 
 
-def launch(kind: type[OptionsT], main: Callable[[OptionsT], Any], about: str | None) -> None:
+def launch(
+    kind: type[OptionsT], main: Callable[[OptionsT], Any], about: str | None
+) -> None:
     """Runs an experiment as a program.
 
     Args:
