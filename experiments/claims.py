@@ -80,7 +80,8 @@ class Held:
             return
         self._over.set()
         plain = loads(self.path.read_text())
-        write_json(self.path, plain | {"ended": ended, "reason": reason})
+        with suppress(OSError):  # the lock tells as much
+            write_json(self.path, plain | {"ended": ended, "reason": reason})
 
 
 class Claims:

@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from experiments.claims import Claims
 from experiments.results import KEPT, RESULT, read_result
@@ -18,7 +20,6 @@ from kvnmt import models
 from kvnmt.console import error_console, print_table
 from kvnmt.data.corpus import Corpora, load_corpora
 from kvnmt.errors import check_bounds
-from kvnmt.evaluation.base import Column, Report, table
 from kvnmt.runs.config import to_plain
 from kvnmt.runs.warm_start import path_name
 from kvnmt.training import device_memory, records
@@ -30,9 +31,10 @@ UNKNOWN = "unknown"
 
 def show_states(rows: Sequence[AnyRow]) -> None:
     """Prints every row and its state."""
-    columns = Column("row", "row"), Column("state", "state")
-    states = [{"row": row.folder.name, "state": state_of(row)} for row in rows]
-    print_table(table(Report("", columns, states)))
+    grid = Table("row", "state", box=None)
+    for row in rows:
+        grid.add_row(escape(row.folder.name), escape(state_of(row)))
+    print_table(grid)
 
 
 def state_of(row: AnyRow) -> str:

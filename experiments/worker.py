@@ -18,7 +18,7 @@ from experiments.claims import Claims, Held, Pace
 from experiments.results import read_result
 from experiments.rows import AnyRow, Train
 from kvnmt.console import say
-from kvnmt.errors import StoppedError, UserError
+from kvnmt.errors import STATUS_OF_SIGNALS, StoppedError, UserError
 from kvnmt.training.signals import Signals
 
 TRIES = 2  # of a row that fails
@@ -55,12 +55,8 @@ class Worker:
             try:
                 with signals.breaking():
                     self._walk()
-            except KeyboardInterrupt:
-                number = signals.asked or SIGINT
-                raise StoppedError(
-                    f"stopped by {SignalName(number).name}; the same command goes on.",
-                    number,
-                ) from None
+            except (StoppedError, KeyboardInterrupt) as cause:
+                raise _stopped(cause, signals.asked or SIGINT) from None
         return {
             row.folder.name: reason
             for row in self.rows
@@ -137,3 +133,11 @@ class Worker:
             if self._failure(needed):
                 return f"it needs '{needed.name}', which failed."
         return ""
+
+
+def _stopped(cause: BaseException, asked: int) -> StoppedError:
+    """What ends a worker: training that left, or a signal at other work."""
+    number, what = asked, f"stopped by {SignalName(asked).name}"
+    if isinstance(cause, StoppedError):
+        number, what = cause.status - STATUS_OF_SIGNALS, str(cause).partition(";")[0]
+    return StoppedError(f"{what}; the same command goes on.", number)

@@ -22,7 +22,9 @@ def test_a_missing_text_is_one_sentence_before_any_work(tmp_path, missing):
 
 
 def test_warm_rows_start_from_the_baseline_at_half_the_rate(tmp_path):
-    options = Multi30k(data=tmp_path, workdir=tmp_path / "runs", source="en", target="fr")
+    options = Multi30k(
+        data=tmp_path, workdir=tmp_path / "runs", source="en", target="fr"
+    )
     scratch, warm = (
         multi30k.configure(options, "kvmematt-r2", start, 3, {})
         for start in ("scratch", "warm")
@@ -42,7 +44,9 @@ def test_warm_rows_start_from_the_baseline_at_half_the_rate(tmp_path):
 
 def test_runs_are_trained_reported_and_not_repeated(tmp_path, capsys):
     write_captions(tmp_path)
-    options = Multi30k(data=tmp_path, workdir=tmp_path / "runs", systems=("rnnsearch-star",))
+    options = Multi30k(
+        data=tmp_path, workdir=tmp_path / "runs", systems=("rnnsearch-star",)
+    )
     multi30k.main(options, train=untrained)
     table = capsys.readouterr().out.splitlines()[-4:]
     rows = [line.split() for line in table[:3]]

@@ -106,14 +106,15 @@ def test_an_interrupted_run_goes_on(rows, train):
 
     def stopped(experiment, folder, *, resume, console):
         train(experiment, folder, resume=resume, console=console)
-        raise StoppedError("stopped.", 15)
+        raise StoppedError("stopped; go on with --resume.", 15)
 
     def noting(experiment, folder, *, resume, console):
         resumed.append((folder.name, resume))
         return train(experiment, folder, resume=resume, console=console)
 
-    with pytest.raises(StoppedError):
+    with pytest.raises(StoppedError, match="^stopped; the same command goes on") as end:
         complete(rows, stopped)
+    assert end.value.status == 128 + 15
     assert read_result(rows[0].folder) is None
     assert not rows[1].folder.exists()
     complete(rows, noting)
