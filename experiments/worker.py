@@ -112,12 +112,11 @@ class Worker:
     def _returns_to(self, row: AnyRow) -> bool:
         """Whether this worker may still have to do the row.
 
-        It leaves a row to a process whose heart beats, unless another row waits for it.
+        It leaves a row to a process whose heart beats. A row that waits for such a row
+        has no process yet.
         """
         if not self._is_open(row):
             return False
-        if self._waits_for(row):
-            return True
         holder = self.claims[row.folder].holder()
         return holder is None or holder.silent > 2 * self.pace.beat
 
