@@ -26,7 +26,10 @@ _QUICK = [
     "--xla_llvm_disable_expensive_passes=true",
 ]
 if jaxlib.version.__version__.startswith("0.10."):  # a flag may go with any release
-    _QUICK.append("--xla_cpu_use_fusion_emitters=false")
+    _QUICK += [
+        "--xla_cpu_use_fusion_emitters=false",
+        "--xla_cpu_parallel_codegen_split_count=1",  # a fifth: modules are small
+    ]
 os.environ["XLA_FLAGS"] = " ".join([*_QUICK, os.environ.get("XLA_FLAGS", "")])
 
 # Programs are compiled once for all processes, those that tests start too, and kept for

@@ -56,7 +56,7 @@ def decoders(
     ready = []
     for name in config.systems:
         model = build(config, name)
-        params = jax.jit(model.init)(jax.random.key(config.seed))
+        params = model.init(jax.random.key(config.seed))
         params = devices.replicate(params, devices.own_mesh())
         for beam in config.beams:
             for batch in config.batches:

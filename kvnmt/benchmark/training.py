@@ -87,7 +87,7 @@ def compile_system(
 ) -> CompiledSystem:
     """Compiles the programs of a system for a batch; times that of the step."""
     model, mesh = build(config, name), devices.data_mesh()
-    params = jax.jit(model.init)(jax.random.key(config.seed))
+    params = model.init(jax.random.key(config.seed))
     params = devices.replicate(params, mesh)
     step, start = train_step(config, name), partial(first_state, config)
     state = devices.replicate(start(jax.tree.map(jnp.copy, params)), mesh)

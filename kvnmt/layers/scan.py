@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from kvnmt.layers.deferred import defer
 from kvnmt.typing import Array, PyTree
 
 Residuals: TypeAlias = Literal["products", "vectors"]
@@ -30,6 +31,7 @@ class Kept(NamedTuple):
     residuals: Residuals = "products"
     chunk: int = 0  # steps between those whose state is kept, if nothing else is;
     # 0: the residuals of every step are
+    deferred: bool = False  # gradients of weights are made behind a scan
 
 
 def scan(
@@ -49,6 +51,8 @@ def scan(
             steps is kept, and the steps between are computed again.
         reverse: From the last step to the first; without a chunk.
     """
+    if kept.deferred:
+        step, inputs = defer(step, state, inputs)
     policy = _POLICIES[kept.residuals]
     # A scan keeps XLA from merging both computations; outside of one it must be told.
     frugal = jax.checkpoint(step, policy=policy, prevent_cse=False)

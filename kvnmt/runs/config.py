@@ -64,6 +64,7 @@ MAY_CHANGE = (
     "training.dtype",
     "training.remat",
     "training.residuals",
+    "training.weight_gradients",
     "training.precision",
     "training.model_axis",
     "training.workers",

@@ -89,7 +89,7 @@ def build(
         >>> import jax, jax.numpy as jnp
         >>> sizes = kvnmt.ModelConfig(embedding=8, encoder=8, state=8)
         >>> model = kvnmt.build("kvmematt-r2", 20, 30, sizes)
-        >>> params = jax.jit(model.init)(jax.random.key(0))
+        >>> params = model.init(jax.random.key(0))
         >>> source, target = jnp.array([[5, 6, 7, 0]]), jnp.array([[8, 9, 0]])  # 0: EOS
         >>> jax.jit(model.forward)(params, source, target).logits.shape
         (1, 3, 30)

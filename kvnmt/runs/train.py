@@ -10,6 +10,7 @@ from rich.console import Console
 
 from kvnmt import devices, models
 from kvnmt.console import say
+from kvnmt.contract import Prediction
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
@@ -69,8 +70,8 @@ def run(
     words = corpora.vocabularies
     say(corpora.report, console)
     model = models.build(experiment.model, len(words.source), len(words.target))
-    params = jax.jit(model.init)(jax.random.key(experiment.training.seed))
-    _check_objective(experiment.objective, model)
+    params = model.init(jax.random.key(experiment.training.seed))
+    _check_objective(experiment.objective, model, experiment.model.average_auxiliary)
     if experiment.training.warm_start and not (resume and has_checkpoint(folder)):
         start = experiment.training.warm_start
         params = _warm_start(start, params, words, console, verbose)
@@ -96,14 +97,22 @@ def run(
 
 
 @lru_cache(maxsize=KEPT)
-def _check_objective(objective: Objective, model: Model) -> None:
-    """Traces the loss once, so that one that does not fit is told before any work."""
+def _check_objective(objective: Objective, model: Model, votes: bool) -> None:
+    """Traces the loss once, so that what does not fit is told before any work."""
     word = jnp.zeros((1, 1), jnp.int32)
+
+    def predict_and_lose(params: Params) -> Prediction:
+        prediction = model.forward(params, word, word)
+        loss(objective, prediction, word, word)
+        return prediction
+
     params = jax.eval_shape(model.init, jax.random.key(0))
-    jax.eval_shape(
-        lambda params: loss(objective, model.forward(params, word, word), word, word),
-        params,
-    )
+    prediction = jax.eval_shape(predict_and_lose, params)
+    if votes and len(prediction.heads) == 1:
+        raise UserError(
+            "--model.average-auxiliary needs auxiliary predictors, and this system has "
+            "none; leave it out."
+        )
 
 
 def _warm_start(

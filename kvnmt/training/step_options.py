@@ -22,6 +22,9 @@ class StepOptions:
     # what a step of a scan keeps for the gradient: all products, or those that are
     # vectors; auto: products on a CPU, vectors on an accelerator.
     residuals: Literal["auto", "products", "vectors"] = "auto"
+    # where gradients of the weights of a scan are made: within it, added step by step,
+    # or by one product behind it; auto: within on a CPU, behind on an accelerator.
+    weight_gradients: Literal["auto", "within", "behind"] = "auto"
     # target steps between those of which anything is kept; all between is computed
     # again. 0: each keeps its residuals.
     remat: Annotated[int, at_least(0)] = 0
@@ -32,6 +35,10 @@ class StepOptions:
 
     def kept(self, platform: str) -> Kept:
         """What is kept on a kind of device."""
-        if self.residuals != "auto":
-            return Kept(self.residuals, self.remat)
-        return Kept("products" if platform == "cpu" else "vectors", self.remat)
+        cpu = platform == "cpu"
+        residuals, behind = self.residuals, self.weight_gradients == "behind"
+        if residuals == "auto":
+            residuals = "products" if cpu else "vectors"
+        if self.weight_gradients == "auto":
+            behind = not cpu
+        return Kept(residuals, self.remat, behind)

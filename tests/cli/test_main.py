@@ -118,6 +118,7 @@ BAD_TRAINING = [
     (["--system", "key-value-predict", "--model.state", "10"], "3 parts"),
     (["--system", "rnnencdec", "--objective.atteos", "1"], "--objective.atteos"),
     (["--objective.subtractive", "1"], "--objective.subtractive"),
+    (["--model.average-auxiliary"], "--model.average-auxiliary"),
     (["--system", "past", "--model.decoder.no-past"], "--model.decoder.past"),
     (["--system", "rnnserch-star"], "did you mean 'rnnsearch-star'?"),
     (["--system=kvmemat-r2"], "did you mean 'kvmematt-r2'?"),

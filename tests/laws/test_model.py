@@ -13,6 +13,7 @@ import pytest
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Params
 from kvnmt.training.losses import Objective, loss
+from kvnmt.training.step_options import StepOptions
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 
@@ -128,15 +129,19 @@ def test_no_word_sees_itself_or_a_later_one(name, x64):
 
 @pytest.mark.parametrize("name", MEMBERS)
 def test_gradient(name, x64):
-    """Finite with empty rows, reaches every parameter, is the slope of the loss."""
+    """Finite with empty rows, reaches every parameter, is the slope of the loss.
+
+    It is computed as on an accelerator; all else here is tested as on a CPU.
+    """
     config = cases.CONFIGS[name]
     model, params = cases.build(config), cases.params(config, "float64")
+    kept = StepOptions().kept("gpu")
     source, target = jnp.asarray(SOURCE), jnp.asarray(TARGET)
 
     @jax.jit
     def value_and_gradient(params: Params):
         def total(params: Params) -> jax.Array:
-            prediction = model.forward(params, source, target)
+            prediction = model.forward(params, source, target, None, kept)
             objective = Objective(
                 label_smoothing=0.1,
                 atteos=0.5 if prediction.features.alignments else 0.0,

@@ -35,7 +35,7 @@ def job_of(exp: Experiment, folder: Path) -> tuple[Job, TrainState]:
     words = load_vocabularies(folder) if folder.exists() else None
     corpora = load_corpora(exp.data, words, quiet())
     model = models.build(exp.model, *map(len, corpora.vocabularies))
-    params = jax.jit(model.init)(jax.random.key(exp.training.seed))
+    params = model.init(jax.random.key(exp.training.seed))
     return make_job(
         model=model,
         params=params,

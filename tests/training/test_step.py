@@ -126,7 +126,13 @@ def check_close(ours: Trace, theirs: Trace, tolerance: float = 1e-5) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(
-    "options", [{"accumulate": 4}, {"remat": 1}, {"remat": 4}, {"residuals": "vectors"}]
+    "options",
+    [
+        {"accumulate": 4},
+        {"remat": 1},
+        {"remat": 4, "weight_gradients": "behind"},
+        {"residuals": "vectors", "weight_gradients": "behind"},
+    ],
 )
 def test_the_way_of_computing_changes_nothing(start, count, options):
     """Rows of all lengths, one of them empty; dropout on; three steps."""
