@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments.claims import Claims
-from experiments.results import KEPT, RESULT, read_result
+from experiments.results import KEPT, RESULT, read_file, read_result
 from experiments.rows import AnyRow, Row
 from kvnmt import models
 from kvnmt.console import error_console, print_table
@@ -143,7 +143,7 @@ def _time(row: Row, steps: int) -> dict[str, Any] | str:
 
 
 def _minutes_per_step(path: Path, system: str) -> float | None:
-    result = json.loads(path.read_text())
+    result = read_file(path)
     if result.get("system") != system or not result.get("steps"):
         return None
     return result.get("minutes", 0) / result["steps"]

@@ -25,7 +25,7 @@ import experiments
 from experiments.results import HERE, KEPT, collect
 from experiments.summaries import Grid, Summary, grid_of
 from kvnmt.console import say
-from kvnmt.errors import run_program, unknown_name
+from kvnmt.errors import UserError, run_program, unknown_name
 from kvnmt.files import write_whole
 
 README = HERE / "README.md"
@@ -44,19 +44,30 @@ class ReportOptions:
 
 
 def main(options: ReportOptions) -> None:
-    """Keeps results, and writes or prints tables."""
+    """Keeps results, and writes or prints tables.
+
+    Raises:
+        UserError: A result, a table or the README is not there.
+    """
+    if not README.exists():
+        raise UserError(
+            f"there is no '{README}'; report from a copy of the repository, not "
+            "from an installed package."
+        )
     tables = all_tables()
     if options.collect:
         name = options.name or options.collect.resolve().name
-        _known(tables, name)
-        for path in collect(options.collect, name):
+        places = {table.place for table in tables.values()}
+        if name not in places:
+            raise unknown_name("table", name, places)
+        for path in collect(options.collect, name, KEPT):
             say(f"kept {path}")
     if options.latex:
         for name in options.tables or tables:
-            print(latex(grid_of(_known(tables, name))))
+            print(latex(grid_of(_known(tables, name), KEPT)))
         return
     before = README.read_text()
-    after = written(before, tables)
+    after = written(before, tables, KEPT)
     if after != before:
         write_whole(README, after)
         say(f"'{README}' is written anew")

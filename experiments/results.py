@@ -39,7 +39,7 @@ def read_result(folder: Path) -> Figures | None:
         UserError: The file holds something else.
     """
     path = folder / RESULT
-    return _read(path) if path.exists() else None
+    return read_file(path) if path.exists() else None
 
 
 def write_result(folder: Path, figures: Figures) -> Figures:
@@ -86,17 +86,19 @@ def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
     Raises:
         UserError: There is no result, or one cannot be read.
     """
-    results = {path.parent.name: _read(path) for path in workdir.glob(f"*/{RESULT}")}
+    results = {
+        path.parent.name: read_file(path) for path in workdir.glob(f"*/{RESULT}")
+    }
     if not results:
         raise UserError(
             f"'{workdir}' has no result; name the folder that the runs of a table are "
             "in, once one of them is measured."
         )
     make_folder(kept / name)
-    paths = {kept / name / f"{row}.json": results[row] for row in sorted(results)}
-    for path, result in paths.items():
+    written = {kept / name / f"{row}.json": results[row] for row in sorted(results)}
+    for path, result in written.items():
         write_json(path, result)
-    return list(paths)
+    return list(written)
 
 
 def kept_results(name: str, kept: Path = KEPT) -> list[Figures]:
@@ -107,13 +109,18 @@ def kept_results(name: str, kept: Path = KEPT) -> list[Figures]:
     """
     rows = []
     for path in sorted((kept / name).glob("*.json")):
-        result = _read(path)
+        result = read_file(path)
         shared = {key: value for key, value in result.items() if key != "rows"}
         rows += [shared | row for row in result.get("rows", [{}])]
     return rows
 
 
-def _read(path: Path) -> Figures:
+def read_file(path: Path) -> Figures:
+    """Reads a result.
+
+    Raises:
+        UserError: The file holds something else.
+    """
     try:
         figures = json.loads(path.read_text())
     except ValueError:

@@ -27,6 +27,11 @@ class Summary:
     published_as: str = "published"
     differences: Mapping[str, str] = field(default_factory=dict)  # by the row's name
 
+    @property
+    def place(self) -> str:
+        """The name of its folder of results."""
+        return self.folder or self.name
+
 
 class Grid(NamedTuple):
     """A table as text."""
@@ -47,7 +52,7 @@ def grid_of(summary: Summary, kept: Path = KEPT) -> Grid:
     Raises:
         UserError: A result cannot be read.
     """
-    results = _of_columns(summary, kept_results(summary.folder or summary.name, kept))
+    results = _of_columns(summary, kept_results(summary.place, kept))
     groups: dict[tuple[str, ...], list[Figures]] = {}
     for name in summary.published:
         groups[tuple(name.split(", "))] = []

@@ -106,6 +106,7 @@ def make_table(
         StoppedError: A signal asked for it; nothing is lost.
     """
     rows = with_flags(made.rows, options.config)
+    check_different(rows)
     if options.list:
         preview.show_states(rows)
         return []
@@ -164,6 +165,18 @@ def refuse(failures: dict[str, str], count: int) -> None:
     if failures:
         reasons = "; ".join(f"'{name}': {why}" for name, why in failures.items())
         raise UserError(f"{len(failures)} of {count} rows failed. {reasons}")
+
+
+def check_different(rows: Sequence[AnyRow]) -> None:
+    """Makes sure that every row has a run directory of its own.
+
+    Raises:
+        UserError: Two have the same.
+    """
+    folders = [row.folder for row in rows]
+    if twice := {folder.name for folder in folders if folders.count(folder) > 1}:
+        names = ", ".join(sorted(twice))
+        raise UserError(f"{names} would be run twice; name every seed and system once.")
 
 
 def check_text(rows: Sequence[AnyRow]) -> None:

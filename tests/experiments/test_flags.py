@@ -9,7 +9,7 @@ import pytest
 from experiments import multi30k
 from experiments.multi30k import Multi30k
 from experiments.results import write_result
-from experiments.table import launch
+from experiments.table import launch, with_flags
 from tests.experiments.fake import write_captions
 
 SMALL = """--model.embedding 4 --model.encoder 6 --model.state 6 --training.shapes 1
@@ -59,8 +59,6 @@ def test_a_dry_run_tells_what_would_be_trained(call, tmp_path):
 
 
 def test_a_flag_of_the_configuration_changes_every_row(tmp_path):
-    from experiments.table import with_flags
-
     options = Multi30k(data=tmp_path, workdir=tmp_path)
     rows = [
         multi30k.configure(options, name, "scratch", 1, {})

@@ -48,7 +48,7 @@ def test_every_table_of_a_module_stands_in_the_readme():
     names = re.findall(r"<!-- table ([\w-]+) -->", README.read_text())
     assert sorted(names) == sorted(all_tables())
     for summary in all_tables().values():
-        assert kept_results(summary.folder or summary.name), summary.name
+        assert kept_results(summary.place), summary.name
 
 
 def test_results_that_are_kept_say_what_they_were_measured_with():
@@ -101,6 +101,20 @@ def test_results_of_a_workdir_are_kept(tmp_path):
     assert bleu == [21.0, 22.0]
     with pytest.raises(UserError, match="no result"):
         collect(tmp_path, "mine", tmp_path / "kept")
+
+
+def test_what_is_collected_stands_in_a_table(tmp_path, monkeypatch, capsys):
+    """By the name of the folder of runs, or of a table's folder."""
+    run = tmp_path / "alignment" / "row-1"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text(json.dumps(MEASURED | {"system": "x"}))
+    page = tmp_path / "README.md"
+    page.write_text("<!-- table alignment-fr-en -->\n<!-- end -->\n")
+    monkeypatch.setattr(report, "README", page)
+    monkeypatch.setattr(report, "KEPT", tmp_path / "kept")
+    report.main(ReportOptions(collect=tmp_path / "alignment"))
+    assert (tmp_path / "kept" / "alignment" / "row-1.json").exists()
+    assert "not run" in page.read_text()
 
 
 def test_results_of_an_unknown_table_are_refused_before_any_is_kept(tmp_path):
