@@ -5,12 +5,10 @@ import os
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from kvnmt.data.plan import Plan
 from kvnmt.errors import UserError
-from kvnmt.training.step import TrainState, TrainStep
+from kvnmt.training.ahead import Shape, StepAhead, shape_at
 
 GIB = 2**30
 
@@ -33,22 +31,12 @@ class Need(NamedTuple):
         )
 
 
-def check(
-    step: TrainStep,
-    state: TrainState,
-    plan: Plan,
-    mesh: Mesh,
-    available: int | None,
-) -> Need | None:
-    """Compiles the step for the largest batches and asks what it needs.
-
-    The programs are kept: training does not compile them again.
+def check(step: StepAhead, plan: Plan, available: int | None) -> Need | None:
+    """Has the step compiled for the largest batches and asks what it needs.
 
     Args:
-        step: Of `make_train_step`.
-        state: What it is called with.
+        step: What is called later.
         plan: Has the shapes.
-        mesh: Of the devices.
         available: Bytes that a device has; None: nobody knows.
 
     Returns:
@@ -57,45 +45,29 @@ def check(
     Raises:
         UserError: The device has less; the remedies are named.
     """
-    needs = []
-    for rows, S, T in largest_batches(plan):
-        program = _compile(step, state, rows, S, T, mesh)
-        size = program_bytes(program)
+    needs, largest = [], largest_batches(plan)
+    step.begin(largest)
+    for shape in largest:
+        try:
+            size = program_bytes(step.program(shape))
+        except jax.errors.JaxRuntimeError as error:
+            raise explained(error, *shape) from None
         if size is not None:
-            needs.append(Need(rows, S, T, size, available))
+            needs.append(Need(*shape, size, available))
     need = max(needs, key=lambda need: need.bytes, default=None)
     if need and available is not None and need.bytes > available:
         raise too_large(str(need))
     return need
 
 
-def largest_batches(plan: Plan) -> set[tuple[int, int, int]]:
+def largest_batches(plan: Plan) -> list[Shape]:
     """Rows, source and target length of the batches of which one needs most.
 
     They are the largest by attention, by logits and by tokens.
     """
     rows, (S, T) = plan.rows, plan.shapes.T
-    places = {int(load.argmax()) for load in (rows * S * T, rows * T, rows * (S + T))}
-    return {(int(rows[i]), int(S[i]), int(T[i])) for i in places}
-
-
-def _compile(
-    step: TrainStep,
-    state: TrainState,
-    rows: int,
-    S: int,
-    T: int,
-    mesh: Mesh,
-) -> jax.stages.Compiled:
-    by_rows = NamedSharding(mesh, PartitionSpec("data"))
-    source, target = (
-        jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=by_rows)
-        for length in (S, T)
-    )
-    try:
-        return step.lower(state, source, target).compile()
-    except jax.errors.JaxRuntimeError as error:
-        raise explained(error, rows, S, T) from None
+    loads = (rows * S * T, rows * T, rows * (S + T))
+    return [shape_at(plan, place) for place in {int(load.argmax()) for load in loads}]
 
 
 def program_bytes(program: jax.stages.Compiled) -> int | None:

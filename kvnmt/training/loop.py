@@ -8,7 +8,7 @@ written to.
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple, NoReturn
 
 import jax
@@ -18,6 +18,7 @@ from kvnmt.data.batches import Batch
 from kvnmt.data.stream import BatchAt, stream
 from kvnmt.training import device_memory, display, records, validation
 from kvnmt.training import optimizer as optimizers
+from kvnmt.training.ahead import StepAhead, coming
 from kvnmt.training.bad_numbers import report, too_many
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.checkpoint_folder import Keep, only_writer
@@ -78,13 +79,14 @@ def fit(job: Job, arrays: TrainState, *, resume: bool = False) -> Result:
         outputs = _open(stack, job, state, resume)
         batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())
         if state.step < job.steps and not _is_stale(job, state):
+            ahead = StepAhead(job.train_step, state.arrays, job.mesh)
+            job = replace(job, train_step=stack.enter_context(ahead))
             job.tell("compiling the steps that need most memory")
             available = device_memory.available()
-            need = device_memory.check(
-                job.train_step, state.arrays, job.plan, job.mesh, available
-            )
+            need = device_memory.check(ahead, job.plan, available)
             if need:
                 job.tell(str(need))
+            ahead.begin(coming(job.plan, job.config.seed, state.step, job.steps))
         batches = stack.enter_context(stream(batch_at, state.step, job.config.workers))
         train(job, state, outputs, batches)
     per_epoch, progress = job.plan.per_epoch, state.progress

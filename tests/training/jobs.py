@@ -126,9 +126,10 @@ def compiling() -> Iterator[list[str]]:
     logger, listener = logging.getLogger("jax"), Listener()
     propagate, logger.propagate = logger.propagate, False
     logger.addHandler(listener)
+    jax.config.update("jax_log_compiles", True)  # in all threads
     try:
-        with jax.log_compiles():
-            yield names
+        yield names
     finally:
+        jax.config.update("jax_log_compiles", False)
         logger.removeHandler(listener)
         logger.propagate = propagate

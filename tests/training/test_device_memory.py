@@ -12,6 +12,7 @@ from kvnmt.data.plan import by_tokens
 from kvnmt.data.stream import BatchAt
 from kvnmt.errors import UserError
 from kvnmt.training import device_memory as memory
+from kvnmt.training.ahead import StepAhead, coming
 from kvnmt.training.job import Job
 from kvnmt.training.step import TrainState
 from tests.helpers import tiny, toy_data
@@ -19,7 +20,8 @@ from tests.training.jobs import compiling, job_of
 
 
 def need_of(job: Job, state: TrainState, available: int | None = None) -> memory.Need:
-    need = memory.check(job.train_step, state, job.plan, job.mesh, available)
+    with StepAhead(job.train_step, state, job.mesh) as step:
+        need = memory.check(step, job.plan, available)
     assert need is not None
     return need
 
@@ -85,3 +87,21 @@ def test_attention_decides_which_batch_is_the_largest():
     assert int(loads.max()) in {rows * S * T for rows, S, T in largest}
     tokens = plan.rows * plan.shapes.sum(axis=1)
     assert loads.argmax() != tokens.argmax()
+
+
+def test_programs_are_compiled_before_they_are_called(job):
+    """In the order in which an epoch needs them; a call compiles nothing."""
+    made, state = job(shapes=3, seed=3)
+    plan, steps = made.plan, made.plan.per_epoch
+    batch_at = BatchAt(made.corpora.train, plan, 3)
+    batches = [batch_at(n) for n in range(steps)]
+    shapes = [(*batch.source.shape, batch.target.shape[1]) for batch in batches]
+    assert coming(plan, 3, 0, steps) == list(dict.fromkeys(shapes))
+    assert coming(plan, 3, 1, 2) == shapes[1:2]
+    with StepAhead(made.train_step, state, made.mesh) as step:
+        step.begin(coming(plan, 3, 0, 1))
+        program = step.program(shapes[0])
+        assert step.program(shapes[0]) is program
+        with compiling() as names:
+            step(state, *devices.split_rows(batches[0], made.mesh))
+        assert not [name for name in names if "step" in name]

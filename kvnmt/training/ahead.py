@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of a step, compiled in threads while earlier ones run.
+
+Every padded shape is a program of its own, and one may take as long to compile as a
+hundred steps take to run. So all that an epoch needs are compiled in the order in which
+it needs them; training waits for a program only if it comes to its shape too soon.
+"""
+
+import os
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from kvnmt import devices
+from kvnmt.data.plan import Plan
+from kvnmt.training.step import Metrics, TrainState
+from kvnmt.typing import Array
+
+MOST = 4  # programs that are compiled at a time; each takes memory and a core
+
+
+class Shape(NamedTuple):
+    """A padded batch over all devices."""
+
+    rows: int
+    source: int
+    target: int
+
+
+class StepAhead:
+    """A train step whose programs are compiled before they are called.
+
+    The programs are kept by the step itself: a call compiles nothing again. Leaving it
+    waits for those being compiled, and leaves out those that are not begun.
+    """
+
+    def __init__(self, step: Any, state: TrainState, mesh: Mesh):
+        """Compiles nothing yet.
+
+        Args:
+            step: Of `make_train_step`.
+            state: What it is called with.
+            mesh: Of the devices.
+        """
+        self.step, self.state, self.mesh = step, state, mesh
+        self._threads = ThreadPoolExecutor(min(MOST, os.cpu_count() or 1))
+        self._programs: dict[Shape, Future[jax.stages.Compiled]] = {}
+
+    def __enter__(self) -> "StepAhead":
+        """Gives itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Ends the threads."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def __call__(
+        self, state: TrainState, source: Array, target: Array
+    ) -> tuple[TrainState, Metrics]:
+        """Makes a step, once its program is there."""
+        shape = Shape(len(source), source.shape[1], target.shape[1])
+        if shape in self._programs:
+            wait([self._programs[shape]])  # an error comes again, from the call
+        return self.step(state, source, target)
+
+    def begin(self, shapes: Iterable[Shape]) -> None:
+        """Has the programs of these shapes compiled, in this order."""
+        for shape in shapes:
+            if shape not in self._programs:
+                self._programs[shape] = self._threads.submit(self._compile, shape)
+
+    def program(self, shape: Shape) -> jax.stages.Compiled:
+        """The program of a shape; waits for it."""
+        self.begin([shape])
+        return self._programs[shape].result()
+
+    def _compile(self, shape: Shape) -> jax.stages.Compiled:
+        by_rows = NamedSharding(self.mesh, PartitionSpec("data"))
+        source, target = (
+            jax.ShapeDtypeStruct((shape.rows, length), jnp.int32, sharding=by_rows)
+            for length in (shape.source, shape.target)
+        )
+        return self.step.lower(self.state, source, target).compile()
+
+
+def coming(plan: Plan, seed: int, first: int, until: int) -> list[Shape]:
+    """The shapes of the steps to come in an epoch, in the order of their first use.
+
+    Several processes get none: their programs may have to be compiled together.
+
+    Args:
+        plan: Has the batches.
+        seed: Of the run.
+        first: The next step, from 0.
+        until: The step behind the last.
+    """
+    if devices.part()[1] > 1:
+        return []
+    number, offset = divmod(first, plan.per_epoch)
+    epoch = plan.epoch(seed, number)
+    places = epoch.shapes[epoch.order[offset : offset + until - first]]
+    return [shape_at(plan, int(place)) for place in dict.fromkeys(places.tolist())]
+
+
+def shape_at(plan: Plan, place: int) -> Shape:
+    """A shape of a plan's table."""
+    source, target = map(int, plan.shapes[place])
+    return Shape(int(plan.rows[place]), source, target)
