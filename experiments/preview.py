@@ -23,6 +23,7 @@ from kvnmt.errors import check_bounds
 from kvnmt.runs.config import to_plain
 from kvnmt.runs.warm_start import path_name
 from kvnmt.training import device_memory, records
+from kvnmt.training.ahead import StepAhead
 from kvnmt.training.job import Job, make_job
 from kvnmt.training.step import TrainState
 
@@ -126,7 +127,8 @@ def _prepare(row: Row, corpora: Corpora, console: Console) -> tuple[Job, TrainSt
 
 def _memory(job: Job, state: TrainState) -> dict[str, Any] | str:
     """What the largest batch needs on a device, as the compiler says."""
-    need = device_memory.check(job.train_step, state, job.plan, job.mesh, None)
+    with StepAhead(job.train_step, state, job.mesh) as step:
+        need = device_memory.check(step, job.plan, None)
     if need is None:
         return UNKNOWN
     return need._replace(available=device_memory.available())._asdict()
