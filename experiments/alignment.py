@@ -19,37 +19,32 @@ Launch::
 
 Training text is lower-cased and tokenised as the hand-aligned text is; half of its
 lines are two to four sentences in a row, since the hand-aligned ones are longer than
-any sentence of the training text. Runs that are already finished are only read.
+any sentence of the training text. Once all runs of a pair are there, they are read
+together: joined with the run of the other direction, beside the aligner.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-import tyro
-
-from experiments.hand_aligned import align_with_eflomal, write_gold, write_text
-from experiments.table import (
-    Figures,
-    Row,
-    Train,
-    complete,
-    parallel_text,
-    small_model,
-    with_system,
-)
-from kvnmt.console import print_table
+from experiments.hand_aligned import TASKS, align_with_eflomal, write_gold, write_text
+from experiments.recipes import greedy_bleu, parallel_text, small_model, with_system
+from experiments.results import Figures
+from experiments.rows import AnyRow, OtherRow, Row, Train
+from experiments.summaries import Summary
+from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
-from kvnmt.errors import run_program
-from kvnmt.evaluation import MEASURES, Report, System, Test, table
-from kvnmt.metrics.links import Gold, read_gold
+from kvnmt.evaluation import MEASURES, Report, System, Test
+from kvnmt.evaluation.alignment import COLUMNS, NOTE
+from kvnmt.evaluation.base import Column
+from kvnmt.metrics.links import read_gold
 from kvnmt.model_config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import Run, load_run
+from kvnmt.runs.directory import load_run
 from kvnmt.training.config import TrainingConfig
-from kvnmt.training.loop import Result
 from kvnmt.training.optimizer import OptimizerConfig
 
 BASELINE = "rnnsearch-star"
@@ -65,43 +60,95 @@ BASE = Experiment(
     data=DataConfig(vocabulary="bpe", joint=True, subwords=8000),
     training=TrainingConfig(batch_tokens=1200, bleu_tokenize="none"),
 )
+LAST_COLUMNS = Column("data", "pair"), Column("seed", "seed")
 LEFT_OUT = (", intersection", ", union", ", grow-diag", ", grow-diag-final")
+PUBLISHED = {  # Meng et al. (2018), table 4
+    "rnnsearch-star, scratch": "39.97",
+    "kvmematt-r1, warm": "37.70",
+    "kvmematt-r1-atteos, warm": "36.89",
+    "kvmematt-r2, warm": "35.70",
+    "kvmematt-r2-atteos, warm": "35.39",
+}
 
 
-@dataclass(frozen=True)
-class Alignment:
+def summary_of(pair: str) -> Summary:
+    """The table of a pair in experiments/README.md."""
+    return Summary(
+        name=f"alignment-{pair}",
+        folder="alignment",
+        columns=[
+            Column((pair, "valid_bleu"), "BLEU valid", "{:.2f}"),
+            Column((pair, "aer"), "AER", "{:.1%}"),
+            Column((pair, "precision"), "precision", "{:.1%}"),
+            Column((pair, "recall"), "recall", "{:.1%}"),
+            Column((pair, "soft_aer"), "soft AER", "{:.1%}"),
+            Column((pair, "gdfa_aer"), "gdfa AER", "{:.1%}"),
+        ],
+        published=PUBLISHED if pair == "fr-en" else {},
+        published_as="published AER, zh-en",
+    )
+
+
+TABLES = tuple(map(summary_of, TASKS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Alignment(Options):
     """Options of the experiment."""
 
     data: Path  # folder of the text
-    folder: Path = Path("runs/alignment")  # where text and runs are written
+    workdir: Path = Path("runs/alignment")  # where text and runs are written
     pairs: tuple[str, ...] = ("fr-en", "ja-en")
     systems: tuple[str, ...] = SYSTEMS
     epochs: int = 4  # of the baselines, from scratch
     warm_epochs: int = 1  # of all systems, from the trained baseline
-    seed: int = 1
 
 
 def main(options: Alignment, train: Train = training.run) -> None:
-    """Trains what is not yet trained, then prints a table for each pair."""
+    """Trains what is not yet trained, then prints all pairs in a table."""
+    rows = [
+        row
+        for pair in options.pairs
+        for seed in options.seeds
+        for row in rows_of(options, pair, seed)
+    ]
+    table = Table(
+        title="alignment error",
+        columns=[Column("what", "system"), *COLUMNS[1:], *LAST_COLUMNS],
+        rows=rows,
+        notes=[NOTE],
+        text=Text(key=" ".join(options.pairs), write=lambda: write_texts(options)),
+        lines=lambda results: [
+            line for result in results for line in result.get("rows", [])
+        ],
+    )
+    make_table(options, table, train)
+
+
+def write_texts(options: Alignment) -> None:
+    """Writes what is trained on and what is read."""
     for pair in options.pairs:
-        folder = text_folder(options, pair)
-        write_text(folder, options.data, pair, options.seed)
-        write_gold(folder, options.data, pair)
-        rows = rows_of(options, pair)
-        turned = configure(options, _turned(pair), BASELINE, "scratch")
-        complete([*rows, turned], train)
-        aligners = align_with_eflomal(folder, pair)
-        report = measure(folder, pair, rows, turned, aligners)
-        print_table(table(report), report.notes)
+        write_text(text_folder(options, pair), options.data, pair, seed=1)
+        write_gold(text_folder(options, pair), options.data, pair)
 
 
-def rows_of(options: Alignment, pair: str) -> list[Row]:
-    """The rows of a pair: the baseline, and all systems from there."""
-    warm = [configure(options, pair, name, "warm") for name in options.systems]
-    return [configure(options, pair, BASELINE, "scratch"), *warm]
+def rows_of(options: Alignment, pair: str, seed: int) -> list[AnyRow]:
+    """The baseline, all systems from there, the other direction, and all read."""
+    trained = [
+        configure(options, pair, BASELINE, "scratch", seed),
+        *(configure(options, pair, name, "warm", seed) for name in options.systems),
+    ]
+    turned = configure(options, _turned(pair), BASELINE, "scratch", seed)
+    read = OtherRow(
+        folder=options.workdir / f"{pair}-read-{seed}",
+        system="all",
+        work=partial(measure, options, pair, trained, turned),
+        after=tuple(row.folder for row in (*trained, turned)),
+    )
+    return [*trained, turned, read]
 
 
-def configure(options: Alignment, pair: str, name: str, start: str) -> Row:
+def configure(options: Alignment, pair: str, name: str, start: str, seed: int) -> Row:
     """The row of one run."""
     source, target = pair.split("-")
     folder = text_folder(options, pair)
@@ -115,60 +162,67 @@ def configure(options: Alignment, pair: str, name: str, start: str) -> Row:
         base,
         name,
         epochs=options.warm_epochs if warm else options.epochs,
-        seed=options.seed,
-        warm_start=_run_folder(options, pair, BASELINE, "scratch") if warm else None,
+        seed=seed,
+        warm_start=_run_folder(options, pair, BASELINE, "scratch", seed)
+        if warm
+        else None,
     )
-    return Row(_run_folder(options, pair, name, start), name, experiment, _nothing)
+    folder = _run_folder(options, pair, name, start, seed)
+    return Row(folder, name, experiment, greedy_bleu, data=pair)
 
 
 def text_folder(options: Alignment, pair: str) -> Path:
     """Where the text of a pair is, the same for both directions."""
-    return options.folder / "text" / "-".join(sorted(pair.split("-")))
+    return options.workdir / "text" / "-".join(sorted(pair.split("-")))
 
 
-def measure(
-    folder: Path,
-    pair: str,
-    rows: Sequence[Row],
-    turned: Row,
-    aligners: dict[str, list[Gold]],
-) -> Report:
+def measure(options: Alignment, pair: str, rows: Sequence[Row], turned: Row) -> Figures:
     """Alignment error of every row and aligner, also joined with the turned run.
 
     Args:
-        folder: Where the text of the pair is.
+        options: Say where the text is.
         pair: The languages.
         rows: Runs of this direction.
         turned: The run of the other direction.
-        aligners: Alignments that other programs made.
     """
+    folder, seed = text_folder(options, pair), turned.experiment.training.seed
     source, reference = (
         read_lines(folder / f"gold.{side}") for side in pair.split("-")
     )
     gold = read_gold(folder / "gold.align", len(source))
+    aligners = align_with_eflomal(folder, pair)
     test = Test(reference, source, gold=gold, aligners=aligners)
     test.reverse = load_run(turned.folder)
-    systems = [
-        System(f"{row.system}, {row.start}", list, load_run(row.folder)) for row in rows
-    ]
+    names = {f"{row.system}, {row.start}": row for row in rows}
+    systems = [System(name, list, load_run(row.folder)) for name, row in names.items()]
     report = MEASURES["alignment"](test, systems)
     assert isinstance(report, Report)
-    kept = [row for row in report.rows if not row["system"].endswith(LEFT_OUT)]
-    return report._replace(rows=kept)
+    found = {line["system"]: line for line in report.rows}
+    lines = []
+    for what, line in found.items():
+        if what.endswith(LEFT_OUT):
+            continue
+        line = line | {"what": what, "seed": seed, "data": f"{pair}, in parts"}
+        del line["sentences"]
+        if what in aligners:
+            line |= {"data": pair}
+        elif what in names:
+            row, joined = names[what], found[f"{what}, grow-diag-final-and"]
+            line |= {"system": row.system, "start": row.start, "data": pair}
+            line["gdfa_aer"] = joined["aer"]
+        lines.append(line)
+    return {"rows": lines}
 
 
-def _run_folder(options: Alignment, pair: str, name: str, start: str) -> Path:
-    return options.folder / f"{pair}-{name}-{start}-{options.seed}"
+def _run_folder(
+    options: Alignment, pair: str, name: str, start: str, seed: int
+) -> Path:
+    return options.workdir / f"{pair}-{name}-{start}-{seed}"
 
 
 def _turned(pair: str) -> str:
     return "-".join(reversed(pair.split("-")))
 
 
-def _nothing(run: Run, result: Result) -> Figures:
-    """The rows are measured together, once all are trained."""
-    return {}
-
-
 if __name__ == "__main__":
-    run_program("alignment", lambda: main(tyro.cli(Alignment, description=__doc__)))
+    launch(Alignment, main, __doc__)

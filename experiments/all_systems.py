@@ -13,38 +13,25 @@ Launch::
     python -m experiments.all_systems
     python -m experiments.all_systems --data DATA/multi30k/tok
     python -m experiments.all_systems --systems rnnsearch-star memdec --no-speed
-
-Runs that are already finished are reported, not repeated; an interrupted one goes on.
 """
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-import tyro
-
 from experiments import made_up
-from experiments.table import (
-    Figures,
-    Measure,
-    Row,
-    Train,
-    bleu,
-    complete,
-    parallel_text,
-    show,
-    small_model,
-    with_system,
-)
+from experiments.recipes import bleu, parallel_text, small_model, with_system
+from experiments.results import Figures
+from experiments.rows import AnyRow, Measure, OtherRow, Row, Train
+from experiments.summaries import Summary
+from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.benchmark import report as benchmark
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
-from kvnmt.errors import run_program
 from kvnmt.evaluation.base import Column
-from kvnmt.files import write_json
+from kvnmt.files import digest
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.model_config import Dropout
@@ -88,49 +75,74 @@ COLUMNS = (
     Column("speed", "speed / RNNsearch*", "{:.2f}"),
 )
 NOTE = "beam 5, sacreBLEU, tokenize none; parameters on the made-up language"
+TABLES = (
+    Summary(name="all_systems", columns=COLUMNS[1:], by=("system",)),
+    Summary(
+        name="all_systems-sgd",
+        columns=[Column(("multi30k", "bleu"), "BLEU test2016, 1 epoch", "{:.2f}")],
+        by=("system",),
+    ),
+)
 
 
-@dataclass(frozen=True)
-class AllSystems:
+@dataclass(frozen=True, kw_only=True)
+class AllSystems(Options):
     """Options of the experiment."""
 
     data: Path | None = None  # folder of Multi30k's tokenised text
-    folder: Path = Path("runs/catalogue")  # where the runs are written
+    workdir: Path = Path("runs/catalogue")  # where the runs are written
     systems: tuple[str, ...] = TRANSLATORS
     epochs: int = 10  # on the made-up language
     pairs: int = 8000  # of it
     multi30k_epochs: int = 1
     optimizer: Literal["adam", "sgd"] = "adam"
     speed: bool = True  # measure it
-    seed: int = 1
 
 
 def main(options: AllSystems, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
-    corpus = synthetic.make_corpus(options.seed, train=options.pairs)
-    rows = made_up_rows(options, corpus), multi30k_rows(options)
-    synthetic.write_corpus(corpus, options.folder / "corpus")
-    on_made_up, on_multi30k = (complete(of_text, train) for of_text in rows)
-    speeds = measure_speeds(options)
-    results = [
+    corpus = synthetic.make_corpus(1, train=options.pairs)
+    rows: list[AnyRow] = [*made_up_rows(options, corpus), *multi30k_rows(options)]
+    if options.speed:
+        rows.append(speed_row(options))
+    table = Table(
+        title=f"{options.epochs} epochs of {options.pairs} made-up pairs; "
+        f"{options.multi30k_epochs} of Multi30k de-en",
+        columns=COLUMNS,
+        rows=rows,
+        notes=[NOTE],
+        text=Text(
+            key=str(options.pairs),
+            write=lambda: synthetic.write_corpus(corpus, options.workdir / "corpus"),
+        ),
+        lines=lambda results: joined(options, results),
+    )
+    make_table(options, table, train)
+
+
+def joined(options: AllSystems, results: list[Figures]) -> list[Figures]:
+    """A line for every system and seed, with both texts and the speed."""
+    speeds = {
+        row["system"]: row["speed"]
+        for result in results
+        for row in result.get("rows", [])
+    }
+    found = {(r["data"], r["system"], r.get("seed")): r for r in results}
+    return [
         {
             "system": name,
-            "synthetic": on_made_up[i],
-            "multi30k": on_multi30k[i] if on_multi30k else {},
+            "synthetic": found.get(("synthetic", name, seed), {}),
+            "multi30k": found.get(("multi30k", name, seed), {}),
             "speed": speeds.get(name),
         }
-        for i, name in enumerate(options.systems)
+        for name in options.systems
+        for seed in options.seeds
     ]
-    title = (
-        f"{options.epochs} epochs of {options.pairs} made-up pairs; "
-        f"{options.multi30k_epochs} of Multi30k de-en; seed {options.seed}"
-    )
-    show(title, COLUMNS, results, [NOTE])
 
 
 def made_up_rows(options: AllSystems, corpus: synthetic.Corpus) -> list[Row]:
     """The rows on the made-up language."""
-    folder = options.folder / "corpus"
+    folder = options.workdir / "corpus"
     data = parallel_text(MADE_UP.data, folder, "src", "trg")
 
     def measure(run: Run, result: Result) -> Figures:
@@ -166,24 +178,26 @@ def configure(
     base = replace(base, optimizer=optimizer)
     return [
         Row(
-            folder=options.folder / f"{text}-{name}-{options.seed}",
+            folder=options.workdir / f"{text}-{name}-{seed}",
             system=name,
-            experiment=with_system(base, name, epochs=epochs, seed=options.seed),
+            experiment=with_system(base, name, epochs=epochs, seed=seed),
             measure=measure,
+            data=text,
         )
         for name in options.systems
+        for seed in options.seeds
     ]
 
 
-def measure_speeds(options: AllSystems) -> dict[str, float]:
-    """Training speed relative to RNNsearch*, measured once per folder."""
-    path = options.folder / "speed.json"
-    speeds: dict[str, float] = json.loads(path.read_text()) if path.exists() else {}
-    missing = [name for name in options.systems if name not in speeds]
-    if options.speed and missing:
-        others = tuple(name for name in missing if name != "rnnsearch-star")
+def speed_row(options: AllSystems) -> OtherRow:
+    """Training speeds relative to RNNsearch*, measured beside each other."""
+    others = [name for name in options.systems if name != "rnnsearch-star"]
+    names = ("rnnsearch-star", *others)
+    which = "" if {*names} == {*TRANSLATORS} else f"-{digest(str(names).encode())[:6]}"
+
+    def work() -> Figures:
         config = BenchmarkConfig(
-            systems=("rnnsearch-star", *others),
+            systems=names,
             model=MULTI30K.model,
             batch_size=40,
             vocabulary=5000,
@@ -191,10 +205,11 @@ def measure_speeds(options: AllSystems) -> dict[str, float]:
             split=False,
         )
         rows = benchmark.measure(config).training
-        speeds |= {row.system: row.relative.median for row in rows}
-        write_json(path, speeds)
-    return speeds
+        speeds = [{"system": r.system, "speed": r.relative.median} for r in rows]
+        return {"rows": speeds}
+
+    return OtherRow(options.workdir / f"speed{which}", "all", work, data="speed")
 
 
 if __name__ == "__main__":
-    run_program("all_systems", lambda: main(tyro.cli(AllSystems, description=__doc__)))
+    launch(AllSystems, main, __doc__)

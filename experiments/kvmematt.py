@@ -13,20 +13,26 @@ baseline first and starts the memory models from it.
 
 Launch::
 
-    python -m experiments.kvmematt runs/base --system rnnsearch-star \
+    python -m experiments.kvmematt \
         --data.source train.zh --data.target train.en \
         --data.valid-source valid.zh --data.valid-target valid.en
-    python -m experiments.kvmematt runs/r2 --system kvmematt-r2-atteos \
-        --training.warm-start runs/base (and the same data)
 """
 
-from kvnmt.cli.main import main
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.recipes import greedy_bleu, with_system
+from experiments.rows import Row, Train
+from experiments.table import Options, Table, launch, make_table
 from kvnmt.data.config import DataConfig
+from kvnmt.evaluation.base import Column
 from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 
+BASELINE = "rnnsearch-star"
 EXPERIMENT = Experiment(
     model=ModelConfig(
         embedding=512,
@@ -37,8 +43,53 @@ EXPERIMENT = Experiment(
     ),
     data=DataConfig(min_count=1, vocabulary_size=30000, max_length=80),
     optimizer=OptimizerConfig(name="adadelta", clip=1.0),
-    training=TrainingConfig(batch_size=80, epochs=20, validate_every=5000),
+    training=TrainingConfig(batch_size=80, validate_every=5000),
+)
+COLUMNS = (
+    Column("system", "system"),
+    Column("parameters", "parameters", "{:,}"),
+    Column("valid_bleu", "BLEU valid", "{:.2f}"),
+    Column("target_tokens_per_second", "target tokens/s", "{:,.0f}"),
+    Column("seed", "seed"),
 )
 
+
+@dataclass(frozen=True, kw_only=True)
+class KVMemAtt(Options):
+    """Options of the experiment."""
+
+    workdir: Path = Path("runs/kvmematt")  # where the runs are written
+    systems: tuple[str, ...] = (
+        "kvmematt-r1",
+        "kvmematt-r1-atteos",
+        "kvmematt-r2",
+        "kvmematt-r2-atteos",
+    )
+    epochs: int = 20  # at most
+
+
+def main(options: KVMemAtt, train: Train = training.run) -> None:
+    """Trains the baseline, then the others from there, and prints the table."""
+    rows = [
+        configure(options, name, seed)
+        for name in (BASELINE, *options.systems)
+        for seed in options.seeds
+    ]
+    make_table(options, Table("KVMemAtt", COLUMNS, rows), train)
+
+
+def configure(options: KVMemAtt, name: str, seed: int) -> Row:
+    """The row of one system; the text comes by flags of the configuration."""
+    start = options.workdir / f"{BASELINE}-{seed}"
+    experiment = with_system(
+        EXPERIMENT,
+        name,
+        epochs=options.epochs,
+        seed=seed,
+        warm_start=None if name == BASELINE else start,
+    )
+    return Row(options.workdir / f"{name}-{seed}", name, experiment, greedy_bleu)
+
+
 if __name__ == "__main__":
-    main(command="train", base=EXPERIMENT)
+    launch(KVMemAtt, main, __doc__)

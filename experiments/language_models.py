@@ -11,23 +11,24 @@ end of every sentence. Results and published figures: experiments/README.md.
 Launch::
 
     python -m experiments.language_models --train train.txt --valid valid.txt
-
-Runs that are already finished are reported, not repeated; an interrupted one goes on.
 """
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import tyro
-
-from experiments.table import Figures, Row, Train, complete, show, with_system
+from experiments.recipes import with_system
+from experiments.results import Figures
+from experiments.rows import Row, Train
+from experiments.summaries import Summary
+from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
-from kvnmt.errors import run_program, unknown_name
+from kvnmt.errors import unknown_name
 from kvnmt.evaluation.base import Column
-from kvnmt.files import make_folder, write_lines
+from kvnmt.files import digest, write_lines
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -59,35 +60,55 @@ COLUMNS = (
     Column("system", "system"),
     Column("state", "state"),
     Column("parameters", "parameters", "{:,}"),
-    Column("perplexity", "perplexity", "{:.2f}"),
+    Column("perplexity", "perplexity", "{:.1f}"),
     Column("best_epoch", "best epoch", "{:g}"),
+    Column("seed", "seed"),
+)
+TABLES = (
+    Summary(
+        name="language_models",
+        columns=COLUMNS[1:-1],
+        by=("system",),
+        published={
+            "lm-lstm": "85.2",
+            "lm-attention": "82.0",
+            "lm-4-gram": "75.9",
+            "lm-mean-residual": "80.2",
+            "lm-self-attentive-residual": "80.4",
+        },
+        published_as="published, other text and sizes",
+    ),
 )
 
 
-@dataclass(frozen=True)
-class LanguageModels:
+@dataclass(frozen=True, kw_only=True)
+class LanguageModels(Options):
     """Options of the experiment."""
 
     train: Path  # text, a paragraph or a sentence per line
     valid: Path
-    folder: Path = Path("runs/language_models")  # where the runs are written
+    workdir: Path = Path("runs/language_models")  # where the runs are written
     systems: tuple[str, ...] = tuple(WIDTHS)
     epochs: int = 8  # at most
-    seed: int = 1
 
 
 def main(options: LanguageModels, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
-    rows = [configure(options, name) for name in options.systems]
+    rows = [
+        configure(options, name, seed)
+        for name in options.systems
+        for seed in options.seeds
+    ]
     texts = {"train": read_lines(options.train), "valid": read_lines(options.valid)}
-    make_folder(options.folder)
-    for part, lines in texts.items():
-        write_lines(options.folder / f"{part}.txt", sentences(lines))
-    title = f"validation perplexity, seed {options.seed}"
-    show(title, COLUMNS, complete(rows, train))
+    text = Text(
+        key=digest(json.dumps(texts).encode()),
+        write=lambda: write_text(options.workdir, texts),
+    )
+    table = Table("validation perplexity", COLUMNS, rows, text=text)
+    make_table(options, table, train)
 
 
-def configure(options: LanguageModels, name: str) -> Row:
+def configure(options: LanguageModels, name: str, seed: int) -> Row:
     """The row of one language model.
 
     Raises:
@@ -96,7 +117,7 @@ def configure(options: LanguageModels, name: str) -> Row:
     if name not in WIDTHS:
         raise unknown_name("language model", name, WIDTHS)
     width = WIDTHS[name]
-    text = {part: options.folder / f"{part}.txt" for part in ("train", "valid")}
+    text = {part: options.workdir / f"{part}.txt" for part in ("train", "valid")}
     data = replace(
         BASE.data,
         source=text["train"],
@@ -107,11 +128,17 @@ def configure(options: LanguageModels, name: str) -> Row:
     model = replace(BASE.model, encoder=width, state=width)
     base = replace(BASE, model=model, data=data)
     return Row(
-        folder=options.folder / f"{name}-{options.seed}",
+        folder=options.workdir / f"{name}-{seed}",
         system=name,
-        experiment=with_system(base, name, epochs=options.epochs, seed=options.seed),
+        experiment=with_system(base, name, epochs=options.epochs, seed=seed),
         measure=measure,
     )
+
+
+def write_text(folder: Path, texts: dict[str, list[str]]) -> None:
+    """Writes the sentences of both texts."""
+    for part, lines in texts.items():
+        write_lines(folder / f"{part}.txt", sentences(lines))
 
 
 def sentences(lines: list[str]) -> Iterator[str]:
@@ -129,6 +156,4 @@ def measure(run: Run, result: Result) -> Figures:
 
 
 if __name__ == "__main__":
-    run_program(
-        "language_models", lambda: main(tyro.cli(LanguageModels, description=__doc__))
-    )
+    launch(LanguageModels, main, __doc__)

@@ -15,10 +15,9 @@ Launch::
 
     python -m experiments.multi30k --data DATA/multi30k/tok
     python -m experiments.multi30k --data DATA/multi30k/tok --source en --target fr
+    python -m experiments.multi30k --data DATA/multi30k/tok --seeds 1 2 3
     python -m experiments.multi30k --data DATA/multi30k/tok --systems kvmematt-r2 \
-        --starts warm        # needs the baseline's run in the same folder
-
-Runs that are already finished are reported, not repeated; an interrupted one goes on.
+        --starts warm        # needs the run of the baseline in the same folder
 """
 
 from dataclasses import dataclass, replace
@@ -26,22 +25,13 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-import tyro
-
-from experiments.table import (
-    Figures,
-    Row,
-    Train,
-    bleu,
-    complete,
-    parallel_text,
-    show,
-    small_model,
-    with_system,
-)
+from experiments.recipes import bleu, parallel_text, small_model, with_system
+from experiments.results import Figures
+from experiments.rows import Row, Train
+from experiments.summaries import Summary
+from experiments.table import Options, Table, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
-from kvnmt.errors import run_program
 from kvnmt.evaluation.base import Column
 from kvnmt.model_config import Dropout
 from kvnmt.runs import train as training
@@ -79,21 +69,38 @@ COLUMNS = (
     Column("best_epoch", "best epoch", "{:g}"),
     Column("seed", "seed"),
 )
+# Meng et al. (2018), table 1.
+PUBLISHED = {
+    "rnnsearch-star, scratch": "36.53",
+    "kvmematt-r1, warm": "38.45",
+    "kvmematt-r1-atteos, warm": "38.66",
+    "kvmematt-r2, warm": "38.93",
+    "kvmematt-r2-atteos, warm": "39.33",
+}
+TABLES = (
+    Summary(
+        name="multi30k",
+        columns=COLUMNS[2:-1],
+        published=PUBLISHED,
+        published_as="published, NIST zh-en",
+        differences={"rnnsearch-star, warm": "the control: trained on"},
+    ),
+    Summary(name="multi30k-5", columns=COLUMNS[2:-1]),
+)
 
 
-@dataclass(frozen=True)
-class Multi30k:
+@dataclass(frozen=True, kw_only=True)
+class Multi30k(Options):
     """Options of the experiment."""
 
     data: Path  # folder of the tokenised text
-    folder: Path = Path("runs/multi30k")  # where the runs are written
+    workdir: Path = Path("runs/multi30k")  # where the runs are written
     source: str = "de"
     target: str = "en"
     systems: tuple[str, ...] = SYSTEMS
     starts: tuple[Literal["scratch", "warm"], ...] = ("scratch", "warm")
     epochs: int = 12  # at most, from scratch
     warm_epochs: int = 3  # at most, from the trained baseline
-    seed: int = 1
 
 
 def main(options: Multi30k, train: Train = training.run) -> None:
@@ -106,19 +113,21 @@ def main(options: Multi30k, train: Train = training.run) -> None:
         for split in ("valid", "test2016")
     }
     rows = [
-        configure(options, name, start, texts)
+        configure(options, name, start, seed, texts)
         for start in options.starts
         for name in options.systems
+        for seed in options.seeds
     ]
     title = f"Multi30k {options.source}-{options.target}, beam {BASE.search.beam}"
     note = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
-    show(title, COLUMNS, complete(rows, train), [note])
+    make_table(options, Table(title, COLUMNS, rows, [note]), train)
 
 
 def configure(
     options: Multi30k,
     name: str,
     start: Literal["scratch", "warm"],
+    seed: int,
     texts: dict[str, Parallel],
 ) -> Row:
     """The row of one system, started in one way."""
@@ -133,23 +142,23 @@ def configure(
         optimizer=OptimizerConfig(learning_rate=rate, decay=decay),
     )
     return Row(
-        folder=run_folder(options, name, start),
+        folder=run_folder(options, name, start, seed),
         system=name,
         experiment=with_system(
             base,
             name,
             epochs=epochs,
-            seed=options.seed,
-            warm_start=run_folder(options, BASELINE, "scratch") if warm else None,
+            seed=seed,
+            warm_start=run_folder(options, BASELINE, "scratch", seed) if warm else None,
         ),
         measure=partial(measure, texts),
     )
 
 
-def run_folder(options: Multi30k, name: str, start: str) -> Path:
+def run_folder(options: Multi30k, name: str, start: str, seed: int) -> Path:
     """The run directory of a row."""
     pair = f"{options.source}-{options.target}"
-    return options.folder / f"{pair}-{name}-{start}-{options.seed}"
+    return options.workdir / f"{pair}-{name}-{start}-{seed}"
 
 
 def measure(texts: dict[str, Parallel], run: Run, result: Result) -> Figures:
@@ -158,4 +167,4 @@ def measure(texts: dict[str, Parallel], run: Run, result: Result) -> Figures:
 
 
 if __name__ == "__main__":
-    run_program("multi30k", lambda: main(tyro.cli(Multi30k, description=__doc__)))
+    launch(Multi30k, main, __doc__)

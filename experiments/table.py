@@ -1,153 +1,232 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of runs: what is not trained yet is trained, measured and written down.
+"""The harness of the experiments: a table of rows, its flags, and how it is launched.
 
-Every row has a run directory. Once it is trained and measured, its figures stand
-beside it in ``result.json``, and the row is only read from then on. A run that was
-interrupted goes on.
+A module says what its rows are, what is measured of them and which columns are shown;
+all else is here. Any number of the same processes may work on one table.
 """
 
-import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, TypeVar, get_args
 
-import jax
+import tyro
 from rich.console import Console
 
+from experiments import preview
+from experiments.claims import Pace
+from experiments.results import Figures
+from experiments.rows import AnyRow, Row, Train
+from experiments.worker import Worker
+from kvnmt.cli.program_cache import keep_programs
 from kvnmt.console import print_table
-from kvnmt.data.config import DataConfig
-from kvnmt.data.text import Parallel
-from kvnmt.errors import UserError
+from kvnmt.data.sources import Split, open_text
+from kvnmt.errors import UserError, check_bounds, run_program
 from kvnmt.evaluation.base import Column, Report, table
-from kvnmt.files import write_json
-from kvnmt.inference.translate import translate_lines
-from kvnmt.initializers import Scheme
-from kvnmt.metrics.bleu import corpus_bleu
-from kvnmt.model_config import Dropout, ModelConfig
-from kvnmt.models import count_parameters
+from kvnmt.files import locked, make_folder, write_whole
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import Run, load_run
-from kvnmt.systems.named import system
-from kvnmt.training.loop import Result
 
-RESULT = "result.json"
-Figures = dict[str, Any]
-Measure = Callable[[Run, Result], Figures]
+OptionsT = TypeVar("OptionsT", bound="Options")
+FLAGS = "Every flag of kvnmt train that is a field of its config is a flag here too."
 
 
-class Train(Protocol):
-    """How a run is trained; `kvnmt.runs.train.run` unless a test has its own."""
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What every table takes from the command line."""
 
-    def __call__(
-        self, experiment: Experiment, folder: Path, *, resume: bool, console: Console
-    ) -> Result:
-        """Trains an experiment in a run directory."""
-        ...
+    workdir: Path  # where the run directories are
+    seeds: tuple[int, ...] = (1,)
+    list: bool = False  # show the rows and their state, and leave
+    dry_run: bool = False  # show what would be trained, as JSON, and leave
+    # Flags of the configuration, for every row.
+    config: tyro.conf.Suppress[tuple[str, ...]] = ()
 
 
 @dataclass(frozen=True)
-class Row:
-    """A run, and what is measured of it once it is trained."""
+class Text:
+    """Files that rows read, written once by one of the processes."""
 
-    folder: Path  # run directory
-    system: str
-    experiment: Experiment
-    measure: Measure
-
-    @property
-    def start(self) -> Literal["scratch", "warm"]:
-        """Whether it starts from a trained model."""
-        return "warm" if self.experiment.training.warm_start else "scratch"
+    key: str  # what they are made of; if it is another, they are written anew
+    write: Callable[[], object]
 
 
-def small_model(
-    embedding: int, units: int, dropout: Dropout, initializer: Scheme = "glorot"
-) -> ModelConfig:
-    """Sizes with as many units in each direction as in the state, directions summed."""
-    return ModelConfig(
-        embedding=embedding,
-        encoder=units,
-        state=units,
-        merge="sum",
-        initializer=initializer,
-        dropout=dropout,
-    )
+@dataclass(frozen=True)
+class Table:
+    """The rows of an experiment, and how they are shown."""
+
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[AnyRow]
+    notes: Sequence[str] = ()
+    text: Text | None = None
+    # From the results of the rows to what is shown.
+    lines: Callable[[list[Figures]], list[Figures]] = list
 
 
-def with_system(
-    base: Experiment,
-    name: str,
-    *,
-    epochs: int,
-    seed: int,
-    warm_start: Path | None = None,
-) -> Experiment:
-    """The experiment of a named system, in all else that of ``base``.
+def launch(
+    kind: type[OptionsT], main: Callable[[OptionsT], Any], about: str | None
+) -> None:
+    """Runs an experiment as a program.
 
-    Raises:
-        UserError: There is no such system.
+    Args:
+        kind: Its options.
+        main: What it does.
+        about: Its docstring.
     """
-    return replace(
-        base,
-        model=system(name).model(base.model),
-        objective=system(name).objective(base.objective),
-        training=replace(
-            base.training, epochs=epochs, seed=seed, warm_start=warm_start
-        ),
-    )
+    name = Path(sys.argv[0]).stem
 
-
-def parallel_text(
-    base: DataConfig, folder: Path, source: str, target: str
-) -> DataConfig:
-    """Text in ``{train,valid}.{source,target}`` of a folder, treated as in ``base``."""
-    return replace(
-        base,
-        source=folder / f"train.{source}",
-        target=folder / f"train.{target}",
-        valid_source=folder / f"valid.{source}",
-        valid_target=folder / f"valid.{target}",
-    )
-
-
-def complete(rows: Sequence[Row], train: Train = training.run) -> list[Figures]:
-    """Trains and measures, in order, the rows without a result; gives all results.
-
-    A row may start from the run of a row before it.
-
-    Raises:
-        UserError: A row cannot be trained, or its result cannot be read.
-    """
-    console = Console()
-    return [read_result(row.folder) or _train(row, train, console) for row in rows]
-
-
-def read_result(folder: Path) -> Figures | None:
-    """The figures of a row; None: it is not measured yet.
-
-    Raises:
-        UserError: The file holds something else.
-    """
-    path = folder / RESULT
-    if not path.exists():
-        return None
-    try:
-        figures = json.loads(path.read_text())
-    except ValueError:
-        figures = None
-    if not isinstance(figures, dict) or not figures:
-        raise UserError(
-            f"'{path}' holds no figures; delete it, and the run is measured again."
+    def work() -> None:
+        description = f"{about or ''}\n\n{FLAGS}"
+        options, others = tyro.cli(
+            kind, description=description, return_unknown_args=True
         )
-    return figures
+        keep_programs()
+        main(replace(options, config=tuple(others)))
+
+    run_program(name, work)
 
 
-def bleu(run: Run, text: Parallel) -> float:
-    """BLEU of a run's translations of tokenised text, as its config searches."""
-    hypotheses = translate_lines(run, text.source, run.experiment.search)
-    return corpus_bleu(hypotheses, text.target, tokenize="none").score
+def make_table(
+    options: Options, made: Table, train: Train = training.run
+) -> list[Figures]:
+    """Does what the options ask for with a table.
+
+    Args:
+        options: Those of the experiment.
+        made: The table.
+        train: Trains a row.
+
+    Returns:
+        The results of all rows that are measured.
+
+    Raises:
+        UserError: A row failed twice, or cannot begin.
+        StoppedError: A signal asked for it; nothing is lost.
+    """
+    rows = with_flags(made.rows, options.config)
+    check_different(rows)
+    if options.list:
+        preview.show_states(rows)
+        return []
+    if made.text:
+        prepare(options.workdir, made.text)
+    else:
+        check_text(rows)
+    if options.dry_run:
+        preview.show_plans(rows)
+        return []
+    failures = work(rows, train)
+    results = results_of(rows)
+    shown = made.lines(results)
+    missing = len(rows) - len(results) - len(failures)
+    notes = [*made.notes]
+    if missing:
+        notes.append(f"{missing} of {len(rows)} rows are not done; --list shows them")
+    show(made.title, made.columns, shown, notes)
+    refuse(failures, len(rows))
+    return results
+
+
+def complete(rows: Sequence[AnyRow], train: Train = training.run) -> list[Figures]:
+    """Trains and measures the rows without a result; gives all results.
+
+    Raises:
+        UserError: A row failed twice, or its result cannot be read.
+        StoppedError: A signal asked for it; nothing is lost.
+    """
+    refuse(work(rows, train), len(rows))
+    return results_of(rows)
+
+
+def work(
+    rows: Sequence[AnyRow],
+    train: Train,
+    console: Console | None = None,
+    pace: Pace = Pace(),
+) -> dict[str, str]:
+    """Does the rows that nobody else has done or is doing; gives why rows failed."""
+    results_of(rows)  # one that cannot be read is told before any work
+    return Worker(rows, train, console or Console(), pace).work()
+
+
+def results_of(rows: Sequence[AnyRow]) -> list[Figures]:
+    """The results of the rows that are measured, in their order."""
+    return [result for row in rows if (result := row.result())]
+
+
+def refuse(failures: dict[str, str], count: int) -> None:
+    """Ends an experiment some of whose rows failed.
+
+    Raises:
+        UserError: There are failures; each is named with its reason.
+    """
+    if failures:
+        reasons = "; ".join(f"'{name}': {why}" for name, why in failures.items())
+        raise UserError(f"{len(failures)} of {count} rows failed. {reasons}")
+
+
+def check_different(rows: Sequence[AnyRow]) -> None:
+    """Makes sure that every row has a run directory of its own.
+
+    Raises:
+        UserError: Two have the same.
+    """
+    folders = [row.folder for row in rows]
+    if twice := {folder.name for folder in folders if folders.count(folder) > 1}:
+        names = ", ".join(sorted(twice))
+        raise UserError(f"{names} would be run twice; name every seed and system once.")
+
+
+def check_text(rows: Sequence[AnyRow]) -> None:
+    """Makes sure, before any work, that the text of all rows can be read.
+
+    Raises:
+        UserError: It cannot.
+    """
+    open_rows = (row for row in rows if isinstance(row, Row) and not row.result())
+    for config in {row.experiment.data for row in open_rows}:
+        for split in get_args(Split):
+            open_text(config, split)
+
+
+def prepare(workdir: Path, text: Text) -> None:
+    """Writes the files that rows read, unless they are there; others wait for it.
+
+    Raises:
+        UserError: They cannot be written.
+    """
+    make_folder(workdir)
+    mark = workdir / "text.key"
+    with locked(workdir / "lock"):
+        if not mark.exists() or mark.read_text() != text.key:
+            text.write()
+            write_whole(mark, text.key)
+
+
+def with_flags(rows: Sequence[AnyRow], flags: Sequence[str]) -> list[AnyRow]:
+    """The rows with flags of the configuration, which are read for each of them.
+
+    Raises:
+        UserError: A number is out of its bounds, or belongs to the table.
+    """
+    return [
+        replace(row, experiment=_with_flags(row.experiment, flags))
+        if flags and isinstance(row, Row)
+        else row
+        for row in rows
+    ]
+
+
+def _with_flags(experiment: Experiment, flags: Sequence[str]) -> Experiment:
+    changed = tyro.cli(Experiment, args=flags, default=experiment)
+    for field, instead in (("seed", "use --seeds"), ("warm_start", "leave it out")):
+        if getattr(changed.training, field) != getattr(experiment.training, field):
+            flag = field.replace("_", "-")
+            raise UserError(f"--training.{flag} belongs to the table; {instead}.")
+    check_bounds(changed)
+    return changed
 
 
 def show(
@@ -158,28 +237,3 @@ def show(
 ) -> None:
     """Prints a row for each result; figures that one lacks stay empty."""
     print_table(table(Report(title, columns, list(results))), notes)
-
-
-def _train(row: Row, train: Train, console: Console) -> Figures:
-    console.rule(row.folder.name)
-    resume = (row.folder / "config.json").exists()
-    result = train(row.experiment, row.folder, resume=resume, console=console)
-    run = load_run(row.folder)
-    figures = {
-        "system": row.system,
-        "start": row.start,
-        "seed": row.experiment.training.seed,
-        "state": row.experiment.model.state,
-        "parameters": count_parameters(run.params),
-        "steps": result.steps,
-        "epochs": result.epochs,
-        "best_epoch": result.best_epoch,
-        "valid_loss": result.best["valid_loss"],
-        "target_tokens_per_second": result.tokens_per_second,
-        "minutes": result.minutes,
-    }
-    figures |= row.measure(run, result)
-    write_json(row.folder / RESULT, figures)
-    # Programs of many systems are more memory mappings than a process may hold.
-    jax.clear_caches()
-    return figures

@@ -2,12 +2,12 @@
 """Every system on one budget: its rows, what is measured, and its table."""
 
 import dataclasses
-import json
 
 import pytest
 
 from experiments import all_systems, language_models, made_up
 from experiments.all_systems import AllSystems
+from experiments.results import write_result
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError
 from kvnmt.runs.directory import load_run
@@ -21,7 +21,7 @@ def test_every_system_has_its_experiment():
     assert translators | set(language_models.WIDTHS) == set(SYSTEMS)
     assert not translators & set(language_models.WIDTHS)
     corpus = synthetic.make_corpus(1, train=1, valid=1, test=1)
-    rows = all_systems.made_up_rows(AllSystems(), corpus)
+    rows = all_systems.made_up_rows(AllSystems(speed=False), corpus)
     assert [row.system for row in rows] == list(all_systems.TRANSLATORS)
     for row in rows:
         system = SYSTEMS[row.system]
@@ -31,7 +31,7 @@ def test_every_system_has_its_experiment():
 
 
 def test_an_unknown_system_is_refused_before_any_work(tmp_path):
-    options = AllSystems(folder=tmp_path / "runs", systems=("memdex",))
+    options = AllSystems(workdir=tmp_path / "runs", systems=("memdex",))
     with pytest.raises(UserError, match="memdec"):
         all_systems.main(options, never)
     assert not (tmp_path / "runs").exists()
@@ -41,7 +41,7 @@ def test_an_unknown_system_is_refused_before_any_work(tmp_path):
     "name, aligns", [("rnnencdec", False), ("rnnsearch-star", True)]
 )
 def test_a_system_that_aligns_has_an_alignment_error(tmp_path, name, aligns):
-    options = AllSystems(folder=tmp_path / "runs", systems=(name,), epochs=1)
+    options = AllSystems(workdir=tmp_path / "runs", systems=(name,), epochs=1)
     corpus = synthetic.make_corpus(1, train=20, valid=4, test=4)
     synthetic.write_corpus(corpus, tmp_path / "runs" / "corpus")
     (row,) = all_systems.made_up_rows(options, corpus)
@@ -66,11 +66,13 @@ def test_results_of_both_texts_and_speeds_are_one_table(tmp_path, capsys):
     write_captions(tmp_path)
     options = AllSystems(
         data=tmp_path,
-        folder=tmp_path / "runs",
+        workdir=tmp_path / "runs",
         systems=("rnnencdec", "rnnsearch-star"),
         pairs=10,
-        speed=False,
     )
+    row = all_systems.speed_row(options)
+    speeds = [{"system": "rnnencdec", "speed": 1.3}]
+    write_result(row.folder, {"data": "speed", "system": "all", "rows": speeds})
     made = {"parameters": 1000, "bleu": 90.0, "dropped": 0.25, "repeated": 0.125}
     for name, figures in {
         "synthetic-rnnencdec-1": made,
@@ -78,9 +80,9 @@ def test_results_of_both_texts_and_speeds_are_one_table(tmp_path, capsys):
         "multi30k-rnnencdec-1": {"bleu": 12.95},
         "multi30k-rnnsearch-star-1": {"bleu": 23.57},
     }.items():
-        (tmp_path / "runs" / name).mkdir(parents=True)
-        (tmp_path / "runs" / name / "result.json").write_text(json.dumps(figures))
-    (tmp_path / "runs" / "speed.json").write_text('{"rnnencdec": 1.3}')
+        text, rest = name.split("-", 1)
+        named = {"data": text, "system": rest.removesuffix("-1"), "seed": 1}
+        write_result(tmp_path / "runs" / name, named | figures)
     all_systems.main(options, never)
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["rnnencdec", "1,000", "90.00", "25.00%", "12.50%", "12.95", "1.30"] in rows

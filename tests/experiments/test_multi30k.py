@@ -15,16 +15,18 @@ from tests.experiments.fake import never, untrained, write_captions
 def test_a_missing_text_is_one_sentence_before_any_work(tmp_path, missing):
     write_captions(tmp_path)
     (tmp_path / missing).unlink()
-    options = Multi30k(tmp_path, tmp_path / "runs")
+    options = Multi30k(data=tmp_path, workdir=tmp_path / "runs")
     with pytest.raises(UserError, match=missing.replace(".", r"\.")):
         multi30k.main(options)
     assert not (tmp_path / "runs").exists()
 
 
 def test_warm_rows_start_from_the_baseline_at_half_the_rate(tmp_path):
-    options = Multi30k(tmp_path, tmp_path / "runs", source="en", target="fr", seed=3)
+    options = Multi30k(
+        data=tmp_path, workdir=tmp_path / "runs", source="en", target="fr"
+    )
     scratch, warm = (
-        multi30k.configure(options, "kvmematt-r2", start, {})
+        multi30k.configure(options, "kvmematt-r2", start, 3, {})
         for start in ("scratch", "warm")
     )
     assert scratch.folder == tmp_path / "runs" / "en-fr-kvmematt-r2-scratch-3"
@@ -42,7 +44,9 @@ def test_warm_rows_start_from_the_baseline_at_half_the_rate(tmp_path):
 
 def test_runs_are_trained_reported_and_not_repeated(tmp_path, capsys):
     write_captions(tmp_path)
-    options = Multi30k(tmp_path, tmp_path / "runs", systems=("rnnsearch-star",))
+    options = Multi30k(
+        data=tmp_path, workdir=tmp_path / "runs", systems=("rnnsearch-star",)
+    )
     multi30k.main(options, train=untrained)
     table = capsys.readouterr().out.splitlines()[-4:]
     rows = [line.split() for line in table[:3]]

@@ -8,15 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.table import (
-    Row,
-    Train,
-    complete,
-    parallel_text,
-    read_result,
-    show,
-    with_system,
-)
+from experiments.recipes import parallel_text, with_system
+from experiments.results import read_result
+from experiments.rows import Row, Train
+from experiments.table import complete, show
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.evaluation.base import Column
@@ -95,7 +90,7 @@ def test_what_is_done_is_read_and_not_trained_again(rows, train):
     first = complete(rows, train)
     assert complete(rows, never) == first
     (rows[1].folder / "result.json").unlink()
-    with pytest.raises(AssertionError, match="second"):
+    with pytest.raises(UserError, match="second' was trained again"):
         complete(rows, never)
 
 
@@ -111,14 +106,15 @@ def test_an_interrupted_run_goes_on(rows, train):
 
     def stopped(experiment, folder, *, resume, console):
         train(experiment, folder, resume=resume, console=console)
-        raise StoppedError("stopped.", 15)
+        raise StoppedError("stopped; go on with --resume.", 15)
 
     def noting(experiment, folder, *, resume, console):
         resumed.append((folder.name, resume))
         return train(experiment, folder, resume=resume, console=console)
 
-    with pytest.raises(StoppedError):
+    with pytest.raises(StoppedError, match="^stopped; the same command goes on") as end:
         complete(rows, stopped)
+    assert end.value.status == 128 + 15
     assert read_result(rows[0].folder) is None
     assert not rows[1].folder.exists()
     complete(rows, noting)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who works on a row: claims that processes on any number of machines respect.
+
+A row has a folder of claims, ``claims/ROW/`` beside its run directory. Every claim is a
+file, numbered in order, that only one process can make: it says who works since when,
+its time of change is the heartbeat, and in the end it says how the work ended. The
+newest claim counts. A dead process holds nothing:
+
+* its lock is free at once, which every process of the same machine sees;
+* its heart is silent, which all others believe after a while. Times are those of the
+  file system, so that the clocks of the machines need not agree.
+"""
+
+import os
+import socket
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from json import loads
+from pathlib import Path
+from typing import NamedTuple
+
+from kvnmt.console import say
+from kvnmt.errors import UserError
+from kvnmt.files import locked, make_folder, write_json
+
+BOOT = Path("/proc/sys/kernel/random/boot_id")
+TAKEN_OVER = 75  # exit status of a process that lost its claim
+
+
+class Pace(NamedTuple):
+    """How often processes look at each other, in seconds."""
+
+    beat: float = 15.0  # between two heartbeats
+    late: float = 180.0  # without a heartbeat after which a process is dead
+    look: float = 10.0  # between two looks at rows that run elsewhere
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One claim of a row."""
+
+    number: int  # from 1
+    by: str = "a process that is starting"
+    machine: str = ""
+    since: str = ""
+    ended: str = ""  # done, stopped, failed; empty: not yet
+    reason: str = ""  # why it failed
+    silent: float = 0.0  # seconds since the last heartbeat
+
+
+class Held:
+    """A claim of this process, with its heartbeat."""
+
+    def __init__(self, path: Path, number: int, lost: Callable[[str], None]):
+        """Takes the file of the claim.
+
+        Args:
+            path: Of the claim.
+            number: Of the claim.
+            lost: Called by the heartbeat once another process has taken over.
+        """
+        self.path, self.number, self._lost = path, number, lost
+        self._over = threading.Event()
+
+    def beat(self, seconds: float) -> None:
+        """Shows that this process lives, until the claim ends."""
+        while not self._over.wait(seconds):
+            if self.path.with_name(f"{self.number + 1}.json").exists():
+                return self._lost(f"the claim '{self.path}' was taken over")
+            with suppress(OSError):  # the file system may be back soon
+                os.utime(self.path)
+
+    def end(self, ended: str, reason: str = "") -> None:
+        """Gives the row back; does nothing a second time."""
+        if self._over.is_set():
+            return
+        self._over.set()
+        plain = loads(self.path.read_text())
+        with suppress(OSError):  # the lock tells as much
+            write_json(self.path, plain | {"ended": ended, "reason": reason})
+
+
+class Claims:
+    """The claims of one row."""
+
+    def __init__(self, folder: Path, pace: Pace = Pace()):
+        """Touches nothing.
+
+        Args:
+            folder: Run directory of the row.
+            pace: How often processes look at each other.
+        """
+        self.path, self.pace = folder.parent / "claims" / folder.name, pace
+
+    def last(self) -> Claim | None:
+        """The newest claim; None: nobody ever worked on the row."""
+        return self._read(max(self._numbers(), default=0))
+
+    def failures(self) -> list[str]:
+        """Why the work on the row failed, every time it did."""
+        claims = [self._read(number) for number in sorted(self._numbers())]
+        return [claim.reason for claim in claims if claim and claim.ended == "failed"]
+
+    def holder(self) -> Claim | None:
+        """The claim of the process that works on the row now; None: none does."""
+        claim = self.last()
+        if claim is None or claim.ended:
+            return None
+        with self._lock() as locks:
+            return self._alive(claim, locks)
+
+    @contextmanager
+    def take(self, lost: Callable[[str], None] | None = None) -> Iterator[Held | None]:
+        """Claims the row while it is open, unless another process works on it.
+
+        Args:
+            lost: Called if another machine believed this process dead and took over;
+                by default the process ends at once, before two write to one run.
+
+        Raises:
+            UserError: The claim cannot be written.
+        """
+        with ExitStack() as stack:
+            make_folder(self.path)
+            locks = stack.enter_context(self._lock())
+            claim = self.last()
+            held = None
+            if locks is not None and (claim is None or not self._alive(claim, locks)):
+                held = self._write(claim.number + 1 if claim else 1, lost or _leave)
+            if held:
+                stack.callback(held.end, "stopped")
+                beat = threading.Thread(
+                    target=held.beat, args=(self.pace.beat,), daemon=True
+                )
+                beat.start()
+            yield held
+
+    def _alive(self, claim: Claim, locks: bool | None) -> Claim | None:
+        """The claim, if its process may still work."""
+        if claim.ended:
+            return None
+        if locks is not None and claim.silent > self.pace.late:
+            return None
+        if locks and claim.machine == _machine():
+            return None  # it would hold the lock
+        return claim
+
+    @contextmanager
+    def _lock(self) -> Iterator[bool | None]:
+        """Locks the row if nobody does (None); gives whether locks work here."""
+        with ExitStack() as stack:
+            try:
+                locks = stack.enter_context(locked(self.path / "lock", wait=False))
+            except BlockingIOError:
+                locks = None
+            except OSError as error:
+                why = error.strerror
+                raise UserError(f"'{self.path}' cannot be written: {why}.") from None
+            yield locks
+
+    def _numbers(self) -> list[int]:
+        names = [path.stem for path in self.path.glob("*.json")]
+        return [int(name) for name in names if name.isdecimal()]
+
+    def _read(self, number: int) -> Claim | None:
+        if not number:
+            return None
+        path = self.path / f"{number}.json"
+        plain = {}
+        with suppress(ValueError):  # it is being written
+            plain = loads(path.read_text())
+        with tempfile.TemporaryFile(dir=self.path) as now:
+            silent = os.fstat(now.fileno()).st_mtime - path.stat().st_mtime
+        return Claim(number=number, silent=silent, **plain)
+
+    def _write(self, number: int, lost: Callable[[str], None]) -> Held | None:
+        """Makes the claim of that number; None: another process was faster."""
+        path = self.path / f"{number}.json"
+        try:
+            path.open("x").close()
+        except FileExistsError:
+            return None
+        except OSError as error:
+            raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
+        plain = {
+            "by": f"{socket.gethostname()}:{os.getpid()}",
+            "machine": _machine(),
+            "since": f"{datetime.now().astimezone():%Y-%m-%d %H:%M %z}",
+        }
+        write_json(path, plain)
+        return Held(path, number, lost)
+
+
+def _machine() -> str:
+    """Tells machines apart; names of containers and of clones may be the same."""
+    try:
+        return BOOT.read_text().strip()
+    except OSError:
+        return socket.gethostname()
+
+
+def _leave(sentence: str) -> None:
+    say(f"{sentence}; leaving, so that two do not write to one run.")
+    os._exit(TAKEN_OVER)

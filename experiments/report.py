@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the tables of experiments/README.md from the results that are kept.
+
+A module names its tables in ``TABLES``; in the README each stands between
+``<!-- table NAME -->`` and ``<!-- end -->``. Results are kept in
+``experiments/results/NAME/``, where ``--collect`` copies them from the folder of the
+runs. A table that is deleted between its marks is made again, to the byte.
+
+Launch::
+
+    python -m experiments.report                              # writes the README
+    python -m experiments.report --collect runs/multi30k      # and keeps results first
+    python -m experiments.report --latex --tables multi30k
+"""
+
+import importlib
+import pkgutil
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+import experiments
+from experiments.results import HERE, KEPT, collect
+from experiments.summaries import Grid, Summary, grid_of
+from kvnmt.console import say
+from kvnmt.errors import UserError, run_program, unknown_name
+from kvnmt.files import write_whole
+
+README = HERE / "README.md"
+MARKED = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
+IN_LATEX = {"±": r"$\pm$", "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#"}
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """What is reported."""
+
+    collect: Path | None = None  # folder of runs whose results are kept from now on
+    name: str | None = None  # of their table; default: of that folder
+    latex: bool = False  # print the tables as LaTeX; the README stays
+    tables: tuple[str, ...] = ()  # which of them; default: all
+
+
+def main(options: ReportOptions) -> None:
+    """Keeps results, and writes or prints tables.
+
+    Raises:
+        UserError: A result, a table or the README is not there.
+    """
+    if not README.exists():
+        raise UserError(
+            f"there is no '{README}'; report from a copy of the repository, not "
+            "from an installed package."
+        )
+    tables = all_tables()
+    if options.collect:
+        name = options.name or options.collect.resolve().name
+        places = {table.place for table in tables.values()}
+        if name not in places:
+            raise unknown_name("table", name, places)
+        for path in collect(options.collect, name, KEPT):
+            say(f"kept {path}")
+    if options.latex:
+        for name in options.tables or tables:
+            print(latex(grid_of(_known(tables, name), KEPT)))
+        return
+    before = README.read_text()
+    after = written(before, tables, KEPT)
+    if after != before:
+        write_whole(README, after)
+        say(f"'{README}' is written anew")
+
+
+def all_tables() -> dict[str, Summary]:
+    """The tables of all modules, by name."""
+    tables = {}
+    for module in pkgutil.iter_modules(experiments.__path__):
+        found = importlib.import_module(f"experiments.{module.name}")
+        tables |= {table.name: table for table in getattr(found, "TABLES", ())}
+    return tables
+
+
+def written(text: str, tables: dict[str, Summary], kept: Path = KEPT) -> str:
+    """A page with its tables made anew from the results.
+
+    Args:
+        text: The page.
+        tables: By name.
+        kept: Where the results are.
+
+    Raises:
+        UserError: The page asks for a table that no module has.
+    """
+
+    def make(match: re.Match[str]) -> str:
+        start, name, end = match.groups()
+        return f"{start}{markdown(grid_of(_known(tables, name), kept))}{end}"
+
+    return MARKED.sub(make, text)
+
+
+def markdown(grid: Grid) -> str:
+    """A table as Markdown, and below it what it was measured with."""
+    lines = [grid.headings, ["---:" if n else "---" for n in grid.numeric], *grid.rows]
+    table = ["".join(f"| {cell} " for cell in line) + "|" for line in lines]
+    table[1] = f"|{'|'.join(lines[1])}|"
+    return "\n".join([*table, "", grid.note, ""] if grid.note else [*table, ""])
+
+
+def latex(grid: Grid) -> str:
+    """A table as LaTeX."""
+    columns = "".join("r" if numeric else "l" for numeric in grid.numeric)
+    lines = [_latex_line(line) for line in (grid.headings, *grid.rows)]
+    return "\n".join(
+        [
+            rf"\begin{{tabular}}{{{columns}}}",
+            r"\hline",
+            lines[0],
+            r"\hline",
+            *lines[1:],
+            r"\hline",
+            r"\end{tabular}",
+            f"% {grid.note}",
+        ]
+    )
+
+
+def _latex_line(cells: list[str]) -> str:
+    return " & ".join(map(_escaped, cells)) + r" \\"
+
+
+def _escaped(cell: str) -> str:
+    cell = re.sub("|".join(IN_LATEX), lambda match: IN_LATEX[match[0]], cell)
+    return re.sub(r"`([^`]*)`", r"\\texttt{\1}", cell)
+
+
+def _known(tables: dict[str, Summary], name: str) -> Summary:
+    if name not in tables:
+        raise unknown_name("table", name, tables)
+    return tables[name]
+
+
+if __name__ == "__main__":
+    run_program("report", lambda: main(tyro.cli(ReportOptions, description=__doc__)))

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a row leaves behind: its figures, and what they were measured with.
+
+A result stands as ``result.json`` in the run directory. Those that the tables of
+experiments/README.md are made from are kept under ``experiments/results/TABLE/``. A
+result with ``rows`` stands for several: each has its own figures and shares the rest.
+"""
+
+import json
+import shlex
+import subprocess
+import sys
+from datetime import date
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kvnmt.errors import UserError
+from kvnmt.files import digest, make_folder, write_json
+from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.runs.directory import package_versions
+
+RESULT = "result.json"
+HERE = Path(__file__).parent
+KEPT = HERE / "results"
+Figures = dict[str, Any]
+
+# Of a config, what says where things lie and changes no figure.
+PLACES = (
+    *("source", "target", "valid_source", "valid_target", "pairs", "valid_pairs"),
+    *("tfds_folder", "vocabularies", "cache", "workers"),
+)
+
+
+def read_result(folder: Path) -> Figures | None:
+    """The figures of a row; None: it is not measured yet.
+
+    Raises:
+        UserError: The file holds something else.
+    """
+    path = folder / RESULT
+    return read_file(path) if path.exists() else None
+
+
+def write_result(folder: Path, figures: Figures) -> Figures:
+    """Writes the figures of a row with what they were measured with; gives both."""
+    make_folder(folder)
+    result = figures | provenance()
+    write_json(folder / RESULT, result)
+    return result
+
+
+def provenance() -> Figures:
+    """What figures that are measured now are measured with."""
+    versions = package_versions()
+    return {
+        "measured": date.today().isoformat(),
+        "device": versions.pop("device"),
+        "commit": _commit(),
+        "versions": versions,
+        "command": _command(),
+    }
+
+
+def config_digest(experiment: Experiment) -> str:
+    """Tells configs apart, but for where their files lie."""
+    plain = to_plain(experiment)
+    for name in PLACES:
+        del plain["data"][name]
+    del plain["training"]["workers"]
+    plain["training"]["warm_start"] = experiment.training.warm_start is not None
+    return digest(json.dumps(plain, sort_keys=True).encode(), 32)[:12]
+
+
+def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
+    """Copies the results of a table to where they are kept.
+
+    Args:
+        workdir: Has the run directories.
+        name: Of the table.
+        kept: Has a folder for every table.
+
+    Returns:
+        What was written.
+
+    Raises:
+        UserError: There is no result, or one cannot be read.
+    """
+    results = {
+        path.parent.name: read_file(path) for path in workdir.glob(f"*/{RESULT}")
+    }
+    if not results:
+        raise UserError(
+            f"'{workdir}' has no result; name the folder that the runs of a table are "
+            "in, once one of them is measured."
+        )
+    make_folder(kept / name)
+    written = {kept / name / f"{row}.json": results[row] for row in sorted(results)}
+    for path, result in written.items():
+        write_json(path, result)
+    return list(written)
+
+
+def kept_results(name: str, kept: Path = KEPT) -> list[Figures]:
+    """The results that are kept for a table, one for each row and seed.
+
+    Raises:
+        UserError: A file is no result.
+    """
+    rows = []
+    for path in sorted((kept / name).glob("*.json")):
+        result = read_file(path)
+        shared = {key: value for key, value in result.items() if key != "rows"}
+        rows += [shared | row for row in result.get("rows", [{}])]
+    return rows
+
+
+def read_file(path: Path) -> Figures:
+    """Reads a result.
+
+    Raises:
+        UserError: The file holds something else.
+    """
+    try:
+        figures = json.loads(path.read_text())
+    except ValueError:
+        figures = None
+    if not isinstance(figures, dict) or not figures:
+        raise UserError(
+            f"'{path}' holds no figures; delete it, and the run is measured again."
+        )
+    return figures
+
+
+@cache
+def _commit() -> str | None:
+    """The commit of this code, and whether files differ from it; None: unknown."""
+    if not (HERE.parent / ".git").exists():
+        return None
+    command = "git describe --always --abbrev=40 --dirty --exclude=*".split()
+    try:
+        told = subprocess.run(
+            command, cwd=HERE, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return told.stdout.strip()
+
+
+def _command() -> str | None:
+    """The command that this process is, if it is an experiment."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    if spec is None or not spec.name.startswith("experiments."):
+        return None
+    return shlex.join(["python", "-m", spec.name, *sys.argv[1:]])

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a table: a run directory each, and what leads to its figures."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+import jax
+from rich.console import Console
+
+from experiments.results import Figures, config_digest, read_result, write_result
+from kvnmt.errors import UserError
+from kvnmt.models import count_parameters
+from kvnmt.runs.config import Experiment
+from kvnmt.runs.directory import Run, load_run
+from kvnmt.training.loop import Result
+
+Measure = Callable[[Run, Result], Figures]
+
+
+class Train(Protocol):
+    """How a run is trained; `kvnmt.runs.train.run` unless a test has its own."""
+
+    def __call__(
+        self, experiment: Experiment, folder: Path, *, resume: bool, console: Console
+    ) -> Result:
+        """Trains an experiment in a run directory."""
+        ...
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run of kvnmt, and what is measured of it once it is trained."""
+
+    folder: Path  # run directory
+    system: str
+    experiment: Experiment
+    measure: Measure
+    data: str = ""  # which text, where a table has several
+    after: tuple[Path, ...] = ()  # rows that must be measured first
+
+    @property
+    def start(self) -> Literal["scratch", "warm"]:
+        """Whether it starts from a trained model."""
+        return "warm" if self.experiment.training.warm_start else "scratch"
+
+    @property
+    def needs(self) -> tuple[Path, ...]:
+        """The rows without which it cannot begin."""
+        start = self.experiment.training.warm_start
+        return (*self.after, start) if start else self.after
+
+    def result(self) -> Figures | None:
+        """What was measured; None: nothing yet.
+
+        Raises:
+            UserError: It cannot be read, or is that of another config.
+        """
+        figures = read_result(self.folder)
+        config = figures.get("config") if figures else None
+        if config not in (None, config_digest(self.experiment)):
+            raise UserError(
+                f"the run in '{self.folder}' was measured with another configuration "
+                "than this; choose another --workdir."
+            )
+        return figures
+
+    def make(self, train: Train, console: Console) -> None:
+        """Trains, or goes on, and measures; leaves a result."""
+        resume = (self.folder / "config.json").exists()
+        result = train(self.experiment, self.folder, resume=resume, console=console)
+        run = load_run(self.folder)
+        figures = {
+            "system": self.system,
+            "start": self.start,
+            "seed": self.experiment.training.seed,
+            "data": self.data,
+            "config": config_digest(self.experiment),
+            "state": self.experiment.model.state,
+            "parameters": count_parameters(run.params),
+            "steps": result.steps,
+            "epochs": result.epochs,
+            "best_epoch": result.best_epoch,
+            "valid_loss": result.best["valid_loss"],
+            "target_tokens_per_second": result.tokens_per_second,
+            "minutes": result.minutes,
+        }
+        write_result(self.folder, figures | self.measure(run, result))
+        # Programs of many systems are more memory mappings than a process may hold.
+        jax.clear_caches()
+
+
+@dataclass(frozen=True)
+class OtherRow:
+    """Figures that come from no training of kvnmt, such as those of other programs."""
+
+    folder: Path  # where the result stands
+    system: str
+    work: Callable[[], Figures]  # gives the figures, perhaps of several ``rows``
+    data: str = ""
+    after: tuple[Path, ...] = ()  # rows that must be measured first
+
+    @property
+    def needs(self) -> tuple[Path, ...]:
+        """The rows without which it cannot begin."""
+        return self.after
+
+    def result(self) -> Figures | None:
+        """What was measured; None: nothing yet."""
+        return read_result(self.folder)
+
+    def make(self, train: Train, console: Console) -> None:
+        """Does the work; leaves a result."""
+        named = {"system": self.system, "data": self.data}
+        write_result(self.folder, named | self.work())
+
+
+AnyRow = Row | OtherRow

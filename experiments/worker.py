@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A worker walks a list of rows and does what nobody else has done or is doing.
+
+Any number of the same processes may walk the same list. None of them leads: each claims
+a row, trains and measures it, and goes on to the next.
+"""
+
+import time
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from signal import SIGINT
+from signal import Signals as SignalName
+
+from rich.console import Console
+
+from experiments.claims import Claims, Held, Pace
+from experiments.results import read_result
+from experiments.rows import AnyRow, Train
+from kvnmt.console import say
+from kvnmt.errors import STATUS_OF_SIGNALS, StoppedError, UserError
+from kvnmt.training.signals import Signals
+
+TRIES = 2  # of a row that fails
+
+
+class Worker:
+    """Walks rows until nothing is left that it could do."""
+
+    def __init__(
+        self, rows: Sequence[AnyRow], train: Train, console: Console, pace: Pace
+    ):
+        """Looks at what failed before, which counts no more.
+
+        Args:
+            rows: In the order in which they are tried.
+            train: Trains a row.
+            console: Where people read.
+            pace: How often processes look at each other.
+        """
+        self.rows, self.train, self.console, self.pace = rows, train, console, pace
+        self.claims = {row.folder: Claims(row.folder, pace) for row in rows}
+        self.before = {path: len(c.failures()) for path, c in self.claims.items()}
+
+    def work(self) -> dict[str, str]:
+        """Works, and comes back to rows that wait for others.
+
+        Returns:
+            Why rows failed, by their names.
+
+        Raises:
+            StoppedError: A signal asked for it; nothing is lost.
+        """
+        with Signals(lambda message: say(message, self.console)) as signals:
+            try:
+                with signals.breaking():
+                    self._walk()
+            except (StoppedError, KeyboardInterrupt) as cause:
+                raise _stopped(cause, signals.asked or SIGINT) from None
+        return {
+            row.folder.name: reason
+            for row in self.rows
+            if (reason := self._failure(row.folder))
+        }
+
+    def _walk(self) -> None:
+        while True:
+            worked = [self._visit(row) for row in self.rows]
+            if any(worked):
+                continue
+            if not any(map(self._returns_to, self.rows)):
+                return
+            time.sleep(self.pace.look)
+
+    def _visit(self, row: AnyRow) -> bool:
+        """Does a row, if it can be done now; gives whether it was tried."""
+        if not self._is_open(row) or self._waits_for(row):
+            return False
+        with self.claims[row.folder].take() as held:
+            # It may have been done before the claim.
+            if held is None or not self._is_open(row):
+                return False
+            self._do(row, held)
+        return True
+
+    def _do(self, row: AnyRow, held: Held) -> None:
+        self.console.rule(row.folder.name)
+        try:
+            row.make(self.train, self.console)
+        except StoppedError:
+            raise
+        except Exception as error:
+            if not isinstance(error, UserError):
+                traceback.print_exc()
+            reason = str(error) or type(error).__name__
+            say(f"'{row.folder.name}' failed: {reason}", self.console)
+            held.end("failed", reason)
+        else:
+            held.end("done")
+
+    def _is_open(self, row: AnyRow) -> bool:
+        return row.result() is None and not self._failure(row.folder)
+
+    def _waits_for(self, row: AnyRow) -> bool:
+        """Whether it needs a row that is not there yet but may come."""
+        return any(
+            folder in self.claims or Claims(folder, self.pace).holder()
+            for folder in row.needs
+            if read_result(folder) is None
+        )
+
+    def _returns_to(self, row: AnyRow) -> bool:
+        """Whether this worker may still have to do the row.
+
+        It leaves a row to a process whose heart beats. A row that waits for such a row
+        has no process yet.
+        """
+        if not self._is_open(row):
+            return False
+        holder = self.claims[row.folder].holder()
+        return holder is None or holder.silent > 2 * self.pace.beat
+
+    def _failure(self, folder: Path) -> str:
+        """Why a row is given up; empty: it is not."""
+        if folder not in self.claims or read_result(folder):
+            return ""
+        failures = self.claims[folder].failures()[self.before[folder] :]
+        if len(failures) >= TRIES:
+            return failures[-1]
+        (row,) = (row for row in self.rows if row.folder == folder)
+        for needed in row.needs:
+            if self._failure(needed):
+                return f"it needs '{needed.name}', which failed."
+        return ""
+
+
+def _stopped(cause: BaseException, asked: int) -> StoppedError:
+    """What ends a worker: training that left, or a signal at other work."""
+    number, what = asked, f"stopped by {SignalName(asked).name}"
+    if isinstance(cause, StoppedError):
+        number, what = cause.status - STATUS_OF_SIGNALS, str(cause).partition(";")[0]
+    return StoppedError(f"{what}; the same command goes on.", number)

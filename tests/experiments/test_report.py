@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the README: every figure comes from a result that is kept."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from experiments import report
+from experiments.report import README, ReportOptions, all_tables, latex, written
+from experiments.results import KEPT, collect, kept_results
+from experiments.summaries import Summary, grid_of
+from kvnmt.errors import UserError
+from kvnmt.evaluation.base import Column
+
+COLUMNS = (Column("bleu", "BLEU", "{:.2f}"), Column("parameters", "size", "{:,}"))
+SUMMARY = Summary("mine", COLUMNS, published={"rnnsearch-star, scratch": "36.53"})
+MEASURED = {"measured": "2026-01-01", "device": "1 x cpu", "commit": "0123456789abcdef"}
+
+
+def keep(kept: Path, name: str, **figures: object) -> None:
+    folder = kept / "mine"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(MEASURED | figures))
+
+
+def row(seed: int, bleu: float, start: str = "scratch") -> dict[str, object]:
+    named = {"system": "rnnsearch-star", "start": start, "seed": seed}
+    return named | {"bleu": bleu, "parameters": 1234567}
+
+
+def test_the_readme_is_what_the_results_make_of_it():
+    text = README.read_text()
+    assert written(text, all_tables()) == text
+
+
+def test_a_table_that_was_deleted_is_made_again_and_a_changed_figure_mended():
+    text = README.read_text()
+    marked = re.compile(r"(<!-- table [\w-]+ -->\n).*?(?=<!-- end -->)", re.S)
+    assert len(marked.findall(text)) == len(all_tables())
+    assert written(marked.sub(r"\1", text), all_tables()) == text
+    assert text.count("| 40.12 |") == 1
+    assert written(text.replace("| 40.12 |", "| 40.21 |"), all_tables()) == text
+
+
+def test_every_table_of_a_module_stands_in_the_readme():
+    names = re.findall(r"<!-- table ([\w-]+) -->", README.read_text())
+    assert sorted(names) == sorted(all_tables())
+    for summary in all_tables().values():
+        assert kept_results(summary.place), summary.name
+
+
+def test_results_that_are_kept_say_what_they_were_measured_with():
+    for path in KEPT.glob("*/*.json"):
+        result = json.loads(path.read_text())
+        assert {"measured", "device", "commit", "versions", "command"} <= set(result)
+
+
+def test_seeds_are_put_together(tmp_path):
+    keep(tmp_path, "a", **row(1, 20.0))
+    keep(tmp_path, "b", rows=[row(2, 21.0), row(3, 22.0), row(1, 30.0, "warm")])
+    grid = grid_of(SUMMARY, tmp_path)
+    assert grid.headings == ["system", "start", "published", "BLEU", "size", "seeds"]
+    scratch = ["`rnnsearch-star`", "scratch", "36.53", "21.00 ± 1.00", "1 234 567", "3"]
+    warm = ["`rnnsearch-star`", "warm", "", "30.00", "1 234 567", "1"]
+    assert grid.rows == [scratch, warm]
+    assert grid.note == "Measured 2026-01-01 (commit 0123456789ab) on 1 x cpu."
+
+
+def test_what_was_not_run_is_said(tmp_path):
+    keep(tmp_path, "a", **row(1, 30.0, "warm"))
+    assert grid_of(SUMMARY, tmp_path).rows[0][2:] == ["36.53", "", "", "not run"]
+
+
+def test_two_results_of_a_seed_are_refused(tmp_path):
+    keep(tmp_path, "a", **row(1, 20.0))
+    keep(tmp_path, "b", **row(1, 21.0))
+    with pytest.raises(UserError, match="seed 1"):
+        grid_of(SUMMARY, tmp_path)
+
+
+def test_latex_has_the_same_cells(tmp_path):
+    keep(tmp_path, "a", **row(1, 20.0))
+    keep(tmp_path, "b", **row(2, 22.0))
+    lines = latex(grid_of(SUMMARY, tmp_path)).splitlines()
+    assert lines[0] == r"\begin{tabular}{llrrrr}"
+    name = r"\texttt{rnnsearch-star} & scratch & 36.53"
+    assert lines[4] == name + r" & 21.00 $\pm$ 1.41 & 1 234 567 & 2 \\"
+
+
+def test_results_of_a_workdir_are_kept(tmp_path):
+    for seed in (1, 2):
+        folder = tmp_path / "runs" / f"row-{seed}"
+        folder.mkdir(parents=True)
+        text = json.dumps(MEASURED | row(seed, 20.0 + seed))
+        (folder / "result.json").write_text(text)
+    paths = collect(tmp_path / "runs", "mine", tmp_path / "kept")
+    assert [path.name for path in paths] == ["row-1.json", "row-2.json"]
+    bleu = [result["bleu"] for result in kept_results("mine", tmp_path / "kept")]
+    assert bleu == [21.0, 22.0]
+    with pytest.raises(UserError, match="no result"):
+        collect(tmp_path, "mine", tmp_path / "kept")
+
+
+def test_what_is_collected_stands_in_a_table(tmp_path, monkeypatch, capsys):
+    """By the name of the folder of runs, or of a table's folder."""
+    run = tmp_path / "alignment" / "row-1"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text(json.dumps(MEASURED | {"system": "x"}))
+    page = tmp_path / "README.md"
+    page.write_text("<!-- table alignment-fr-en -->\n<!-- end -->\n")
+    monkeypatch.setattr(report, "README", page)
+    monkeypatch.setattr(report, "KEPT", tmp_path / "kept")
+    report.main(ReportOptions(collect=tmp_path / "alignment"))
+    assert (tmp_path / "kept" / "alignment" / "row-1.json").exists()
+    assert "not run" in page.read_text()
+
+
+def test_results_of_an_unknown_table_are_refused_before_any_is_kept(tmp_path):
+    with pytest.raises(UserError, match="multi30k"):
+        report.main(ReportOptions(collect=tmp_path, name="multi3k"))

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that share the rows of a table: claims, dead ones, failures, signals."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from experiments.claims import Claims, Pace
+from experiments.preview import state_of
+from experiments.results import read_result
+from experiments.rows import OtherRow, Row, Train
+from experiments.table import complete, work
+from kvnmt.errors import StoppedError, UserError
+from tests.experiments import workers
+from tests.experiments.fake import draw, never
+from tests.helpers import tiny, toy_data, write_untrained
+
+HERE = Pace(beat=0.01, late=3600, look=0.01)
+
+
+def other(folder: Path, work: Callable[[], dict] = dict, *after: Path) -> OtherRow:
+    return OtherRow(folder, folder.name, work, after=after)
+
+
+def elsewhere(folder: Path, seconds: float) -> Path:
+    """Leaves the claim of another machine whose heart is silent for so long."""
+    path = folder.parent / "claims" / folder.name / "1.json"
+    path.parent.mkdir(parents=True)
+    claim = {"by": "far:1", "machine": "another", "since": "2026-01-01 00:00 +0000"}
+    path.write_text(json.dumps(claim))
+    then = time.time() - seconds
+    os.utime(path, (then, then))
+    return path
+
+
+def test_three_processes_share_a_table_and_one_of_them_is_killed(tmp_path):
+    """Every row is trained once, but for the one whose process was killed."""
+    experiment = tiny(toy_data(tmp_path / "text"))
+    write_untrained(experiment, tmp_path / "trained", draw)
+    base = experiment.training
+    warm = replace(experiment, training=replace(base, warm_start=tmp_path / "a"))
+    rows = [
+        Row(tmp_path / name, name, warm if name == "d" else experiment, workers.nothing)
+        for name in "abcd"
+    ]
+    first = workers.start("first", tmp_path, rows, dies=True)
+    workers.wait_for(tmp_path / "a.first.False")
+    others = [workers.start(name, tmp_path, rows) for name in ("second", "third")]
+    first.join(workers.DEADLINE)
+    assert first.exitcode == -signal.SIGKILL
+    for process in others:
+        process.join(workers.DEADLINE)
+        assert process.exitcode == 0
+    trained = sorted(path.name for path in tmp_path.glob("?.*.*e"))
+    ways = [(row, resume) for row, _, resume in (name.split(".") for name in trained)]
+    assert sorted(ways) == [
+        ("a", "False"),
+        ("a", "True"),
+        ("b", "False"),
+        ("c", "False"),
+        ("d", "False"),
+    ]
+    by = {name.split(".")[0]: name.split(".")[1] for name in trained if name[0] in "bc"}
+    assert by["b"] != by["c"]
+    assert all(state_of(row) == "done" for row in rows)
+
+
+def test_a_row_that_runs_elsewhere_is_left_to_it(tmp_path):
+    rows = [other(tmp_path / "there"), other(tmp_path / "here")]
+    path = elsewhere(rows[0].folder, seconds=0)
+    results = complete(rows)
+    assert [result["system"] for result in results] == ["here"]
+    assert state_of(rows[0]) == "running since 2026-01-01 00:00 +0000 by far:1"
+    assert list(path.parent.glob("*.json")) == [path]
+
+
+def test_what_is_silent_for_long_is_taken_over(tmp_path):
+    row = other(tmp_path / "row")
+    path = elsewhere(row.folder, seconds=100)
+    assert Claims(row.folder, Pace(late=101)).holder()
+    assert not Claims(row.folder, Pace(late=99)).holder()
+    assert not work([row], never, pace=Pace(late=99))
+    assert row.result()
+    assert json.loads(path.with_name("2.json").read_text())["ended"] == "done"
+
+
+def test_who_was_silent_learns_that_the_row_was_taken_over(tmp_path):
+    lost = []
+    claims = Claims(tmp_path / "row", HERE)
+    with claims.take(lost.append) as held:
+        assert held
+        held.path.with_name("2.json").write_text("{}")
+        workers.wait_for(held.path)
+        end = time.monotonic() + workers.DEADLINE
+        while not lost and time.monotonic() < end:
+            time.sleep(0.01)
+    assert "taken over" in lost[0]
+
+
+def test_a_heart_beats_while_a_row_is_held_and_a_second_claim_is_refused(tmp_path):
+    claims = Claims(tmp_path / "row", HERE)
+    with claims.take() as held:
+        assert held
+        os.utime(held.path, (0, 0))
+        end = time.monotonic() + workers.DEADLINE
+        while held.path.stat().st_mtime == 0 and time.monotonic() < end:
+            time.sleep(0.01)
+        holder = claims.holder()
+        assert holder and holder.silent < workers.DEADLINE
+        with claims.take() as second:
+            assert second is None
+    assert claims.holder() is None
+
+
+def test_a_row_waits_for_one_that_runs_elsewhere(tmp_path):
+    """And is done once that one is."""
+    path = elsewhere(tmp_path / "base", seconds=0)
+    base = other(tmp_path / "base")
+
+    def ends_there() -> dict:
+        base.folder.mkdir()
+        (base.folder / "result.json").write_text('{"system": "base"}')
+        path.write_text(path.read_text().replace("}", ', "ended": "done"}'))
+        return {}
+
+    rows = [base, other(tmp_path / "warm", dict, base.folder)]
+    rows.append(other(tmp_path / "third", ends_there))
+    assert [r["system"] for r in complete(rows)] == ["base", "warm", "third"]
+    claim = json.loads((tmp_path / "claims" / "third" / "1.json").read_text())
+    assert claim["ended"] == "done"
+
+
+def test_a_failed_row_is_tried_again_once_and_told_in_the_end(tmp_path):
+    tries = []
+
+    def fails() -> dict:
+        tries.append("bad")
+        raise ValueError("not today")
+
+    def fails_once() -> dict:
+        tries.append("shy")
+        if tries.count("shy") == 1:
+            raise UserError("no text.")
+        return {}
+
+    bad, shy = other(tmp_path / "bad", fails), other(tmp_path / "shy", fails_once)
+    rows = [bad, shy, other(tmp_path / "on", dict, bad.folder)]
+    with pytest.raises(UserError, match="'bad': not today; 'on': it needs 'bad'"):
+        complete(rows)
+    assert tries == ["bad", "shy", "bad", "shy"]
+    assert (state_of(rows[0]), state_of(rows[1])) == ("failed: not today", "done")
+    assert state_of(rows[2]) == "not started; needs bad"
+    # The next start tries anew.
+    with pytest.raises(UserError):
+        complete(rows)
+    assert tries.count("bad") == 4
+
+
+def test_a_signal_gives_the_row_back(tmp_path):
+    def asked() -> dict:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(workers.DEADLINE)
+        return {}
+
+    row = other(tmp_path / "row", asked)
+    with pytest.raises(StoppedError, match="SIGTERM") as stopped:
+        work([row], never, Console(quiet=True))
+    assert stopped.value.status == 128 + signal.SIGTERM
+    assert Claims(row.folder).holder() is None
+    assert state_of(row) == "not started"
+    assert read_result(row.folder) is None
+
+
+def test_an_interrupted_row_says_its_epoch(tmp_path):
+    experiment = tiny(toy_data(tmp_path / "text"))
+    row = Row(tmp_path / "row", "rnnsearch-star", experiment, workers.nothing)
+    assert state_of(row) == "not started"
+    row.folder.mkdir()
+    (row.folder / "config.json").touch()
+    (row.folder / "metrics.jsonl").write_text('{"step": 6, "epoch": 1.5}\n')
+    assert state_of(row) == "interrupted at epoch 1.5"
+
+
+@pytest.mark.parametrize("train", [never])
+def test_a_result_of_another_config_is_refused(tmp_path, train: Train):
+    experiment = tiny(toy_data(tmp_path / "text"))
+    row = Row(tmp_path / "row", "rnnsearch-star", experiment, workers.nothing)
+    row.folder.mkdir()
+    (row.folder / "result.json").write_text('{"config": "another", "bleu": 1}')
+    with pytest.raises(UserError, match="another --workdir"):
+        complete([row], train)
