@@ -5,9 +5,9 @@ Claim (Bahdanau et al. 2015, table 1, English-French, 348 million words): Moses 
 BLEU, RNNsearch-50* 28.45; on sentences without unknown words 35.63 and 36.15. Here the
 statistical system is Thot's, not Moses: links of an HMM, a phrase table, a 3-gram
 model, a monotone stack decoder; the word penalty chosen by BLEU on the first hundred
-lines of valid. Its row stands in the table of experiments.multi30k, whose text it reads,
-and its translations go through ``kvnmt evaluate`` beside those of the neural systems.
-Results: experiments/README.md.
+lines of valid. Its row stands in the table of experiments.multi30k, whose text it
+reads, and its translations go through ``kvnmt evaluate`` beside those of the neural
+systems. Results: experiments/README.md.
 
 Thot is not one of kvnmt's requirements. Its trainer pins much that is not needed, so
 that it is installed alone::

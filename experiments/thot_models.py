@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statistical models by Thot: a word aligner (HMM) and a phrase-based translator.
 
-Thot (Ortiz-Martínez and Casacuberta 2014) is PyPI's ``sil-thot``; ``sil-machine`` trains
-with it. The latter pins much that is not needed here, so it goes in alone; of all that
-it asks for, NumPy and the few packages of the extra ``phrase`` are enough::
+Thot (Ortiz-Martínez and Casacuberta 2014) is PyPI's ``sil-thot``; ``sil-machine``
+trains with it. The latter pins much that is not needed here, so it goes in alone; of
+all that it asks for, NumPy and the few packages of the extra ``phrase`` are enough::
 
     pip install ".[phrase]"
     pip install --no-deps "sil-machine>=1.9,<1.10"
