@@ -33,12 +33,14 @@ from experiments.rows import OtherRow
 from experiments.table import Options, Table, launch, make_table
 from experiments.thot_models import UNTUNED, WEIGHTS
 from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.files import make_folder, write_lines
 from kvnmt.metrics.bleu import corpus_bleu
 
 SYSTEM = "phrase-based (Thot)"
 TRIED = {"word penalty": (-2.0, -1.0, -0.5, 0.0, 0.5, 1.5, 2.0, 3.0)}
+TUNING_LINES = 100  # of valid, on which the weights are chosen
 COLUMNS = (
     Column("system", "system"),
     Column("valid_bleu", "BLEU valid", "{:.2f}"),
@@ -60,7 +62,6 @@ class PhraseBased(Options):
     workdir: Path = Path("runs/multi30k")  # that of the neural systems
     source: str = "de"
     target: str = "en"
-    tuning_lines: int = 100  # of valid, on which the weights are chosen
 
 
 def main(options: PhraseBased, learn: Learn | None = None) -> None:
@@ -71,8 +72,12 @@ def main(options: PhraseBased, learn: Learn | None = None) -> None:
         learn: Trains a system; by default with Thot.
 
     Raises:
-        UserError: Thot is not installed, or the text cannot be read.
+        UserError: Thot is not installed, or a flag or the text cannot be read.
     """
+    if options.config:
+        raise UserError(
+            f"{options.config[0]} is no flag here: no model of kvnmt is trained."
+        )
     texts = {
         split: read_parallel(
             text_path(options, split, options.source),
@@ -133,7 +138,7 @@ def measure(
     make_folder(folder)
     translate = learn(texts["train"], folder / "models", seed)
     trained = time.monotonic()
-    weights = choose(translate, first(texts["valid"], options.tuning_lines))
+    weights = choose(translate, first(texts["valid"], TUNING_LINES))
     chosen = time.monotonic()
     figures: Figures = {
         "start": "scratch",

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import phrase_based, thot_models
 from experiments.hand_aligned import align_with_thot
-from experiments.phrase_based import TRIED, PhraseBased, choose
+from experiments.phrase_based import TRIED, TUNING_LINES, PhraseBased, choose
 from experiments.thot_models import UNTUNED, WEIGHTS
 from kvnmt.data.text import Parallel, read_lines
 from kvnmt.errors import UserError
@@ -41,7 +41,7 @@ def test_the_word_penalty_of_best_bleu_is_chosen_and_no_other_weight_changes():
 
 
 def test_weights_are_chosen_on_the_first_lines_of_valid_alone(tmp_path):
-    write_captions(tmp_path, others=6)
+    write_captions(tmp_path, others=TUNING_LINES + 3)
     test = [line + " end" for line in read_lines(tmp_path / "test2016.de")]
     (tmp_path / "test2016.de").write_text("".join(f"{line}\n" for line in test))
     systems: list[Cutting] = []
@@ -50,13 +50,13 @@ def test_weights_are_chosen_on_the_first_lines_of_valid_alone(tmp_path):
         systems.append(Cutting(*arguments))
         return systems[-1]
 
-    options = PhraseBased(data=tmp_path, workdir=tmp_path / "runs", tuning_lines=2)
+    options = PhraseBased(data=tmp_path, workdir=tmp_path / "runs")
     phrase_based.main(options, learn)
     (system,) = systems
     assert system.trained_on.source == read_lines(tmp_path / "train.de")
     valid = read_lines(tmp_path / "valid.de")
     tries = 1 + len(TRIED["word penalty"])
-    assert [lines for lines, _ in system.asked[:tries]] == [valid[:2]] * tries
+    assert [lines for lines, _ in system.asked[:tries]] == [valid[:TUNING_LINES]] * tries
     assert test not in [lines for lines, _ in system.asked[:tries]]
     phrase_based.main(options, None)  # it is only read
     assert len(systems) == 1
@@ -94,6 +94,13 @@ def test_without_thot_it_says_what_to_install_before_any_work(tmp_path, monkeypa
     assert not (tmp_path / "runs").exists()
     assert align_with_thot(tmp_path, "fr-en") == {}
     phrase_based.main(PhraseBased(data=tmp_path, workdir=tmp_path, list=True))
+
+
+def test_flags_of_kvnmt_are_refused(tmp_path):
+    write_captions(tmp_path)
+    options = PhraseBased(data=tmp_path, config=("--training.epochs", "3"))
+    with pytest.raises(UserError, match="--training.epochs is no flag here"):
+        phrase_based.main(options, Cutting)
 
 
 @needs_thot
