@@ -11,6 +11,8 @@ all that it asks for, NumPy and the few packages of the extra ``phrase`` are eno
 Nothing of either is imported before it is used.
 """
 
+import json
+import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +21,7 @@ from typing import Any
 from kvnmt.data.text import Parallel
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
-from kvnmt.files import make_folder
+from kvnmt.files import make_folder, write_json
 from kvnmt.metrics.links import Links
 
 PACKAGES = (
@@ -37,6 +39,7 @@ WEIGHTS = (
     "inverse phrases",
     "sentence length",
 )
+TRAINED = "trained.json"  # is written last
 UNTUNED = (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0)
 
 
@@ -73,20 +76,21 @@ def _version(name: str) -> str | None:
 class Translator:
     """A phrase-based system: phrase table, 3-gram model, monotone stack decoder."""
 
-    def __init__(self, parameters: Any):
+    def __init__(self, folder: Path):
         """Loads what was trained.
 
         Args:
-            parameters: Where the models are, in the class of ``sil-machine``.
+            folder: Where `learn` wrote it.
         """
         from machine.translation.thot import (  # pyright: ignore
             ThotWordAlignmentModelType,
             thot_utils,
         )
 
-        kind = ThotWordAlignmentModelType.HMM
+        kind, parameters = ThotWordAlignmentModelType.HMM, _parameters(folder)
         self._model = thot_utils.load_smt_model(kind, parameters)
         self._decoder = thot_utils.load_smt_decoder(self._model, parameters)
+        self.minutes: float = json.loads((folder / TRAINED).read_text())["minutes"]
 
     def __call__(self, lines: Sequence[str], weights: Sequence[float]) -> list[str]:
         """Translates lines.
@@ -105,7 +109,7 @@ class Translator:
 
 
 def learn(text: Parallel, folder: Path, seed: int) -> Translator:
-    """Trains a phrase-based system.
+    """Trains a phrase-based system, unless it is trained.
 
     Links of an HMM in both directions are joined, phrases of up to ten words counted in
     them, and the smoothing of the 3-gram model is fitted to a thousand pairs (at most a
@@ -116,23 +120,32 @@ def learn(text: Parallel, folder: Path, seed: int) -> Translator:
         folder: Where the models are written.
         seed: Of the draw of the pairs that are held out.
     """
-    from machine.translation.thot import (  # pyright: ignore
-        ThotSmtModelTrainer,
-        ThotSmtParameters,
-    )
+    if not (folder / TRAINED).exists():
+        began = time.monotonic()
+        make_folder(folder)
+        _train(text, folder, seed)
+        write_json(folder / TRAINED, {"minutes": (time.monotonic() - began) / 60})
+    return Translator(folder)
 
-    make_folder(folder)
-    parameters = ThotSmtParameters(
-        translation_model_filename_prefix=str(folder / "translation" / "model"),
-        language_model_filename_prefix=str(folder / "language" / "model"),
-    )
-    with ThotSmtModelTrainer("hmm", _corpus(text), parameters) as trainer:
+
+def _train(text: Parallel, folder: Path, seed: int) -> None:
+    from machine.translation.thot import ThotSmtModelTrainer  # pyright: ignore
+
+    with ThotSmtModelTrainer("hmm", _corpus(text), _parameters(folder)) as trainer:
         trainer.seed = seed
         # Its search for weights decodes the pairs held out a hundred times.
         trainer._model_weight_tuner = _Untuned()
         trainer.train()
         trainer.save()
-    return Translator(trainer.parameters)
+
+
+def _parameters(folder: Path) -> Any:
+    from machine.translation.thot import ThotSmtParameters  # pyright: ignore
+
+    return ThotSmtParameters(
+        translation_model_filename_prefix=str(folder / "translation" / "model"),
+        language_model_filename_prefix=str(folder / "language" / "model"),
+    )
 
 
 class _Untuned:

@@ -23,6 +23,8 @@ needs_thot = pytest.mark.skipif(bool(thot_models.missing()), reason="needs Thot"
 class Cutting:
     """Copies its input, and cuts off words unless the word penalty is the best."""
 
+    minutes = 0.5
+
     def __init__(self, text: Parallel, *others: object):
         self.trained_on = text
         self.asked: list[tuple[list[str], float]] = []
