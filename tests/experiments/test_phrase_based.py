@@ -9,14 +9,19 @@ import pytest
 
 from experiments import phrase_based, thot_models
 from experiments.hand_aligned import align_with_thot
-from experiments.phrase_based import TRIED, TUNING_LINES, PhraseBased, choose
+from experiments.phrase_based import (
+    PENALTIES,
+    TUNING_LINES,
+    PhraseBased,
+    weights_with,
+)
 from experiments.thot_models import UNTUNED, WEIGHTS
 from kvnmt.data.text import Parallel, read_lines
 from kvnmt.errors import UserError
 from kvnmt.metrics.bleu import corpus_bleu
 from tests.experiments.fake import write_captions
 
-BEST = TRIED["word penalty"][2]
+BEST = PENALTIES[2]
 needs_thot = pytest.mark.skipif(bool(thot_models.missing()), reason="needs Thot")
 
 
@@ -34,15 +39,13 @@ class Cutting:
         return [line if weights[0] == BEST else line[:4] for line in lines]
 
 
-def test_the_word_penalty_of_best_bleu_is_chosen_and_no_other_weight_changes():
-    lines = ["a b c d e f", "g h i j k"]
-    translate = Cutting(Parallel([], []))
-    assert choose(translate, Parallel(lines, lines)) == (BEST, *UNTUNED[1:])
-    never_better = Parallel(lines, ["x y z u v", "u v w x y"])
-    assert choose(translate, never_better) == UNTUNED
+def test_weights_are_untuned_but_for_the_word_penalty():
+    assert weights_with(PENALTIES[0]) == UNTUNED
+    changed = dict(zip(WEIGHTS, weights_with(7.5)))
+    assert changed == dict(zip(WEIGHTS, UNTUNED)) | {"word penalty": 7.5}
 
 
-def test_weights_are_chosen_on_the_first_lines_of_valid_alone(tmp_path):
+def test_the_word_penalty_is_chosen_on_the_first_lines_of_valid_alone(tmp_path):
     write_captions(tmp_path, others=TUNING_LINES + 3)
     test = [line + " end" for line in read_lines(tmp_path / "test2016.de")]
     (tmp_path / "test2016.de").write_text("".join(f"{line}\n" for line in test))
@@ -57,8 +60,9 @@ def test_weights_are_chosen_on_the_first_lines_of_valid_alone(tmp_path):
     (system,) = systems
     assert system.trained_on.source == read_lines(tmp_path / "train.de")
     valid = read_lines(tmp_path / "valid.de")
-    asked = [lines for lines, _ in system.asked[: 1 + len(TRIED["word penalty"])]]
-    assert all(lines == valid[:TUNING_LINES] for lines in asked)
+    tries, uses = system.asked[: len(PENALTIES)], system.asked[len(PENALTIES) :]
+    assert tries == [(valid[:TUNING_LINES], penalty) for penalty in PENALTIES]
+    assert uses == [(valid, BEST), (test, BEST)]
     phrase_based.main(options, None)  # it is only read
     assert len(systems) == 1
 
