@@ -40,7 +40,7 @@ from kvnmt.files import make_folder, write_lines
 from kvnmt.metrics.bleu import corpus_bleu
 
 SYSTEM = "phrase-based (Thot)"
-PENALTIES = (1.0, -2.0, -1.0, -0.5, 0.0, 0.5, 1.5, 2.0, 3.0)  # untuned first
+PENALTIES = (1.0, 0.0, -1.0, -1.5, -2.0, -2.5, -3.0, -4.0, -5.0)  # untuned first
 TUNING_LINES = 100  # of valid, on which the penalty is chosen
 COLUMNS = (
     Column("system", "system"),
