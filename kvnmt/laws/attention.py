@@ -6,6 +6,7 @@ says; no sentence means that the law holds.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -182,7 +183,7 @@ def _at(looks: list[Attended], columns: np.ndarray) -> list[Attended]:
     return [
         look
         if look.alignment is None
-        else look.replace(alignment=look.alignment[:, columns])
+        else replace(look, alignment=look.alignment[:, columns])
         for look in looks
     ]
 

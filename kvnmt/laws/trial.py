@@ -2,6 +2,7 @@
 """An attention at work on small random numbers, for laws to be tried on."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -85,10 +86,10 @@ def unroll(
     state = attention.initial_state(params, source)
     looks, states = [], [state]
     for moment in moments:
-        before = moment.replace(decoder_state=None)
+        before = replace(moment, decoder_state=None)
         looks.append(attention.read(params, source, state, before))
         if attention.write is not None:
-            after = moment.replace(attended=looks[-1])
+            after = replace(moment, attended=looks[-1])
             state = attention.write(params, source, state, after)
         states.append(state)
     return Course(looks, states)

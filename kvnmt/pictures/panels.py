@@ -103,7 +103,7 @@ def add_color_bar(figure: Figure, image: AxesImage) -> None:
     width = figure.get_figwidth()
     place = figure.add_axes((1 + 0.15 / width, 0, 0.13 / width, 1))
     bar = figure.colorbar(image, cax=place)
-    ticks = np.linspace(*image.get_clim(), 3)
+    ticks = np.linspace(*image.get_clim(), 3).tolist()
     bar.set_ticks(ticks, labels=[f"{tick:.2g}" for tick in ticks])
     place.tick_params(labelsize=8, length=2, color="0.7")
     bar.outline.set_edgecolor("0.7")
