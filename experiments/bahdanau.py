@@ -111,7 +111,7 @@ PAPER = Paper(
     },
     columns=[Column("longest", "trained up to"), *COLUMNS],
     in_a_row=4,
-    test=2000,
+    test=1200,
     measure=by_length,
 )
 
