@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from experiments import made_up
-from experiments.recipes import bleu, parallel_text, small_model, with_system
+from experiments.recipes import MADE_UP, bleu, parallel_text, with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, Measure, OtherRow, Row, Train
 from experiments.summaries import Summary
@@ -32,28 +32,16 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_parallel
 from kvnmt.evaluation.base import Column
 from kvnmt.files import digest
-from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
-from kvnmt.model_config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
 from kvnmt.systems.named import SYSTEMS
-from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import Result
 from kvnmt.training.optimizer import OptimizerConfig
 
 TRANSLATORS = tuple(
     name for name, system in SYSTEMS.items() if not system.is_language_model
-)
-MADE_UP = Experiment(
-    # All systems fit these: annotations as wide as states, states in 2, 3 and 4 parts.
-    model=small_model(64, 120, Dropout(output=0.2), "unit"),
-    data=DataConfig(min_count=1),
-    training=TrainingConfig(
-        batch_size=40, shapes=4, metric="loss", bleu_tokenize="none"
-    ),
-    search=SearchConfig(beam=5),
 )
 MULTI30K = replace(
     MADE_UP,

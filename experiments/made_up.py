@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured on the made-up language, whose gold alignments are known."""
 
+import random
 from collections.abc import Sequence
+from itertools import islice
 
 from kvnmt.data.synthetic import Pair
 from kvnmt.inference.score import align_lines, rounds_of
@@ -59,3 +61,29 @@ def adequacy(hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Coverage:
             stem=lambda word: word[:STEM],
         )
     return total
+
+
+def in_rows(pairs: Sequence[Pair], most: int, seed: int = 1) -> tuple[Pair, ...]:
+    """Lines of up to ``most`` sentences in a row, each number as often as the others.
+
+    Args:
+        pairs: Sentences; each stands in one line.
+        most: Sentences of a line.
+        seed: Of the draw.
+    """
+    draw, rest, lines = random.Random(seed), iter(pairs), []
+    while some := list(islice(rest, draw.randint(1, most))):
+        line = some[0]
+        for pair in some[1:]:
+            line = _after(line, pair)
+        lines.append(line)
+    return tuple(lines)
+
+
+def _after(first: Pair, second: Pair) -> Pair:
+    s, t = len(first.source), len(first.target)
+    return Pair(
+        source=first.source + second.source,
+        target=first.target + second.target,
+        links=first.links | {(i + s, j + t) for i, j in second.links},
+    )

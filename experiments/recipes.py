@@ -7,6 +7,7 @@ from pathlib import Path
 from experiments.results import Figures
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
+from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.initializers import Scheme
 from kvnmt.metrics.bleu import corpus_bleu
@@ -14,7 +15,9 @@ from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
 from kvnmt.systems.named import system
+from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import Result
+from kvnmt.training.optimizer import OptimizerConfig
 
 
 def small_model(
@@ -29,6 +32,27 @@ def small_model(
         initializer=initializer,
         dropout=dropout,
     )
+
+
+# Minutes for a system on two cores, with the made-up language.
+MADE_UP = Experiment(
+    # All systems fit these: annotations as wide as states, states in 2, 3 and 4 parts.
+    model=small_model(64, 120, Dropout(output=0.2), "unit"),
+    data=DataConfig(min_count=1),
+    optimizer=OptimizerConfig(learning_rate=2e-3, decay=0.5, decay_after=8),
+    training=TrainingConfig(
+        epochs=10, batch_size=40, shapes=4, metric="loss", bleu_tokenize="none"
+    ),
+    search=SearchConfig(beam=5),
+)
+# What the papers that train by Adadelta have in common. They name no normalisation of
+# scores by length. Batches of 80 are not in the text of Miculicich et al. (2018).
+ADADELTA = Experiment(
+    data=DataConfig(min_count=1, vocabulary_size=30000),
+    optimizer=OptimizerConfig(name="adadelta", clip=1.0),
+    training=TrainingConfig(batch_size=80, validate_every=5000, bleu_tokenize="none"),
+    search=SearchConfig(beam=10, normalization="none"),
+)
 
 
 def with_system(

@@ -90,12 +90,18 @@ def mean_and_spread(values: Sequence[float], form: str) -> str:
 
 
 def _of_columns(summary: Summary, results: list[Figures]) -> list[Figures]:
-    """The results of the data that the columns ask for."""
-    keys = [column.key for column in summary.columns]
-    data = {key[0] for key in keys if not isinstance(key, str)}
-    if len(data) == 0 or any(isinstance(key, str) for key in keys):
+    """The results that have a figure for the columns, if those are of some data."""
+    keys = [c.key for c in summary.columns if not isinstance(c.key, str)]
+    if len(keys) < len(summary.columns):
         return results
-    return [result for result in results if result.get("data") in data]
+    return [
+        result
+        for result in results
+        if any(
+            result.get("data") == data and result.get(key) is not None
+            for data, key in keys
+        )
+    ]
 
 
 def _seeds(group: Sequence[Figures]) -> str:
@@ -129,11 +135,14 @@ def _cell(column: Column, group: Sequence[Figures]) -> str:
     return mean_and_spread(values, column.form)
 
 
-def _order(names: tuple[str, ...]) -> tuple[bool, bool, int, tuple[str, ...]]:
+def _order(names: tuple[str, ...]) -> tuple[Any, ...]:
     """Systems as in the catalogue, from scratch first; all others last."""
     known = list(SYSTEMS)
     is_other = names[0] not in known
-    return is_other, "warm" in names, 0 if is_other else known.index(names[0]), names
+    place = 0 if is_other else known.index(names[0])
+    # 8 stands before 10.
+    others = [(len(name), name) for name in names[1:]]
+    return is_other, "warm" in names, place, names[0], others
 
 
 def _named(name: str) -> str:

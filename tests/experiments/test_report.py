@@ -48,7 +48,8 @@ def test_every_table_of_a_module_stands_in_the_readme():
     names = re.findall(r"<!-- table ([\w-]+) -->", README.read_text())
     assert sorted(names) == sorted(all_tables())
     for summary in all_tables().values():
-        assert kept_results(summary.place), summary.name
+        # What was not run has published figures, and says so.
+        assert kept_results(summary.place) or summary.published, summary.name
 
 
 def test_results_that_are_kept_say_what_they_were_measured_with():

@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The modules of the papers: their rows, settings, text, and what they measure."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import pytest
+
+from experiments import bahdanau, made_up, meng, miculicich, mino, papers, wang
+from experiments.bahdanau import Bahdanau
+from experiments.meng import Meng
+from experiments.miculicich import Miculicich
+from experiments.mino import Mino
+from experiments.papers import Material, Paper, PaperOptions
+from experiments.results import read_result
+from experiments.table import launch
+from experiments.wang import Wang
+from kvnmt import models
+from kvnmt.data import synthetic
+from kvnmt.errors import UserError, check_bounds
+from kvnmt.evaluation import System, Test
+from kvnmt.metrics.bleu import Settings
+from kvnmt.metrics.brackets import parse_brackets
+from kvnmt.metrics.links import Gold
+from kvnmt.runs.directory import load_run
+from tests.experiments.fake import draw, never, small, untrained, write_captions
+from tests.helpers import write_untrained
+
+MODULES: dict[ModuleType, type[PaperOptions]] = {
+    bahdanau: Bahdanau,
+    wang: Wang,
+    mino: Mino,
+    meng: Meng,
+    miculicich: Miculicich,
+}
+each_module = pytest.mark.parametrize(
+    "module", MODULES, ids=lambda module: module.__name__.rpartition(".")[2]
+)
+SMALL = """--model.embedding 4 --model.encoder 12 --model.state 12 --training.shapes 1
+    --model.initializer wide --training.batch-size 8 --data.vocabulary words""".split()
+
+
+@pytest.fixture
+def text(tmp_path) -> dict[str, Any]:
+    """Flags for the text of Multi30k's test."""
+    write_captions(tmp_path)
+    names = {"": "train", "valid_": "valid", "test_": "test2016"}
+    return {
+        f"{part}{side}": tmp_path / f"{split}.{language}"
+        for part, split in names.items()
+        for side, language in (("source", "de"), ("target", "en"))
+    }
+
+
+@pytest.fixture
+def call(text, tmp_path, monkeypatch, capsys):
+    """Starts a module as a program; gives what it prints."""
+    monkeypatch.setattr("experiments.table.keep_programs", lambda: None)
+
+    def run(module: ModuleType, *words: str) -> str:
+        flags = [f"--{name.replace('_', '-')}={path}" for name, path in text.items()]
+        start = [module.__name__, "--workdir", str(tmp_path / "runs"), *flags]
+        monkeypatch.setattr(sys, "argv", [*start, *words])
+        launch(MODULES[module], module.main, module.__doc__)
+        return capsys.readouterr().out
+
+    return run
+
+
+def rows(options: PaperOptions, paper: Paper) -> list[Any]:
+    data = Material(paper.settings[options.setting].data, None)
+    return [
+        papers.configure(options, paper, variant, 1, data) for variant in paper.variants
+    ]
+
+
+@each_module
+@pytest.mark.parametrize("setting", ["paper", "small"])
+def test_every_row_has_a_config_and_a_folder_of_its_own(module, setting, tmp_path):
+    options = MODULES[module](setting=setting, workdir=tmp_path)
+    made = rows(options, module.PAPER)
+    assert len({row.folder for row in made}) == len(made)
+    for row in made:
+        check_bounds(row.experiment)
+        built = models.build(row.experiment.model, 50, 60)
+        assert jax.tree.leaves(jax.eval_shape(built.init, jax.random.key(1)))
+        start = row.experiment.training.warm_start
+        assert start in (None, made[0].folder)
+
+
+@each_module
+def test_published_figures_are_those_of_rows(module):
+    for table in module.TABLES:
+        names = {
+            ", ".join(str({**vars(v), **v.marks}.get(key, "")) for key in table.by)
+            for v in module.PAPER.variants
+        }
+        published = {name for name in table.published if not name.startswith("cited")}
+        assert published <= names
+        assert {*table.differences} <= names
+
+
+@pytest.mark.parametrize(
+    "module, embedding, state, longest, batch, optimizer",
+    [
+        (bahdanau, 620, 1000, 50, 80, "adadelta"),
+        (wang, 512, 1024, 50, 80, "adadelta"),
+        (mino, 540, 540, 40, 64, "adam"),
+        (meng, 512, 512, 80, 80, "adadelta"),
+        (miculicich, 500, 1024, 50, 80, "adadelta"),
+    ],
+)
+def test_the_settings_are_those_of_the_papers(
+    module, embedding, state, longest, batch, optimizer
+):
+    last = rows(MODULES[module](workdir=Path("runs")), module.PAPER)[-1]
+    model, data = last.experiment.model, last.experiment.data
+    assert (model.embedding, model.state, model.encoder) == (embedding, state, state)
+    assert data.longest == longest
+    assert last.experiment.training.batch_size == batch
+    assert last.experiment.optimizer.name == optimizer
+    assert last.experiment.search.beam == 10
+
+
+def test_the_systems_of_meng_have_the_published_parameters(tmp_path):
+    counts = {}
+    for row in rows(Meng(workdir=tmp_path), meng.PAPER):
+        built = models.build(row.experiment.model, 30000, 30000)
+        shapes = jax.eval_shape(built.init, jax.random.key(1))
+        counts[row.system] = round(models.count_parameters(shapes) / 1e6, 2)
+    assert counts["rnnsearch-star"] == 53.98
+    assert counts["mematt"] == counts["kvmematt-r1"] == 55.03
+    assert counts["kvmematt-r2-atteos"] == 58.18
+
+
+def test_memories_have_their_cells_and_start_from_the_baseline(tmp_path):
+    made = rows(Wang(workdir=tmp_path, setting="small"), wang.PAPER)
+    memories = [row for row in made if row.system == "memdec"]
+    slots = [row.experiment.model.decoder.slots for row in memories]
+    assert slots == [4, 4, 6, 8, 10, 12]
+    assert [row.start for row in memories] == ["scratch", *["warm"] * 5]
+    rates = {row.start: row.experiment.optimizer.learning_rate for row in memories}
+    assert rates["warm"] == rates["scratch"] / 2
+
+
+@each_module
+def test_rows_are_listed(module, call, tmp_path):
+    out = call(module, "--list")
+    for row in rows(MODULES[module](workdir=tmp_path, source=tmp_path), module.PAPER):
+        assert row.folder.name in out
+    assert not (tmp_path / "runs").exists()
+
+
+@each_module
+def test_a_dry_run_shows_the_configuration(module, call, monkeypatch):
+    """But for the memory, whose programs take long to compile."""
+    monkeypatch.setattr("kvnmt.training.device_memory.check", lambda *args: None)
+    system = module.PAPER.variants[0].system
+    plan, *_ = json.loads(call(module, "--dry-run", "--systems", system, *SMALL))
+    assert plan["system"] == system
+    assert plan["config"]["model"]["state"] == 12
+    assert plan["config"]["data"]["source"].endswith("train.de")
+    assert plan["steps_per_epoch"] == 5
+
+
+@pytest.mark.parametrize(
+    "changes, sentence",
+    [
+        ({}, "--source, --target, --valid-source, --valid-target not named"),
+        ({"source": "a", "setting": "small"}, "^--target"),
+        ({"test_target": "a", "setting": "small"}, "^--source"),
+        ({"systems": ("memdek",), "setting": "small"}, "memdec"),
+    ],
+)
+def test_what_is_missing_is_told_before_any_work(tmp_path, changes, sentence):
+    options = replace(Wang(workdir=tmp_path / "runs"), **changes)
+    with pytest.raises(UserError, match=sentence):
+        wang.main(options, never)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_bleu_by_length_is_measured_and_drawn(text, tmp_path):
+    options = Bahdanau(
+        **text, setting="small", systems=("rnnencdec",), workdir=tmp_path / "runs"
+    )
+    bahdanau.main(options, untrained)
+    result = read_result(tmp_path / "runs" / "small-rnnencdec-30-scratch-1")
+    assert result is not None
+    assert (result["longest"], result["data"]) == (30, "small")
+    assert sum(part[1] for part in result["by_length"]) == 4
+    for label, _, bleu in result["by_length"]:
+        assert result[f"bleu_{label}"] == bleu
+    picture = options.workdir / bahdanau.PICTURE
+    picture.unlink()
+    bahdanau.main(options, never)
+    assert picture.exists()
+
+
+def test_the_small_setting_makes_up_its_text(tmp_path, capsys):
+    paper = replace(bahdanau.PAPER, test=4, variants=bahdanau.PAPER.variants[:1])
+    options = Bahdanau(setting="small", pairs=20, workdir=tmp_path)
+    (result,) = papers.make_paper(options, paper, untrained)
+    assert result["data"] == "made-up"
+    assert {"bleu", "dropped", "repeated", "by_length"} <= set(result)
+    lines = (tmp_path / "corpus" / "train.src").read_text().splitlines()
+    assert len(lines) < 20
+    assert "made-up" in capsys.readouterr().out
+
+
+def test_made_up_sentences_stand_in_rows_with_their_links():
+    pairs = synthetic.make_corpus(1, train=20, valid=1, test=1).train
+    lines = made_up.in_rows(pairs, 4)
+    assert 5 <= len(lines) < 20
+    for side in ("source", "target"):
+        words = [word for pair in pairs for word in getattr(pair, side)]
+        assert [word for line in lines for word in getattr(line, side)] == words
+
+    def linked(some):
+        return [
+            (pair.source[i], pair.target[j])
+            for pair in some
+            for i, j in sorted(pair.links)
+        ]
+
+    assert sorted(linked(lines)) == sorted(linked(pairs))
+
+
+def made_test(count: int) -> tuple[Test, tuple[synthetic.Pair, ...]]:
+    pairs = synthetic.make_corpus(1, train=1, valid=1, test=count).test
+    source, reference = made_up.lines_of(pairs)
+    test = Test(reference, source, settings=Settings(tokenize="none"))
+    test.gold = [Gold(pair.links, pair.links) for pair in pairs]
+    return test, pairs
+
+
+def system_of(module: ModuleType, number: int, text: Any, tmp_path) -> System:
+    """An untrained system of a paper."""
+    options = MODULES[module](**text, setting="small", workdir=tmp_path / "runs")
+    material = papers.material_of(options, module.PAPER)
+    variant = module.PAPER.variants[number]
+    row = papers.configure(options, module.PAPER, variant, 1, material)
+    write_untrained(small(row.experiment), row.folder, draw)
+    return System("system", list, load_run(row.folder))
+
+
+def test_aligned_text_has_an_alignment_error(text, tmp_path):
+    test, _ = made_test(4)
+    system = system_of(meng, 0, text, tmp_path)
+    figures = meng.read_aligned(test, None, system)
+    assert 0 <= figures["aer"] <= 1
+    assert 0 <= figures["aligned_bleu"] <= 100
+    with pytest.raises(UserError, match="all three"):
+        meng.main(Meng(gold=tmp_path, workdir=tmp_path), never)
+
+
+def test_german_has_pieces_and_results_of_its_own(tmp_path):
+    options = Meng(workdir=tmp_path, pair="de-en")
+    paper = meng.paper_of(options)
+    row = rows(options, paper)[0]
+    assert (row.data, row.folder.name) == ("de-en", "de-en-rnnsearch-star-scratch-1")
+    assert (row.experiment.data.subwords, row.experiment.data.longest) == (36000, 100)
+
+
+def test_positions_and_trees_of_self_attention(text, tmp_path):
+    test, _ = made_test(4)
+    system = system_of(miculicich, 2, text, tmp_path)
+    trees = [parse_brackets(f"({line})") for line in test.reference]
+    figures = miculicich.look_back(trees, test, system)
+    assert sum(figures["counts"]) == sum(len(line.split()) for line in test.reference)
+    assert 0 <= figures["previous"] <= 1
+    assert 0 <= figures["precision"] <= 1
+    result = json.loads(json.dumps({"system": "x", **figures}))
+    miculicich.draw([result, {"system": "y"}], tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").exists()
+    with pytest.raises(UserError, match="--test-target"):
+        miculicich.main(Miculicich(brackets=tmp_path, workdir=tmp_path), never)
