@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every system among some words: the same step, and only what is allowed."""
+"""Every mechanism among some words: the same step, and only what is allowed."""
 
 import jax
 import numpy as np
 import pytest
 
 from tests.laws import cases
+from tests.laws.test_model import MEMBERS
 
 ALL = np.arange(cases.TARGET_WORDS)
 EVERY = np.ones((len(cases.SOURCE), len(ALL)), bool)
@@ -25,7 +26,7 @@ BEFORE_AMONG_SOME = np.array([4, 3, -1, 0])
 OTHERS = ("past-future-average", "maxout-low-rank", "language-model")
 
 
-@pytest.mark.parametrize("name", [*cases.NAMED, *OTHERS])
+@pytest.mark.parametrize("name", [*MEMBERS, *OTHERS])
 def test_a_step_among_some_words_is_the_same_step(name):
     config = cases.CONFIGS[name]
     model, params = cases.build(config), cases.params(config)

@@ -124,9 +124,16 @@ def check_close(ours: Trace, theirs: Trace, tolerance: float = 1e-5) -> None:
         np.testing.assert_allclose(some, other, rtol=10 * tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(
-    "options", [{"accumulate": 4}, {"remat": 1}, {"remat": 4}, {"residuals": "vectors"}]
+    ("count", "options"),
+    [
+        (1, {"accumulate": 4}),
+        (2, {"accumulate": 4}),
+        (1, {"remat": 1}),
+        (2, {"remat": 4}),
+        (1, {"residuals": "vectors"}),
+        (2, {"residuals": "vectors", "accumulate": 2, "remat": 3}),
+    ],
 )
 def test_the_way_of_computing_changes_nothing(start, count, options):
     """Rows of all lengths, one of them empty; dropout on; three steps."""
@@ -134,7 +141,7 @@ def test_the_way_of_computing_changes_nothing(start, count, options):
     check_close(train(stepper(count, **options), start(), mesh_of(count), 3), plain)
 
 
-@pytest.mark.parametrize("shape", [(1, 4), (2, 2), (4, 1), (8, 1)])
+@pytest.mark.parametrize("shape", [(1, 4), (2, 2), (8, 1)])
 def test_devices_that_split_the_vocabulary_do_what_one_does(x64, shape):
     """In float64, with an optimiser whose moments are split too."""
     words, update = 12, build(OptimizerConfig(learning_rate=0.01), 4)
