@@ -28,7 +28,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.hand_aligned import TASKS, align_with_eflomal, write_gold, write_text
+from experiments.hand_aligned import (
+    TASKS,
+    align_with_eflomal,
+    align_with_thot,
+    write_gold,
+    write_text,
+)
 from experiments.recipes import greedy_bleu, parallel_text, small_model, with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, OtherRow, Row, Train
@@ -190,7 +196,7 @@ def measure(options: Alignment, pair: str, rows: Sequence[Row], turned: Row) -> 
         read_lines(folder / f"gold.{side}") for side in pair.split("-")
     )
     gold = read_gold(folder / "gold.align", len(source))
-    aligners = align_with_eflomal(folder, pair)
+    aligners = align_with_eflomal(folder, pair) | align_with_thot(folder, pair)
     test = Test(reference, source, gold=gold, aligners=aligners)
     test.reverse = load_run(turned.folder)
     names = {f"{row.system}, {row.start}": row for row in rows}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text that people aligned, free text to train on that is tokenised like it, eflomal.
+"""Text that people aligned, free text tokenised like it, and word aligners.
 
 All functions that write take the folder of one language pair; both directions of the
 pair share its files.
@@ -10,14 +10,21 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from kvnmt.data.text import read_lines, read_parallel
+from experiments import thot_models
+from kvnmt.data.text import Parallel, read_lines, read_parallel
 from kvnmt.data.words import split_words
 from kvnmt.files import write_lines
-from kvnmt.metrics.links import Gold, check_links, read_gold, symmetrize
+from kvnmt.metrics.links import (
+    Gold,
+    Links,
+    check_links,
+    invert,
+    read_gold,
+    symmetrize,
+)
 
 
 class Task(NamedTuple):
@@ -103,17 +110,14 @@ def write_gold(folder: Path, data: Path, pair: str) -> None:
 
 
 def align_with_eflomal(folder: Path, pair: str) -> dict[str, list[Gold]]:
-    """Alignments by eflomal, both ways and joined; none where it is not installed.
-
-    It learns from the training text and from the hand-aligned sentences themselves,
-    without their links, as such aligners are used.
-    """
+    """Alignments by eflomal, both ways and joined; none where it is not installed."""
     if not shutil.which("eflomal-align"):
         return {}
     command = ["eflomal-align", "--overwrite", "--model", "3"]
-    for flag, side in zip(("-s", "-t"), pair.split("-")):
-        texts = (read_lines(folder / f"{part}.{side}") for part in ("train", "gold"))
-        write_lines(folder / f"eflomal.{side}", chain(*texts))
+    text = text_of_aligners(folder, pair)
+    sides = pair.split("-")
+    for flag, side, lines in zip(("-s", "-t"), sides, (text.source, text.target)):
+        write_lines(folder / f"eflomal.{side}", lines)
         command += [flag, str(folder / f"eflomal.{side}")]
     outputs = folder / "eflomal.forward", folder / "eflomal.reverse"
     subprocess.run([*command, "-f", outputs[0], "-r", outputs[1]], check=True)
@@ -121,11 +125,40 @@ def align_with_eflomal(folder: Path, pair: str) -> dict[str, list[Gold]]:
     forward, reverse = (
         [links.sure for links in read_gold(path)[-count:]] for path in outputs
     )
+    return _both_ways("eflomal", forward, reverse)
+
+
+def align_with_thot(folder: Path, pair: str) -> dict[str, list[Gold]]:
+    """Alignments by Thot's HMM, both ways and joined; none where it is missing."""
+    if thot_models.missing():
+        return {}
+    text, count = text_of_aligners(folder, pair), len(read_lines(folder / "gold.align"))
+    turned = Parallel(source=text.target, target=text.source)
+    forward = thot_models.align(text, count)
+    reverse = [invert(links) for links in thot_models.align(turned, count)]
+    return _both_ways("Thot, HMM", forward, reverse)
+
+
+def text_of_aligners(folder: Path, pair: str) -> Parallel:
+    """The training text and then the hand-aligned sentences, without their links.
+
+    So such aligners are used: they learn from the sentences that they align.
+    """
+    source, target = (
+        read_lines(folder / f"train.{side}") + read_lines(folder / f"gold.{side}")
+        for side in pair.split("-")
+    )
+    return Parallel(source, target)
+
+
+def _both_ways(
+    name: str, forward: list[Links], reverse: list[Links]
+) -> dict[str, list[Gold]]:
     joined = [symmetrize(a, b, "grow-diag-final-and") for a, b in zip(forward, reverse)]
     alignments = {
-        "eflomal": forward,
-        "eflomal, the other direction": reverse,
-        "eflomal, grow-diag-final-and": joined,
+        name: forward,
+        f"{name}, the other direction": reverse,
+        f"{name}, grow-diag-final-and": joined,
     }
     return {
         name: [Gold(links, links) for links in of_lines]

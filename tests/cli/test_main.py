@@ -62,7 +62,7 @@ def flags(folder: Path) -> list[object]:
         "model.dropout.output": 0.1,
         "optimizer.learning-rate": 0.03,
         "training.batch-size": 16,
-        "training.shapes": 2,
+        "training.shapes": 1,
         "training.bleu-tokenize": "none",
     }
     named = [(f"--{name}", value) for name, value in given.items()]

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A phrase-based system beside the neural ones on Multi30k.
+
+Claim (Bahdanau et al. 2015, table 1, English-French, 348 million words): Moses 33.30
+BLEU, RNNsearch-50* 28.45; on sentences without unknown words 35.63 and 36.15. Here the
+statistical system is Thot's, not Moses: links of an HMM, a phrase table, a 3-gram
+model, a monotone stack decoder; the word penalty chosen by BLEU on the first hundred
+lines of valid. Its row stands in the table of experiments.multi30k, whose text it
+reads, and its translations go through ``kvnmt evaluate`` beside those of the neural
+systems. Results: experiments/README.md.
+
+Thot is not one of kvnmt's requirements. Its trainer pins much that is not needed, so
+that it is installed alone::
+
+    pip install ".[phrase]"    # sil-thot, regex, sortedcontainers, charset-normalizer
+    pip install --no-deps "sil-machine>=1.9,<1.10"
+
+Launch::
+
+    python -m experiments.phrase_based --data DATA/multi30k/tok
+    python -m experiments.report --collect runs/multi30k
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from experiments import thot_models
+from experiments.results import Figures
+from experiments.rows import OtherRow
+from experiments.table import Options, Table, launch, make_table
+from experiments.thot_models import UNTUNED, WEIGHTS
+from kvnmt.console import say
+from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.errors import UserError
+from kvnmt.evaluation.base import Column
+from kvnmt.files import make_folder, write_lines
+from kvnmt.metrics.bleu import corpus_bleu
+
+SYSTEM = "phrase-based (Thot)"
+PENALTIES = (1.0, 0.0, -1.0, -1.5, -2.0, -2.5, -3.0, -4.0, -5.0)  # untuned first
+TUNING_LINES = 100  # of valid, on which the penalty is chosen
+COLUMNS = (
+    Column("system", "system"),
+    Column("valid_bleu", "BLEU valid", "{:.2f}"),
+    Column("test2016_bleu", "BLEU test2016", "{:.2f}"),
+    Column("word_penalty", "word penalty", "{:g}"),
+    Column("minutes", "minutes", "{:.1f}"),
+    Column("seed", "seed"),
+)
+
+
+class Translate(Protocol):
+    """A trained system."""
+
+    minutes: float  # that its training took
+
+    def __call__(self, lines: Sequence[str], weights: Sequence[float]) -> list[str]:
+        """Translates lines with weights in the order of `WEIGHTS`."""
+        ...
+
+
+Learn = Callable[[Parallel, Path, int], Translate]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhraseBased(Options):
+    """Options of the experiment."""
+
+    data: Path  # folder of the tokenised text
+    workdir: Path = Path("runs/multi30k")  # that of the neural systems
+    source: str = "de"
+    target: str = "en"
+
+
+def main(options: PhraseBased, learn: Learn | None = None) -> None:
+    """Trains what is not yet trained and prints the table.
+
+    Args:
+        options: Of the experiment.
+        learn: Trains a system; by default with Thot.
+
+    Raises:
+        UserError: Thot is not installed, or a flag or the text cannot be read.
+    """
+    if options.config:
+        raise UserError(
+            f"{options.config[0]} is no flag here: no model of kvnmt is trained."
+        )
+    texts = {
+        split: read_parallel(
+            text_path(options, split, options.source),
+            text_path(options, split, options.target),
+        )
+        for split in ("train", "valid", "test2016")
+    }
+    rows = [
+        OtherRow(
+            folder=row_folder(options, seed),
+            system=SYSTEM,
+            work=partial(measure, options, seed, texts, learn or thot_models.learn),
+        )
+        for seed in options.seeds
+    ]
+    only_shown = options.list or options.dry_run or all(row.result() for row in rows)
+    if learn is None and not only_shown:
+        thot_models.check_installed()
+    pair = f"{options.source}-{options.target}"
+    make_table(options, Table(f"Multi30k {pair}", COLUMNS, rows, notes(options)))
+
+
+def row_folder(options: PhraseBased, seed: int) -> Path:
+    """Where the models, the translations and the result of a row are."""
+    pair = f"{options.source}-{options.target}"
+    return options.workdir / f"{pair}-phrase-based-{seed}"
+
+
+def text_path(options: PhraseBased, split: str, language: str) -> Path:
+    """A file of the corpus."""
+    return options.data / f"{split}.{language}"
+
+
+def notes(options: PhraseBased) -> list[str]:
+    """How the translations go through the program that measures systems."""
+    source, target = options.source, options.target
+    folder = row_folder(options, options.seeds[0])
+    return [
+        "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text",
+        f"beside a run: kvnmt evaluate RUN {folder / f'test2016.{target}'} "
+        f"--source {text_path(options, 'test2016', source)} "
+        f"--reference {text_path(options, 'test2016', target)}",
+    ]
+
+
+def measure(
+    options: PhraseBased, seed: int, texts: dict[str, Parallel], learn: Learn
+) -> Figures:
+    """Trains a system, chooses its word penalty, translates, writes translations.
+
+    Args:
+        options: Of the experiment.
+        seed: Of the pairs that training holds out.
+        texts: For training, for choosing, for measuring.
+        learn: Trains a system.
+    """
+    folder = row_folder(options, seed)
+    make_folder(folder)
+    translate = learn(texts["train"], folder / "models", seed)
+    scores = bleu_by_penalty(translate, first(texts["valid"], TUNING_LINES))
+    weights = weights_with(max(scores, key=scores.__getitem__))
+    figures: Figures = {
+        "start": "scratch",
+        "seed": seed,
+        "weights": dict(zip(WEIGHTS, weights)),
+        "word_penalty": weights[0],
+        "bleu_by_penalty": {f"{value:g}": score for value, score in scores.items()},
+        "thot": thot_models.versions(),
+        "minutes": translate.minutes,
+    }
+    for split in ("valid", "test2016"):
+        hypotheses = translate(texts[split].source, weights)
+        write_lines(folder / f"{split}.{options.target}", hypotheses)
+        figures[f"{split}_bleu"] = bleu(hypotheses, texts[split])
+    return figures
+
+
+def bleu_by_penalty(translate: Translate, text: Parallel) -> dict[float, float]:
+    """BLEU with every word penalty that is tried."""
+    scores = {}
+    for penalty in PENALTIES:
+        hypotheses = translate(text.source, weights_with(penalty))
+        scores[penalty] = bleu(hypotheses, text)
+        say(f"word penalty {penalty:g}: BLEU {scores[penalty]:.2f}")
+    return scores
+
+
+def weights_with(penalty: float) -> tuple[float, ...]:
+    """The weights with a word penalty, all others untuned."""
+    place = WEIGHTS.index("word penalty")
+    return (*UNTUNED[:place], penalty, *UNTUNED[place + 1 :])
+
+
+def bleu(hypotheses: Sequence[str], text: Parallel) -> float:
+    """BLEU of tokenised text, as the table of the neural systems has it."""
+    return corpus_bleu(hypotheses, text.target, tokenize="none").score
+
+
+def first(text: Parallel, count: int) -> Parallel:
+    """The first pairs of a text."""
+    return Parallel(text.source[:count], text.target[:count])
+
+
+if __name__ == "__main__":
+    launch(PhraseBased, main, __doc__)
