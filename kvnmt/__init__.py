@@ -7,6 +7,7 @@ What a notebook starts with::
 
     kvnmt.SYSTEMS                                   # the systems of the papers
     model = kvnmt.build("kvmematt-r2", 8000, 8000)  # pure functions
+    kvnmt.check(mechanism)                          # does my attention keep the laws?
     run = kvnmt.load("runs/mine")                   # a trained model
     run.translate(["a line", "another"])
     run.explain("a line")                           # alignment, memory, probabilities
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
         TrainingConfig,
         UserError,
         build,
+        check,
         experiment,
         load,
         train,
@@ -49,6 +51,7 @@ __all__ = [
     "TrainingConfig",
     "UserError",
     "build",
+    "check",
     "experiment",
     "load",
     "train",

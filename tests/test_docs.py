@@ -44,6 +44,8 @@ OTHERS = {
     "--command",
     "--no-deps",  # of pip
     "--durations",  # of pytest
+    "--update",  # of jupytext
+    "--to",
     "--model.attention.rate",  # of the example
 }
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w.-]*\w")

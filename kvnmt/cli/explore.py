@@ -7,14 +7,13 @@ from pathlib import Path
 import tyro
 
 from kvnmt.cli.flags import names
-from kvnmt.console import counting, say
+from kvnmt.console import say
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_bounds
 from kvnmt.evaluation.exploration import explore
 from kvnmt.files import claim
 from kvnmt.inference.config import Count, SearchConfig
-from kvnmt.pictures.explorer import write_explorer
 from kvnmt.runs.directory import load_translator
 
 
@@ -50,18 +49,18 @@ class Explore:
         if not source:
             raise UserError(f"'{self.source}' is empty; there is nothing to look at.")
         claim(self.output, [self.source, self.reference])
-        data = explore(
+        explorer = explore(
             runs,
             source[: self.first],
             reference,
             self.search,
             forced=self.forced,
             title=f"{self.source.name}: {', '.join(runs)}",
-            counting=counting,
         )
-        write_explorer(data, self.output)
+        explorer.write(self.output)
+        count = len(explorer.data["sentences"])
         size = self.output.stat().st_size / 1e6
         say(
-            f"{len(data['sentences'])} sentences are in {self.output} ({size:.1f} MB); "
+            f"{count} sentences are in {self.output} ({size:.1f} MB); "
             "open it in a browser."
         )

@@ -8,12 +8,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.console import counting
 from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
 from kvnmt.inference.score import Scored, rounds_of, score
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import sentence_chrf
+from kvnmt.pictures.explorer import Explorer
 from kvnmt.runs.directory import Run
 
 Advance: TypeAlias = Callable[[int], None]
@@ -29,8 +31,8 @@ def explore(
     *,
     forced: bool = False,
     title: str = "kvnmt",
-    counting: Counting,
-) -> dict[str, Any]:
+    counting: Counting = counting,
+) -> Explorer:
     """Translates sentences with every run and tells how it read them.
 
     Args:
@@ -43,7 +45,7 @@ def explore(
         counting: Shows progress, as `kvnmt.console.counting` does.
 
     Returns:
-        What `kvnmt.pictures.explorer.write_explorer` writes; the format is there.
+        The page; a notebook shows it, and `write` makes a file of it.
     """
     outputs = []
     for name, run in runs.items():
@@ -66,7 +68,7 @@ def explore(
         }
         for n, (line, *records) in enumerate(zip(source, *outputs))
     ]
-    return {"title": title, "systems": systems, "sentences": sentences}
+    return Explorer({"title": title, "systems": systems, "sentences": sentences})
 
 
 def difference(texts: Sequence[str]) -> float:

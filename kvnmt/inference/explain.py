@@ -5,6 +5,7 @@ import base64
 import html
 import io
 import os
+from collections.abc import Callable
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
@@ -54,6 +55,25 @@ class Explanation(NamedTuple):
             raise UserError("the system has no attention, so there is nothing to draw.")
         attention_heatmap(self.alignments, self.source_tokens, self.target_tokens, path)
 
+    def draw_memory(self, path: str | os.PathLike[str] | BinaryIO) -> None:
+        """Writes a PNG of what each write forgot and added, panels for each round.
+
+        Raises:
+            UserError: There is no memory that is rewritten, or the file cannot be
+                written.
+        """
+        from kvnmt.pictures.heatmaps import memory_heatmap  # matplotlib is slow
+
+        if self.memory is None:
+            raise UserError("the system rewrites no memory; there is nothing to draw.")
+        memory_heatmap(
+            self.memory.forgotten,
+            self.memory.added,
+            self.source_tokens,
+            self.target_tokens,
+            path,
+        )
+
     def _repr_html_(self) -> str:
         cells = "".join(
             f"<td title='{value:.3f} nats'>{html.escape(token)}<br>"
@@ -64,12 +84,11 @@ class Explanation(NamedTuple):
             f"<p>{html.escape(self.line)}</p><p><b>{html.escape(self.translation)}</b> "
             f"({self.log_prob:.2f} nats)</p><table><tr>{cells}</tr></table>"
         )
-        if not self.alignments:
-            return shown
-        picture = io.BytesIO()
-        self.draw(picture)
-        data = base64.b64encode(picture.getvalue()).decode()
-        return f"{shown}<img src='data:image/png;base64,{data}' alt='alignment'>"
+        if self.alignments:
+            shown += _picture(self.draw, "alignment")
+        if self.memory is not None:
+            shown += _picture(self.draw_memory, "what the memory forgot and added")
+        return shown
 
 
 def explain(
@@ -110,3 +129,11 @@ def explain(
         self_attention=pair.self_attention,
         memory=memory,
     )
+
+
+def _picture(draw: Callable[[BinaryIO], None], what: str) -> str:
+    """A picture as a piece of HTML that needs no other file."""
+    file = io.BytesIO()
+    draw(file)
+    data = base64.b64encode(file.getvalue()).decode()
+    return f"<p><img src='data:image/png;base64,{data}' alt='{what}'></p>"

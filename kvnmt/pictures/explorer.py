@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from kvnmt.errors import UserError
 
@@ -31,6 +31,36 @@ _SCRIPTS = (
     "panel.js",
     "main.js",  # starts the page, so it comes last
 )
+_FRAME = (
+    '<iframe srcdoc="{page}" title="{title}" sandbox="allow-scripts" '
+    'style="width: 100%; height: {height}px; border: 1px solid #bbb"></iframe>'
+)
+_HEIGHT = 720  # pixels
+
+
+class Explorer(NamedTuple):
+    """The page of some sentences; the last line of a notebook's cell shows it.
+
+    The notebook holds the whole page, so that it is shown without a network, and again
+    when the notebook is opened later.
+    """
+
+    data: Mapping[str, Any]  # as of `write_explorer`
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page, as `write_explorer` does."""
+        write_explorer(self.data, path)
+
+    def __repr__(self) -> str:
+        count = len(self.data["sentences"])
+        return f"Explorer of {count} sentences; write('explorer.html') makes a page"
+
+    def _repr_html_(self) -> str:
+        return _FRAME.format(
+            page=html.escape(_page(self.data)),
+            title=html.escape(self.data["title"]),
+            height=_HEIGHT,
+        )
 
 
 def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
@@ -76,10 +106,7 @@ def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
     """
     text = _page(data)
     try:
-        # JSON reads what a lone surrogate becomes; UTF-8 has no bytes for one.
-        Path(path).write_text(
-            text, encoding="utf-8", errors="backslashreplace", newline="\n"
-        )
+        Path(path).write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         reason = error.strerror or error
         raise UserError(f"'{path}' cannot be written: {reason}.") from error
@@ -93,7 +120,9 @@ def _page(data: Mapping[str, Any]) -> str:
         "data": _script_json(data),
     }
     # In one pass: a part may hold what looks like the place of another.
-    return re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], _asset("explorer.html"))
+    page = re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], _asset("explorer.html"))
+    # JSON reads what a lone surrogate becomes; UTF-8 has no bytes for one.
+    return page.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _asset(name: str) -> str:

@@ -5,22 +5,27 @@ import os
 from collections.abc import Sequence
 from itertools import chain, pairwise
 from typing import Any, BinaryIO
-from unicodedata import east_asian_width
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import AxesImage
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
 
 from kvnmt.metrics.links import Links
-from kvnmt.pictures.drawing import GOLD, MOVED, font_families, save, style
+from kvnmt.pictures.drawing import GOLD, MOVED, font_families, save
+from kvnmt.pictures.panels import (
+    CELL,
+    LONGEST_SIDE,
+    add_color_bar,
+    make_panels,
+    rule,
+    shade,
+    shorten,
+    text_width,
+    write_words,
+)
 
-_CELL = 0.27  # inches
-_GAP = 0.2  # inches, between panels
-_LONGEST_SIDE = 30.0  # inches; more words get smaller cells and smaller text
-_LONGEST_LABEL = 20  # characters
 _NULL = "∅"
 
 
@@ -56,21 +61,44 @@ def attention_heatmap(
         titles = [f"round {r}" if len(rounds) > 1 else "" for r in numbers]
     gold = gold or frozenset()
     _check_shapes(rounds, (len(target), len(source)), titles, gold)
-    cell = min(_CELL, _LONGEST_SIDE / max(len(rounds) * len(source), len(target)))
-    shape = (len(target), len(source))
-    figure, panels = _grid(titles, [shape] * len(rounds), cell)
-    families = font_families([*titles, *source, *target])
-    for panel, alignment, title in zip(panels, rounds, titles, strict=True):
-        _shade(panel, alignment)
-        panel.xaxis.tick_top()  # before labels are set: these are other texts
-        rows = target if panel is panels[0] else []
-        _write_words(panel, rows, source, title, cell, families)
-        _rule(panel, shape)
+    figure, panels = _draw(rounds, source, target, titles)
+    for panel in panels:
         _outline(panel, gold)
     steps = zip(panels[1:], pairwise(rounds), strict=True)
     moves = [_dot_moves(panel, before, after) for panel, (before, after) in steps]
-    _add_color_bar(figure, panels[0].images[0])
     _explain_marks(figure, outlined=bool(gold), dotted=any(moves))
+    save(figure, path)
+
+
+def memory_heatmap(
+    forgotten: Sequence[np.ndarray],
+    added: Sequence[np.ndarray],
+    source: Sequence[str],
+    target: Sequence[str],
+    path: str | os.PathLike[str] | BinaryIO,
+) -> None:
+    """Draws what writes forgot and added, a panel of each for every round.
+
+    Args:
+        forgotten: One [T, S] array per round: the length of the vector that the write
+            after target word t took from the slot of source word j.
+        added: Likewise of what it put there.
+        source: S labels, with EOS if there is its slot.
+        target: T labels, with EOS if there is a write after it.
+        path: Where to write the PNG: a path, or a file open for bytes.
+
+    Raises:
+        ValueError: There is nothing to draw, or shapes and words do not fit together.
+        UserError: The file cannot be written.
+    """
+    matrices, titles = [], []
+    for number, (less, more) in enumerate(zip(forgotten, added, strict=True), start=1):
+        of_round = f" in round {number}" if len(forgotten) > 1 else ""
+        matrices += [np.asarray(less, np.float64), np.asarray(more, np.float64)]
+        titles += [f"forgotten{of_round}", f"added{of_round}"]
+    _check_shapes(matrices, (len(target), len(source)), titles, frozenset())
+    greatest = max(float(matrix.max()) for matrix in matrices) or 1.0
+    figure, _ = _draw(matrices, source, target, titles, greatest)
     save(figure, path)
 
 
@@ -106,23 +134,46 @@ def self_attention_heatmap(
         )
     for matrix, tokens in zip(systems, words, strict=True):
         _check_shapes([matrix], (len(tokens), len(tokens)), [""], frozenset())
-    cell = min(_CELL, _LONGEST_SIDE / sum(map(len, words)))
+    cell = min(CELL, LONGEST_SIDE / sum(map(len, words)))
     # Where all say the same, its rows are labelled once.
     same = all(list(tokens) == list(words[0]) for tokens in words)
-    longest = max(_width(_shorten(word)) for word in chain(*words))
+    longest = max(text_width(shorten(word)) for word in chain(*words))
     gap = 0.0 if same else 0.3 * cell * longest  # letters are 0.3 cells wide
-    figure, panels = _grid(titles, [matrix.shape for matrix in systems], cell, gap)
+    shapes = [matrix.shape for matrix in systems]
+    figure, panels = make_panels(titles, shapes, cell, gap)
     families = font_families([*titles, *chain(*words), _NULL])
     for panel, matrix, tokens, title in zip(
         panels, systems, words, titles, strict=True
     ):
         ahead = np.triu(np.ones_like(matrix, dtype=bool), 1)
-        _shade(panel, np.ma.masked_array(matrix, ahead))
+        shade(panel, np.ma.masked_array(matrix, ahead))
         rows = tokens if panel is panels[0] or not same else []
-        _write_words(panel, rows, [_NULL, *tokens[:-1]], title, cell, families)
+        write_words(panel, rows, [_NULL, *tokens[:-1]], title, cell, families)
         _rule_triangle(panel, len(tokens))
-    _add_color_bar(figure, panels[0].images[0])
+    add_color_bar(figure, panels[0].images[0])
     save(figure, path)
+
+
+def _draw(
+    matrices: Sequence[np.ndarray],
+    source: Sequence[str],
+    target: Sequence[str],
+    titles: Sequence[str],
+    greatest: float = 1.0,
+) -> tuple[Figure, Sequence[Axes]]:
+    """Draws [T, S] matrices: a row for each target word, a column for each source."""
+    cell = min(CELL, LONGEST_SIDE / max(len(matrices) * len(source), len(target)))
+    shape = (len(target), len(source))
+    figure, panels = make_panels(titles, [shape] * len(matrices), cell)
+    families = font_families([*titles, *source, *target])
+    for panel, matrix, title in zip(panels, matrices, titles, strict=True):
+        shade(panel, matrix, greatest)
+        panel.xaxis.tick_top()  # before labels are set: these are other texts
+        rows = target if panel is panels[0] else []
+        write_words(panel, rows, source, title, cell, families)
+        rule(panel, shape)
+    add_color_bar(figure, panels[0].images[0])
+    return figure, panels
 
 
 def _check_shapes(
@@ -145,63 +196,6 @@ def _check_shapes(
         raise ValueError("a gold link lies outside the sentence pair")
 
 
-def _grid(
-    titles: Sequence[str],
-    shapes: Sequence[tuple[int, int]],
-    cell: float,
-    gap: float = 0.0,
-) -> tuple[Figure, Sequence[Axes]]:
-    """Makes a panel of exactly these rows and columns for each title, side by side.
-
-    The panels fill the figure; words, color bar and legend lie outside of it and are
-    added to the picture when it is saved. No layout engine can then resize the cells.
-    """
-    # Ten-point letters are less than 0.1 inches wide: titles do not touch either.
-    widest_title = 0.1 * max(map(_width, titles))
-    narrowest = cell * min(columns for _, columns in shapes)
-    gap = _GAP + max(gap, widest_title - narrowest)
-    width = sum(cell * columns + gap for _, columns in shapes) - gap
-    height = cell * max(rows for rows, _ in shapes)
-    figure = Figure((width, height))
-    panels, left = [], 0.0
-    for rows, columns in shapes:
-        size = (cell * columns / width, cell * rows / height)
-        panels.append(figure.add_axes((left / width, 1 - size[1], *size)))
-        left += cell * columns + gap
-    return figure, panels
-
-
-def _shade(panel: Axes, weights: np.ndarray) -> None:
-    panel.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-
-
-def _write_words(
-    panel: Axes,
-    rows: Sequence[str],
-    columns: Sequence[str],
-    title: str,
-    cell: float,
-    families: Sequence[str],
-) -> None:
-    panel.set_title(title, fontsize=10, pad=9)
-    panel.set_yticks(range(len(rows)), map(_shorten, rows), fontsize=32 * cell)
-    labels = map(_shorten_column, columns)
-    panel.set_xticks(range(len(columns)), labels, fontsize=32 * cell)
-    for word, label in zip(columns, panel.get_xticklabels(), strict=True):
-        label.set(rotation=0 if _is_wide(word) else 90, linespacing=1.0)
-    labels = [*panel.get_xticklabels(), *panel.get_yticklabels()]
-    style([panel.title, *labels], families)
-    panel.tick_params(which="both", length=0)
-
-
-def _rule(panel: Axes, shape: tuple[int, int]) -> None:
-    panel.set_xticks(np.arange(1, shape[1]) - 0.5, minor=True)
-    panel.set_yticks(np.arange(1, shape[0]) - 0.5, minor=True)
-    panel.grid(which="minor", color="0.9", linewidth=0.5)
-    panel.tick_params(which="minor", length=0)
-    panel.spines[:].set_color("0.7")
-
-
 def _rule_triangle(panel: Axes, size: int) -> None:
     """Lines around the cells on and below the diagonal, which have a meaning."""
     edges = np.arange(size + 1) - 0.5
@@ -210,26 +204,6 @@ def _rule_triangle(panel: Axes, size: int) -> None:
     panel.hlines(edges, first, np.minimum(edges + 1, last), **look)
     panel.vlines(edges, np.maximum(edges - 1, first), last, **look)
     panel.spines[:].set_visible(False)
-
-
-def _shorten(word: str) -> str:
-    if len(word) <= _LONGEST_LABEL:
-        return word
-    return word[: _LONGEST_LABEL - 1] + "…"
-
-
-def _shorten_column(word: str) -> str:
-    """A label of a column; Chinese and Japanese are written downwards."""
-    return "\n".join(_shorten(word)) if _is_wide(word) else _shorten(word)
-
-
-def _is_wide(word: str) -> bool:
-    return all(east_asian_width(character) in "WF" for character in word)
-
-
-def _width(text: str) -> float:
-    """About how wide it is drawn, in narrow letters."""
-    return len(text) + sum(east_asian_width(character) in "WF" for character in text)
 
 
 def _outline(panel: Axes, gold: Links) -> None:
@@ -254,15 +228,6 @@ def _dot_moves(panel: Axes, before: np.ndarray, after: np.ndarray) -> bool:
             )
         )
     return bool((was != now).any())
-
-
-def _add_color_bar(figure: Figure, image: AxesImage) -> None:
-    width = figure.get_figwidth()
-    place = figure.add_axes((1 + 0.15 / width, 0, 0.13 / width, 1))
-    bar = figure.colorbar(image, cax=place)
-    bar.set_ticks([0, 0.5, 1], labels=["0", "0.5", "1"])
-    place.tick_params(labelsize=8, length=2, color="0.7")
-    bar.outline.set_edgecolor("0.7")
 
 
 def _explain_marks(figure: Figure, *, outlined: bool, dotted: bool) -> None:

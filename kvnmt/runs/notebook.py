@@ -12,6 +12,7 @@ from kvnmt import models
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
+from kvnmt.laws.check import check
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs import directory
 from kvnmt.runs import train as training
@@ -34,6 +35,7 @@ __all__ = [
     "TrainingConfig",
     "UserError",
     "build",
+    "check",
     "experiment",
     "load",
     "train",

@@ -16,7 +16,7 @@ import pytest
 from matplotlib.image import imread
 
 from kvnmt.errors import UserError
-from kvnmt.pictures.explorer import write_explorer
+from kvnmt.pictures.explorer import Explorer, write_explorer
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 MARKUP = "</script><script>alert(1)</script>"
@@ -138,10 +138,11 @@ class Elements(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.tags, self.addresses = set(), []
+        self.tags, self.addresses, self.pages = set(), [], []
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
+        self.pages += [value for name, value in attrs if name == "srcdoc"]
         names = ("src", "srcset", "href", "action", "data")
         self.addresses += [value for name, value in attrs if name in names]
 
@@ -179,6 +180,19 @@ def test_path_that_cannot_be_written(tmp_path, name):
     with pytest.raises(UserError) as error:
         write_explorer(DATA, path)
     assert re.fullmatch(rf"'{path}' cannot be written: [A-Z][^.]*\.", str(error.value))
+
+
+def test_a_frame_holds_the_whole_page(written, tmp_path):
+    explorer = Explorer(DATA)
+    frame = Elements()
+    frame.feed(explorer._repr_html_())
+    assert frame.tags == {"iframe"}
+    assert frame.pages == [written.read_text(encoding="utf-8")]
+    assert frame.addresses == []
+    assert MARKUP not in explorer._repr_html_()
+    assert repr(explorer).startswith("Explorer of 5 sentences")
+    explorer.write(tmp_path / "a.html")
+    assert (tmp_path / "a.html").read_bytes() == written.read_bytes()
 
 
 # --- in a browser --------------------------------------------------------------------
@@ -589,3 +603,24 @@ def test_picture(page, written):
     pixels = imread(io.BytesIO(page.screenshot()), format="png")
     assert pixels.shape[:2] == (950, 1400)
     assert pixels[..., :3].std() > 0.05
+
+
+@pytest.mark.parametrize("width", [700, 1100])
+def test_a_notebook_shows_the_page(page, tmp_path, width):
+    """Target words label rows, source words columns, without a network."""
+    page.context.set_offline(True)
+    page.set_viewport_size({"width": width, "height": 900})
+    # A notebook's page may come from a server or a file; here it is a file.
+    notebook = tmp_path / "notebook.html"
+    notebook.write_text(f"<body>{Explorer(DATA)._repr_html_()}</body>", "utf-8")
+    page.goto(notebook.as_uri())
+    frame = page.frame_locator("iframe")
+    output = DATA["sentences"][1]["outputs"][0]
+    panel = frame.locator(".panel").first
+    for labels, words in ((".across", "source"), (".down", "target")):
+        spans = panel.locator(labels).first.locator("span")
+        assert spans.all_text_contents() == output[words]
+    frame.locator("#on").click()
+    assert frame.locator("#where").inner_text().startswith("word 2 of")
+    page.wait_for_timeout(200)  # the time after which a page keeps its address
+    page.context.set_offline(False)

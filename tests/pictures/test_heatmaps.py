@@ -9,7 +9,11 @@ from matplotlib.patches import Circle, Rectangle
 
 from kvnmt.errors import UserError
 from kvnmt.pictures import drawing
-from kvnmt.pictures.heatmaps import attention_heatmap, self_attention_heatmap
+from kvnmt.pictures.heatmaps import (
+    attention_heatmap,
+    memory_heatmap,
+    self_attention_heatmap,
+)
 
 SOURCE = ["ein", "$5", "und", "$6", "</s>"]
 TARGET = ["a", "科学", "", "</s>"]
@@ -207,3 +211,39 @@ def test_self_attention_that_does_not_fit(tmp_path, change, message):
 def test_path_that_cannot_be_written(tmp_path):
     with pytest.raises(UserError, match="cannot be written: No such file.*\\.$"):
         self_attention_heatmap([np.eye(1)], [["a"]], tmp_path / "missing" / "a.png")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_memory_has_two_panels_per_round_on_one_scale(tmp_path, saved, count):
+    forgotten = [2 * matrix for matrix in _rounds(count)]
+    added = [0.5 * matrix for matrix in _rounds(count)]
+    memory_heatmap(forgotten, added, SOURCE, TARGET, tmp_path / "a.png")
+    *panels, bar = saved[0].axes
+    greatest = np.max(forgotten)
+    assert bar.get_ylim() == (0, greatest)
+    drawn = [matrix for pair in zip(forgotten, added) for matrix in pair]
+    for panel, matrix in zip(panels, drawn, strict=True):
+        np.testing.assert_array_equal(panel.images[0].get_array(), matrix)
+        assert panel.images[0].get_clim() == (0, greatest)
+        assert [text.get_text() for text in panel.get_xticklabels()] == SOURCE
+        assert not panel.patches  # no word has moved from what is forgotten to added
+    assert [text.get_text() for text in panels[0].get_yticklabels()] == TARGET
+    titles = [panel.get_title() for panel in panels]
+    if count == 1:
+        assert titles == ["forgotten", "added"]
+    else:
+        assert titles == [
+            f"{what} in round {r}" for r in (1, 2) for what in ("forgotten", "added")
+        ]
+
+
+def test_a_memory_that_nothing_changed_is_drawn(tmp_path, saved):
+    nothing = [np.zeros((4, 5))]
+    memory_heatmap(nothing, nothing, SOURCE, TARGET, tmp_path / "a.png")
+    assert saved[0].axes[0].images[0].get_clim() == (0, 1)
+
+
+def test_a_memory_of_another_sentence_is_refused(tmp_path):
+    turned = [matrix.T for matrix in _rounds(1)]
+    with pytest.raises(ValueError, match="4 target and 5 source labels"):
+        memory_heatmap(turned, turned, SOURCE, TARGET, tmp_path / "a.png")

@@ -59,10 +59,13 @@ function address() {
   return `#${new URLSearchParams(parts).toString().replaceAll('%2C', ',')}`;
 }
 
+// A page inside another, such as a notebook's cell, has no address of its own.
+const hasAddress = location.protocol !== 'about:';
 let saving = 0;
 
 // Browsers refuse hundreds of changes of the address in a few seconds.
 function keepAddress() {
+  if (!hasAddress) return;
   clearTimeout(saving);
   saving = setTimeout(() => history.replaceState(null, '', address()), 120);
 }

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An attention at work on small random numbers, for laws to be tried on."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kvnmt.attention import Attended, Attention, Moment
+from kvnmt.initializers import gaussian
+from kvnmt.typing import Array, PyTree, Sizes
+
+# All widths differ, so that a transposed or swapped matrix cannot fit.
+SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)
+B, S, WORDS = 3, 5, 3  # sentences, source words, target words
+# A full sentence, a short one, and a row without words.
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0]], dtype=bool)
+
+
+class Course(NamedTuple):
+    """What happened at every target word."""
+
+    looks: list[Attended]
+    states: list[PyTree]  # before the first word, and after each
+
+
+class Trial(NamedTuple):
+    """An attention, what it works on, and its two compiled programs."""
+
+    attention: Attention
+    sizes: Sizes
+    params: PyTree
+    annotations: Array  # [B, S, C]
+    moments: list[Moment]
+    run: Callable[..., Course]  # of params, annotations, mask, moments
+    gradient: Callable[..., PyTree]  # likewise, by params and annotations
+
+    def course(self) -> Course:
+        """What happens with the arrays as they are."""
+        return self.run(self.params, self.annotations, MASK, self.moments)
+
+
+def make_trial(attention: Attention, sizes: Sizes = SIZES) -> Trial:
+    """Draws parameters, annotations and queries, none of them tiny."""
+    shapes = jax.eval_shape(
+        lambda key: attention.init(key, sizes, gaussian()), jax.random.key(0)
+    )
+    normal = np.random.default_rng(3).normal
+
+    def draw(*shape: int) -> Array:
+        return jnp.asarray(normal(0, 1, shape).astype(np.float32))
+
+    moments = [
+        Moment(
+            previous_state=draw(B, sizes.state),
+            embedded=draw(B, sizes.embedding),
+            query=draw(B, sizes.state),
+            decoder_state=draw(B, sizes.state),
+        )
+        for _ in range(WORDS)
+    ]
+    return Trial(
+        attention=attention,
+        sizes=sizes,
+        params=jax.tree.map(lambda leaf: draw(*leaf.shape), shapes),
+        annotations=draw(B, S, sizes.annotation),
+        moments=moments,
+        run=jax.jit(partial(unroll, attention)),
+        gradient=jax.jit(gradient_of(attention)),
+    )
+
+
+def unroll(
+    attention: Attention,
+    params: PyTree,
+    annotations: Array,
+    mask: Array | np.ndarray,
+    moments: Sequence[Moment],
+) -> Course:
+    """Reads and writes at every moment, one round each."""
+    source = attention.prepare(params, annotations, jnp.asarray(mask))
+    state = attention.initial_state(params, source)
+    looks, states = [], [state]
+    for moment in moments:
+        before = replace(moment, decoder_state=None)
+        looks.append(attention.read(params, source, state, before))
+        if attention.write is not None:
+            after = replace(moment, attended=looks[-1])
+            state = attention.write(params, source, state, after)
+        states.append(state)
+    return Course(looks, states)
+
+
+def gradient_of(attention: Attention) -> Callable[..., PyTree]:
+    """The gradient, by params and annotations, of all that is read and carried."""
+
+    def total(*arrays: PyTree) -> Array:
+        leaves = jax.tree.leaves(unroll(attention, *arrays))
+        return jnp.asarray(sum(jnp.sum(jnp.sin(leaf)) for leaf in leaves))
+
+    return jax.grad(total, argnums=(0, 1))

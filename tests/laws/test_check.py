@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kvnmt.check`: a sound attention passes, and each law catches what breaks it."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import struct
+
+import kvnmt
+from kvnmt.attention import Attention, additive, base, distortion, dot, kv_memory
+from kvnmt.attention.address import energies, read_values
+from kvnmt.errors import UserError
+from kvnmt.laws.attention import LAWS
+from kvnmt.laws.check import check
+from kvnmt.layers import masked_softmax
+from kvnmt.typing import Array, Sizes
+
+SOUND = additive.build(additive.Options())
+NAMES = [law.name for law in LAWS]
+
+
+@struct.dataclass
+class Received:
+    """What every source word was given so far."""
+
+    weights: Array
+
+
+def scores(params, source, moment):
+    query = moment.query @ params.address.W_query
+    return energies(params.address.v_energy, query, source.projected_keys)
+
+
+def attended(source, alignment):
+    return base.Attended(read_values(alignment, source.annotations), alignment)
+
+
+def changed(change) -> Attention:
+    """Additive attention that reads what ``change`` makes of its scores."""
+
+    def read(params, source, state, moment):
+        return attended(source, change(scores(params, source, moment), source))
+
+    return SOUND._replace(read=read)
+
+
+def leaks_mass(scores, source):
+    return 0.9 * masked_softmax(scores, source.mask)
+
+
+def sees_padding(scores, source):
+    weights = jax.nn.softmax(scores)
+    return jnp.where(source.mask.any(axis=1, keepdims=True), weights, 0)
+
+
+def has_no_gradient_without_words(scores, source):
+    weights = jnp.exp(scores) * source.mask
+    total = weights.sum(axis=1, keepdims=True)
+    return jnp.where(source.mask, weights / total, 0)
+
+
+def knows_places(scores, source):
+    return masked_softmax(scores + jnp.arange(scores.shape[1]), source.mask)
+
+
+def counts_columns(scores, source):
+    return masked_softmax(scores / scores.shape[1], source.mask)
+
+
+def looks_at_one_word(scores, source):
+    best = jnp.where(source.mask, scores, -1e9).argmax(axis=1)
+    return masked_softmax(scores, source.mask & _at(best, scores.shape[1]))
+
+
+def _at(place, columns):
+    return place[:, None] == jnp.arange(columns)
+
+
+def ignores_its_scores(scores, source):
+    return masked_softmax(0 * scores, source.mask)
+
+
+def mixes_rows(scores, source):
+    return masked_softmax(scores + scores.mean(axis=0), source.mask)
+
+
+def carrying(start, write) -> Attention:
+    """Additive attention that has a State."""
+    return SOUND._replace(initial_state=start, write=write)
+
+
+def nothing_received(params, source):
+    return Received(jnp.zeros(source.mask.shape))
+
+
+def books_padding(params, source, state, moment):
+    return Received(state.weights + 1 + moment.attended.alignment)
+
+
+def books_nothing(params, source, state, moment):
+    return state
+
+
+def narrows(params, source, state, moment):
+    return Received((state.weights + moment.attended.alignment)[:, :1])
+
+
+def counts_steps(params, source, state, moment):
+    return state + 1
+
+
+def reads_too_wide(params, source, state, moment):
+    look = SOUND.read(params, source, state, moment)
+    return look.replace(context=jnp.pad(look.context, ((0, 0), (0, 1))))
+
+
+def differs_when_compiled(scores, source):
+    compiled = isinstance(scores, jax.core.Tracer)
+    return masked_softmax(scores + compiled * source.annotations[..., 0], source.mask)
+
+
+WRONG = {
+    "mass": (changed(leaks_mass), {"sum"}),
+    "padding": (changed(sees_padding), {"padding", "unread", "wider"}),
+    "rows": (changed(mixes_rows), {"rows", "unread"}),
+    "empty": (changed(has_no_gradient_without_words), {"gradient"}),
+    "places": (changed(knows_places), {"order"}),
+    "columns": (changed(counts_columns), {"wider"}),
+    "hard": (changed(looks_at_one_word), {"support", "reach"}),
+    "dead": (changed(ignores_its_scores), {"reach"}),
+    "tracer": (changed(differs_when_compiled), {"compiled"}),
+    "width": (SOUND._replace(read=reads_too_wide), {"context"}),
+    "slots": (carrying(nothing_received, books_padding), {"kept"}),
+    "idle": (carrying(nothing_received, books_nothing), {"state"}),
+    "form": (carrying(nothing_received, narrows), {"state"}),
+    "axis": (carrying(lambda *_: jnp.zeros(()), counts_steps), {"state", "rows"}),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_mechanism_is_caught(name):
+    attention, broken = WRONG[name]
+    verdicts = kvnmt.check(attention)
+    assert not verdicts.hold
+    assert set(verdicts.failed) == broken
+    for verdict in verdicts.laws:
+        assert bool(verdict.reason) == (verdict.law in broken)
+
+
+def test_every_law_catches_something():
+    assert set().union(*(broken for _, broken in WRONG.values())) == set(NAMES)
+
+
+def test_sound_mechanisms_hold():
+    for mechanism in (additive, dot, kv_memory):
+        verdicts = check(mechanism)
+        assert verdicts.hold, verdicts
+        assert [verdict.law for verdict in verdicts.laws] == ["runs", *NAMES]
+        assert {verdict.outcome for verdict in verdicts.laws} == {"holds"}
+    assert check(dot, dot.Options(score="general")).hold
+
+
+def test_a_law_may_be_excused():
+    verdicts = check(distortion, excused=["order", "sum"])
+    assert verdicts.hold
+    outcomes = {verdict.law: verdict.outcome for verdict in verdicts.laws}
+    assert outcomes["order"] == outcomes["sum"] == "excused"
+    assert outcomes["rows"] == "holds"
+    assert set(check(distortion).failed) == {"order", "sum"}
+    with pytest.raises(UserError, match="no law 'ordre'; did you mean 'order'"):
+        check(distortion, excused=["ordre"])
+
+
+def raises(*arguments):
+    raise ZeroDivisionError("no such <luck>")
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        SOUND._replace(read=raises),
+        SOUND._replace(init=raises),
+        SimpleNamespace(Options=additive.Options, build=raises),
+    ],
+    ids=["read", "init", "build"],
+)
+def test_errors_are_in_the_report(mechanism):
+    verdicts = check(mechanism)
+    assert verdicts.failed == ["runs"]
+    assert "ZeroDivisionError: no such <luck>" in repr(verdicts)
+    assert "no such &lt;luck&gt;" in verdicts._repr_html_()
+    assert {verdict.outcome for verdict in verdicts.laws[1:]} == {"untried"}
+
+
+def test_an_error_under_one_law_leaves_the_others():
+    def read(params, source, state, moment):
+        if source.mask.shape[1] > 5:
+            raise IndexError("five words at most")
+        return SOUND.read(params, source, state, moment)
+
+    verdicts = check(SOUND._replace(read=read))
+    assert verdicts.failed == ["wider"]
+    assert "IndexError: five words at most" in repr(verdicts)
+
+
+def test_the_report_reads_well():
+    lines = repr(check(changed(leaks_mass))).splitlines()
+    assert len(lines) == len(NAMES) + 1
+    (line,) = [line for line in lines if line.startswith("FAILS")]
+    assert line.endswith("to 0: at word 1 the alignments sum to 0.9, 0.9, 0")
+
+
+def test_other_widths_can_be_tried():
+    sizes = Sizes(embedding=2, encoder=2, annotation=4, state=4, alignment=3)
+    assert check(additive, sizes=sizes).hold
