@@ -17,8 +17,8 @@ beam 10 is ours. The low-rank layer of the authors' code is ``--model.low-rank 6
 Not run at this setting: it takes WMT 2014's text, selected as theirs, and days of a
 GPU.
 
-Small setting: one to four sentences of the made-up language in a row, 4 to 80 words; 20
-minutes on two busy cores. Results and picture: experiments/README.md.
+Small setting: one to four sentences of the made-up language in a row, 4 to 80 words; it
+took 8 minutes of processor time. Results and picture: experiments/README.md.
 
 Launch::
 
