@@ -266,6 +266,7 @@ print(" ".join(parts["valid"][0].source), "->", " ".join(parts["valid"][0].targe
 
 # %%
 SYSTEMS = ("rnnencdec", "rnnsearch-star", "coverage-linguistic", "kvmematt-r1")
+SYSTEMS = SYSTEMS[:2] if SMALL else SYSTEMS
 
 data = kvnmt.DataConfig(
     source=folder / "text/train.src",
