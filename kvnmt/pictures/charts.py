@@ -170,7 +170,10 @@ def _finish(panel: Axes, path: str | os.PathLike[str]) -> None:
     _tidy(panel)
     panel.grid(visible=False, axis="x")
     panel.tick_params(axis="x", length=0)
-    legend = panel.legend(frameon=False, fontsize=9)
+    # Beside the panel: within it, it may lie upon a line.
+    legend = panel.legend(
+        frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1)
+    )
     texts = [*legend.get_texts(), *panel.get_xticklabels(), panel.xaxis.label]
     style(texts, font_families(text.get_text() for text in texts))
     figure = panel.get_figure(root=True)
