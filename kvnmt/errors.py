@@ -90,6 +90,12 @@ class Bounds(NamedTuple):
         return low and high and value == value
 
 
+# What a config may ask for at most, so that one from elsewhere cannot ask for a program
+# or an array without end: repetitions that a program is written out for, entries of a
+# vector.
+DEEPEST, WIDEST = 64, 2**20
+
+
 def at_least(least: float) -> Bounds:
     """No less than this."""
     return Bounds(least=least)
