@@ -124,9 +124,14 @@ def check_bounds(config: Any, prefix: str = "") -> None:
         elif value is not None and field.name in bounds:
             if not bounds[field.name].hold(value):
                 raise UserError(
-                    f"--{path.replace('_', '-')} is {value:.10g} but must be "
+                    f"--{path.replace('_', '-')} is {_shown(value)} but must be "
                     f"{bounds[field.name]}."
                 )
+
+
+def _shown(value: float) -> str:
+    """A number in a few characters; one of thousands of digits is no float."""
+    return f"{value:.10g}" if abs(value) < 1e300 or value != value else "too large"
 
 
 @cache

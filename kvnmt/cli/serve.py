@@ -57,15 +57,10 @@ class Serve:
         token = self.token or os.environ.get(VARIABLE) or None
         guard = guard_of(self.host, token, self.origins)
         use_cores()
-        runs = dict(zip(names(self.runs), map(load_translator, self.runs)))
-        from kvnmt.serve.server import serve  # here, since the extra may be missing
+        from kvnmt.serve import server  # here, since the extra may be missing
 
-        serve(
-            runs,
-            self.search,
-            self.limits,
-            guard,
-            (self.host, self.port),
-            compile_first=self.compile_first,
-            tell=say,
-        )
+        listening = server.listen(self.host, self.port)
+        runs = dict(zip(names(self.runs), map(load_translator, self.runs)))
+        serving = server.make_serving(runs, self.search, self.limits, guard)
+        first = self.search if self.compile_first else None
+        server.serve(serving, listening, first, say)

@@ -5,7 +5,11 @@ It is data. Nothing in it is run, its links lead nowhere else, and what its conf
 its checkpoints say of their sizes is compared before anything of such a size is made.
 """
 
+import contextlib
 import math
+import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import jax
@@ -23,9 +27,9 @@ def check_links(folder: Path) -> None:
     Raises:
         UserError: There is one; it is named.
     """
-    home = folder.resolve()
-    for path in folder.rglob("*"):
-        if path.is_symlink() and not path.resolve().is_relative_to(home):
+    home = Path(os.path.realpath(folder))
+    for path in _below(folder):
+        if path.is_symlink() and home not in Path(os.path.realpath(path)).parents:
             raise UserError(
                 f"'{path}' is a link that leads out of the run directory; put there "
                 "what it leads to, if you trust it."
@@ -49,14 +53,26 @@ def check_sizes(like: PyTree, folder: Path) -> None:
     for checkpoint in folder.glob("*"):
         if not checkpoint.name.isdecimal():
             continue
-        files = (path for path in checkpoint.rglob("*") if path.is_file())
-        stored = sum(path.stat().st_size for path in files)
+        stored = sum(map(_size, _below(checkpoint)))
         if max(stored, needed) > TIMES * min(stored, needed) + SLACK:
             raise UserError(
                 f"checkpoint '{checkpoint}' has {stored:,} bytes of files, but the "
                 f"model of the config {needed:,} bytes of parameters: they do not "
                 "belong together."
             )
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Everything in a folder; what a training removes meanwhile is left out."""
+    for base, folders, files in os.walk(folder):
+        yield from (Path(base, name) for name in (*folders, *files))
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        status = path.lstat()
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return 0
 
 
 def _bytes(leaf: jax.ShapeDtypeStruct) -> int:

@@ -24,7 +24,7 @@ from kvnmt.data.vocabularies import (
     save_vocabularies,
 )
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, check_bounds
 from kvnmt.files import DamagedError, read_small, write_json
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
@@ -45,6 +45,7 @@ def load_run(folder: Path | str) -> Run:
     check_run(folder)
     check_links(folder)
     experiment = load_experiment(folder)
+    check_bounds(experiment.search, "search.")
     words = load_vocabularies(folder)
     model = models.build(experiment.model, len(words.source), len(words.target))
     like = jax.eval_shape(model.init, jax.random.key(0))
@@ -73,7 +74,9 @@ def load_experiment(folder: Path) -> Experiment:
         reason = str(error)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
-    raise UserError(f"'{folder}/config.json' is no config of this version: {reason}.")
+    raise UserError(
+        f"'{folder}/config.json' is no config of this version: {reason[:500]}."
+    )
 
 
 def check_run(folder: Path) -> None:

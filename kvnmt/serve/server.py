@@ -5,8 +5,9 @@ import contextlib
 import signal
 import socket
 import threading
-from collections.abc import Callable
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NoReturn
 
 import uvicorn
 
@@ -26,32 +27,39 @@ LEAVING = 5.0  # seconds beyond the time limit of requests until a stop is force
 HANDLED = (signal.SIGTERM, signal.SIGINT)
 
 
-def serve(
-    runs: dict[str, Run],
-    search: SearchConfig,
-    limits: Limits,
-    guard: Guard,
-    address: tuple[str, int],
-    *,
-    compile_first: bool = True,
-    tell: Callable[[str], None] = lambda message: None,
-) -> NoReturn:
-    """Serves until a signal comes; what was asked before is answered.
+@dataclass(frozen=True)
+class Serving:
+    """What a service is made of, once it can answer."""
+
+    service: Service
+    batcher: Batcher
+    server: uvicorn.Server
+
+    def run(self, listening: socket.socket) -> None:
+        """Answers until it is told to stop; what was asked before is answered."""
+        try:
+            self.server.run(sockets=[listening])
+        finally:
+            self.batcher.close(LEAVING)
+
+    def compile(self, search: SearchConfig) -> None:
+        """Asks for what needs the usual programs, a batch after the other."""
+        for task, lines in self.service.usual(search):
+            with contextlib.suppress(FullError):
+                self.batcher.submit(task, lines).exception()
+
+
+def make_serving(
+    runs: dict[str, Run], search: SearchConfig, limits: Limits, guard: Guard
+) -> Serving:
+    """Puts a service together.
 
     Args:
         runs: Trained models by name.
         search: How is searched, unless a request says otherwise.
         limits: Of requests.
         guard: Who may ask.
-        address: Host and port; 0 for a free one.
-        compile_first: Compile at the start what short lines need.
-        tell: Told where it serves, and that it leaves.
-
-    Raises:
-        UserError: The address cannot be used.
-        StoppedError: A signal came.
     """
-    listening = listen(*address)
     service = Service(runs)
     batcher = Batcher(service, size=most_rows, room=limits.waiting)
     page = live_page([system(name, run) for name, run in runs.items()])
@@ -67,17 +75,34 @@ def serve(
         server_header=False,
         timeout_graceful_shutdown=int(limits.seconds + LEAVING) + 1,
     )
-    if compile_first:
-        threading.Thread(target=_compile, args=(batcher, service, search)).start()
+    return Serving(service, batcher, uvicorn.Server(config))
+
+
+def serve(
+    serving: Serving,
+    listening: socket.socket,
+    search: SearchConfig | None,
+    tell: Callable[[str], None],
+) -> NoReturn:
+    """Serves until a signal comes.
+
+    Args:
+        serving: What is served.
+        listening: Where.
+        search: Of the programs that are compiled at the start; None: none are.
+        tell: Told where it serves.
+
+    Raises:
+        StoppedError: A signal came, and all that was asked before is answered.
+    """
+    if search is not None:
+        threading.Thread(target=serving.compile, args=(search,)).start()
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    tell(f"serving {', '.join(runs)} at http://{shown}:{port}/")
-    with _stopping(tell):
-        try:
-            uvicorn.Server(config).run(sockets=[listening])
-        finally:
-            batcher.close(LEAVING)
-    raise StoppedError("stopped.", signal.SIGTERM)
+    tell(f"serving {', '.join(serving.service.runs)} at http://{shown}:{port}/")
+    with _stopping():
+        serving.run(listening)
+    raise UserError("the service ended by itself; its log says why.")
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -97,19 +122,13 @@ def listen(host: str, port: int) -> socket.socket:
         ) from None
 
 
-def _compile(batcher: Batcher, service: Service, search: SearchConfig) -> None:
-    """Asks for what needs the usual programs, a batch after the other."""
-    for task, lines in service.usual(search):
-        with contextlib.suppress(FullError):
-            batcher.submit(task, lines).exception()
-
-
 @contextlib.contextmanager
-def _stopping(tell: Callable[[str], None]) -> Any:
-    """Within it, a signal that uvicorn passes on once all is answered is told."""
+def _stopping() -> Iterator[None]:
+    """Within it a signal, which uvicorn passes on once all is answered, ends it."""
 
     def stop(number: int, frame: object) -> NoReturn:
-        raise StoppedError(f"{signal.Signals(number).name}: all is answered.", number)
+        name = signal.Signals(number).name
+        raise StoppedError(f"{name}: all that was asked is answered.", number)
 
     before = {number: signal.signal(number, stop) for number in HANDLED}
     try:
