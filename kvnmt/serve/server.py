@@ -2,6 +2,7 @@
 """The process that serves: a socket, uvicorn, and how both end."""
 
 import contextlib
+import os
 import signal
 import socket
 import threading
@@ -116,7 +117,8 @@ def listen(host: str, port: int) -> socket.socket:
         family, *_, where = found[0]
         return socket.create_server(where[:2], family=family, backlog=512)
     except (OSError, OverflowError, UnicodeError) as error:
-        reason = getattr(error, "strerror", None) or error
+        number = getattr(error, "errno", None) or 0
+        reason = os.strerror(number) if number > 0 else error
         raise UserError(
             f"nothing can be served at --host {host} --port {port}: {reason}."
         ) from None

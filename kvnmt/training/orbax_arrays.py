@@ -124,7 +124,7 @@ class ArrayFiles:
                 for name, tree in wanted.items()
             }
             stored = self._orbax.restore(folder, args=ocp.args.Composite(**items))
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except Exception as error:  # of any kind: the files may hold anything
             raise UserError(
                 f"checkpoint '{folder}' is not one of this model and optimiser: "
                 f"{reason(error)}."

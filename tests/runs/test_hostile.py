@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run directories of strangers are data: nothing in them is run, led to, or believed."""
+"""Run directories of strangers are data: nothing in them is run or believed."""
 
 import json
 import os

@@ -26,7 +26,9 @@ from kvnmt.serve.guard import Guard
 from tests.helpers import toy_lines
 from tests.serve.serving import LIMITS, SEARCH, Started, started
 
-ODD = "a\u2028b|a\x85b|a\x0cb|a\rb|c\r|\x0b|\x00 a|a\tb|\ufeffa|\U0001f600 b||  |a b a c"
+ODD = (
+    "a\u2028b|a\x85b|a\x0cb|a\rb|c\r|\x0b|\x00 a|a\tb|\ufeffa|\U0001f600 b||  |a b a c"
+)
 TOKEN = "a token that is long enough"
 
 
@@ -141,7 +143,8 @@ def raw(service: Started, plain: object) -> socket.socket:
     body = json.dumps(plain).encode()
     connection = socket.create_connection(("127.0.0.1", service.port))
     lines = (
-        f"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {len(body)}\r\n"
+        "POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        f"Content-Length: {len(body)}\r\n"
         "Content-Type: application/json\r\n\r\n"
     )
     connection.sendall(lines.encode() + body)

@@ -42,7 +42,7 @@ def test_what_is_missing_is_said(kvnmt, folder, monkeypatch):
     monkeypatch.setattr(serve, "NEEDED", ("starlette", "uvicorn_of_another_name"))
     said = kvnmt("serve", folder)
     assert said.status == 2 and said.err.count("\n") == 1
-    assert 'uvicorn_of_another_name; install' in said.err and "[serve]" in said.err
+    assert "uvicorn_of_another_name; install" in said.err and "[serve]" in said.err
 
 
 def test_an_address_that_is_taken_is_said(kvnmt, folder):
@@ -54,7 +54,7 @@ def test_an_address_that_is_taken_is_said(kvnmt, folder):
 
 def test_a_signal_ends_it_once_all_is_answered(folder):
     """As a process of its own, as people start it."""
-    flags = "--port 0 --no-compile-first --search.beam 2 --search.batch-size 8".split()
+    flags = "--port 0 --no-compile-first --search.beam 1 --search.batch-size 1".split()
     process = subprocess.Popen(
         [*COMMAND, "serve", str(folder), *flags],
         stderr=subprocess.PIPE,
@@ -84,6 +84,6 @@ def test_a_signal_ends_it_once_all_is_answered(folder):
         assert said == "kvnmt: SIGTERM: all that was asked is answered.\n"
     finally:
         process.kill()
-    search = SearchConfig(beam=2, batch_size=8)
+    search = SearchConfig(beam=1, batch_size=8)
     expected = translate_lines(load_run(folder), lines, search)
     assert len(found) > 10 and set(found) <= set(expected)

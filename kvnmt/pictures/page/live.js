@@ -118,12 +118,11 @@ hypothesisContent = function (system, text, units, marks) {
     );
     end = after;
   });
-  const tail = { text: '', start: text.length };
   return [
     ...parts,
     text.slice(end),
     toolButton('+', 'Go on with other words (the end of the translation)', (button) =>
-      editWord(button, system, text && `${text} `, tail.text),
+      editWord(button, system, text && `${text} `, ''),
     ),
     prefixes[system]
       ? toolButton('free', 'Let the system choose all words again', () =>

@@ -27,7 +27,8 @@ function hypothesisLine(system, place, hypotheses, reference) {
     element('abbr', { class: 'letter' }, letter(system)),
     DATA.systems[system].name,
   ];
-  return textLine('hypothesis', name, text, hypothesisContent(system, text, units, marks));
+  const content = hypothesisContent(system, text, units, marks);
+  return textLine('hypothesis', name, text, content);
 }
 
 // With two systems a word is marked that neither of them has.
