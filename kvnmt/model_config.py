@@ -29,6 +29,9 @@ class Dropout:
     annotations: Rate = 0.0
     output: Rate = 0.5  # of o_t, before the output layer
     state: Rate = 0.0  # of s_t where attention and readout take it, after the scan
+    # of the states of encoder and decoder where the next step takes them, the same
+    # entries at every step of a sentence (Gal and Ghahramani 2016).
+    recurrent: Rate = 0.0
 
 
 @dataclass(frozen=True)

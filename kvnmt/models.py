@@ -36,6 +36,7 @@ from kvnmt.layers import (
     init_linear,
     scan,
     split_key,
+    with_masks,
 )
 from kvnmt.model_arrays import Params, Source, State, narrow
 from kvnmt.model_config import ModelConfig
@@ -137,15 +138,18 @@ def _encode(
     key: Key[Array, "*B"] | None = None,
     kept: Kept = Kept(),
 ) -> Source:
-    key_embedding, key_annotations = split_key(key, 2)
+    key_embedding, key_annotations, key_masks = split_key(key, 3)
     source = jnp.asarray(source)
+    encoder = with_masks(
+        key_masks, config.dropout.recurrent, params.encoder, len(source)
+    )
     if params.source_embedding is None:
         embedded = jnp.zeros((*source.shape, 0), params.target_embedding.dtype)
     else:
         embedded = embed(params.source_embedding, source)  # [B, S, E]
     embedded = dropout(key_embedding, config.dropout.embedding, embedded)
     encoded = encoders.encode(
-        params.encoder,
+        encoder,
         config.sizes,
         config.merge,
         embedded,
@@ -206,7 +210,8 @@ def _forward(
     key: Key[Array, "*B"] | None = None,
     kept: Kept = Kept(),
 ) -> Prediction:
-    key_source, key_embedding, key_output, key_start, key_state = split_key(key, 5)
+    keys = split_key(key, 6)
+    key_source, key_embedding, key_output, key_start, key_state, key_masks = keys
     constants = _encode(config, parts, params, source, key_source, kept).decoder
     target = jnp.asarray(target)[:, :-1]
     previous = jnp.pad(target, ((0, 0), (1, 0)), constant_values=-1)
@@ -215,7 +220,10 @@ def _forward(
     inputs = parts.decoder.inputs(params.decoder, embedded)
     length = embedded.shape[1]
     start = parts.decoder.initial_state(params.decoder, constants, length, key_start)
-    step = partial(parts.decoder.step, params.decoder, constants)
+    masked = with_masks(
+        key_masks, config.dropout.recurrent, params.decoder, len(embedded)
+    )
+    step = partial(parts.decoder.step, masked, constants)
     with jax.named_scope(SCAN):
         features = scan(step, start, _swap_time(inputs), kept)
     features = _swap_time(features)

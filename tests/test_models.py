@@ -19,7 +19,10 @@ from kvnmt.training.losses import Objective
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 
-NO_DROPOUT = Dropout(0.0, 0.0, 0.0, 0.0)
+NO_DROPOUT = Dropout(0.0, 0.0, 0.0, 0.0, 0.0)
+
+# GRUs over source positions, a memory's own, LSTMs, and a unit taken apart.
+WITH_UNITS = ["coverage-neural", "memory-rnn", "attn", "past-future", "memdec"]
 
 
 def logits(rates: Dropout, key: jax.Array | None) -> np.ndarray:
@@ -39,7 +42,9 @@ def test_dropout_needs_a_key_and_a_rate(key):
     np.testing.assert_allclose(logits(NO_DROPOUT, key), plain, atol=1e-6)
 
 
-@pytest.mark.parametrize("place", ["embedding", "annotations", "state", "output"])
+@pytest.mark.parametrize(
+    "place", ["embedding", "annotations", "state", "output", "recurrent"]
+)
 def test_dropout_in_each_place(place, key):
     rates = dataclasses.replace(NO_DROPOUT, **{place: 0.5})
     dropped = logits(rates, key)
@@ -62,6 +67,15 @@ def test_dropout_after_the_scan_leaves_the_recurrence_alone(place, key):
         np.testing.assert_allclose(scaled, np.ones_like(scaled), rtol=1e-4)
     else:
         np.testing.assert_allclose(np.unique(scaled.round(4)), [0, 2])
+
+
+@pytest.mark.parametrize("name", WITH_UNITS)
+def test_recurrent_dropout_fits_every_kind_of_unit(name, key):
+    rates = dataclasses.replace(NO_DROPOUT, recurrent=0.5)
+    config = dataclasses.replace(cases.NAMED[name], dropout=rates)
+    forward = cases.build(config).forward
+    found = jax.eval_shape(forward, cases.params(config), SOURCE, TARGET, key)
+    assert found.heads[0].x.shape[:2] == TARGET.shape
 
 
 def test_attention_after_the_scan_sees_the_dropped_state(key):

@@ -24,6 +24,8 @@ from kvnmt.layers.recurrent import (
     init_lstm,
     lstm,
     recurrent_inputs,
+    recurrent_product,
+    with_masks,
 )
 from kvnmt.layers.scan import Kept, Residuals, keep, scan
 
@@ -49,7 +51,9 @@ __all__ = [
     "masked_softmax",
     "precise",
     "recurrent_inputs",
+    "recurrent_product",
     "row_keys",
     "scan",
     "split_key",
+    "with_masks",
 ]
