@@ -2,7 +2,7 @@
 """What a model is made of: the choices of mechanisms, and the sizes they share."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
@@ -13,6 +13,7 @@ from kvnmt.attention import additive
 from kvnmt.decoder import conditional
 from kvnmt.errors import at_least, between
 from kvnmt.initializers import Scheme
+from kvnmt.layers import Blocks
 from kvnmt.target_context import previous_word
 from kvnmt.typing import Sizes
 
@@ -50,9 +51,11 @@ class ModelConfig:
     merge: encoders.Merge = "concat"
     cell: encoders.CellName = "gru"  # of the encoder
     layers: Size = 1  # of the encoder, in each direction
+    blocks: Blocks = field(default_factory=Blocks)  # of its Transformer layers
     readout: readouts.Readout = "tanh"
     readout_size: MaybeSize = None  # l; none given: as wide as the embedding
     low_rank: MaybeSize = None  # a linear layer of this width behind the readout
+    tie: Literal["none", "output"] = "none"  # output layer to the target embedding
     initializer: Scheme = "gaussian"
     average_auxiliary: bool = False  # auxiliary predictors vote, but in training
     dropout: Dropout = field(default_factory=Dropout)
@@ -61,6 +64,11 @@ class ModelConfig:
     def reads_source(self) -> bool:
         """Whether there is a source: false of a language model."""
         return self.merge != "none"
+
+    @property
+    def reading(self) -> encoders.Choices:
+        """How the source is read."""
+        return encoders.Choices(self.merge, self.cell, self.layers, self.blocks)
 
     @property
     def sizes(self) -> Sizes:

@@ -31,7 +31,15 @@ ONLY = {
 }
 SHARED = {  # what members of a catalogue may import of their folder
     "attention": {"base", "address", "coverage"},
-    "decoder": {"base", "future", "gru_pair", "rounds", "start", "word_gru"},
+    "decoder": {
+        "base",
+        "future",
+        "gru_pair",
+        "rounds",
+        "source_look",
+        "start",
+        "word_gru",
+    },
     "target_context": {"base", "history"},
 }
 FACE = "kvnmt.__init__"  # it hands on names of `runs.notebook`, when they are asked for

@@ -137,6 +137,12 @@ def test_numbers_out_of_bounds_are_refused(changes, said):
         cases.build(dataclasses.replace(cases.BASE, **changes))
 
 
+def test_a_tied_output_layer_reads_the_width_of_the_embedding(key):
+    config = dataclasses.replace(cases.BASE, tie="output", readout_size=2)
+    with pytest.raises(UserError, match="3, but the readout gives 2; .* --model.tie"):
+        jax.eval_shape(cases.build(config).init, key)
+
+
 def test_modifying_initial_weights_starts_unread(key):
     params = cases.build(cases.NAMED["modifying-iw"]).init(key)
     context = np.asarray(params.readout.W["context"])

@@ -83,11 +83,11 @@ looks = {
 
 # %% [markdown]
 # Each panel is one mechanism; a row is a target word, a column a source word. Additive,
-# dot and key-value attention carry nothing, so they answer three times the same.
+# dot, multi-head and key-value attention carry nothing: they answer three times the same.
 # Coverage, distortion and the key memory remember having been asked.
 
 # %%
-figure, panels = plt.subplots(2, 4, figsize=(11, 4.2), layout="constrained")
+figure, panels = plt.subplots(3, 3, figsize=(9, 6), layout="constrained")
 for panel, (name, weights) in zip(panels.flat, looks.items()):
     image = panel.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     panel.set_title(name, fontsize=10)

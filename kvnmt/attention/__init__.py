@@ -9,6 +9,7 @@ from kvnmt.attention import (
     kv_memory,
     linguistic_coverage,
     modifying_iw,
+    multi_head,
     neural_coverage,
     none,
 )
@@ -29,5 +30,6 @@ CATALOGUE = Catalogue(
         "neural_coverage": neural_coverage,  # Tu et al. 2016
         "distortion": distortion,  # Zhang et al. 2017
         "kv_memory": kv_memory,  # Meng et al. 2018; 2016 with rewritten values
+        "multi_head": multi_head,  # Vaswani et al. 2017
     },
 )

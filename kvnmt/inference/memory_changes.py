@@ -159,5 +159,6 @@ def _compiled(config: ModelConfig) -> Callable[..., Change]:
 
 
 def _recorded(state: PyTree) -> Change:
+    """Of the last layer, whose alignments are shown, where several have a memory."""
     leaves = jax.tree.leaves(state, is_leaf=lambda part: isinstance(part, State))
-    return next(part.changes for part in leaves if isinstance(part, State))
+    return [part.changes for part in leaves if isinstance(part, State)][-1]

@@ -15,6 +15,7 @@ from kvnmt import decoder as decoders
 from kvnmt import models
 from kvnmt import target_context as target_contexts
 from kvnmt.catalogue import Catalogue
+from kvnmt.layers import Blocks
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model, Params
 from kvnmt.systems.named import SYSTEMS
@@ -260,7 +261,30 @@ OUTSIDE = {  # encoder and readout
         readout="none", target_context="key_value_predict", low_rank=2
     ),
 }
-VARIANTS = ATTENTIONS | DECODERS | TARGET_CONTEXTS | OUTSIDE
+TRANSFORMERS = {
+    "transformer-each-r2": case(  # which attention knows s_{t-1}, and writes
+        attention=neural(size=2),
+        decoder=(
+            "transformer",
+            {"rounds": 2, "heads": 3, "feed_forward": 7, "attention_in": "each"},
+        ),
+        state=6,
+    ),
+    "transformer-tied": case(  # one width, as the paper has it
+        attention=("multi_head", {"heads": 3}),
+        decoder=("transformer", {"layers": 1, "heads": 2, "dropout": 0.1}),
+        target_context="state_only",
+        readout="none",
+        tie="output",
+        merge="forward",
+        cell="transformer",
+        blocks=Blocks(heads=2, feed_forward=5),
+        embedding=6,
+        encoder=6,
+        state=6,
+    ),
+}
+VARIANTS = ATTENTIONS | DECODERS | TARGET_CONTEXTS | OUTSIDE | TRANSFORMERS
 CONFIGS = NAMED | DEFAULTS | VARIANTS
 DISTINCT = list({config: name for name, config in reversed(CONFIGS.items())}.values())
 

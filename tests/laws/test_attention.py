@@ -14,6 +14,7 @@ from kvnmt.attention import (
     key_value,
     kv_memory,
     linguistic_coverage,
+    multi_head,
     neural_coverage,
     none,
 )
@@ -36,6 +37,7 @@ OPTIONS: dict[str, Options] = {
     "distortion-final": distortion.Options(renormalise="final"),
     "rewritten": kv_memory.Options(values="rewritten"),
     "shared-tanh": kv_memory.Options(share_addresses=True, add="tanh"),
+    "heads": multi_head.Options(heads=5),
 }
 LAW = {law.name: law for law in LAWS}
 EXCUSED: dict[type[Options], set[str]] = {

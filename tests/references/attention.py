@@ -13,7 +13,9 @@ from tests.references.blocks import (
     Vector,
     address,
     affine,
+    attend,
     gru,
+    number_of_heads,
     sigmoid,
     softmax,
     weighted_sum,
@@ -250,6 +252,17 @@ def _rewritten(
     return rewritten
 
 
+# Every head compares its part of the query with its part of the keys.
+
+
+def multi_head_read(theta, options, memory, now):
+    own = theta["heads"]
+    heads = number_of_heads(options["heads"], len(now.q))
+    ks = [own["W_K"] @ h for h in memory["Hs"]]
+    vs = [own["W_V"] @ h for h in memory["Hs"]]
+    return attend(heads, own["W_Q"] @ now.q, ks, vs)
+
+
 ATTENTIONS = {
     "none": Reference(annotations, none_read, nothing),
     "additive": Reference(annotations, additive_read, nothing),
@@ -260,4 +273,5 @@ ATTENTIONS = {
     "neural_coverage": Reference(neural_start, coverage_read, neural_write),
     "distortion": Reference(distortion_start, distortion_read, distortion_write),
     "kv_memory": Reference(memory_start, memory_read, memory_update),
+    "multi_head": Reference(annotations, multi_head_read, nothing),
 }

@@ -56,7 +56,7 @@ NEW = ("write_address", "forget", "add")  # what KVMemAtt has and the baseline l
 
 
 FITTING = dataclasses.replace(SIZES, embedding=6, encoder=12, state=12)
-OTHERS = ("single", "stacked_lstm", "mem_dec")  # decoders without its GRU1
+OTHERS = ("single", "stacked_lstm", "mem_dec", "transformer")  # without its GRU1
 EXTENSIONS = [
     name
     for name, one in SYSTEMS.items()
@@ -102,6 +102,14 @@ def test_auxiliary_predictors_start_as_the_output_layer():
     for head in warm_start(new, trained).params.auxiliary:
         np.testing.assert_array_equal(head.W[0], trained.output.W[0])
         np.testing.assert_array_equal(head.b, trained.output.b)
+
+
+def test_they_start_so_from_a_tied_output_layer_too():
+    tied = dataclasses.replace(system("rnnsearch-star").model(FITTING), tie="output")
+    trained = params(tied, 1)
+    new = params(system("past-future-losses").model(FITTING), 2)
+    for head in warm_start(new, trained).params.auxiliary:
+        np.testing.assert_array_equal(head.W[0], trained.target_embedding.T)
 
 
 @pytest.mark.parametrize(

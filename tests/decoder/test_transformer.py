@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is computed at once is what is computed word by word."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from kvnmt import decoder as decoders
+from kvnmt.attention import Attention, additive, kv_memory, multi_head
+from kvnmt.decoder.transformer import Options
+from kvnmt.layers import Kept
+from kvnmt.systems.products import needed
+from tests.decoder.unrolled import T, Unrolled
+
+close = {"rtol": 1e-5, "atol": 1e-5}
+DROPPING = Options(heads=2, dropout=0.5, rounds=2)
+PLAIN = additive.build(additive.Options())
+
+
+def rewriting(attention: Attention) -> Attention:
+    """The same with a write that changes nothing, so that it has to be scanned."""
+    return attention._replace(write=lambda params, source, state, moment: state)
+
+
+def over_time(
+    it: Unrolled, params, key: jax.Array | None = None, kept: Kept = Kept()
+) -> decoders.Features:
+    assert it.decoder.over_time is not None
+    constants = it.decoder.prepare(params, it.source)
+    state = it.decoder.initial_state(params, constants, T)
+    inputs = it.decoder.inputs(params, it.embedded.swapaxes(0, 1))
+    return it.decoder.over_time(params, constants, state, inputs, key, kept)
+
+
+def assert_same(left: decoders.Features, right: decoders.Features) -> None:
+    jax.tree.map(partial(np.testing.assert_allclose, **close), left, right)
+
+
+@pytest.mark.parametrize(
+    "attention", [PLAIN, multi_head.build(multi_head.Options(heads=3))]
+)
+def test_at_once_is_one_after_the_other(attention, key):
+    """With the same entries dropped; and without any, as a search takes its steps."""
+    it, slow = (Unrolled(DROPPING, a) for a in (attention, rewriting(attention)))
+    jax.tree.map(np.testing.assert_array_equal, it.params, slow.params)
+    features = [jax.jit(partial(over_time, each)) for each in (it, slow)]
+    dropped, same = (of(it.params, key) for of in features)
+    assert_same(dropped, same)
+    whole = features[0](it.params)
+    assert not np.allclose(whole.state, dropped.state, **close)
+    steps, _ = it.run(it.params)
+    assert_same(whole, steps)
+
+
+def scans(options: Options, attention: Attention) -> int:
+    it = Unrolled(options, attention)
+    program = jax.make_jaxpr(partial(over_time, it))(it.params)
+    named = [
+        decoders.SCAN in str(eqn.source_info.name_stack)
+        for eqn in needed(program.jaxpr)
+        if eqn.primitive.name == "scan"
+    ]
+    assert all(named)
+    return len(named)
+
+
+def test_only_writes_are_scanned():
+    memory = kv_memory.build(kv_memory.Options())
+    assert scans(Options(), PLAIN) == 0
+    assert scans(Options(layers=3), memory) == 1
+    assert scans(Options(layers=3, rounds=2, attention_in="each"), memory) == 3
+
+
+def test_what_is_kept_changes_no_gradient():
+    """Chunks of two words of three, so that one is left over."""
+    it = Unrolled(Options(rounds=2), kv_memory.build(kv_memory.Options()))
+
+    def slope(kept: Kept):
+        def total(params):
+            return over_time(it, params, None, kept).state.sum() ** 2
+
+        return jax.jit(jax.grad(total))(it.params)
+
+    want = slope(Kept())
+    got = slope(Kept("vectors", chunk=2))
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-3), got, want)
