@@ -3,6 +3,7 @@
 
 from kvnmt.attention import (
     additive,
+    delta_memory,
     distortion,
     dot,
     key_value,
@@ -12,11 +13,27 @@ from kvnmt.attention import (
     multi_head,
     neural_coverage,
     none,
+    slots,
 )
-from kvnmt.attention.base import Attended, Attention, Change, Moment, Options
+from kvnmt.attention.base import (
+    Attended,
+    Attention,
+    Change,
+    Moment,
+    Options,
+    Weighed,
+)
 from kvnmt.catalogue import Catalogue
 
-__all__ = ["CATALOGUE", "Attended", "Attention", "Change", "Moment", "Options"]
+__all__ = [
+    "CATALOGUE",
+    "Attended",
+    "Attention",
+    "Change",
+    "Moment",
+    "Options",
+    "Weighed",
+]
 
 CATALOGUE = Catalogue(
     "attention",
@@ -31,5 +48,7 @@ CATALOGUE = Catalogue(
         "distortion": distortion,  # Zhang et al. 2017
         "kv_memory": kv_memory,  # Meng et al. 2018; 2016 with rewritten values
         "multi_head": multi_head,  # Vaswani et al. 2017
+        "delta_memory": delta_memory,  # Yang et al. 2024, 2025 and relatives
+        "slots": slots,  # Zhang et al. 2024, Peng et al. 2022
     },
 )

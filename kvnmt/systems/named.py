@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvnmt.attention import (
+    delta_memory,
     distortion,
     dot,
     key_value,
@@ -20,6 +21,7 @@ from kvnmt.attention import (
     multi_head,
     neural_coverage,
     none,
+    slots,
 )
 from kvnmt.decoder import (
     conditional,
@@ -213,6 +215,18 @@ SYSTEMS: dict[str, NamedSystem] = {
     "kvmematt-r2": _kvmematt(2),
     "kvmematt-r2-atteos": _kvmematt(2, 1.0),
     "kvmematt-r3": _kvmematt(3),
+    "delta-memory": NamedSystem(
+        "Yang et al. 2024", {"attention": delta_memory.Options(heads=4)}
+    ),
+    "gated-delta-memory": NamedSystem(
+        "Yang et al. 2025",
+        {
+            "attention": delta_memory.Options(
+                update="gated_delta", heads=4, write="decoder"
+            )
+        },
+    ),
+    "slots": NamedSystem("Zhang et al. 2024", {"attention": slots.Options()}),
     "distortion-s": _distortion("source"),
     "distortion-t": _distortion("target"),
     "distortion-h": _distortion("hidden"),

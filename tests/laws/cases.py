@@ -58,6 +58,8 @@ def fitting(config: ModelConfig) -> dict[str, Any]:
         return {"state": 5 * {"plain": 1, "kv": 2, "kvp": 3}[reads["form"]]}
     if target_context == "n_gram":
         return {"state": 5 * reads["parts"]}
+    if attention == "delta_memory" and looks["heads"] == 4:
+        return {"alignment": 4}
     return {"merge": "halves"} if attention == "key_value" else {}
 
 
@@ -90,6 +92,14 @@ def distortion(**options: Any) -> Choice:
 
 def memory(**options: Any) -> Choice:
     return "kv_memory", options
+
+
+def delta(**options: Any) -> Choice:
+    return "delta_memory", options
+
+
+def slots(**options: Any) -> Choice:
+    return "slots", options
 
 
 def lstm(**options: Any) -> Choice:
@@ -147,6 +157,41 @@ ATTENTIONS = {
     "share-addresses": case(attention=memory(share_addresses=True), decoder=rounds(2)),
     "share-rounds": case(attention=memory(), decoder=rounds(2, share_rounds=True)),
     "tanh": case(attention=memory(add="tanh"), decoder=rounds(2)),
+}
+MEMORIES = {  # linear memories and slots, of the source and of the translation
+    "delta-sum-both": case(
+        attention=delta(update="sum", heads=2, direction="both"),
+        target_context=delta(update="sum"),
+    ),
+    "delta-decay-writes-r2": case(
+        attention=delta(update="decay", write="decoder"),
+        decoder=rounds(2, share_rounds=True),
+        target_context=delta(update="decay"),
+    ),
+    "delta-gated": case(
+        state=6,
+        attention=delta(update="gated", key_size=4),
+        target_context=delta(update="gated", heads=2, key_size=4),
+    ),
+    "delta-lstm-both": case(
+        attention=delta(direction="both"),
+        decoder=lstm(initial="read"),
+        target_context=delta(update="kda"),
+    ),
+    "delta-kda-writes-both": case(
+        attention=delta(update="kda", heads=2, direction="both", write="decoder"),
+        decoder="mem_dec",
+        target_context=slots(gate="abc", slots=3, key_size=2),
+    ),
+    "delta-channels-writes": case(
+        attention=delta(update="gated_delta_2", write="decoder"),
+        target_context=delta(update="gated_delta_2"),
+    ),
+    "slots-abc": case(
+        attention=slots(gate="abc", slots=3, key_size=4, tau=2.0),
+        target_context=delta(update="gated_delta"),
+    ),
+    "slots-fading": case(attention=slots(tau=1.0), target_context=slots(tau=2.0)),
 }
 DECODERS = {
     "start-backward": case(decoder=rounds(1, initial="backward"), cell="lstm"),
@@ -284,7 +329,7 @@ TRANSFORMERS = {
         state=6,
     ),
 }
-VARIANTS = ATTENTIONS | DECODERS | TARGET_CONTEXTS | OUTSIDE | TRANSFORMERS
+VARIANTS = ATTENTIONS | MEMORIES | DECODERS | TARGET_CONTEXTS | OUTSIDE | TRANSFORMERS
 CONFIGS = NAMED | DEFAULTS | VARIANTS
 DISTINCT = list({config: name for name, config in reversed(CONFIGS.items())}.values())
 

@@ -5,7 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kvnmt.attention import distortion, linguistic_coverage, neural_coverage
+from kvnmt.attention import (
+    delta_memory,
+    distortion,
+    linguistic_coverage,
+    neural_coverage,
+)
 from kvnmt.layers import Blocks
 from kvnmt.model_config import ModelConfig
 from tests.laws import cases
@@ -80,6 +85,38 @@ def _distortion(o: distortion.Options, n: Widths) -> int:
     return affine(width, 2 * o.window + 1)
 
 
+def writer(update: str, inputs: int, heads: int, keys: int, values: int) -> int:
+    """A writer to a linear memory; ``keys`` and ``values`` of all heads together."""
+    scalar, channels = affine(inputs, heads) + heads, affine(inputs, keys) + heads
+    beta = affine(inputs, heads)
+    both = affine(inputs, keys) + affine(inputs, values)
+    return (
+        inputs * (keys + values)
+        + {
+            "sum": 0,
+            "decay": scalar,
+            "gated": channels,
+            "delta": beta,
+            "gated_delta": scalar + beta,
+            "kda": channels + beta,
+            "gated_delta_2": channels + both,
+        }[update]
+    )
+
+
+def _delta(o: delta_memory.Options, n: Widths) -> int:
+    ends = 2 if o.direction == "both" else 1
+    heads, keys, values = ends * o.heads, ends * (o.key_size or n.A), ends * n.C
+    total = n.D * keys + writer(o.update, n.C, heads, keys, values)
+    own = writer(o.update, n.D, heads, keys, values)
+    return total + (own if o.write == "decoder" else 0)
+
+
+def slots(o: Any, query: int, inputs: int, A: int) -> int:
+    keys = o.key_size or A
+    return query * keys + inputs * (keys + inputs + o.slots)
+
+
 ATTENTIONS: dict[str, Callable[[Any, Widths], int]] = {
     "none": lambda o, n: affine(n.C, n.D) if o.projection else 0,
     "additive": lambda o, n: n.address,
@@ -93,6 +130,8 @@ ATTENTIONS: dict[str, Callable[[Any, Widths], int]] = {
     "kv_memory": lambda o, n: (
         (1 if o.share_addresses else 2) * n.address + 2 * affine(n.D, n.C)
     ),
+    "delta_memory": _delta,
+    "slots": lambda o, n: slots(o, n.D, n.C, n.A),
 }
 
 
@@ -147,12 +186,16 @@ def target_context(name: str, o: Any, n: Widths) -> tuple[int, list[int]]:
         parts = o.parts if name == "n_gram" else FORMS[o.form]
         k = D // parts
         return (D * k if name == "n_gram" else 4 * k * k + k), [k] + [E] * o.word
+    if name == "delta_memory":
+        keys = o.key_size or n.A
+        return D * keys + writer(o.update, D, o.heads, keys, D), [D, E, D]
     return {
         "previous_word": lambda: (0, [D, E]),
         "state_only": lambda: (0, [D]),
         "mean": lambda: (0, [D, E]),
         "self_attentive": lambda: (affine(E, E) + E + o.scope * E * D, [D, E]),
         "self_attentive_rnn": lambda: (affine(2 * D, D) + D, [D, E, D]),
+        "slots": lambda: (slots(o, D, D, n.A), [D, E, D]),
     }[name]()
 
 
@@ -170,6 +213,8 @@ def formula(config: ModelConfig, Vs: int, Vt: int) -> int:
     n.c = C // 2 if looks[0] == "key_value" else C
     if looks[0] == "multi_head" or looks[0] == "none" and looks[1].projection:
         n.c = D
+    if looks[0] == "delta_memory" and looks[1].direction == "both":
+        n.c = 2 * C
     attention = ATTENTIONS[looks[0]](looks[1], n)
     own, inputs = target_context(*reads, n)
     inputs = inputs + [n.c]

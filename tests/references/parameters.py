@@ -186,6 +186,14 @@ def attention(params: Any) -> dict[str, Theta]:
         theta |= _coverage(params)
     if _has(params, "forget"):
         theta |= _memory(params)
+    if _has(params, "W_query"):
+        theta["query"] = {"W": matrix(params.W_query)}
+    if _has(params, "source"):
+        theta["write"] = writer(params.source)
+    if _has(params, "decoder"):
+        theta["own"] = writer(params.decoder)
+    if _has(params, "writer"):
+        theta["write"] = writer(params.writer)
     return theta
 
 
@@ -215,7 +223,24 @@ def _memory(params: Any) -> dict[str, Theta]:
     return {"gates": gates, "theta_w": address(params.write_address)}
 
 
+def writer(params: Any) -> Theta:
+    """Of a linear memory or of slots."""
+    theta = {"W_k": matrix(params.W_key), "W_v": matrix(params.W_value)}
+    if _has(params, "W_gate"):
+        return theta | {"W_m": matrix(params.W_gate)}
+    gates = {"b": params.erase, "w": params.write}
+    if params.decay is not None:
+        gates["a"], theta["A"] = params.decay.gate, array(params.decay.A)
+    for letter, gate in gates.items():
+        if gate is not None:
+            own = linear(gate)
+            theta |= {f"W_{letter}": own["W"], f"b_{letter}": own["b"]}
+    return theta
+
+
 def target_context(params: Any, name: str) -> Theta:
+    if name in ("delta_memory", "slots"):
+        return writer(params.writer) | {"W_q": matrix(params.W_query)}
     if name == "self_attentive":
         W_z = {"W_z": matrix(params.W.W[1])} if len(params.W.W) > 1 else {}
         W_y, b = matrix(params.W.W[0]), array(params.W.b)
