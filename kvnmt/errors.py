@@ -90,6 +90,12 @@ class Bounds(NamedTuple):
         return low and high and value == value
 
 
+# What a config may ask for at most, so that one from elsewhere cannot ask for a program
+# or an array without end: repetitions that a program is written out for, entries of a
+# vector.
+DEEPEST, WIDEST = 64, 2**20
+
+
 def at_least(least: float) -> Bounds:
     """No less than this."""
     return Bounds(least=least)
@@ -118,9 +124,14 @@ def check_bounds(config: Any, prefix: str = "") -> None:
         elif value is not None and field.name in bounds:
             if not bounds[field.name].hold(value):
                 raise UserError(
-                    f"--{path.replace('_', '-')} is {value:.10g} but must be "
+                    f"--{path.replace('_', '-')} is {_shown(value)} but must be "
                     f"{bounds[field.name]}."
                 )
+
+
+def _shown(value: float) -> str:
+    """A number in a few characters; one of thousands of digits is no float."""
+    return f"{value:.10g}" if abs(value) < 1e300 or value != value else "too large"
 
 
 @cache

@@ -11,15 +11,15 @@ from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.attention import additive
 from kvnmt.decoder import conditional
-from kvnmt.errors import at_least, between
+from kvnmt.errors import DEEPEST, WIDEST, between
 from kvnmt.initializers import Scheme
 from kvnmt.layers import Blocks
 from kvnmt.target_context import previous_word
 from kvnmt.typing import Sizes
 
 Rate: TypeAlias = Annotated[float, between(0, 0.99)]
-Size: TypeAlias = Annotated[int, at_least(1)]
-MaybeSize: TypeAlias = Annotated[int | None, at_least(1)]
+Size: TypeAlias = Annotated[int, between(1, WIDEST)]
+MaybeSize: TypeAlias = Annotated[int | None, between(1, WIDEST)]
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class ModelConfig:
     alignment: MaybeSize = None  # A; none given: as wide as the state
     merge: encoders.Merge = "concat"
     cell: encoders.CellName = "gru"  # of the encoder
-    layers: Size = 1  # of the encoder, in each direction
+    layers: Annotated[int, between(1, DEEPEST)] = 1  # of the encoder, in each direction
     blocks: Blocks = field(default_factory=Blocks)  # of its Transformer layers
     readout: readouts.Readout = "tanh"
     readout_size: MaybeSize = None  # l; none given: as wide as the embedding

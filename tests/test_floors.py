@@ -21,6 +21,7 @@ FLOORS = [  # the parts of one floor do not know each other either
     {"systems"},
     {"runs", "compiling"},
     {"benchmark", "evaluation"},
+    {"serve"},
     {"cli"},
     {"experiments"},
 ]

@@ -30,7 +30,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import base
-from kvnmt.errors import at_least
+from kvnmt.errors import WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import attend, count_heads
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
@@ -40,7 +40,9 @@ from kvnmt.typing import Array, Bool, Float, Key, Sizes
 class Options(base.Options):
     """Static choices of multi-head attention."""
 
-    heads: Annotated[int | None, at_least(1)] = None  # N; none given: 64 wide or more
+    heads: Annotated[int | None, between(1, WIDEST)] = (
+        None  # N; none given: 64 wide or more
+    )
 
 
 @struct.dataclass

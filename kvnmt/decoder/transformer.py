@@ -44,7 +44,7 @@ from kvnmt.attention import Attention, multi_head
 from kvnmt.decoder import base, source_look
 from kvnmt.decoder.source_look import Look, Looked, Now, Round
 from kvnmt.encoder import Encoded
-from kvnmt.errors import at_least
+from kvnmt.errors import DEEPEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     Blocks,
@@ -74,8 +74,10 @@ from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes
 class Options(base.Options, Blocks):
     """Static choices of the Transformer decoder."""
 
-    layers: Annotated[int, at_least(1)] = 2
-    rounds: Annotated[int, at_least(1)] = 1  # R, of the attention that is chosen
+    layers: Annotated[int, between(1, DEEPEST)] = 2
+    rounds: Annotated[int, between(1, DEEPEST)] = (
+        1  # R, of the attention that is chosen
+    )
     attention_in: Literal["last", "each"] = "last"  # layers; others have multi-head
 
 

@@ -14,8 +14,9 @@ from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.errors import at_least, between
 from kvnmt.typing import Array
 
-Count: TypeAlias = Annotated[int, at_least(1)]
-Limit: TypeAlias = Annotated[int | None, at_least(1)]
+# No more than arrays of a search can be made for: a config may come from elsewhere.
+Count: TypeAlias = Annotated[int, between(1, 10_000)]
+Limit: TypeAlias = Annotated[int | None, between(1, 100_000)]
 Share: TypeAlias = Annotated[float, between(0.001, 1)]
 Heat: TypeAlias = Annotated[float, at_least(0.001)]
 Weight: TypeAlias = Annotated[float, at_least(0)]
@@ -36,14 +37,18 @@ class SearchConfig:
     alpha: Weight = 1.0  # its exponent: ((5 + n) / 6) ** alpha, or n ** alpha
     coverage: Weight = 0.0  # weight of the coverage penalty of Wu et al. (2016)
     diversity: Weight = 0.0  # nats a continuation costs per better sibling
-    length_ratio: Weight = 1.5  # at most this many target words per source word ...
+    length_ratio: Annotated[float, between(0, 100)] = (
+        1.5  # at most this many target words per source word ...
+    )
     length_extra: Count = 10  # ... and this many more, EOS included
     max_length: Limit = None  # most target words, whatever the source
     min_length: Annotated[int, at_least(0)] = 0  # fewest target words
     unknown: bool = True  # the unknown word may be written
     nbest: Count = 1  # translations per sentence, at most as many as the beam
     batch_size: Count = BATCH_SIZE  # most sentences at a time
-    batch_tokens: Count = BATCH_TOKENS  # most source positions at a time, padding too
+    batch_tokens: Annotated[int, between(1, 2**24)] = (
+        BATCH_TOKENS  # most source positions at a time, padding too
+    )
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -84,9 +84,18 @@ def rounds_of(model: Model, params: Params) -> int:
     """How many alignments a model gives: 0 without a source or without attention."""
     if not model.reads_source:
         return 0
+    return len(_traced(model, params).features.alignments)
+
+
+def looks_back(model: Model, params: Params) -> bool:
+    """Whether a model looks at earlier target words by self-attention."""
+    return bool(_traced(model, params).self_attention)
+
+
+def _traced(model: Model, params: Params) -> Any:
+    """What a model predicts, in shapes alone."""
     word = jax.ShapeDtypeStruct((1, 1), np.int32)
-    traced = jax.eval_shape(model.forward, params, word, word)
-    return len(traced.features.alignments)
+    return jax.eval_shape(model.forward, params, word, word)
 
 
 def align(

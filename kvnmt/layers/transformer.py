@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import UserError, at_least, between
+from kvnmt.errors import WIDEST, UserError, between
 from kvnmt.initializers import Weights
 from kvnmt.layers.basic import (
     Linear,
@@ -42,8 +42,10 @@ SMALLEST = 1e-6  # variance that a LayerNorm adds
 class Blocks:
     """Static choices of Transformer layers."""
 
-    heads: Annotated[int | None, at_least(1)] = None  # N; none given: 64 wide or more
-    feed_forward: Annotated[int | None, at_least(1)] = None  # F; none given: 4 D
+    heads: Annotated[int | None, between(1, WIDEST)] = (
+        None  # N; none given: 64 wide or more
+    )
+    feed_forward: Annotated[int | None, between(1, WIDEST)] = None  # F; none given: 4 D
     dropout: Annotated[float, between(0, 0.99)] = 0.0  # of what a part adds, of
     # weights of self-attention, and of embedded words with their positions
 

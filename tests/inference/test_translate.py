@@ -145,6 +145,47 @@ def test_empty_sentences_stay_empty(talker, sentences, config):
     check_same(full, translate(*talker, sentences, config))
 
 
+def literal_beam(
+    model: Model, params: Params, ids: list[int], prefix: list[int], beam: int
+) -> tuple[float, list[int]]:
+    """The best ended hypothesis of a beam that is led through a prefix, and log P."""
+    source = pad([with_end(ids)] * beam, beam, 8)
+    constants = model.encode(params, source)
+    state, step = model.initial_state(params, constants, 24), jax.jit(model.step)
+    live, texts = np.full(beam, -math.inf), [list[int]() for _ in range(beam)]
+    live[0], last = 0.0, np.full(beam, -1, np.int32)
+    best: tuple[float, list[int]] = (-math.inf, [])
+    for t in range(int(1.5 * len(ids)) + 10):
+        state, prediction = step(params, constants, state, last)
+        total = live[:, None] + np.array(jax.nn.log_softmax(prediction.logits))
+        if t < len(prefix):
+            total[:, np.arange(WORDS) != prefix[t]] = -math.inf
+        else:
+            best = max(best, max(zip(total[:, EOS].tolist(), texts)))
+        total[:, EOS] = -math.inf
+        order = np.argsort(-total, axis=None, kind="stable")[:beam]
+        parents, last = order // WORDS, (order % WORDS).astype(np.int32)
+        live = total[parents, last]
+        texts = [[*texts[k], int(word)] for k, word in zip(parents, last)]
+        state = jax.tree.map(lambda leaf, k=parents: leaf[k], state)
+    return best
+
+
+def test_a_search_goes_on_from_the_words_that_are_forced(talker, sentences):
+    """They stay, likely or not; the rest is what a beam finds that was led there."""
+    config = dataclasses.replace(BEAM, normalization="none")
+    chosen = sentences[:4]
+    prefixes = [[7, 3, 3], [9], [], [5, 5]]
+    found = translate(*talker, chosen, config, prefixes=prefixes)
+    for ids, prefix, one in zip(chosen, prefixes, found, strict=True):
+        log_prob, words = literal_beam(*talker, ids, prefix, config.beam)
+        assert one.ids == words and words[: len(prefix)] == prefix
+        assert one.log_prob == pytest.approx(log_prob, abs=1e-4)
+    free = translate(*talker, chosen, config)
+    assert [one.ids for one in free] != [one.ids for one in found]
+    assert free[2].ids == found[2].ids
+
+
 def traced(model: Model) -> tuple[Model, list[tuple[int, ...]]]:
     """The same model, and the shapes of sources that programs are compiled for."""
     shapes = []
