@@ -47,9 +47,16 @@ def load_run(folder: Path | str) -> Run:
     like = jax.eval_shape(model.init, jax.random.key(0))
     kept = folder / "checkpoints"
     with Checkpoints(kept, read_only=True, tell=say) as checkpoints:
-        best = checkpoints.find("best")
-        check_digests(best.about.get("vocabularies"), words, folder)
-        params = checkpoints.restore_params(like, best.step)
+
+        def best() -> list[int]:
+            manifest = checkpoints.find("best")
+            check_digests(manifest.about.get("vocabularies"), words, folder)
+            return [manifest.step]
+
+        def read(steps: Sequence[int]) -> models.Params:
+            return checkpoints.restore_params(like, *steps)
+
+        params = checkpoints.take(best, read)
     return Run(experiment, words, model, params)
 
 
