@@ -78,6 +78,8 @@ def build(
     )
     return Model(
         reads_source=config.reads_source,
+        source_words=source_words,
+        target_words=target_words,
         init=partial(_init, config, parts, source_words, target_words),
         encode=partial(_encode, config, parts),
         initial_state=partial(_initial_state, config, parts),

@@ -124,11 +124,11 @@ def test_every_matrix_takes_the_initialiser(name, key):
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"state": 0}, "--model.state is 0 but must be at least 1"),
-        ({"low_rank": 0}, "--model.low-rank is 0"),
-        ({"dropout": Dropout(state=1.0)}, "--model.dropout.state is 1 but .* 0.99"),
-        ({"decoder": mem_dec.Options(noise=-1.0)}, "--model.decoder.noise is -1"),
-        ({"target_context": n_gram.Options(parts=0)}, "--model.target-context.parts"),
+        ({"state": 0}, "^state is 0 but must be at least 1"),
+        ({"low_rank": 0}, "^low_rank is 0"),
+        ({"dropout": Dropout(state=1.0)}, "^dropout.state is 1 but .* 0.99"),
+        ({"decoder": mem_dec.Options(noise=-1.0)}, "^decoder.noise is -1"),
+        ({"target_context": n_gram.Options(parts=0)}, "^target_context.parts"),
     ],
     ids=str,
 )

@@ -52,9 +52,16 @@ def load_run(folder: Path | str) -> Run:
     kept = folder / "checkpoints"
     check_sizes(like, kept)
     with Checkpoints(kept, read_only=True, tell=say) as checkpoints:
-        best = checkpoints.find("best")
-        check_digests(best.about.get("vocabularies"), words, folder)
-        params = checkpoints.restore_params(like, best.step)
+
+        def best() -> list[int]:
+            manifest = checkpoints.find("best")
+            check_digests(manifest.about.get("vocabularies"), words, folder)
+            return [manifest.step]
+
+        def read(steps: Sequence[int]) -> models.Params:
+            return checkpoints.restore_params(like, *steps)
+
+        params = checkpoints.take(best, read)
     return Run(experiment, words, model, params)
 
 
