@@ -39,6 +39,7 @@ same writes with unit vectors for values.
 Many writes at once: `kvnmt.layers.write_chunks`.
 """
 
+from dataclasses import replace
 from typing import Literal, NamedTuple, TypeAlias
 
 import jax
@@ -183,7 +184,8 @@ def in_order(made: Writes, mask: Bool[Array, "B T"] | None = None) -> Writes:
     """Writes [B, T, N, _] as [B, N, T, _]; what is masked leaves a memory as it is."""
     if mask is not None:
         real = mask[..., None, None]
-        made = made.replace(
+        made = replace(
+            made,
             key=jnp.where(real, made.key, 0),
             log_decay=jnp.where(real, made.log_decay, 0),
         )

@@ -13,6 +13,8 @@ Quotients of decays are made pair by pair: they are at most 1, where a quotient 
 products may be 0 / 0.
 """
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -34,7 +36,7 @@ def source_weights(made: Writes, chunk: int = CHUNK) -> Float[Array, "*N K T"]:
     units = jnp.broadcast_to(
         jnp.eye(T, dtype=made.value.dtype), (*made.key.shape[:-1], T)
     )
-    return fill(made.replace(value=units), chunk)
+    return fill(replace(made, value=units), chunk)
 
 
 def reads(
@@ -77,7 +79,7 @@ def _run(
         return memory, first
     rest = jax.tree.map(lambda x: x[1:], chunks)
     memory, others = jax.lax.scan(_next, memory, rest)
-    if first is None:
+    if first is None or others is None:
         return memory, None
     found = jnp.moveaxis(jnp.concatenate([first[None], others]), 0, -3)
     return memory, found.reshape(*found.shape[:-3], -1, found.shape[-1])[..., :T, :]

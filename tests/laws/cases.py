@@ -180,7 +180,6 @@ MEMORIES = {  # linear memories and slots, of the source and of the translation
     ),
     "delta-kda-writes-both": case(
         attention=delta(update="kda", heads=2, direction="both", write="decoder"),
-        decoder="mem_dec",
         target_context=slots(gate="abc", slots=3, key_size=2),
     ),
     "delta-channels-writes": case(

@@ -432,7 +432,7 @@ def test_signs_are_two_colours_and_told(page, tmp_path):
     data = _sample([LINEAR], TEXTS[:1])
     _show_other(page, tmp_path / "linear.html", data)
     titles = page.locator(".panel h3").all_inner_texts()
-    assert titles == ["Alignment", "Signed weights", "Own writes"]
+    assert titles == ["Alignment", "Signed weights"]
     (output,) = data["sentences"][0]["outputs"]
     (read,) = output["weights"]
     signed = np.array(read["signed"])

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
 from kvnmt import models
 from kvnmt.data import vocabulary
@@ -57,11 +58,13 @@ NEW = ("write_address", "forget", "add")  # what KVMemAtt has and the baseline l
 
 FITTING = dataclasses.replace(SIZES, embedding=6, encoder=12, state=12)
 OTHERS = ("single", "stacked_lstm", "mem_dec", "transformer")  # without its GRU1
+AFRESH = ("delta_memory", "slots")  # attentions without its address
 EXTENSIONS = [
     name
     for name, one in SYSTEMS.items()
     if not one.is_language_model
     and decoders.CATALOGUE.name_of(one.model().decoder) not in OTHERS
+    and attentions.CATALOGUE.name_of(one.model().attention) not in AFRESH
 ]
 FRESH_READOUT = ("key-value-predict", "n-gram")  # what they read out is no state
 

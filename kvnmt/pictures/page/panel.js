@@ -23,11 +23,10 @@ function createPanel(system, width) {
   const values = valuesOf(output);
   const ofSource = [pointIn('source'), (figure) => add('source', figure)];
   const ofTarget = [pointIn('target'), (figure) => add('target', figure)];
-  const ofOwn = [pointIn('own'), (figure) => add('own', figure)];
+  const addOwn = (figure) => add('own', figure);
   const pictures = [
     alignmentSection(output, width, ...ofSource),
-    output.weights && weightsSection(output, width, ...ofSource),
-    output.weights && hasOwn(output.weights) && ownSection(output, width, ...ofOwn),
+    output.weights && weightsSection(output, width, ...ofSource, addOwn),
     output.memory && memorySection(output, width, ...ofSource),
     output.self_attention && selfSection(output, width, ...ofTarget),
   ];

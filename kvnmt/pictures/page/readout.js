@@ -36,7 +36,7 @@ function saySigns({ signed, own }, r, t, source) {
   const sizes = signed[t].map(Math.abs);
   const order = [...sizes.keys()].sort((a, b) => sizes[b] - sizes[a]).slice(0, 4);
   const words = order.map((s) => [source[s], saySigned(signed[t][s])]);
-  const note = own[t] > 0 ? `${OWN} writes ${sayWeight(own[t])}` : null;
+  const note = own[t] > 0 ? `${OWN} ${sayWeight(own[t])}` : null;
   return sayLine(`signed ${r + 1}`, words, note);
 }
 

@@ -2,7 +2,7 @@
 // Weights with signs, of memories that are read without a softmax, and what of each
 // look the decoder has written itself.
 
-const OWN = "decoder's own";
+const OWN = "decoder's own writes";
 
 // One scale for the sentence, the same on both sides of zero.
 const weightScale = (weights) =>
@@ -12,51 +12,48 @@ const saySigned = (value) => `${value < 0 ? '\u2212' : '+'}${sayNorm(Math.abs(va
 
 const hasOwn = (weights) => weights.some(({ own }) => own.some((share) => share > 0));
 
-function weightsSection({ source, target, weights }, width, point, add) {
+// The share of the decoder's own writes stands beside the weights, as one more column.
+function weightsSection({ source, target, weights }, width, point, add, addOwn) {
   const most = weightScale(weights);
   const labels = rowLabelWidth(target);
-  const cell = cellSize(width, weights.length, source.length, target.length, labels);
+  const room = width - (hasOwn(weights) ? weights.length * (labels + CELLS.most) : 0);
+  const cell = cellSize(room, weights.length, source.length, target.length, labels);
   const shared = { rows: target, cell, labels };
   const tell = (t, s) => [
     `${target[t]} ← ${source[s]}`,
     weights.map(({ signed }, r) => [`weight ${r + 1}`, saySigned(signed[t][s])]),
   ];
-  const figures = weights.map(({ signed }, r) => {
+  const shade = (value) => (most > 0 ? (1 + value / most) / 2 : 0.5);
+  const paint = { name: 'signed', shade };
+  const figures = weights.flatMap(({ signed, own }, r) => {
     const caption = `read of round ${r + 1}`;
-    const shade = (value) => (most > 0 ? (1 + value / most) / 2 : 0.5);
-    const paint = { name: 'signed', shade };
     const words = { columns: source, values: signed, caption, tell, point, paint };
-    return add(matrixFigure({ ...shared, ...words }));
+    const figure = add(matrixFigure({ ...shared, ...words }));
+    return hasOwn(weights) ? [figure, addOwn(ownFigure(shared, own))] : [figure];
   });
   const note =
     'Exact weight of what each source word wrote in what was read; below zero it is taken away';
+  const ownScale = element('span', { class: 'apart' }, OWN, heatScale('alignment', '1'));
   return section('Signed weights', figures, null, [
     element('p', { class: 'note' }, note),
-    element('p', { class: 'legend' }, signScale(most)),
+    element(
+      'p',
+      { class: 'legend' },
+      signScale(most),
+      hasOwn(weights) ? ownScale : null,
+    ),
   ]);
 }
 
-function ownSection({ target, weights }, width, point, add) {
-  const labels = rowLabelWidth(target);
-  const cell = cellSize(width, weights.length, 1, target.length, labels);
-  const figures = weights.map(({ own }, r) =>
-    add(
-      matrixFigure({
-        caption: `read of round ${r + 1}`,
-        rows: target,
-        columns: [OWN],
-        values: own.map((share) => [share]),
-        cell,
-        labels,
-        tell: (t) => [target[t], [[`${OWN} writes`, sayWeight(own[t])]]],
-        point,
-      }),
-    ),
-  );
-  const note = "Share of what was read that the decoder's own writes had put there";
-  return section('Own writes', figures, [heatScale('alignment', '1')], [
-    element('p', { class: 'note' }, note),
-  ]);
+function ownFigure(shared, own) {
+  return matrixFigure({
+    ...shared,
+    caption: OWN,
+    columns: ['own'],
+    values: own.map((share) => [share]),
+    tell: (t) => [shared.rows[t], [[OWN, sayWeight(own[t])]]],
+    point: () => {},
+  });
 }
 
 function signScale(most) {
