@@ -83,7 +83,7 @@ looks = {
 
 # %% [markdown]
 # Each panel is one mechanism; a row is a target word, a column a source word. Additive,
-# dot, multi-head and key-value attention carry nothing: they answer three times the same.
+# dot, multi-head and key-value attention carry nothing and answer three times the same.
 # Coverage, distortion and the key memory remember having been asked.
 
 # %%

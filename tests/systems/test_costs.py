@@ -47,6 +47,9 @@ def test_what_is_carried(rows):
     assert carried["mean-residual"] == 4 * (D + E + 1)
     assert carried["self-attentive-rnn"] == 4 * (D + T * D + 1)
     assert carried["memdec"] == 4 * (D + 8 * D + 8)
+    layers = 4 * 2 * (2 * T * D + D + 1)
+    assert carried["transformer"] == layers
+    assert carried["transformer-kvmematt-r2"] == layers + 4 * S * D
 
 
 def test_what_runs_inside_the_scan(rows):
@@ -59,6 +62,9 @@ def test_what_runs_inside_the_scan(rows):
     assert star.inside == mean.inside and star.outside < mean.outside
     assert costs["memory-rnn"].inside > star.inside
     assert "output" not in star.weights_inside
+    assert costs["transformer"].inside == 0
+    inside = costs["transformer-kvmematt-r1"].weights_inside
+    assert all("rounds" in weights for weights in inside)
 
 
 def test_a_scan_behind_the_decoder_is_outside():
