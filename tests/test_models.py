@@ -64,6 +64,20 @@ def test_dropout_after_the_scan_leaves_the_recurrence_alone(place, key):
         np.testing.assert_allclose(np.unique(scaled.round(4)), [0, 2])
 
 
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_transformer_layers_drop_on_their_own(part, key):
+    config = dataclasses.replace(cases.CONFIGS["transformer-tied"], dropout=NO_DROPOUT)
+    rates = {"encoder": 0.0, "decoder": 0.0} | {part: 0.5}
+    config = dataclasses.replace(
+        config,
+        decoder=dataclasses.replace(config.decoder, dropout=rates["decoder"]),
+        blocks=dataclasses.replace(config.blocks, dropout=rates["encoder"]),
+    )
+    forward, params = cases.forward(config), cases.params(config)
+    dropped = forward(params, SOURCE, TARGET, key).logits
+    assert not np.allclose(dropped, forward(params, SOURCE, TARGET).logits)
+
+
 def test_attention_after_the_scan_sees_the_dropped_state(key):
     """Mino et al. (2017) drop out the top of each stack."""
     rates = dataclasses.replace(NO_DROPOUT, state=0.5)

@@ -4,15 +4,17 @@
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from kvnmt import decoder as decoders
 from kvnmt.attention import Attention, additive, kv_memory, multi_head
+from kvnmt.decoder.source_look import Look, look_over_time
 from kvnmt.decoder.transformer import Options
 from kvnmt.layers import Kept
 from kvnmt.systems.products import needed
-from tests.decoder.unrolled import T, Unrolled
+from tests.decoder.unrolled import SIZES, B, T, Unrolled
 
 close = {"rtol": 1e-5, "atol": 1e-5}
 DROPPING = Options(heads=2, dropout=0.5, rounds=2)
@@ -52,6 +54,22 @@ def test_at_once_is_one_after_the_other(attention, key):
     assert not np.allclose(whole.state, dropped.state, **close)
     steps, _ = it.run(it.params)
     assert_same(whole, steps)
+
+
+def test_a_look_drops_entries_of_what_it_adds(key):
+    it = Unrolled(Options(layers=1), PLAIN)
+
+    @jax.jit
+    def added(params):  # to zeros, without a key and with one
+        (layer,) = params.layers
+        (constants,) = it.decoder.prepare(params, it.source).layers
+        h, embedded = jnp.zeros((B, T, SIZES.state)), it.embedded.swapaxes(0, 1)
+        given = Look(PLAIN, 1), layer.rounds, constants, (), h, embedded, 0.5
+        return [look_over_time(*given, k, Kept()).h for k in (None, key)]
+
+    whole, left = added(it.params)
+    ratios = (left / whole)[:2]  # the third sentence has no words
+    np.testing.assert_allclose(np.unique(ratios.round(3)), [0, 2])
 
 
 def scans(options: Options, attention: Attention, kept: Kept = Kept()) -> list[int]:
