@@ -78,6 +78,20 @@ def test_recurrent_dropout_fits_every_kind_of_unit(name, key):
     assert found.heads[0].x.shape[:2] == TARGET.shape
 
 
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_transformer_layers_drop_on_their_own(part, key):
+    config = dataclasses.replace(cases.CONFIGS["transformer-tied"], dropout=NO_DROPOUT)
+    rates = {"encoder": 0.0, "decoder": 0.0} | {part: 0.5}
+    config = dataclasses.replace(
+        config,
+        decoder=dataclasses.replace(config.decoder, dropout=rates["decoder"]),
+        blocks=dataclasses.replace(config.blocks, dropout=rates["encoder"]),
+    )
+    forward, params = cases.forward(config), cases.params(config)
+    dropped = forward(params, SOURCE, TARGET, key).logits
+    assert not np.allclose(dropped, forward(params, SOURCE, TARGET).logits)
+
+
 def test_attention_after_the_scan_sees_the_dropped_state(key):
     """Mino et al. (2017) drop out the top of each stack."""
     rates = dataclasses.replace(NO_DROPOUT, state=0.5)

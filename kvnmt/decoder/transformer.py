@@ -214,8 +214,8 @@ def step(
         query, row = queries_and_rows(layer.own, h)
         history = append(carried.history, row)
         there = present(history)[:, None]
-        pair = jnp.split(history.rows, 2, axis=-1)
-        read, own = attend(heads, query[:, None], *pair, there)
+        past, values = jnp.split(history.rows, 2, axis=-1)
+        read, own = attend(heads, query[:, None], past, values, there)
         h = h + read[:, 0] @ layer.own.W_out
         now = Now(h, carried.before, inputs.embedded, (None,) * look.rounds)
         memory, looked = source_look.look_at(
@@ -246,8 +246,8 @@ def over_time(
     for look, layer, constants, carried, k in parts:
         key_weights, key_own, key_look, key_feed = split_key(k, 4)
         query, rows = queries_and_rows(layer.own, h)
-        pair = jnp.split(rows, 2, axis=-1)
-        read, own = attend(heads, query, *pair, mask, key_weights, rate)
+        past, values = jnp.split(rows, 2, axis=-1)
+        read, own = attend(heads, query, past, values, mask, key_weights, rate)
         h = h + dropout(key_own, rate, read @ layer.own.W_out)
         looked = source_look.look_over_time(
             look,

@@ -124,8 +124,8 @@ def _run_layer(
 ) -> Float[Array, "B S H"]:
     key_weights, key_own, key_feed = split_key(key, 3)
     query, rows = queries_and_rows(params.own, x)
-    pair = jnp.split(rows, 2, axis=-1)
-    read, _ = attend(heads, query, *pair, mask[:, None], key_weights, rate)
+    keys, values = jnp.split(rows, 2, axis=-1)
+    read, _ = attend(heads, query, keys, values, mask[:, None], key_weights, rate)
     x = x + dropout(key_own, rate, read @ params.own.W_out)
     return feed_forward(params.feed_forward, x, key_feed, rate)
 

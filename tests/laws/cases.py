@@ -276,7 +276,7 @@ TARGET_CONTEXTS = {
         attention="kv_memory", decoder=rounds(2), target_context="self_attentive"
     ),
 }
-OUTSIDE = {  # encoder and readout
+OUTSIDE = {  # encoder, readout, and no recurrence
     "sum": case(attention="kv_memory", decoder=rounds(2), merge="sum"),
     "stack": case(attention="kv_memory", decoder=rounds(2), merge="stack"),
     "project": case(attention="kv_memory", decoder=rounds(2), merge="project"),
@@ -304,31 +304,21 @@ OUTSIDE = {  # encoder and readout
     "no-readout-low-rank": case(
         readout="none", target_context="key_value_predict", low_rank=2
     ),
-}
-TRANSFORMERS = {
     "transformer-each-r2": case(  # which attention knows s_{t-1}, and writes
         attention=neural(size=2),
-        decoder=(
-            "transformer",
-            {"rounds": 2, "heads": 3, "feed_forward": 7, "attention_in": "each"},
-        ),
+        decoder=("transformer", {"rounds": 2, "heads": 3, "attention_in": "each"}),
         state=6,
     ),
     "transformer-tied": case(  # one width, as the paper has it
         attention=("multi_head", {"heads": 3}),
-        decoder=("transformer", {"layers": 1, "heads": 2, "dropout": 0.1}),
+        decoder=("transformer", {"layers": 1, "feed_forward": 7, "dropout": 0.1}),
         target_context="state_only",
-        readout="none",
-        tie="output",
-        merge="forward",
-        cell="transformer",
         blocks=Blocks(heads=2, feed_forward=5),
-        embedding=6,
-        encoder=6,
-        state=6,
+        **{"readout": "none", "tie": "output", "merge": "forward"},
+        **{"cell": "transformer", "embedding": 6, "encoder": 6, "state": 6},
     ),
 }
-VARIANTS = ATTENTIONS | MEMORIES | DECODERS | TARGET_CONTEXTS | OUTSIDE | TRANSFORMERS
+VARIANTS = ATTENTIONS | MEMORIES | DECODERS | TARGET_CONTEXTS | OUTSIDE
 CONFIGS = NAMED | DEFAULTS | VARIANTS
 DISTINCT = list({config: name for name, config in reversed(CONFIGS.items())}.values())
 

@@ -81,6 +81,19 @@ def test_a_baseline_starts_every_system_that_extends_it(name):
         np.testing.assert_array_equal(ours[path], theirs[path])
 
 
+def test_a_transformer_starts_one_with_a_key_memory():
+    trained = params(system("transformer").model(FITTING), 1)
+    found = warm_start(
+        params(system("transformer-kvmematt-r2").model(FITTING), 2), trained
+    )
+    check_names(found)
+    last = (
+        "decoder/layers/1/rounds/0/attention",
+        "decoder/layers/1/rounds/1/attention",
+    )
+    assert found.fresh and all(path.startswith(last) for path in found.fresh)
+
+
 def test_its_tanh_form_starts_mem_dec():
     trained = params(system("rnnsearch-star-tanh").model(FITTING), 1)
     found = warm_start(params(system("memdec").model(FITTING), 2), trained)
