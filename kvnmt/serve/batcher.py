@@ -2,9 +2,11 @@
 """Requests that wait, and the thread that works on items of several at once.
 
 Items of one task share batches, whoever sent them: what comes within a few
-milliseconds, or while the batch before is under way, goes together. Requests take
-turns, a batch each, so that a short one does not wait for the end of a long one. What
-was cancelled leaves the queue; what is under way is finished and thrown away.
+milliseconds, or while the batch before is under way, may go together. A batch is made
+of an item of the request whose turn it is and of those that are most like it in length,
+since all of a batch take as long as the longest. Requests take turns, so that a short
+one does not wait for the end of a long one. What was cancelled leaves the queue; what
+is under way is finished and thrown away.
 """
 
 import contextlib
@@ -13,6 +15,7 @@ import time
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
+from itertools import starmap
 from typing import Any, NamedTuple, TypeAlias
 
 Work: TypeAlias = Callable[[Any, list[Any]], Sequence[Any]]
@@ -30,20 +33,24 @@ class _Request:
     items: Sequence[Any]
     arrived: float
     future: "Future[list[Any]]" = field(default_factory=Future)
-    results: list[Any] = field(default_factory=list)  # of the first items
-    begun: int = 0  # items that are done or in a batch
+    results: dict[int, Any] = field(default_factory=dict)  # by place
+    places: list[int] = field(default_factory=list)  # of the items that wait
+
+    def __post_init__(self):
+        """Lets all items wait."""
+        self.places = [*range(len(self.items))]
 
     @property
     def left(self) -> int:
-        """Items that wait; none once nobody wants them."""
-        return 0 if self.future.done() else len(self.items) - self.begun
+        """How many items wait; none once nobody wants them."""
+        return 0 if self.future.done() else len(self.places)
 
 
 class _Share(NamedTuple):
     """What one request has in a batch."""
 
     request: _Request
-    items: Sequence[Any]
+    places: Sequence[int]
 
 
 class Batcher:
@@ -54,6 +61,7 @@ class Batcher:
         work: Work,
         *,
         size: Callable[[Any], int],
+        length: Callable[[Any, Any], int],
         room: int,
         wait: float = 0.004,
     ):
@@ -62,10 +70,13 @@ class Batcher:
         Args:
             work: Makes results of a task and its items, as many, in their order.
             size: Most items of a batch of a task.
+            length: Of an item of a task; items alike go together. Where all are alike,
+                a request's items go in their order.
             room: Most items that wait.
             wait: Seconds that an item waits for others, while nothing is under way.
         """
-        self._work, self._size, self._room, self._wait = work, size, room, wait
+        self._work, self._size, self._length = work, size, length
+        self._room, self._wait = room, wait
         self._requests: list[_Request] = []
         self._changed = threading.Condition()
         self._closed = False
@@ -127,7 +138,7 @@ class Batcher:
                 first = self._requests[0]
                 size = self._size(first.task)
                 self._gather(first, size)
-                if shares := self._take(first.task, size):
+                if shares := self._take(first, size):
                     return shares
             return []
 
@@ -141,27 +152,32 @@ class Batcher:
                 return
             self._changed.wait(rest)
 
-    def _take(self, task: Hashable, size: int) -> list[_Share]:
-        """A batch of a task; who had a share and has more goes to the end."""
-        shares: list[_Share] = []
-        self._waiting()
-        for request in [one for one in self._requests if one.task == task]:
-            count = min(request.left, size)
-            if not count:
-                break
-            end = request.begun + count
-            shares.append(_Share(request, request.items[request.begun : end]))
-            request.begun, size = end, size - count
-            self._requests.remove(request)
-            if request.left:
-                self._requests.append(request)
-        return shares
+    def _take(self, first: _Request, size: int) -> list[_Share]:
+        """A batch with an item of a request, whose turn is last from now on."""
+        if not first.left:
+            return []
+        same = [one for one in self._requests if one.task == first.task and one.left]
+        like = self._length(first.task, first.items[first.places[0]])
+        near = [
+            (abs(self._length(one.task, one.items[place]) - like), one, place)
+            for one in same
+            for place in one.places
+        ]
+        near.sort(key=lambda entry: entry[0])
+        taken: dict[_Request, list[int]] = {}
+        for _, request, place in near[:size]:
+            taken.setdefault(request, []).append(place)
+        for request, places in taken.items():
+            request.places = [one for one in request.places if one not in places]
+        self._requests.remove(first)
+        self._requests.append(first)
+        return list(starmap(_Share, taken.items()))
 
 
 def _answer(work: Work, shares: Sequence[_Share]) -> None:
     """Works on a batch; an error is told to those alone whose items cause it."""
     try:
-        items = [item for share in shares for item in share.items]
+        items = [one.items[place] for one, places in shares for place in places]
         results = work(shares[0].request.task, items)
     except BaseException as error:
         if len(shares) > 1:
@@ -171,10 +187,11 @@ def _answer(work: Work, shares: Sequence[_Share]) -> None:
             with contextlib.suppress(InvalidStateError):
                 shares[0].request.future.set_exception(error)
         return
-    start = 0
-    for request, own in shares:
-        request.results += results[start : start + len(own)]
-        start += len(own)
+    found = iter(results)
+    for request, places in shares:
+        request.results |= zip(places, found)
         if len(request.results) == len(request.items):
             with contextlib.suppress(InvalidStateError):  # it was cancelled
-                request.future.set_result(request.results)
+                request.future.set_result(
+                    [request.results[n] for n in range(len(request.items))]
+                )

@@ -22,7 +22,7 @@ from kvnmt.serve.batcher import Batcher, FullError
 from kvnmt.serve.guard import Guard
 from kvnmt.serve.limits import Limits
 from kvnmt.serve.questions import Asker
-from kvnmt.serve.service import Service, most_rows
+from kvnmt.serve.service import Service, length, most_rows
 
 LEAVING = 5.0  # seconds beyond the time limit of requests until a stop is forced
 HANDLED = (signal.SIGTERM, signal.SIGINT)
@@ -62,7 +62,7 @@ def make_serving(
         guard: Who may ask.
     """
     service = Service(runs)
-    batcher = Batcher(service, size=most_rows, room=limits.waiting)
+    batcher = Batcher(service, size=most_rows, length=length, room=limits.waiting)
     page = live_page([system(name, run) for name, run in runs.items()])
     asker = Asker(runs, search, limits)
     answers = Answers(service, batcher, asker, guard, limits, page)

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+import jax
+
 from kvnmt.data.buckets import EDGES, edge
 from kvnmt.data.vocabulary import SPECIAL
 from kvnmt.devices import own_mesh, replicate
@@ -23,6 +25,7 @@ from kvnmt.runs.directory import Run
 Kind: TypeAlias = Literal["translate", "describe", "explore", "score"]
 
 ROWS = (1, 4, 16, 64)  # of a batch
+MOST_ON_CPU = 16  # rows: no slower for a line than more, and more alike in length
 MOST_FORCED = 16  # rows of a batch whose translations are read too
 SHORT = tuple(width for width in EDGES if width <= 48)  # lengths compiled at the start
 
@@ -96,9 +99,15 @@ class Service:
 
 def most_rows(task: Task) -> int:
     """How many lines a batch of a task holds at most."""
-    if task.kind == "translate":
-        return min(task.search.batch_size, ROWS[-1])
-    return min(task.search.batch_size, MOST_FORCED)
+    most = MOST_ON_CPU if jax.default_backend() == "cpu" else ROWS[-1]
+    if task.kind != "translate":
+        most = min(most, MOST_FORCED)
+    return min(task.search.batch_size, most)
+
+
+def length(task: Task, item: Line | Pair) -> int:
+    """How long an item takes, nearly; draws are made in the order of lines."""
+    return len(item[0]) if task.alone is None else 0
 
 
 def _translate(

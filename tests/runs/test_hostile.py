@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tensorstore as ts
 
 from kvnmt import files
 from kvnmt.errors import UserError
@@ -132,6 +133,18 @@ def test_a_config_that_is_none_is_refused(run, text):
     refused(run, "config.json")
     (run / "config.json").write_bytes(b"\xff\xfe")
     refused(run, "config.json")
+
+
+def test_arrays_without_measure_are_told_before_they_are_read(run):
+    """The files of a checkpoint may say any shape, and need not hold it."""
+    place = f"file://{run}/checkpoints/0/params/"
+    store = ts.KvStore.open({"driver": "ocdbt", "base": place}).result()
+    key = next(key for key in store.list().result() if key.endswith(b".zarray"))
+    plain = json.loads(store.read(key).result().value)
+    plain["shape"] = plain["chunks"] = [2**20, 2**20]
+    store.write(key, json.dumps(plain).encode()).result()
+    sealed(run)
+    refused(run, "has the shape (1048576, 1048576)")
 
 
 MANIFESTS = [

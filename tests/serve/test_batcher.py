@@ -14,6 +14,11 @@ from kvnmt.serve.batcher import Batcher, FullError
 SIZE, ROOM = 4, 20
 
 
+def length(task, item) -> int:
+    """Of words; all else is alike."""
+    return len(item) if task == "words" else 0
+
+
 class Gate:
     """Work that notes its batches and waits, if it is told to."""
 
@@ -46,7 +51,7 @@ def gate() -> Gate:
 
 @pytest.fixture
 def batcher(gate) -> Iterator[Batcher]:
-    made = Batcher(gate, size=lambda task: SIZE, room=ROOM, wait=0.001)
+    made = Batcher(gate, size=lambda task: SIZE, length=length, room=ROOM, wait=0.001)
     yield made
     gate.open.set()
     made.close(10)
@@ -89,6 +94,19 @@ def test_a_short_request_does_not_wait_for_the_end_of_a_long_one(batcher, gate):
     assert long.result(10) == [("a", n) for n in range(3 * SIZE)]
     assert short.result(10) == [("a", "short")]
     assert gate.batches[2] == ("a", ["short", *range(SIZE, 2 * SIZE - 1)])
+
+
+def test_items_go_with_those_of_their_length_and_every_request_has_its_turn(
+    batcher, gate
+):
+    gate.shut(batcher)
+    words = ["w" * n for n in (9, 1, 8, 2, 9, 1, 7)]
+    long, short = batcher.submit("words", words), batcher.submit("words", ["w" * 4])
+    gate.open.set()
+    assert long.result(10) == [("words", word) for word in words]
+    assert short.result(10) == [("words", "w" * 4)]
+    sizes = [[len(word) for word in items] for _, items in gate.batches[1:]]
+    assert sizes == [[9, 9, 8, 7], [4, 2, 1, 1]]
 
 
 def test_what_is_cancelled_leaves_the_queue(batcher, gate):
