@@ -18,6 +18,7 @@ MOST = 2**31 - 1  # that a program takes
 
 Count: TypeAlias = Annotated[int, at_least(1)]
 Width: TypeAlias = Annotated[int, between(1, 1000)]
+Extra: TypeAlias = Annotated[int, between(1, 10**6)]
 Limit: TypeAlias = Annotated[int | None, between(1, 10**6)]
 Share: TypeAlias = Annotated[float, between(0.001, 1)]
 Heat: TypeAlias = Annotated[float, between(0.001, 10**6)]
@@ -40,9 +41,7 @@ class SearchConfig:
     coverage: Weight = 0.0  # weight of the coverage penalty of Wu et al. (2016)
     diversity: Weight = 0.0  # nats a continuation costs per better sibling
     length_ratio: Weight = 1.5  # at most this many target words per source word ...
-    length_extra: Annotated[int, between(1, 10**6)] = (
-        10  # ... and this many more, EOS included
-    )
+    length_extra: Extra = 10  # ... and this many more, EOS included
     max_length: Limit = None  # most target words, whatever the source
     min_length: Annotated[int, between(0, MOST)] = 0  # fewest target words
     unknown: bool = True  # the unknown word may be written
