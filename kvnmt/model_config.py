@@ -11,14 +11,16 @@ from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.attention import additive
 from kvnmt.decoder import conditional
-from kvnmt.errors import at_least, between
+from kvnmt.errors import between
 from kvnmt.initializers import Scheme
 from kvnmt.target_context import previous_word
 from kvnmt.typing import Sizes
 
+MOST = 2**16  # entries of a vector: more is a slip of the hand
+
 Rate: TypeAlias = Annotated[float, between(0, 0.99)]
-Size: TypeAlias = Annotated[int, at_least(1)]
-MaybeSize: TypeAlias = Annotated[int | None, at_least(1)]
+Size: TypeAlias = Annotated[int, between(1, MOST)]
+MaybeSize: TypeAlias = Annotated[int | None, between(1, MOST)]
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,7 @@ class ModelConfig:
     alignment: MaybeSize = None  # A; none given: as wide as the state
     merge: encoders.Merge = "concat"
     cell: encoders.CellName = "gru"  # of the encoder
-    layers: Size = 1  # of the encoder, in each direction
+    layers: Annotated[int, between(1, 100)] = 1  # of the encoder, in each direction
     readout: readouts.Readout = "tanh"
     readout_size: MaybeSize = None  # l; none given: as wide as the embedding
     low_rank: MaybeSize = None  # a linear layer of this width behind the readout

@@ -239,6 +239,7 @@ def test_text_is_looked_over_and_prepared(
         nothing=["1"],
     ),
 )
+@example([], [], b"", True, [], ["--model.decoder.rounds", HUGE])
 def test_a_training_that_cannot_be_leaves_nothing(
     kvnmt, tmp_path_factory, source, target, last, toy, text, options
 ):
