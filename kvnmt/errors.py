@@ -116,7 +116,7 @@ class Bounds(NamedTuple):
 # What a config may ask for at most, so that one from elsewhere cannot ask for a program
 # or an array without end: repetitions that a program is written out for, entries of a
 # vector.
-DEEPEST, WIDEST = 64, 2**20
+DEEPEST, WIDEST = 64, 2**16
 
 
 def at_least(least: float) -> Bounds:

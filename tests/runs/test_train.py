@@ -20,6 +20,8 @@ from kvnmt.model_config import ModelConfig
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.systems.named import SYSTEMS, system
+from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.orbax_arrays import ArrayFiles
 from tests.helpers import quiet, replaced, steps_kept, tiny, toy_data, trained
 
 
@@ -95,6 +97,28 @@ def test_what_cannot_be_trained_leaves_no_folder(tmp_path, path, value, part):
     assert part in str(error.value)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "deep").exists()
+
+
+def test_a_run_is_read_while_its_training_removes_checkpoints(
+    tmp_path, shared, monkeypatch
+):
+    """The best is gone when its arrays are to be read: the next is taken."""
+    shutil.copytree(shared, tmp_path / "run")
+    kept = tmp_path / "run" / "checkpoints"
+    with Checkpoints(kept, read_only=True) as checkpoints:
+        best = checkpoints.find("best").step
+    shutil.copytree(tmp_path / "run", tmp_path / "other")
+    shutil.rmtree(tmp_path / "other" / "checkpoints" / str(best))
+    other = load_run(tmp_path / "other")
+    read = ArrayFiles.read
+
+    def removed_before(files, folder, like):
+        shutil.rmtree(kept / str(best), ignore_errors=True)
+        return read(files, folder, like)
+
+    monkeypatch.setattr(ArrayFiles, "read", removed_before)
+    found = load_run(tmp_path / "run")
+    jax.tree.map(np.testing.assert_array_equal, found.params, other.params)
 
 
 def test_an_empty_folder_may_be_used(tmp_path, shared):
