@@ -28,7 +28,7 @@ FLOORS = [  # the parts of one floor do not know each other either
 # Parts that know less than their floor allows.
 ONLY = {
     "data": {"data", "errors", "console", "files"},
-    "search": {"search", "typing"},
+    "search": {"search", "typing", "errors"},
 }
 SHARED = {  # what members of a catalogue may import of their folder
     "attention": {"base", "address", "coverage"},
