@@ -8,12 +8,13 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kvnmt.errors import UserError
 
 MANIFEST = "manifest.json"
+SMALL = 2**24  # bytes
 ALGORITHMS = {  # by the digits of a digest
     64: hashlib.sha256,
     32: partial(hashlib.blake2b, digest_size=16),  # in checkpoints of versions before
@@ -83,6 +84,19 @@ def write_json(path: Path, plain: dict[str, Any]) -> None:
     write_whole(path, json.dumps(plain, indent=2) + "\n")
 
 
+def read_small(path: Path, most: int = SMALL) -> bytes:
+    """The contents of a file that is never large, such as a config.
+
+    Raises:
+        DamagedError: It is larger than ``most`` bytes; none is read.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size > most:
+            raise DamagedError(f"'{path.name}' has more than {most:,} bytes")
+        return file.read(most)
+
+
 def digest(content: bytes, digits: int = 64) -> str:
     """The digest of some bytes, in so many hexadecimal digits."""
     return ALGORITHMS[digits](content).hexdigest()
@@ -108,14 +122,17 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         OSError: It is there and cannot be read.
     """
     try:
-        content = (folder / MANIFEST).read_bytes()
+        content = read_small(folder / MANIFEST)
     except FileNotFoundError:
         raise DamagedError(f"'{MANIFEST}' is missing") from None
     seal, _, text = content.partition(b"\n")
     if len(seal) in ALGORITHMS and digest(text, len(seal)).encode() == seal:
-        return json.loads(text)
+        with suppress(ValueError, RecursionError):
+            if isinstance(plain := json.loads(text), dict):
+                return plain
+        raise DamagedError(f"'{MANIFEST}' is no manifest")
     # Manifests of prepared corpora once had their digest in a field.
-    with suppress(ValueError, KeyError, TypeError, AttributeError):
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
         plain = json.loads(content)
         seal = plain.pop("digest")
         if seal == digest(json.dumps(plain, sort_keys=True).encode())[:24]:
@@ -131,10 +148,18 @@ def check_files(folder: Path, digests: dict[str, str]) -> None:
         OSError: A file is there and cannot be read.
     """
     for name, expected in digests.items():
+        if len(expected) not in ALGORITHMS or not stays_inside(name):
+            raise DamagedError(f"'{MANIFEST}' is no manifest")
         if not (folder / name).is_file():
             raise DamagedError(f"'{name}' is missing")
         if digest_of(folder / name, len(expected)) != expected:
             raise DamagedError(f"'{name}' was changed after it was written")
+
+
+def stays_inside(name: str) -> bool:
+    """Whether a path below a folder leads nowhere else, unless by a link."""
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts and "\0" not in name
 
 
 @contextmanager

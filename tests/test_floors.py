@@ -21,6 +21,7 @@ FLOORS = [  # the parts of one floor do not know each other either
     {"systems"},
     {"runs", "compiling"},
     {"benchmark", "evaluation"},
+    {"serve"},
     {"cli"},
     {"experiments"},
 ]
@@ -31,7 +32,15 @@ ONLY = {
 }
 SHARED = {  # what members of a catalogue may import of their folder
     "attention": {"base", "address", "coverage"},
-    "decoder": {"base", "future", "gru_pair", "rounds", "start", "word_gru"},
+    "decoder": {
+        "base",
+        "future",
+        "gru_pair",
+        "rounds",
+        "source_look",
+        "start",
+        "word_gru",
+    },
     "target_context": {"base", "history"},
 }
 FACE = "kvnmt.__init__"  # it hands on names of `runs.notebook`, when they are asked for

@@ -83,17 +83,20 @@ looks = {
 
 # %% [markdown]
 # Each panel is one mechanism; a row is a target word, a column a source word. Additive,
-# dot and key-value attention carry nothing, so they answer three times the same.
-# Coverage, distortion and the key memory remember having been asked. A linear memory
-# and slots are filled once with the sentence; whose words are in them is worked out.
+# dot, multi-head and key-value attention carry nothing: they answer three times the
+# same. Coverage, distortion and the key memory remember having been asked. A linear
+# memory and slots are filled once with the sentence; whose words are in them is worked
+# out.
 
 # %%
-figure, panels = plt.subplots(2, 5, figsize=(12.5, 4.2), layout="constrained")
+figure, panels = plt.subplots(3, 4, figsize=(11, 6.2), layout="constrained")
 for panel, (name, weights) in zip(panels.flat, looks.items()):
     image = panel.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     panel.set_title(name, fontsize=10)
     panel.set_xticks(range(len(SOURCE)), SOURCE, rotation=90)
     panel.set_yticks(range(3), ["1st", "2nd", "3rd"])
+for panel in panels.flat[len(looks) :]:
+    panel.set_axis_off()
 figure.supylabel("target word")
 figure.supxlabel("source word")
 bar = figure.colorbar(image, ax=panels, label="weight")

@@ -10,6 +10,7 @@ from kvnmt.attention import (
     kv_memory,
     linguistic_coverage,
     modifying_iw,
+    multi_head,
     neural_coverage,
     none,
     slots,
@@ -46,6 +47,7 @@ CATALOGUE = Catalogue(
         "neural_coverage": neural_coverage,  # Tu et al. 2016
         "distortion": distortion,  # Zhang et al. 2017
         "kv_memory": kv_memory,  # Meng et al. 2018; 2016 with rewritten values
+        "multi_head": multi_head,  # Vaswani et al. 2017
         "delta_memory": delta_memory,  # Yang et al. 2024, 2025 and relatives
         "slots": slots,  # Zhang et al. 2024, Peng et al. 2022
     },

@@ -46,7 +46,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import base
-from kvnmt.errors import at_least
+from kvnmt.errors import WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers.linear_memory import (
     Shape,
@@ -71,8 +71,8 @@ class Options(base.Options):
     """Static choices; the defaults are the delta rule over the source alone."""
 
     update: Update = "delta"
-    heads: Annotated[int, at_least(1)] = 1  # N in each direction
-    key_size: Annotated[int | None, at_least(1)] = None  # N d_k; None: A
+    heads: Annotated[int, between(1, WIDEST)] = 1  # N in each direction
+    key_size: Annotated[int | None, between(1, WIDEST)] = None  # N d_k; None: A
     direction: Literal["forward", "both"] = "forward"
     write: Literal["none", "decoder"] = "none"
 

@@ -44,7 +44,7 @@ from kvnmt.attention.address import (
     prepare,
     read_values,
 )
-from kvnmt.errors import at_least, between
+from kvnmt.errors import DEEPEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise
 from kvnmt.typing import Array, Float, Key, Sizes, typed
@@ -55,7 +55,7 @@ class Options(base.Options):
     """Static choices; the defaults are H-Distortion."""
 
     context: Literal["source", "target", "hidden"] = "hidden"
-    window: Annotated[int, at_least(0)] = 3  # L
+    window: Annotated[int, between(0, DEEPEST)] = 3  # L
     weight: Annotated[float, between(0, 1)] = 0.5  # lambda
     renormalise: Literal["none", "distortion", "final"] = "none"
 

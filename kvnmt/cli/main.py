@@ -52,6 +52,11 @@ COMMANDS = {
         "Write a page to look at systems with: alignments, memories, differences.",
         runs="runs",
     ),
+    "serve": Command(
+        "kvnmt.cli.serve:Serve",
+        "Serve runs over HTTP: a page to type in, and addresses for scripts.",
+        runs="runs",
+    ),
     "score": Command(
         "kvnmt.cli.pairs:Score",
         "Print the log-probability of given translations, one number per pair.",

@@ -64,8 +64,8 @@ def check_digests(
         UserError: They differ; both digests are named.
     """
     for side, present in digests(vocabularies).items():
-        if trained and trained[side] != present:
+        if trained and trained.get(side) != present:
             raise UserError(
                 f"the {side} vocabulary in '{folder}' ({present}) is not the one that "
-                f"its checkpoint was trained with ({trained[side]}); put that back."
+                f"its checkpoint was trained with ({trained.get(side)}); put that back."
             )

@@ -25,9 +25,11 @@ from typing import ClassVar, Protocol, TypeAlias
 import sentencepiece
 
 from kvnmt.errors import UserError
+from kvnmt.files import DamagedError, read_small
 
 EOS, UNK, PAD = 0, 1, -1
 SPECIAL = ("</s>", "<unk>")
+LARGEST = 2**26  # bytes of a file
 SPACE = "\u2581"  # what SentencePiece writes for one
 
 
@@ -244,7 +246,7 @@ def load(folder: Path, side: str) -> AnyVocabulary:
     """Reads what `save` wrote.
 
     Raises:
-        UserError: There is no such file.
+        UserError: There is no such file, or it holds no vocabulary.
     """
     kinds = {
         Words: lambda data: Words(tuple(data.decode().split("\n")[:-1])),
@@ -253,8 +255,14 @@ def load(folder: Path, side: str) -> AnyVocabulary:
     }
     for kind, read in kinds.items():
         path = folder / f"{side}{kind.suffix}"
-        if path.exists():
-            return read(path.read_bytes())
+        if path.is_file():
+            try:
+                vocabulary = read(read_small(path, LARGEST))
+                len(vocabulary)  # a model of subwords is read only now
+                return vocabulary
+            except (DamagedError, OSError, RuntimeError, ValueError) as error:
+                reason = " ".join(str(error).split())[:200]
+                raise UserError(f"'{path}' is no vocabulary: {reason}.") from None
     raise UserError(f"'{folder}' holds no vocabulary of the {side} side.")
 
 

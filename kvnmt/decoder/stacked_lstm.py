@@ -42,7 +42,7 @@ from kvnmt.decoder import base
 from kvnmt.decoder.rounds import alignments, look_once
 from kvnmt.decoder.start import Initial, affine_start, init_start
 from kvnmt.encoder import Encoded
-from kvnmt.errors import at_least
+from kvnmt.errors import DEEPEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     LSTM,
@@ -60,7 +60,7 @@ from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 class Options(base.Options):
     """Static choices; the defaults are those of Mino et al. (2017)."""
 
-    layers: Annotated[int, at_least(1)] = 2
+    layers: Annotated[int, between(1, DEEPEST)] = 2
     initial: Initial = "last"
     score_state: Literal["current", "previous"] = "current"
     input_feeding: bool = False

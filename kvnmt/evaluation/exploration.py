@@ -12,7 +12,7 @@ from kvnmt.console import counting
 from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
-from kvnmt.inference.score import Scored, rounds_of, score
+from kvnmt.inference.score import Scored, looks_back, rounds_of, score
 from kvnmt.inference.signed_weights import SignedWeights, has_signs, signed_weights
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import sentence_chrf
@@ -49,7 +49,7 @@ def explore(
     Returns:
         The page; a notebook shows it, and `write` makes a file of it.
     """
-    outputs = []
+    read = []
     for name, run in runs.items():
         x = [run.vocabularies.source.encode(line) for line in source]
         if forced:
@@ -57,9 +57,8 @@ def explore(
             y = [run.vocabularies.target.encode(line) for line in reference]
         else:
             y = _translations(name, run, x, search, counting)
-        outputs.append(_outputs(name, run, x, y, reference, counting))
-    pairs = zip(runs.items(), outputs)
-    systems = [_system(name, run, records) for (name, run), records in pairs]
+        read.append(outputs(name, run, x, y, reference, counting))
+    systems = [system(name, run) for name, run in runs.items()]
     sentences = [
         {
             "number": n + 1,
@@ -68,7 +67,7 @@ def explore(
             "difference": round(difference([record["text"] for record in records]), 2),
             "outputs": records,
         }
-        for n, (line, *records) in enumerate(zip(source, *outputs))
+        for n, (line, *records) in enumerate(zip(source, *read))
     ]
     return Explorer({"title": title, "systems": systems, "sentences": sentences})
 
@@ -79,14 +78,14 @@ def difference(texts: Sequence[str]) -> float:
     return 100 - min(others, default=100.0)
 
 
-def _system(name: str, run: Run, records: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    looks = any(record["self_attention"] is not None for record in records)
+def system(name: str, run: Run) -> dict[str, Any]:
+    """What the explorer knows of a run before it reads a sentence."""
     return {
         "name": name,
         "rounds": rounds_of(run.model, run.params),
         "memory": has_memory(run.experiment.model),
         "weights": has_signs(run.experiment.model),
-        "self_attention": looks,
+        "self_attention": looks_back(run.model, run.params),
     }
 
 
@@ -102,7 +101,7 @@ def _translations(
     return [translation.ids for translation in translations]
 
 
-def _outputs(
+def outputs(
     name: str,
     run: Run,
     source: Sequence[Sequence[int]],

@@ -56,13 +56,13 @@ def describe(
     scored = score(run.model, run.params, source, best)
     records = []
     for line, ids, ways, pair in zip(lines, source, translations, scored):
-        record = _summary(run, ways[0])
+        record = summary(run, ways[0])
         record["tokens"] = run.vocabularies.target.pieces([*ways[0].ids, EOS])
         record["token_log_probs"] = pair.token_log_probs
         if pair.alignments and ids:
             record |= _alignment(run, line, ways[0].ids, pair)
         if config.nbest > 1:
-            record["nbest"] = [_summary(run, way) for way in ways]
+            record["nbest"] = [summary(run, way) for way in ways]
         records.append(record)
     return records
 
@@ -79,7 +79,8 @@ def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _summary(run: Trained, translation: Translation) -> dict[str, Any]:
+def summary(run: Trained, translation: Translation) -> dict[str, Any]:
+    """A translation and how probable it is."""
     return {
         "translation": run.vocabularies.target.decode(translation.ids),
         "score": translation.score,

@@ -44,6 +44,9 @@ def memory_changes(
         source: Ids without EOS.
         target: Ids of the translations, without EOS.
         advance: Called after every batch with how many pairs it held.
+
+    Raises:
+        UserError: The sides differ in number, or an id is no word of the vocabulary.
     """
     told = record(config, "explain", params, source, target, advance)
     return [Changes(*map(list, (c.changed, c.forgotten, c.added))) for c in told]

@@ -19,6 +19,7 @@ from kvnmt import models
 from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment, Weighed
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import edge, in_batches
+from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.score import rounds_of
 from kvnmt.inference.trained import KEPT
 from kvnmt.model_config import ModelConfig
@@ -66,7 +67,14 @@ def record(
         source: Ids without EOS.
         target: Ids of the translations, without EOS.
         advance: Called after every batch with how many pairs it held.
+
+    Raises:
+        UserError: The sides differ in number, or an id is no word of the vocabulary.
     """
+    assert params.source_embedding is not None
+    check_counts(len(source), "source sentences", len(target), "target sentences")
+    check_ids(source, params.source_embedding.shape[0], "source sentence")
+    check_ids(target, params.target_embedding.shape[0], "target sentence")
     replay = _compiled(config, asked)
     results: list[PyTree] = [None] * len(source)
     for places, block in in_batches(source, keep_empty=True):
@@ -160,5 +168,6 @@ def _compiled(config: ModelConfig, asked: Asked) -> Callable[..., PyTree]:
 
 
 def _recorded(state: PyTree) -> PyTree:
+    """Of the last layer, whose alignments are shown, where several have a memory."""
     leaves = jax.tree.leaves(state, is_leaf=lambda part: isinstance(part, State))
-    return next(part.told for part in leaves if isinstance(part, State))
+    return [part.told for part in leaves if isinstance(part, State)][-1]

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,6 +13,7 @@ from kvnmt.contract import negative_log_likelihood
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS, edge, in_batches
 from kvnmt.devices import own_mesh, replicate, split_rows
+from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.trained import KEPT, Trained
 from kvnmt.models import Model, Params
 from kvnmt.typing import Array, Float, Int
@@ -57,7 +58,14 @@ def score(
         size: Most pairs in a batch.
         tokens: Most source positions in a batch, padding included.
         advance: Called after every batch with how many pairs it held.
+
+    Raises:
+        UserError: The sides differ in number, or an id is no word of the vocabulary.
     """
+    check_counts(len(source), "source sentences", len(target), "target sentences")
+    if model.reads_source:
+        check_ids(source, model.source_words, "source sentence")
+    check_ids(target, model.target_words, "target sentence")
     run, mesh = compiled_score(model), own_mesh()
     params = replicate(params, mesh)
     results = [Scored([], [], [])] * len(source)
@@ -84,9 +92,18 @@ def rounds_of(model: Model, params: Params) -> int:
     """How many alignments a model gives: 0 without a source or without attention."""
     if not model.reads_source:
         return 0
+    return len(_traced(model, params).features.alignments)
+
+
+def looks_back(model: Model, params: Params) -> bool:
+    """Whether a model looks at earlier target words by self-attention."""
+    return bool(_traced(model, params).self_attention)
+
+
+def _traced(model: Model, params: Params) -> Any:
+    """What a model predicts, in shapes alone."""
     word = jax.ShapeDtypeStruct((1, 1), np.int32)
-    traced = jax.eval_shape(model.forward, params, word, word)
-    return len(traced.features.alignments)
+    return jax.eval_shape(model.forward, params, word, word)
 
 
 def align(

@@ -10,7 +10,7 @@ import html
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,6 +32,7 @@ _SCRIPTS = (
     "panel.js",
     "main.js",  # starts the page, so it comes last
 )
+_LIVE = (*_SCRIPTS, "live.js")
 _FRAME = (
     '<iframe srcdoc="{page}" title="{title}" sandbox="allow-scripts" '
     'style="width: 100%; height: {height}px; border: 1px solid #bbb"></iframe>'
@@ -118,12 +119,28 @@ def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
         raise UserError(f"'{path}' cannot be written: {reason}.") from error
 
 
-def _page(data: Mapping[str, Any]) -> str:
+def live_page(systems: Sequence[Mapping[str, Any]]) -> str:
+    """The page of a service: a line to type in, and what systems make of it.
+
+    It asks the address ``explore`` beside its own, and nothing else of a network.
+
+    Args:
+        systems: As in the data of `write_explorer`.
+    """
+    title = f"kvnmt: {', '.join(system['name'] for system in systems)}"
+    data = {"title": title, "systems": systems, "sentences": []}
+    return _page(data, live=True)
+
+
+def _page(data: Mapping[str, Any], live: bool = False) -> str:
+    style = _asset("explorer.css") + (_asset("live.css") if live else "")
     parts = {
         "title": html.escape(data["title"]),
-        "style": _asset("explorer.css"),
-        "script": "\n".join(map(_asset, _SCRIPTS)),
+        "style": style,
+        "script": "\n".join(map(_asset, _LIVE if live else _SCRIPTS)),
         "data": _script_json(data),
+        "asks": "; connect-src 'self'" if live else "",
+        "live": _asset("live.html") if live else "",
     }
     # In one pass: a part may hold what looks like the place of another.
     page = re.sub(r"\{\{(\w+)\}\}", lambda m: parts[m[1]], _asset("explorer.html"))

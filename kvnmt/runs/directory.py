@@ -24,10 +24,11 @@ from kvnmt.data.vocabularies import (
     save_vocabularies,
 )
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError
-from kvnmt.files import write_json
+from kvnmt.errors import UserError, check_bounds
+from kvnmt.files import DamagedError, read_small, write_json
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
+from kvnmt.runs.bounds import check_links, check_sizes
 from kvnmt.runs.config import Experiment, from_plain, to_plain
 from kvnmt.runs.former import upgraded
 from kvnmt.runs.run import Run
@@ -41,15 +42,26 @@ def load_run(folder: Path | str) -> Run:
         UserError: It is no run directory or holds no finished checkpoint.
     """
     folder = Path(folder)
+    check_run(folder)
+    check_links(folder)
     experiment = load_experiment(folder)
+    check_bounds(experiment.search, "search.")
     words = load_vocabularies(folder)
     model = models.build(experiment.model, len(words.source), len(words.target))
     like = jax.eval_shape(model.init, jax.random.key(0))
     kept = folder / "checkpoints"
+    check_sizes(like, kept)
     with Checkpoints(kept, read_only=True, tell=say) as checkpoints:
-        best = checkpoints.find("best")
-        check_digests(best.about.get("vocabularies"), words, folder)
-        params = checkpoints.restore_params(like, best.step)
+
+        def best() -> list[int]:
+            manifest = checkpoints.find("best")
+            check_digests(manifest.about.get("vocabularies"), words, folder)
+            return [manifest.step]
+
+        def read(steps: Sequence[int]) -> models.Params:
+            return checkpoints.restore_params(like, *steps)
+
+        params = checkpoints.take(best, read)
     return Run(experiment, words, model, params)
 
 
@@ -60,14 +72,18 @@ def load_experiment(folder: Path) -> Experiment:
         UserError: It is no run directory, or the config is none.
     """
     check_run(folder)
-    text = (folder / "config.json").read_text()
     try:
+        text = read_small(folder / "config.json")
         return from_plain(upgraded(json.loads(text)))
     except cattrs.BaseValidationError as error:
         reason = "; ".join(cattrs.transform_error(error))
+    except (DamagedError, OSError, RecursionError) as error:
+        reason = str(error)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = " ".join(str(error).split())
-    raise UserError(f"'{folder}/config.json' is no config of this version: {reason}.")
+    raise UserError(
+        f"'{folder}/config.json' is no config of this version: {reason[:500]}."
+    )
 
 
 def check_run(folder: Path) -> None:

@@ -18,6 +18,7 @@ from kvnmt.attention import (
     kv_memory,
     linguistic_coverage,
     modifying_iw,
+    multi_head,
     neural_coverage,
     none,
     slots,
@@ -29,6 +30,7 @@ from kvnmt.decoder import (
     past_future,
     single,
     stacked_lstm,
+    transformer,
 )
 from kvnmt.errors import unknown_name
 from kvnmt.model_config import ModelConfig
@@ -88,6 +90,8 @@ MENG = "Meng et al. 2018"
 ZHANG = "Zhang et al. 2017"
 ZHENG = "Zheng et al. 2018"
 MICULICICH = "Miculicich et al. 2018"
+VASWANI = "Vaswani et al. 2017"
+BOTH = f"{VASWANI} with {MENG}, section 3"
 
 
 def _single(**changes: Any) -> dict[str, Any]:
@@ -127,6 +131,19 @@ def _kvmematt(rounds: int, atteos: float = 0.0) -> NamedSystem:
 def _past_future(subtractive: float = 0.0, **options: Any) -> NamedSystem:
     decoder = past_future.Options(subtractive=subtractive > 0, **options)
     return NamedSystem(ZHENG, {"decoder": decoder}, subtractive=subtractive)
+
+
+def _transformer(paper: str, attention: Any, rounds: int = 1) -> NamedSystem:
+    choices = {
+        "attention": attention,
+        "decoder": transformer.Options(rounds=rounds),
+        "target_context": state_only.Options(),
+        "readout": "none",
+        "merge": "forward",
+        "cell": "transformer",
+        "layers": 2,
+    }
+    return NamedSystem(paper, choices)
 
 
 def _residual(section: str, context: Any) -> NamedSystem:
@@ -230,6 +247,9 @@ SYSTEMS: dict[str, NamedSystem] = {
         "Daniluk et al. 2017", {"target_context": key_value_predict.Options()}
     ),
     "n-gram": NamedSystem("Daniluk et al. 2017", {"target_context": n_gram.Options()}),
+    "transformer": _transformer(VASWANI, multi_head.Options()),
+    "transformer-kvmematt-r1": _transformer(BOTH, kv_memory.Options()),
+    "transformer-kvmematt-r2": _transformer(BOTH, kv_memory.Options(), 2),
     "lm-lstm": _language_model(state_only.Options(), "none"),
     "lm-attention": _language_model(_window("plain"), "none"),
     "lm-key-value": _language_model(_window("kv"), "none"),

@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import at_least
+from kvnmt.errors import WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers.linear_memory import (
     Shape,
@@ -51,8 +51,8 @@ class Options(base.Options):
     """Static choices; the default is the delta rule."""
 
     update: Update = "delta"
-    heads: Annotated[int, at_least(1)] = 1  # N
-    key_size: Annotated[int | None, at_least(1)] = None  # N d_k; None: A
+    heads: Annotated[int, between(1, WIDEST)] = 1  # N
+    key_size: Annotated[int | None, between(1, WIDEST)] = None  # N d_k; None: A
 
     def shape(self, sizes: Sizes) -> Shape:
         """The heads, and the widths of one."""

@@ -32,7 +32,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import UserError, at_least
+from kvnmt.errors import WIDEST, UserError, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import masked_softmax
 from kvnmt.target_context import base
@@ -55,7 +55,7 @@ class Options(base.Options):
     """Static choices of key-value-predict attention."""
 
     form: Literal["plain", "kv", "kvp"] = "kvp"
-    window: Annotated[int | None, at_least(1)] = None  # L
+    window: Annotated[int | None, between(1, WIDEST)] = None  # L
     word: bool = True  # the readout also reads x_t
 
 

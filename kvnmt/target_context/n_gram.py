@@ -28,7 +28,7 @@ from typing import Annotated
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import UserError, at_least
+from kvnmt.errors import DEEPEST, UserError, between
 from kvnmt.initializers import Weights
 from kvnmt.target_context import base
 from kvnmt.typing import Array, DType, Float, Key, Sizes
@@ -38,7 +38,7 @@ from kvnmt.typing import Array, DType, Float, Key, Sizes
 class Options(base.Options):
     """Static choices of the N-gram network."""
 
-    parts: Annotated[int, at_least(1)] = 4  # P
+    parts: Annotated[int, between(1, DEEPEST)] = 4  # P
     word: bool = True  # the readout also reads x_t
 
 

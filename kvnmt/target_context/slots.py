@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import at_least
+from kvnmt.errors import WIDEST, at_least, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import precise
 from kvnmt.layers.slot_memory import (
@@ -46,8 +46,8 @@ class Options(base.Options):
     """Static choices; the defaults are gated slot attention."""
 
     gate: Gate = "gsa"
-    slots: Annotated[int, at_least(1)] = 8  # m
-    key_size: Annotated[int | None, at_least(1)] = None  # d_k; None: A
+    slots: Annotated[int, between(1, WIDEST)] = 8  # m
+    key_size: Annotated[int | None, between(1, WIDEST)] = None  # d_k; None: A
     tau: Annotated[float, at_least(1)] = 8.0  # of gsa: how slowly slots fade
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from kvnmt.files import (
@@ -46,7 +47,11 @@ def read(folder: Path) -> Manifest:
         DamagedError: It is missing or was changed.
     """
     with _explaining():
-        return Manifest(**read_manifest(folder))
+        plain = read_manifest(folder)
+    is_of = not folder.name.isdecimal() or plain.get("step") == int(folder.name)
+    if not (is_of and _is_manifest(plain)):
+        raise DamagedError(f"'{MANIFEST}' is no manifest of this checkpoint")
+    return Manifest(**plain)
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -64,6 +69,24 @@ def check(folder: Path, manifest: Manifest) -> None:
     """
     with _explaining():
         check_files(folder, manifest.files or {})
+
+
+def _is_manifest(plain: dict[str, Any]) -> bool:
+    """Whether fields are those of a `Manifest`; a run may come from anywhere."""
+    kinds = {
+        "step": int,
+        "content": str,
+        "about": dict,
+        "progress": dict,
+        "score": (int, float, NoneType),
+        "files": (dict, NoneType),
+    }
+    return (
+        {"step", "content", "about", "progress"} <= plain.keys() <= kinds.keys()
+        and all(isinstance(value, kinds[name]) for name, value in plain.items())
+        and isinstance(plain["about"].get("vocabularies", {}), dict)
+        and all(isinstance(one, str) for one in (plain.get("files") or {}).values())
+    )
 
 
 @contextmanager

@@ -124,7 +124,7 @@ class ArrayFiles:
                 for name, tree in wanted.items()
             }
             stored = self._orbax.restore(folder, args=ocp.args.Composite(**items))
-        except (ValueError, KeyError, TypeError, OSError) as error:
+        except Exception as error:  # of any kind: the files may hold anything
             raise UserError(
                 f"checkpoint '{folder}' is not one of this model and optimiser: "
                 f"{reason(error)}."
@@ -190,10 +190,13 @@ def as_stored(folder: Path, wanted: PyTree) -> PyTree:
     place: Any = folder  # typed as orbax's own kind of path
     metadata: Any = ocp.StandardCheckpointHandler().metadata(place)
     leaves, structure = jax.tree.flatten_with_path(metadata.tree)
-    stored, ours = [_name(path) for path, _ in leaves], _by_name(wanted)
-    for name in stored:
+    stored, ours = {_name(path): leaf for path, leaf in leaves}, _by_name(wanted)
+    for name, leaf in stored.items():
         if name not in ours:
             raise ValueError(f"it holds '{name}', which this one has not")
+        there, here = tuple(getattr(leaf, "shape", ())), ours[name].shape
+        if there != here:  # told before anything of that size is read
+            raise ValueError(f"'{name}' has the shape {there} there, {here} here")
     for name in ours:
         if name not in stored:
             raise ValueError(f"it lacks '{name}'")

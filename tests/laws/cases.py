@@ -15,6 +15,7 @@ from kvnmt import decoder as decoders
 from kvnmt import models
 from kvnmt import target_context as target_contexts
 from kvnmt.catalogue import Catalogue
+from kvnmt.layers import Blocks
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model, Params
 from kvnmt.systems.named import SYSTEMS
@@ -275,7 +276,7 @@ TARGET_CONTEXTS = {
         attention="kv_memory", decoder=rounds(2), target_context="self_attentive"
     ),
 }
-OUTSIDE = {  # encoder and readout
+OUTSIDE = {  # encoder, readout, and no recurrence
     "sum": case(attention="kv_memory", decoder=rounds(2), merge="sum"),
     "stack": case(attention="kv_memory", decoder=rounds(2), merge="stack"),
     "project": case(attention="kv_memory", decoder=rounds(2), merge="project"),
@@ -302,6 +303,19 @@ OUTSIDE = {  # encoder and readout
     ),
     "no-readout-low-rank": case(
         readout="none", target_context="key_value_predict", low_rank=2
+    ),
+    "transformer-each-r2": case(  # which attention knows s_{t-1}, and writes
+        attention=neural(size=2),
+        decoder=("transformer", {"rounds": 2, "heads": 3, "attention_in": "each"}),
+        state=6,
+    ),
+    "transformer-tied": case(  # one width, as the paper has it
+        attention=("multi_head", {"heads": 3}),
+        decoder=("transformer", {"layers": 1, "feed_forward": 7, "dropout": 0.1}),
+        target_context="state_only",
+        blocks=Blocks(heads=2, feed_forward=5),
+        **{"readout": "none", "tie": "output", "merge": "forward"},
+        **{"cell": "transformer", "embedding": 6, "encoder": 6, "state": 6},
     ),
 }
 VARIANTS = ATTENTIONS | MEMORIES | DECODERS | TARGET_CONTEXTS | OUTSIDE

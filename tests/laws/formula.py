@@ -11,6 +11,7 @@ from kvnmt.attention import (
     linguistic_coverage,
     neural_coverage,
 )
+from kvnmt.layers import Blocks
 from kvnmt.model_config import ModelConfig
 from tests.laws import cases
 
@@ -43,7 +44,21 @@ class Widths:
         return self.A * self.D + self.A * self.C + 2 * self.A
 
 
+def transformer_layer(o: Blocks, n: int) -> int:
+    """Self-attention, feed-forward and a LayerNorm before each."""
+    F = o.feed_forward or 4 * n
+    return 4 * n * n + affine(n, F) + affine(F, n) + 4 * n
+
+
+def transformer(o: Blocks, layers: int, inputs: int, n: int) -> int:
+    """A stack, but for looks at a source."""
+    entry = 0 if inputs == n else inputs * n
+    return entry + layers * transformer_layer(o, n) + 2 * n
+
+
 def encoder(config: ModelConfig, n: Widths) -> int:
+    if config.cell == "transformer":
+        return transformer(config.blocks, config.layers, n.E, n.H)
     cell = lstm if config.cell == "lstm" else gru
     above = (config.layers - 1) * cell(n.H, n.H)
     stack = cell(n.E, n.H) + above
@@ -108,6 +123,7 @@ ATTENTIONS: dict[str, Callable[[Any, Widths], int]] = {
     "dot": lambda o, n: {"dot": 0, "general": n.C * n.D, "concat": n.address}[o.score],
     "key_value": lambda o, n: affine(n.D, n.c) if o.query == "projection" else 0,
     "modifying_iw": lambda o, n: 0,
+    "multi_head": lambda o, n: n.D * n.D + 2 * n.C * n.D,
     "linguistic_coverage": lambda o, n: n.address + _linguistic(o, n),
     "neural_coverage": lambda o, n: n.address + _neural(o, n),
     "distortion": lambda o, n: n.address + _distortion(o, n),
@@ -133,6 +149,11 @@ def _past_future(o: Any, n: Widths, words: int) -> int:
 
 def decoder(name: str, o: Any, n: Widths, attention: int, words: int) -> int:
     D, c = n.D, n.c
+    if name == "transformer":
+        own = o.rounds * {"last": 1, "each": o.layers}[o.attention_in]
+        plain = 0 if o.attention_in == "each" else o.layers - 1
+        looks = own * (attention + c * D) + plain * (2 * D * D + 2 * n.C * D)
+        return transformer(o, o.layers, n.E, D) + looks + (own + plain) * 2 * D
     start = {"backward": n.H, "read": c, "mean": n.C, "last": n.C}
     total = 0 if o.initial == "zero" else affine(start[o.initial], D)
     if name == "stacked_lstm":
@@ -190,7 +211,7 @@ def formula(config: ModelConfig, Vs: int, Vt: int) -> int:
         )
     )
     n.c = C // 2 if looks[0] == "key_value" else C
-    if looks[0] == "none" and looks[1].projection:
+    if looks[0] == "multi_head" or looks[0] == "none" and looks[1].projection:
         n.c = D
     if looks[0] == "delta_memory" and looks[1].direction == "both":
         n.c = 2 * C
@@ -209,5 +230,6 @@ def formula(config: ModelConfig, Vs: int, Vt: int) -> int:
     if config.low_rank:
         readout, width = readout + width * config.low_rank, config.low_rank
     tables = (Vs * E if config.merge != "none" else 0) + Vt * E
-    outer = tables + encoder(config, n) + own + readout + affine(width, Vt)
+    output = Vt if config.tie == "output" else affine(width, Vt)
+    outer = tables + encoder(config, n) + own + readout + output
     return outer + decoder(*moves, n, attention, Vt)

@@ -15,6 +15,7 @@ from kvnmt.attention import (
     key_value,
     kv_memory,
     linguistic_coverage,
+    multi_head,
     neural_coverage,
     none,
     slots,
@@ -38,6 +39,7 @@ OPTIONS: dict[str, Options] = {
     "distortion-final": distortion.Options(renormalise="final"),
     "rewritten": kv_memory.Options(values="rewritten"),
     "shared-tanh": kv_memory.Options(share_addresses=True, add="tanh"),
+    "heads": multi_head.Options(heads=5),
     "delta-sum": delta_memory.Options(update="sum"),
     "delta-writes-both": delta_memory.Options(
         update="gated_delta_2", heads=2, direction="both", write="decoder"

@@ -4,12 +4,10 @@
 import io
 import json
 import re
-import shutil
 from base64 import b64decode
 from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
-from importlib import util
 
 import numpy as np
 import pytest
@@ -17,8 +15,9 @@ from matplotlib.image import imread
 
 from kvnmt.errors import UserError
 from kvnmt.pictures.explorer import Explorer, write_explorer
+from tests.browser import MARKUP as HOSTILE
+from tests.browser import open_tab, watched
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 MARKUP = "</script><script>alert(1)</script>"
 LONG = (
     "the committee that was to look into the matter met again on Thursday evening and "
@@ -115,7 +114,7 @@ def _sample(systems=SYSTEMS, texts=TEXTS) -> dict:
                 "number": i + 1,
                 "source": source,
                 "reference": reference,
-                "difference": DIFFERENCES[i] if len(systems) > 1 else 0.0,
+                "difference": DIFFERENCES[i % 5] if len(systems) > 1 else 0.0,
                 "outputs": outputs,
             }
         )
@@ -216,41 +215,16 @@ def test_a_frame_holds_the_whole_page(written, tmp_path):
 
 @pytest.fixture(scope="module")
 def tab() -> Iterator:
-    """One page of one browser, and what went wrong in it."""
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None or util.find_spec("playwright") is None:
-        pytest.skip("needs chromium and the package playwright")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=program, args=["--no-sandbox"]
-        )
-        page = browser.new_page()
-        page.set_default_timeout(5000)
+    """One page of one browser."""
+    with open_tab() as page:
         yield page
-        browser.close()
 
 
 @pytest.fixture
 def page(tab):
-    """An empty page in light, with room; whatever is shown, nothing may go wrong."""
-    wrong, requests = [], []
-    listeners = {
-        "console": lambda message: wrong.append(message.text),
-        "pageerror": lambda error: wrong.append(str(error)),
-        "dialog": lambda dialog: (wrong.append(dialog.message), dialog.dismiss()),
-        "request": lambda request: requests.append(request.url),
-    }
-    tab.goto("about:blank")
-    tab.emulate_media(color_scheme="light")
-    tab.set_viewport_size({"width": 1400, "height": 950})
-    for event, listener in listeners.items():
-        tab.on(event, listener)
-    yield tab
-    for event, listener in listeners.items():
-        tab.remove_listener(event, listener)
-    assert not wrong
+    """An empty page in light, with room; it asks for documents alone."""
+    with watched(tab) as requests:
+        yield tab
     documents = [url for url in requests if re.fullmatch(r"file:.*\.html(#.*)?", url)]
     assert [url for url in requests if not url.startswith("data:")] == documents
 
@@ -512,6 +486,21 @@ def test_markup_is_text(page, written):
     assert hypotheses == list(TEXTS[2][2:])
     assert page.locator("#main img, #main script, .text b, #list b").count() == 0
     assert page.locator("script").count() == 2
+
+
+def test_no_text_becomes_markup(page, tmp_path):
+    """In any place that a text has: names, lines, tokens, tooltips, labels."""
+    texts = [(text, text, text, text) for text in HOSTILE]
+    systems = [{**one, "name": text} for one, text in zip(SYSTEMS, HOSTILE)]
+    data = _sample(systems, texts)
+    _show_other(page, tmp_path / "plain.html", data)
+    assert page.locator("script").count() == 2
+    assert page.locator("iframe, img, body style, plaintext, math, a").count() == 0
+    for n, option in enumerate(page.locator("#list li").all()):
+        option.click()
+        page.keyboard.press("lm"[n % 2])
+        page.locator(".chip").first.hover()
+        assert page.locator(".text.source p").text_content() in HOSTILE
 
 
 def test_hash_restores_the_view(page, written):

@@ -14,7 +14,9 @@ from tests.references.blocks import (
     Vector,
     address,
     affine,
+    attend,
     gru,
+    number_of_heads,
     sigmoid,
     softmax,
     weighted_sum,
@@ -251,6 +253,17 @@ def _rewritten(
     return rewritten
 
 
+# Every head compares its part of the query with its part of the keys.
+
+
+def multi_head_read(theta, options, memory, now):
+    own = theta["heads"]
+    heads = number_of_heads(options["heads"], len(now.q))
+    ks = [own["W_K"] @ h for h in memory["Hs"]]
+    vs = [own["W_V"] @ h for h in memory["Hs"]]
+    return attend(heads, own["W_Q"] @ now.q, ks, vs)
+
+
 # Linear memories: filled by the annotations with the matrices of whoever reads first.
 
 
@@ -302,6 +315,7 @@ ATTENTIONS = {
     "neural_coverage": Reference(neural_start, coverage_read, neural_write),
     "distortion": Reference(distortion_start, distortion_read, distortion_write),
     "kv_memory": Reference(memory_start, memory_read, memory_update),
+    "multi_head": Reference(annotations, multi_head_read, nothing),
     "delta_memory": Reference(annotations, delta_read, delta_write),
     "slots": Reference(annotations, slots_read, nothing),
 }

@@ -16,7 +16,7 @@ def plain(params: Any, setting: Setting) -> dict[str, Any]:
     return {
         "E_x": _maybe(array, params.source_embedding),
         "E_y": array(params.target_embedding),
-        "encoder": encoder(params.encoder, setting.merge),
+        "encoder": encoder(params.encoder, setting.merge, setting.cell),
         "decoder": decoder(params.decoder, *setting.decoder),
         "target_context": target_context(
             params.target_context, setting.target_context[0]
@@ -24,14 +24,22 @@ def plain(params: Any, setting: Setting) -> dict[str, Any]:
         "readout": {name: matrix(W) for name, W in readout.W.items()}
         | {"b": _maybe(array, readout.b)},
         "low_rank": _maybe(matrix, readout.low_rank),
-        "output": linear(params.output),
+        "output": _output(params),
         "auxiliary": [linear(head) for head in params.auxiliary],
     }
 
 
-def encoder(params: Any, merge: str) -> dict[str, Any]:
+def _output(params: Any) -> Theta:
+    if params.output.W:
+        return linear(params.output)
+    return {"W": array(params.target_embedding), "b": array(params.output.b)}
+
+
+def encoder(params: Any, merge: str, cell_name: str) -> dict[str, Any]:
     if merge == "none":
         return {}
+    if cell_name == "transformer":
+        return {"forward": stack(params.forward)}
     own: dict[str, Any] = {
         "forward": [cell(layer) for layer in params.forward],
         "backward": [cell(layer) for layer in params.backward],
@@ -42,6 +50,8 @@ def encoder(params: Any, merge: str) -> dict[str, Any]:
 
 def decoder(params: Any, name: str, options: dict[str, Any]) -> dict[str, Any]:
     own: dict[str, Any] = {}
+    if name == "transformer":
+        return stack(params)
     if params.initial is not None:
         own["init"] = linear(params.initial)
     if name == "stacked_lstm":
@@ -129,6 +139,33 @@ DECODERS = {
 }
 
 
+def stack(params: Any) -> dict[str, Any]:
+    """Translates a stack of Transformer layers, with or without looks at a source."""
+    layers = []
+    for layer in params.layers:
+        Q, K, V = np.split(array(layer.own.W), 3, axis=1)
+        feed = layer.feed_forward
+        own = {"LN_own": norm(layer.own.norm), "LN_feed": norm(feed.norm)}
+        own |= {"W_Q": Q.T, "W_K": K.T, "W_V": V.T, "W_O": matrix(layer.own.W_out)}
+        for n, affine in enumerate((feed.inner, feed.outer), start=1):
+            own |= {f"W_{n}": linear(affine)["W"], f"b_{n}": linear(affine)["b"]}
+        own["rounds"] = [
+            {
+                "LN": norm(r.norm),
+                "theta": attention(r.attention),
+                "W_c": matrix(r.W_context),
+            }
+            for r in getattr(layer, "rounds", ())
+        ]
+        layers.append(own)
+    P = _maybe(matrix, params.project)
+    return {"P": P, "layers": layers, "LN": norm(params.norm)}
+
+
+def norm(params: Any) -> Theta:
+    return {"g": array(params.gain), "b": array(params.b)}
+
+
 def attention(params: Any) -> dict[str, Theta]:
     """Translates one round of any mechanism, told by what its parameters hold."""
     theta: dict[str, Theta] = {}
@@ -138,6 +175,9 @@ def attention(params: Any) -> dict[str, Theta]:
         theta["V"] = linear(params.project)
     if _has(params, "W"):
         theta["general"] = {"W": matrix(params.W)}
+    if _has(params, "W_query"):
+        names = {"W_Q": "W_query", "W_K": "W_key", "W_V": "W_value"}
+        theta["heads"] = {k: matrix(getattr(params, n)) for k, n in names.items()}
     if _has(params, "query"):
         theta["Q"] = linear(params.query)
     if _has(params, "moves"):

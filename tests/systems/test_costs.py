@@ -50,6 +50,9 @@ def test_what_is_carried(rows):
     assert carried["delta-memory"] == carried["slots"] == 4 * D
     memory, shown = 4 * 1 * 3, 4 * 1 * S  # 4 heads of A = 4 by C = 12 numbers
     assert carried["gated-delta-memory"] == 4 * (D + 2 * memory + shown)
+    layers = 4 * 2 * (2 * T * D + D + 1)
+    assert carried["transformer"] == layers
+    assert carried["transformer-kvmematt-r2"] == layers + 4 * S * D
 
 
 def test_what_runs_inside_the_scan(rows):
@@ -62,6 +65,9 @@ def test_what_runs_inside_the_scan(rows):
     assert star.inside == mean.inside and star.outside < mean.outside
     assert costs["memory-rnn"].inside > star.inside
     assert "output" not in star.weights_inside
+    assert costs["transformer"].inside == 0
+    inside = costs["transformer-kvmematt-r1"].weights_inside
+    assert all("rounds" in weights for weights in inside)
 
 
 def test_a_scan_behind_the_decoder_is_outside():

@@ -8,22 +8,25 @@ function start() {
   buildList();
   buildControls();
   document.addEventListener('keydown', pressed);
-  if (!DATA.sentences.length) {
-    byId('nothing').hidden = false;
-    return showTheme();
-  }
-  byId('main').hidden = false;
-  show();
+  showAll();
   addEventListener('hashchange', () => {
     readState();
     arrangeList();
-    show();
+    showAll();
   });
-  systemDark.addEventListener('change', show);
+  systemDark.addEventListener('change', showAll);
   watchWidth();
 }
 
 // --- showing ----------------------------------------------------------------
+
+function showAll() {
+  const isEmpty = !DATA.sentences.length;
+  byId('nothing').hidden = !isEmpty;
+  byId('main').hidden = isEmpty;
+  if (isEmpty) showTheme();
+  else show();
+}
 
 function show() {
   state.step = Math.min(state.step, stepCount() - 1);
@@ -137,8 +140,7 @@ function rearrange(part) {
 
 const toggleTheme = () => {
   state.theme = isDark() ? 'light' : 'dark';
-  if (DATA.sentences.length) show();
-  else showTheme();
+  showAll();
 };
 
 // --- controls ---------------------------------------------------------------
@@ -178,7 +180,7 @@ function watchWidth() {
     const now = byId('panels').clientWidth;
     if (now === width) return;
     width = now;
-    show();
+    showAll();
   }).observe(byId('panels'));
 }
 
@@ -223,6 +225,7 @@ function leaveFilter(event) {
 // Keys that the focused control needs itself.
 function isNative({ target, key }) {
   if (target === byId('filter')) return !KEYS_IN_FILTER.includes(key);
+  if (target.matches('textarea, input[type="text"]')) return true;
   return target.tagName === 'SELECT' && key !== '?';
 }
 

@@ -14,6 +14,9 @@ function showTexts() {
   byId('texts').replaceChildren(...lines, explanation(reference));
 }
 
+// What a hypothesis is shown as; a live page has buttons in its place.
+let hypothesisContent = (system, text, units, marks) => markedText(text, units, marks);
+
 function hypothesisLine(system, place, hypotheses, reference) {
   const { text } = outputOf(state.sentence, system);
   const units = hypotheses[place];
@@ -24,7 +27,8 @@ function hypothesisLine(system, place, hypotheses, reference) {
     element('abbr', { class: 'letter' }, letter(system)),
     DATA.systems[system].name,
   ];
-  return textLine('hypothesis', name, text, units, marks);
+  const content = hypothesisContent(system, text, units, marks);
+  return textLine('hypothesis', name, text, content);
 }
 
 // With two systems a word is marked that neither of them has.
@@ -34,18 +38,21 @@ function referenceLine(reference, hypotheses) {
   const unlike = new Set(
     [...missing[0]].filter((start) => missing.every((set) => set.has(start))),
   );
-  return textLine('reference', 'reference', reference, units, { unlike });
+  return textLine(
+    'reference',
+    'reference',
+    reference,
+    markedText(reference, units, { unlike }),
+  );
 }
 
-function textLine(kind, name, text, units = [], marks = {}) {
-  const content = text.trim()
-    ? markedText(text, units, marks)
-    : [element('em', {}, '(empty)')];
+function textLine(kind, name, text, content = [text]) {
+  const empty = text.trim() ? null : element('em', {}, '(empty)');
   return element(
     'div',
     { class: `text ${kind}` },
     element('h2', {}, name),
-    element('p', { dir: 'auto' }, content),
+    element('p', { dir: 'auto' }, empty, content),
   );
 }
 

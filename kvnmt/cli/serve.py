@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that answers over HTTP."""
+
+import os
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from kvnmt.cli.flags import names
+from kvnmt.console import say
+from kvnmt.devices import use_cores
+from kvnmt.errors import UserError, between, check_bounds
+from kvnmt.inference.config import SearchConfig
+from kvnmt.runs.directory import load_translator
+from kvnmt.serve.guard import VARIABLE, guard_of
+from kvnmt.serve.limits import Limits
+
+NEEDED = ("starlette", "uvicorn")
+
+
+@dataclass(frozen=True)
+class Serve:
+    """Serve runs over HTTP: a page to type in, and addresses for scripts.
+
+    GET / is the explorer's page, live; POST /translate and /score take JSON; GET
+    /health tells whether it is ready.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories
+    search: SearchConfig
+    limits: Limits = field(default_factory=Limits)
+    host: str = "127.0.0.1"  # address to listen at; others than this need a token
+    port: Annotated[int, between(0, 65535)] = 8000  # 0: a free one
+    token: str | None = None  # what askers must send; better: KVNMT_TOKEN
+    origins: tuple[str, ...] = ()  # other pages that may ask, as https://example.org
+    compile_first: bool = True  # compile at the start what short lines need
+
+    def __call__(self) -> None:
+        """Serves."""
+        check_bounds(self)
+        if not self.runs:
+            raise UserError("name at least one run directory.")
+        missing = [name for name in NEEDED if find_spec(name) is None]
+        if missing:
+            raise UserError(
+                f"serving needs {' and '.join(missing)}; install what is missing with: "
+                'pip install "kvnmt[serve]"'
+            )
+        if max(self.search.beam, self.search.nbest) > self.limits.beam:
+            raise UserError(
+                f"--search.beam is {self.search.beam} but --limits.beam "
+                f"{self.limits.beam}; raise the second or lower the first."
+            )
+        token = self.token or os.environ.get(VARIABLE) or None
+        guard = guard_of(self.host, token, self.origins)
+        use_cores()
+        from kvnmt.serve import server  # here, since the extra may be missing
+
+        listening = server.listen(self.host, self.port)
+        runs = dict(zip(names(self.runs), map(load_translator, self.runs)))
+        serving = server.make_serving(runs, self.search, self.limits, guard)
+        first = self.search if self.compile_first else None
+        server.serve(serving, listening, first, say)

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+// A line to type in, and words of its translations to force; only in a live page.
+
+const PAUSE = 150; // milliseconds without a key, after which the line is translated
+const SLOW = 1200; // ... after which it is told why it takes long
+const WORD = new RegExp(`[${CJK}]|(?:(?![${CJK}])\\S)+`, 'gu');
+
+let draft = newSentence(); // what is being typed
+let asking = null; // cancels the question under way
+let pause = 0;
+
+function newSentence() {
+  return { index: null, line: '', prefixes: DATA.systems.map(() => '') };
+}
+
+function startLive() {
+  byId('nothing').replaceChildren(
+    'Type a sentence above. Click a word of its translation to put another in its place: what comes after it is translated anew.',
+  );
+  on('line', 'input', () => {
+    clearTimeout(pause);
+    pause = setTimeout(translateDraft, PAUSE);
+  });
+  on('line', 'keydown', (event) => {
+    if (event.key !== 'Enter' || event.isComposing) return;
+    event.preventDefault();
+    keepDraft();
+  });
+  on('ask', 'submit', (event) => {
+    event.preventDefault();
+    keepDraft();
+  });
+}
+
+// Only a line feed ends a line, and a pasted text may hold some.
+const typedLine = () => byId('line').value.replaceAll('\n', ' ');
+
+function translateDraft() {
+  const line = typedLine();
+  if (line === draft.line) return;
+  draft.line = line;
+  draft.prefixes = DATA.systems.map(() => '');
+  ask(draft);
+}
+
+function keepDraft() {
+  clearTimeout(pause);
+  translateDraft();
+  if (draft.line) draft = newSentence();
+  byId('line').select();
+}
+
+// --- asking -----------------------------------------------------------------
+
+async function ask(sentence) {
+  asking?.abort();
+  const mine = (asking = new AbortController());
+  const { line, prefixes } = sentence;
+  say('translating …');
+  const slow = setTimeout(
+    () => say('still translating: the first line of a length needs a program …'),
+    SLOW,
+  );
+  try {
+    const reply = await fetch('explore', {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json' },
+      body: JSON.stringify({ line, prefixes }),
+      signal: mine.signal,
+    });
+    const found = await reply.json();
+    if (!reply.ok) throw new Error(found.error);
+    say('');
+    take(sentence, found, prefixes);
+  } catch (error) {
+    if (asking === mine) say(whyNot(error), true);
+  } finally {
+    clearTimeout(slow);
+  }
+}
+
+const whyNot = (error) =>
+  error instanceof TypeError || error instanceof SyntaxError
+    ? 'The service does not answer.'
+    : error.message;
+
+function say(text, wrong = false) {
+  byId('state').textContent = text;
+  byId('state').classList.toggle('wrong', wrong);
+}
+
+function take(sentence, found, prefixes) {
+  sentence.index ??= DATA.sentences.length;
+  const { index } = sentence;
+  DATA.sentences[index] = { ...found, number: index + 1, prefixes, sentence };
+  delete haystacks[index];
+  buildList();
+  state.sentence = index;
+  showAll();
+}
+
+// --- words that are forced --------------------------------------------------
+
+const wordsOf = (text) =>
+  [...text.matchAll(WORD)].map((match) => ({ text: match[0], start: match.index }));
+
+// The words of a hypothesis, each a button that lets it be replaced.
+hypothesisContent = function (system, text, units, marks) {
+  const { prefixes } = DATA.sentences[state.sentence];
+  const forced = wordsOf(prefixes[system]).length;
+  const parts = [];
+  let end = 0;
+  wordsOf(text).forEach((word, i) => {
+    const after = word.start + word.text.length;
+    parts.push(
+      text.slice(end, word.start),
+      wordButton(system, text, word, i < forced, marksWithin(word, units, marks)),
+    );
+    end = after;
+  });
+  return [
+    ...parts,
+    text.slice(end),
+    toolButton('+', 'Go on with other words (the end of the translation)', (button) =>
+      editWord(button, system, text && `${text} `, ''),
+    ),
+    prefixes[system]
+      ? toolButton('free', 'Let the system choose all words again', () =>
+          force(system, ''),
+        )
+      : null,
+  ];
+};
+
+function wordButton(system, text, word, isForced, content) {
+  return element(
+    'button',
+    {
+      type: 'button',
+      class: isForced ? 'forced' : null,
+      title: 'Put another word here',
+      onclick: (event) =>
+        editWord(event.currentTarget, system, text.slice(0, word.start), word.text),
+    },
+    content,
+  );
+}
+
+const toolButton = (label, title, act) =>
+  element(
+    'button',
+    {
+      type: 'button',
+      class: 'tool',
+      title,
+      onclick: (event) => act(event.currentTarget),
+    },
+    label,
+  );
+
+// The marks of a hypothesis as they fall on one of its words.
+function marksWithin({ text, start }, units, marks) {
+  const inside = units
+    .filter((unit) => unit.start >= start && unit.start < start + text.length)
+    .map((unit) => ({ text: unit.text, start: unit.start - start }));
+  const moved = Object.entries(marks).map(([kind, places]) => [
+    kind,
+    new Set([...places].map((place) => place - start)),
+  ]);
+  return markedText(text, inside, Object.fromEntries(moved));
+}
+
+// Puts a box in the place of a word; Enter forces what is in it and all before it.
+function editWord(button, system, before, word) {
+  const box = element('input', {
+    type: 'text',
+    value: word,
+    size: Math.max(word.length, 6),
+    dir: 'auto',
+    'aria-label': 'Word to put here',
+    onkeydown: (event) => {
+      if (event.key === 'Escape') showTexts();
+      if (event.key !== 'Enter' || event.isComposing) return;
+      event.preventDefault();
+      force(system, (before + box.value).trimEnd());
+    },
+    onblur: () => box.isConnected && setTimeout(() => box.isConnected && showTexts()),
+  });
+  button.replaceWith(box);
+  box.select();
+}
+
+function force(system, prefix) {
+  const { sentence, prefixes } = DATA.sentences[state.sentence];
+  ask({
+    ...sentence,
+    prefixes: prefixes.map((other, i) => (i === system ? prefix : other)),
+  });
+}
+
+startLive();

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run directory may come from anybody: what is made sure of before it is read.
+
+It is data. Nothing in it is run, its links lead nowhere else, and what its config and
+its checkpoints say of their sizes is compared before anything of such a size is made.
+"""
+
+import contextlib
+import math
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+
+from kvnmt.errors import UserError
+from kvnmt.typing import PyTree
+
+TIMES = 16  # that files may be larger or smaller than the arrays of the model
+SLACK = 2**26  # bytes by which they may be in any case
+
+
+def check_links(folder: Path) -> None:
+    """Refuses a run directory with a link that leads out of it.
+
+    Raises:
+        UserError: There is one; it is named.
+    """
+    home = Path(os.path.realpath(folder))
+    for path in _below(folder):
+        if path.is_symlink() and home not in Path(os.path.realpath(path)).parents:
+            raise UserError(
+                f"'{path}' is a link that leads out of the run directory; put there "
+                "what it leads to, if you trust it."
+            )
+
+
+def check_sizes(like: PyTree, folder: Path) -> None:
+    """Refuses checkpoints that cannot be those of a model, by their sizes.
+
+    Arrays in files are little compressed: what is far larger or smaller than a model's
+    parameters was made to fill a memory or to keep a processor busy.
+
+    Args:
+        like: Abstract arrays of the parameters.
+        folder: Of the checkpoints of a run.
+
+    Raises:
+        UserError: One is far too large or too small.
+    """
+    needed = sum(_bytes(leaf) for leaf in jax.tree.leaves(like))
+    for checkpoint in folder.glob("*"):
+        if not checkpoint.name.isdecimal():
+            continue
+        stored = sum(map(_size, _below(checkpoint)))
+        if max(stored, needed) > TIMES * min(stored, needed) + SLACK:
+            raise UserError(
+                f"checkpoint '{checkpoint}' has {stored:,} bytes of files, but the "
+                f"model of the config {needed:,} bytes of parameters: they do not "
+                "belong together."
+            )
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    """Everything in a folder; what a training removes meanwhile is left out."""
+    for base, folders, files in os.walk(folder):
+        yield from (Path(base, name) for name in (*folders, *files))
+
+
+def _size(path: Path) -> int:
+    with contextlib.suppress(OSError):
+        status = path.lstat()
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return 0
+
+
+def _bytes(leaf: jax.ShapeDtypeStruct) -> int:
+    return math.prod(leaf.shape) * leaf.dtype.itemsize

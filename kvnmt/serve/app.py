@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The addresses of the service, as an application of Starlette.
+
+Whatever goes wrong is answered by a JSON object whose ``error`` is one sentence.
+"""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from kvnmt import __version__
+from kvnmt.errors import UserError
+from kvnmt.evaluation.exploration import difference
+from kvnmt.inference.describe import join
+from kvnmt.serve.batcher import Batcher, FullError
+from kvnmt.serve.guard import Guard
+from kvnmt.serve.limits import Limits, Refusal
+from kvnmt.serve.questions import Asker, Question, read_json
+from kvnmt.serve.service import Service
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+PATIENCE = 16  # times the size of a body that is read, to be thrown away
+GONE = 499  # the client went away; nobody reads it
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What stands behind the addresses."""
+
+    service: Service
+    batcher: Batcher
+    asker: Asker
+    guard: Guard
+    limits: Limits
+    page: str  # of the explorer
+
+    async def explorer(self, request: Request) -> Response:
+        """GET /: the page."""
+        self.guard.check(request.headers)
+        return HTMLResponse(self.page, headers=HEADERS)
+
+    async def health(self, request: Request) -> Response:
+        """GET /health: whether it is ready, and how busy; a token is not needed."""
+        compiling = self.service.compiling()
+        plain = {
+            "status": "ready" if compiling is None else "compiling",
+            "compiling_seconds": round(compiling or 0.0, 3),
+            "waiting_lines": self.batcher.waiting(),
+        }
+        with contextlib.suppress(Refusal):
+            self.guard.check(request.headers)
+            plain |= {"systems": [*self.service.runs], "version": __version__}
+        return _json(plain)
+
+    async def translate(self, request: Request) -> Response:
+        """POST /translate: lines to their translations."""
+        question = self.asker.translation(await self._body(request))
+        (records,) = await self._ask(request, [question])
+        return _json({"translations": [join(parts) for parts in records]})
+
+    async def score(self, request: Request) -> Response:
+        """POST /score: pairs of lines to log-probabilities."""
+        question = self.asker.score(await self._body(request))
+        (records,) = await self._ask(request, [question])
+        return _json({"scores": [record for (record,) in records]})
+
+    async def explore(self, request: Request) -> Response:
+        """POST /explore: a line to what the explorer's page shows of it."""
+        line, questions = self.asker.exploration(await self._body(request))
+        records = await self._ask(request, questions)
+        outputs = [output for ((output,),) in records]
+        plain = {
+            "source": line,
+            "reference": None,
+            "difference": round(difference([one["text"] for one in outputs]), 2),
+            "outputs": outputs,
+        }
+        return _json(plain)
+
+    async def _body(self, request: Request) -> dict[str, Any]:
+        """The JSON object that was sent, by one who may ask."""
+        self.guard.check(request.headers)
+        kind = request.headers.get("content-type", "").partition(";")[0].strip()
+        if kind.lower() != "application/json":
+            raise Refusal(415, "send JSON, with 'Content-Type: application/json'.")
+        try:
+            async with asyncio.timeout(self.limits.sending):
+                return read_json(await self._bytes(request))
+        except TimeoutError:
+            raise Refusal(
+                408, f"the request had not arrived after {self.limits.sending:g} s."
+            ) from None
+        except ClientDisconnect:
+            raise Refusal(GONE, "the client went away.") from None
+
+    async def _bytes(self, request: Request) -> bytes:
+        """The body; too much of it is read on, so that the client hears of it."""
+        most, body, size = 1024 * self.limits.kilobytes, bytearray(), 0
+        async for part in request.stream():
+            size += len(part)
+            if size > PATIENCE * most:
+                break
+            body += part if size <= most else b""
+        if size > most:
+            raise Refusal(
+                413,
+                f"the body has more than {self.limits.kilobytes} KiB; send fewer lines "
+                "in a request.",
+            )
+        return bytes(body)
+
+    async def _ask(
+        self, request: Request, questions: Sequence[Question]
+    ) -> list[list[list[Any]]]:
+        """The results of every line of every question."""
+        futures: list[Future[list[Any]]] = []
+        try:
+            for task, items in questions:
+                flat = [item for several in items for item in several]
+                futures.append(self.batcher.submit(task, flat))
+            answers = await self._wait(request, futures)
+        except FullError:
+            raise Refusal(
+                503, "too many lines wait already; ask again in a moment."
+            ) from None
+        except UserError as error:
+            raise Refusal(400, str(error)) from None
+        finally:
+            for future in futures:
+                future.cancel()  # what nobody waits for leaves the queue
+        return [_grouped(one, question) for one, question in zip(answers, questions)]
+
+    async def _wait(
+        self, request: Request, futures: Sequence["Future[list[Any]]"]
+    ) -> list[list[Any]]:
+        """The results, unless the time is over or the client goes away first."""
+        answers = asyncio.gather(*map(asyncio.wrap_future, futures))
+        gone = asyncio.ensure_future(_gone(request))
+        try:
+            await asyncio.wait(
+                (answers, gone),
+                timeout=self.limits.seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if answers.done():
+                return answers.result()
+            if gone.done():
+                raise Refusal(GONE, "the client went away.")
+            why = "a program is compiled for it" if self.service.compiling() else "busy"
+            raise Refusal(
+                504,
+                f"there was no answer within {self.limits.seconds:g} s ({why}); ask "
+                "again, with fewer lines.",
+            )
+        finally:
+            gone.cancel()
+            answers.cancel()
+
+
+def make_app(answers: Answers) -> Starlette:
+    """The application."""
+    posts = {
+        "/translate": answers.translate,
+        "/score": answers.score,
+        "/explore": answers.explore,
+    }
+    handlers: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
+        Refusal: _refused,
+        HTTPException: _not_found,
+        Exception: _failed,
+    }
+    across = Middleware(
+        CORSMiddleware,
+        allow_origins=answers.guard.origins,
+        allow_methods=("GET", "POST"),
+        allow_headers=("Authorization", "Content-Type"),
+    )
+    return Starlette(
+        routes=[
+            Route("/", answers.explorer),
+            Route("/health", answers.health),
+            *(Route(path, act, methods=["POST"]) for path, act in posts.items()),
+        ],
+        middleware=[across] if answers.guard.origins else [],
+        exception_handlers=handlers,
+    )
+
+
+async def _refused(request: Request, refusal: Refusal) -> Response:
+    extra = {
+        401: {"WWW-Authenticate": 'Basic realm="kvnmt", charset="UTF-8"'},
+        503: {"Retry-After": "1"},
+    }
+    return _error(refusal.message, refusal.status, extra.get(refusal.status, {}))
+
+
+async def _not_found(request: Request, error: HTTPException) -> Response:
+    what = {
+        404: "there is nothing at this address; see GET /.",
+        405: "this address is asked by another method.",
+    }
+    message = what.get(error.status_code, f"{error.detail}.")
+    return _error(message, error.status_code, dict(error.headers or {}))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return _error("the service failed; its log says why.", 500, {})
+
+
+def _error(message: str, status: int, headers: dict[str, str]) -> Response:
+    return _json({"error": message}, status, headers)
+
+
+def _json(
+    plain: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
+    # JSON reads what a lone surrogate becomes; UTF-8 has no bytes for one.
+    body = text.encode("utf-8", "backslashreplace")
+    kind = "application/json"
+    return Response(body, status, HEADERS | (headers or {}), media_type=kind)
+
+
+def _grouped(flat: Sequence[Any], question: Question) -> list[list[Any]]:
+    """Results by the line that they belong to."""
+    results = iter(flat)
+    return [[next(results) for _ in several] for several in question.items]
+
+
+async def _gone(request: Request) -> None:
+    """Returns once the client has gone away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

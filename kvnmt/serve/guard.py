@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may ask: a token, and nobody by way of somebody's browser."""
+
+import base64
+import binascii
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from kvnmt.errors import UserError
+from kvnmt.serve.limits import Refusal
+
+LEAST_TOKEN = 16  # characters
+VARIABLE = "KVNMT_TOKEN"
+LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+@dataclass(frozen=True)
+class Guard:
+    """What a request must bring."""
+
+    token: str | None = None  # None: nothing
+    hosts: frozenset[str] | None = None  # by which it may call us; None: by any name
+    origins: tuple[str, ...] = ()  # other pages whose scripts may ask
+
+    def check(self, headers: Mapping[str, str]) -> None:
+        """Refuses who may not ask.
+
+        A page of somebody else may send its reader's browser here: under a name that
+        leads to this machine, or from its own origin. Both are told by the headers.
+        """
+        name = urlsplit(f"//{headers.get('host', '')}").hostname
+        if self.hosts is not None and name not in self.hosts:
+            raise Refusal(403, "the service does not answer under this name of a host.")
+        origin = headers.get("origin")
+        same = origin is None or urlsplit(origin).netloc == headers.get("host")
+        if not same and origin not in self.origins:
+            raise Refusal(403, "pages of this origin may not ask; see --origins.")
+        if not self.knows(headers):
+            raise Refusal(
+                401,
+                "a token is needed: send the header 'Authorization: Bearer TOKEN', or "
+                "the token as the password of a browser.",
+            )
+
+    def knows(self, headers: Mapping[str, str]) -> bool:
+        """Whether the token is there, if there must be one; in constant time."""
+        if self.token is None:
+            return True
+        given = _given(headers.get("authorization", ""))
+        return hmac.compare_digest(given, self.token.encode())
+
+
+def guard_of(
+    host: str, token: str | None, origins: tuple[str, ...] = (), where: str = "--host"
+) -> Guard:
+    """The guard of a service at an address.
+
+    Raises:
+        UserError: Others can reach the address and there is no token, or a weak one.
+    """
+    if token is not None and (len(token) < LEAST_TOKEN or not token.isascii()):
+        raise UserError(
+            f"the token must have {LEAST_TOKEN} characters of ASCII at least; make one "
+            "with: openssl rand -hex 16"
+        )
+    if is_local(host):
+        return Guard(token, LOCAL | {host}, origins)
+    if token is None:
+        raise UserError(
+            f"{where} {host} lets other machines ask, so a token is needed: give "
+            f"--token, or set {VARIABLE}."
+        )
+    return Guard(token, None, origins)
+
+
+def is_local(host: str) -> bool:
+    """Whether an address is reached from this machine alone."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _given(authorization: str) -> bytes:
+    """The token of a header; nothing if there is none."""
+    scheme, _, rest = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return rest.strip().encode("utf-8", "replace")
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(rest, validate=True).partition(b":")[2]
+        except (binascii.Error, ValueError):
+            return b""
+    return b""

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a request may ask for, and the one sentence that refuses what is more."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from kvnmt.errors import at_least, between
+
+Seconds: TypeAlias = Annotated[float, between(0.01, 86_400)]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one request may ask for, and what all of them may."""
+
+    lines: Annotated[int, at_least(1)] = 256  # of a request
+    characters: Annotated[int, at_least(1)] = 5000  # of a line
+    tokens: Annotated[int, between(1, 4096)] = 200  # of a line; translating splits it
+    kilobytes: Annotated[int, at_least(1)] = 1024  # of the body of a request
+    beam: Annotated[int, between(1, 1000)] = 20
+    waiting: Annotated[int, at_least(1)] = 2048  # lines, of all requests
+    seconds: Seconds = 60.0  # until the answer
+    sending: Seconds = 10.0  # seconds until a request has arrived whole
+
+
+class Refusal(Exception):
+    """A request that is not answered: a status of HTTP and one sentence."""
+
+    def __init__(self, status: int, message: str):
+        super().__init__(message)
+        self.status, self.message = status, message
+
+
+def check_count(lines: Sequence[object], limits: Limits) -> None:
+    """Refuses more lines than a request may have."""
+    if len(lines) > limits.lines:
+        raise Refusal(
+            413,
+            f"the request has {len(lines)} lines but may have {limits.lines}; send "
+            "them in several requests.",
+        )
+
+
+def clean_line(text: object, place: str, limits: Limits) -> str:
+    """A line as ``kvnmt translate`` reads one: a line feed alone would end it.
+
+    Args:
+        text: What was sent.
+        place: What it is called, for people.
+        limits: What it may be.
+
+    Raises:
+        Refusal: It is no line of text, or too long.
+    """
+    if not isinstance(text, str):
+        raise Refusal(400, f"{place} is no string.")
+    if len(text) > limits.characters:
+        raise Refusal(
+            413,
+            f"{place} has {len(text)} characters but may have {limits.characters}.",
+        )
+    if "\n" in text:
+        raise Refusal(
+            400, f"{place} holds a line feed; send each line as a string of its own."
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise Refusal(
+            400,
+            f"{place}: character {error.start + 1} is half of a surrogate pair, which "
+            "no UTF-8 text has.",
+        ) from None
+    return text.removesuffix("\r")
+
+
+def check_tokens(count: int, place: str, limits: Limits) -> None:
+    """Refuses a text that cannot be split and has too many tokens."""
+    if count > limits.tokens:
+        raise Refusal(
+            413, f"{place} has {count} tokens but may have {limits.tokens} here."
+        )

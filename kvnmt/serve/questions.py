@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What was asked: JSON to tasks and their items, refused in one sentence.
+
+A question knows nothing of HTTP. Strings are lines of text as ``kvnmt translate`` reads
+them; numbers are of the kind that `kvnmt.inference.config.SearchConfig` has, so that
+one that is written otherwise compiles no other program.
+"""
+
+import itertools
+import json
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+
+from kvnmt.data.words import cut
+from kvnmt.errors import UserError, check_bounds, unknown_name
+from kvnmt.inference.config import SearchConfig
+from kvnmt.runs.directory import Run
+from kvnmt.serve.limits import Limits, Refusal, check_count, check_tokens, clean_line
+from kvnmt.serve.service import Line, Pair, Task
+
+# What a request may say of the search: nothing that changes how long arrays are.
+OPTIONS = (
+    "beam",
+    "nbest",
+    "sample",
+    "temperature",
+    "top_p",
+    "seed",
+    "normalization",
+    "alpha",
+    "coverage",
+    "diversity",
+    "min_length",
+    "unknown",
+)
+LARGEST = {int: 2**31 - 1, float: 1000.0}  # numbers that a program can compute with
+_number = itertools.count(1)
+
+
+class Question(NamedTuple):
+    """A task, and the items of every line."""
+
+    task: Task
+    items: list[list[Any]]  # of a line that was split more than one
+
+
+class Asker:
+    """Reads questions about some runs."""
+
+    def __init__(self, runs: dict[str, Run], search: SearchConfig, limits: Limits):
+        """Takes the runs by name, the first of them for who names none."""
+        self.runs, self.search, self.limits = runs, search, limits
+
+    def translation(self, plain: Mapping[str, Any]) -> Question:
+        """Lines to translate."""
+        known = ("lines", "system", "search", "alignments", "prefixes")
+        _check_fields(plain, known)
+        name, run = self._system(plain)
+        search = self._search(plain.get("search", {}))
+        lines = self._lines(plain, "lines")
+        begun = plain.get("prefixes") is not None
+        prefixes = self._prefixes(run, plain, lines) if begun else [()] * len(lines)
+        aligned = plain.get("alignments", False)
+        if not isinstance(aligned, bool):
+            raise Refusal(400, "'alignments' is neither true nor false.")
+        items, places = [], itertools.count()
+        for line, prefix in zip(lines, prefixes):
+            first, *others = cut(run.vocabularies.source, line, self.limits.tokens)
+            parts = [Line(first, prefix, next(places))]
+            items.append(parts + [Line(part, (), next(places)) for part in others])
+        alone = next(_number) if search.sample else None
+        kind = "describe" if aligned else "translate"
+        return Question(Task(kind, name, search, begun, alone), items)
+
+    def score(self, plain: Mapping[str, Any]) -> Question:
+        """Pairs to score."""
+        _check_fields(plain, ("source", "target", "system"))
+        name, run = self._system(plain)
+        source, target = self._lines(plain, "source"), self._lines(plain, "target")
+        if len(source) != len(target):
+            raise Refusal(
+                400,
+                f"there are {len(source)} source lines but {len(target)} target lines; "
+                "every source line needs its translation.",
+            )
+        sides = (("source", source), ("target", target))
+        for (side, lines), words in zip(sides, run.vocabularies):
+            for n, line in enumerate(lines, 1):
+                place = f"line {n} of '{side}'"
+                check_tokens(len(words.encode(line)), place, self.limits)
+        items = [[Pair(*pair)] for pair in zip(source, target)]
+        return Question(Task("score", name, self.search), items)
+
+    def exploration(self, plain: Mapping[str, Any]) -> tuple[str, list[Question]]:
+        """A line to look at, with a question for every run."""
+        _check_fields(plain, ("line", "prefixes"))
+        line = clean_line(plain.get("line"), "'line'", self.limits)
+        prefixes = plain.get("prefixes") or [""] * len(self.runs)
+        if not isinstance(prefixes, list) or len(prefixes) != len(self.runs):
+            raise Refusal(400, "'prefixes' is no list with a string for every system.")
+        questions = []
+        for (name, run), text in zip(self.runs.items(), prefixes):
+            count = len(run.vocabularies.source.encode(line))
+            check_tokens(count, "'line'", self.limits)
+            prefix = self._prefix(run, text, f"the prefix of '{name}'")
+            task = Task("explore", name, self.search, bool(prefix))
+            questions.append(Question(task, [[Line(line, prefix)]]))
+        return line, questions
+
+    def _system(self, plain: Mapping[str, Any]) -> tuple[str, Run]:
+        name = plain.get("system", next(iter(self.runs)))
+        if not isinstance(name, str) or name not in self.runs:
+            raise Refusal(400, str(unknown_name("system", str(name), self.runs)))
+        return name, self.runs[name]
+
+    def _lines(self, plain: Mapping[str, Any], field: str) -> list[str]:
+        lines = plain.get(field)
+        if not isinstance(lines, list):
+            raise Refusal(400, f"'{field}' is missing, or no list of strings.")
+        check_count(lines, self.limits)
+        return [
+            clean_line(line, f"line {n} of '{field}'", self.limits)
+            for n, line in enumerate(lines, 1)
+        ]
+
+    def _prefixes(
+        self, run: Run, plain: Mapping[str, Any], lines: Sequence[str]
+    ) -> list[tuple[int, ...]]:
+        texts = self._lines(plain, "prefixes")
+        if len(texts) != len(lines):
+            raise Refusal(
+                400,
+                f"there are {len(lines)} lines but {len(texts)} prefixes; every line "
+                "needs one, which may be empty.",
+            )
+        return [
+            self._prefix(run, text, f"line {n} of 'prefixes'")
+            for n, text in enumerate(texts, 1)
+        ]
+
+    def _prefix(self, run: Run, text: object, place: str) -> tuple[int, ...]:
+        line = clean_line(text, place, self.limits)
+        ids = run.vocabularies.target.encode(line)
+        check_tokens(len(ids), place, self.limits)
+        return tuple(ids)
+
+    def _search(self, plain: object) -> SearchConfig:
+        if not isinstance(plain, dict):
+            raise Refusal(400, "'search' is no object of options.")
+        kinds = get_type_hints(SearchConfig)
+        changes = {}
+        for name, value in plain.items():
+            if name not in OPTIONS:
+                raise Refusal(400, str(unknown_name("option", name, OPTIONS)))
+            changes[name] = _value(name, kinds[name], value)
+        search = replace(self.search, **changes)
+        try:
+            check_bounds(search, "search.")
+        except UserError as error:
+            raise Refusal(400, str(error)) from None
+        if max(search.beam, search.nbest) > self.limits.beam:
+            raise Refusal(
+                400,
+                f"'beam' and 'nbest' may be {self.limits.beam} at most; lower them.",
+            )
+        return search
+
+
+def read_json(body: bytes) -> dict[str, Any]:
+    """The object that a body holds.
+
+    Raises:
+        Refusal: It holds none.
+    """
+    try:
+        plain = json.loads(body.decode(), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deep" if isinstance(error, RecursionError) else error
+        raise Refusal(400, f"the body is no JSON in UTF-8: {reason}.") from None
+    if not isinstance(plain, dict):
+        raise Refusal(400, "the body is no JSON object.")
+    return plain
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _check_fields(plain: Mapping[str, Any], known: Iterable[str]) -> None:
+    for name in plain:
+        if name not in known:
+            raise Refusal(400, str(unknown_name("field", name, known)))
+
+
+def _value(name: str, kind: Any, value: object) -> Any:
+    """A value of an option in the type that the option has."""
+    if get_origin(kind) is Literal:
+        if value in get_args(kind):
+            return value
+        choices = ", ".join(get_args(kind))
+        raise Refusal(400, f"'{name}' is none of {choices}.")
+    if get_origin(kind) in (types.UnionType,):
+        kind = get_args(kind)[0]
+    number = kind in (int, float) and not isinstance(value, bool)
+    if kind is bool and isinstance(value, bool):
+        return value
+    if number and isinstance(value, int if kind is int else (int, float)):
+        if abs(value) <= LARGEST[kind]:  # pyright: ignore
+            return kind(value)
+        raise Refusal(400, f"'{name}' is too large a number.")
+    names = {bool: "true or false", int: "a whole number", float: "a number"}
+    raise Refusal(400, f"'{name}' is not {names[kind]}.")

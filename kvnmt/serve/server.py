@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process that serves: a socket, uvicorn, and how both end."""
+
+import contextlib
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NoReturn
+
+import uvicorn
+
+from kvnmt.errors import StoppedError, UserError
+from kvnmt.evaluation.exploration import system
+from kvnmt.inference.config import SearchConfig
+from kvnmt.pictures.explorer import live_page
+from kvnmt.runs.directory import Run
+from kvnmt.serve.app import Answers, make_app
+from kvnmt.serve.batcher import Batcher, FullError
+from kvnmt.serve.guard import Guard
+from kvnmt.serve.limits import Limits
+from kvnmt.serve.questions import Asker
+from kvnmt.serve.service import Service, length, most_rows
+
+LEAVING = 5.0  # seconds beyond the time limit of requests until a stop is forced
+HANDLED = (signal.SIGTERM, signal.SIGINT)
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What a service is made of, once it can answer."""
+
+    service: Service
+    batcher: Batcher
+    server: uvicorn.Server
+
+    def run(self, listening: socket.socket) -> None:
+        """Answers until it is told to stop; what was asked before is answered."""
+        try:
+            self.server.run(sockets=[listening])
+        finally:
+            self.batcher.close(LEAVING)
+
+    def compile(self, search: SearchConfig) -> None:
+        """Asks for what needs the usual programs, a batch after the other."""
+        for task, lines in self.service.usual(search):
+            with contextlib.suppress(FullError):
+                self.batcher.submit(task, lines).exception()
+
+
+def make_serving(
+    runs: dict[str, Run], search: SearchConfig, limits: Limits, guard: Guard
+) -> Serving:
+    """Puts a service together.
+
+    Args:
+        runs: Trained models by name.
+        search: How is searched, unless a request says otherwise.
+        limits: Of requests.
+        guard: Who may ask.
+    """
+    service = Service(runs)
+    batcher = Batcher(service, size=most_rows, length=length, room=limits.waiting)
+    page = live_page([system(name, run) for name, run in runs.items()])
+    asker = Asker(runs, search, limits)
+    answers = Answers(service, batcher, asker, guard, limits, page)
+    config = uvicorn.Config(
+        make_app(answers),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        http="h11",
+        server_header=False,
+        timeout_graceful_shutdown=int(limits.seconds + LEAVING) + 1,
+    )
+    return Serving(service, batcher, uvicorn.Server(config))
+
+
+def serve(
+    serving: Serving,
+    listening: socket.socket,
+    search: SearchConfig | None,
+    tell: Callable[[str], None],
+) -> NoReturn:
+    """Serves until a signal comes.
+
+    Args:
+        serving: What is served.
+        listening: Where.
+        search: Of the programs that are compiled at the start; None: none are.
+        tell: Told where it serves.
+
+    Raises:
+        StoppedError: A signal came, and all that was asked before is answered.
+    """
+    if search is not None:
+        threading.Thread(target=serving.compile, args=(search,)).start()
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    tell(f"serving {', '.join(serving.service.runs)} at http://{shown}:{port}/")
+    with _stopping():
+        serving.run(listening)
+    raise UserError("the service ended by itself; its log says why.")
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that listens.
+
+    Raises:
+        UserError: The address is none of this machine, or is taken.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, *_, where = found[0]
+        return socket.create_server(where[:2], family=family, backlog=512)
+    except (OSError, OverflowError, UnicodeError) as error:
+        number = getattr(error, "errno", None) or 0
+        reason = os.strerror(number) if number > 0 else error
+        raise UserError(
+            f"nothing can be served at --host {host} --port {port}: {reason}."
+        ) from None
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[None]:
+    """Within it a signal, which uvicorn passes on once all is answered, ends it."""
+
+    def stop(number: int, frame: object) -> NoReturn:
+        name = signal.Signals(number).name
+        raise StoppedError(f"{name}: all that was asked is answered.", number)
+
+    before = {number: signal.signal(number, stop) for number in HANDLED}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

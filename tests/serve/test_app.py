@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The service as its askers see it: a real server on a free port, real clients."""
+
+import base64
+import json
+import random
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from kvnmt.cli.translate import Translate, answers
+from kvnmt.evaluation.exploration import explore
+from kvnmt.inference.describe import describe
+from kvnmt.inference.score import score_lines
+from kvnmt.inference.translate import translate_lines
+from kvnmt.serve.guard import Guard
+from tests.helpers import toy_lines
+from tests.serve.serving import LIMITS, SEARCH, Started, started
+
+ODD = (
+    "a\u2028b|a\x85b|a\x0cb|a\rb|c\r|\x0b|\x00 a|a\tb|\ufeffa|\U0001f600 b||  |a b a c"
+)
+TOKEN = "a token that is long enough"
+
+
+@pytest.fixture(scope="module", name="service")
+def _service(runs) -> Iterator[Started]:
+    with started(runs) as service:
+        yield service
+
+
+def until(what: Callable[[], bool]) -> None:
+    for _ in range(500):
+        if what():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it did not happen")
+
+
+def translations(reply: httpx.Response) -> list[str]:
+    assert reply.status_code == 200, reply.text
+    return [one["translation"] for one in reply.json()["translations"]]
+
+
+def refused(reply: httpx.Response, status: int, part: str) -> None:
+    """Answered by one sentence."""
+    assert reply.status_code == status, reply.text
+    (message,) = reply.json().values()
+    assert part in message and message.endswith(".") and "\n" not in message
+
+
+# --- answers -------------------------------------------------------------------------
+
+
+def test_lines_are_those_of_the_command_line(service, runs):
+    lines = [*ODD.split("|"), "a b c d e f g h " * 4]
+    options = Translate(Path("run"), SEARCH, max_input=LIMITS.tokens)
+    read = [line.removesuffix("\r") for line in lines]
+    (found,) = answers(runs["plain"], [read], options)
+    assert found.long == 1
+    assert translations(service.post("/translate", {"lines": lines})) == found.lines
+    assert translations(service.post("/translate", {"lines": []})) == []
+
+
+def test_everything_is_told_of_lines(service, runs):
+    lines = ["a b c", "", "d"]
+    search = {"nbest": 2, "alpha": 1, "beam": 3}
+    asked = {"lines": lines, "search": search, "alignments": True, "system": "memory"}
+    config = replace(SEARCH, nbest=2, alpha=1.0, beam=3)
+    expected = describe(runs["memory"], lines, config, expected=16)
+    found = service.post("/translate", asked).json()["translations"]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert ours.keys() == theirs.keys()
+        assert ours["tokens"] == theirs["tokens"]
+        np.testing.assert_allclose(
+            ours["token_log_probs"], theirs["token_log_probs"], atol=1e-4
+        )
+        texts = [[one["translation"] for one in x["nbest"]] for x in (ours, theirs)]
+        assert texts[0] == texts[1]
+    np.testing.assert_allclose(
+        found[0]["alignment"], expected[0]["alignment"], atol=1e-4
+    )
+
+
+def test_draws_are_those_of_the_seed(service, runs):
+    lines = toy_lines(3, 20)
+    search = {"sample": True, "temperature": 2, "seed": 5}
+    config = replace(SEARCH, sample=True, temperature=2.0, seed=5)
+    expected = translate_lines(runs["plain"], lines, config)
+    for _ in range(2):
+        found = service.post("/translate", {"lines": lines, "search": search})
+        assert translations(found) == expected
+
+
+def test_scores_are_those_of_forced_decoding(service, runs):
+    source, target = ["a b", "", "c"], ["A B", "A", "zzz"]
+    expected = score_lines(runs["plain"], source, target)
+    found = service.post("/score", {"source": source, "target": target})
+    assert found.status_code == 200, found.text
+    for ours, theirs in zip(found.json()["scores"], expected, strict=True):
+        assert ours["log_prob"] == pytest.approx(theirs.log_prob, abs=1e-4)
+        assert len(ours["tokens"]) == len(theirs.token_log_probs)
+        assert ours["tokens"][-1] == "</s>"
+
+
+def test_the_page_gets_what_the_explorer_shows(service, runs):
+    found = service.post("/explore", {"line": "a b c"}).json()
+    data = explore(runs, ["a b c"], None, SEARCH).data
+    (expected,) = data["sentences"]
+    assert found["difference"] == expected["difference"]
+    for ours, theirs in zip(found["outputs"], expected["outputs"], strict=True):
+        assert ours.keys() == theirs.keys()
+        for name in ("text", "source", "target"):
+            assert ours[name] == theirs[name]
+        np.testing.assert_allclose(ours["rounds"], theirs["rounds"], atol=1)
+    assert found["outputs"][1]["memory"] and not found["outputs"][0]["memory"]
+
+
+def test_translations_begin_as_asked(service, runs):
+    free = translations(service.post("/translate", {"lines": ["a b c"]}))
+    asked = {"lines": ["a b c", "a b c"], "prefixes": ["H G", ""]}
+    forced, again = translations(service.post("/translate", asked))
+    assert forced.startswith("H G") and [again] == free
+    page = {"line": "a b c", "prefixes": ["H G", ""]}
+    found = service.post("/explore", page).json()["outputs"]
+    assert found[0]["text"] == forced and not found[1]["text"].startswith("H G")
+
+
+# --- many at once, and some who misbehave --------------------------------------------
+
+
+def raw(service: Started, plain: object) -> socket.socket:
+    """A connection on which a question was begun."""
+    body = json.dumps(plain).encode()
+    connection = socket.create_connection(("127.0.0.1", service.port))
+    lines = (
+        "POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "Content-Type: application/json\r\n\r\n"
+    )
+    connection.sendall(lines.encode() + body)
+    return connection
+
+
+def test_nothing_is_lost_or_mixed_up_among_many(service, runs):
+    """While others send nonsense, read slowly, send slowly or are killed."""
+    lines = toy_lines(9, 60)
+    expected = dict(zip(lines, translate_lines(runs["plain"], lines, SEARCH)))
+    assert len({*expected.values()}) > 20
+
+    def honest(seed: int) -> None:
+        drawn = random.Random(seed)
+        with httpx.Client(base_url=service.url, timeout=60) as client:
+            for _ in range(6):
+                asked = drawn.choices(lines, k=drawn.choice([1, 1, 1, 5, 20]))
+                found = translations(client.post("/translate", json={"lines": asked}))
+                assert found == [expected[line] for line in asked]
+
+    def killed(seed: int) -> None:
+        for _ in range(6):
+            raw(service, {"lines": lines[:30]}).close()
+
+    def slow_reader(seed: int) -> None:
+        asked = {"lines": lines[:30], "alignments": True}
+        with raw(service, asked) as connection:
+            found, start = b"", time.monotonic()
+            while time.monotonic() < start + 1:
+                found += connection.recv(100)
+                time.sleep(0.02)
+            assert found.startswith(b"HTTP/1.1 200")
+
+    def slow_sender(seed: int) -> None:
+        with socket.create_connection(("127.0.0.1", service.port)) as connection:
+            connection.sendall(
+                b"POST /translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n"
+                b"Content-Type: application/json\r\n\r\n{"
+            )
+            assert connection.recv(4096).startswith(b"HTTP/1.1 408")
+
+    def nonsense(seed: int) -> None:
+        for _ in range(4):
+            with socket.create_connection(("127.0.0.1", service.port)) as connection:
+                connection.sendall(random.Random(seed).randbytes(500) + b"\r\n\r\n")
+                with suppress(ConnectionError):
+                    connection.recv(100)
+
+    def large(seed: int) -> None:
+        body = b" " * 200_000
+        kind = {"Content-Type": "application/json"}
+        found = httpx.post(f"{service.url}/translate", content=body, headers=kind)
+        refused(found, 413, "16 KiB")
+
+    others = [killed, slow_reader, slow_sender, nonsense, large]
+    with ThreadPoolExecutor(20) as threads:
+        work = [threads.submit(honest, n) for n in range(12)]
+        work += [threads.submit(other, n) for n, other in enumerate(others)]
+        for one in work:
+            one.result(120)
+    until(lambda: service.waiting() == 0)
+
+
+def test_who_goes_away_leaves_the_queue_and_who_waits_too_long_is_told(runs):
+    plain = {"plain": runs["plain"]}
+    with started(plain, seconds=0.5, waiting=30) as service:
+        service.gate.clear()
+        first = raw(service, {"lines": ["a"]})  # is under way, and does not end
+        until(lambda: service.serving.batcher.waiting() == 0)
+        time.sleep(0.05)
+        gone = raw(service, {"lines": ["a"] * 29})
+        until(lambda: service.waiting() == 29)
+        full = service.post("/translate", {"lines": ["b"] * 2})
+        refused(full, 503, "ask again")
+        assert full.headers["retry-after"] == "1"
+        gone.close()
+        until(lambda: service.waiting() == 0)
+        late = service.post("/translate", {"lines": ["b"] * 2})
+        refused(late, 504, "within 0.5 s")
+        assert service.waiting() == 0
+        assert first.recv(100).startswith(b"HTTP/1.1 504")
+        first.close()
+        service.gate.set()
+        assert len(translations(service.post("/translate", {"lines": ["b"]}))) == 1
+
+
+def test_stopping_answers_what_was_asked(runs):
+    with started({"plain": runs["plain"]}) as service:
+        service.gate.clear()
+        with ThreadPoolExecutor(1) as thread:
+            asked = thread.submit(service.post, "/translate", {"lines": ["a b"]})
+            time.sleep(0.2)
+            service.serving.server.should_exit = True
+            time.sleep(0.2)
+            service.gate.set()
+            assert len(translations(asked.result(60))) == 1
+    with pytest.raises(httpx.ConnectError):
+        service.get("/health")
+
+
+# --- refusals ------------------------------------------------------------------------
+
+LINES = {"lines": ["a"]}
+BAD = [
+    ("/translate", b"{", 400, "no JSON"),
+    ("/translate", b"\xff{}", 400, "no JSON in UTF-8"),
+    ("/translate", b"[" * 10_000, 400, "nested too deep"),
+    ("/translate", b'{"lines": ["a"], "search": {"alpha": NaN}}', 400, "NaN"),
+    ("/translate", b'{"lines": ["a"], "search": {"alpha": 1e999}}', 400, "too large"),
+    ("/translate", b'{"lines": ["\\ud800"]}', 400, "surrogate"),
+    ("/translate", b'{"\\ud800": 1}', 400, "no field"),
+    ("/translate", [], 400, "no JSON object"),
+    ("/translate", {}, 400, "'lines' is missing"),
+    ("/translate", {"lines": "a"}, 400, "'lines' is missing, or no list"),
+    ("/translate", {"lines": ["a", 1]}, 400, "line 2 of 'lines' is no string"),
+    ("/translate", {"lines": ["a\nb"]}, 400, "line feed"),
+    ("/translate", {"lines": ["a"] * 41}, 413, "41 lines but may have 40"),
+    ("/translate", {"lines": ["a" * 301]}, 413, "301 characters but may have 300"),
+    ("/translate", {"lines": [], "line": 1}, 400, "did you mean 'lines'?"),
+    ("/translate", LINES | {"system": "plane"}, 400, "did you mean 'plain'?"),
+    ("/translate", LINES | {"system": ["plain"]}, 400, "no system"),
+    ("/translate", LINES | {"alignments": 1}, 400, "neither true nor false"),
+    ("/translate", LINES | {"prefixes": []}, 400, "1 lines but 0 prefixes"),
+    ("/translate", LINES | {"prefixes": ["A " * 13]}, 413, "13 tokens"),
+    ("/translate", LINES | {"search": {"baem": 2}}, 400, "did you mean 'beam'?"),
+    ("/translate", LINES | {"search": {"length_extra": 9**9}}, 400, "no option"),
+    ("/translate", LINES | {"search": {"beam": 5}}, 400, "may be 4 at most"),
+    ("/translate", LINES | {"search": {"beam": 0}}, 400, "at least 1"),
+    ("/translate", LINES | {"search": {"beam": True}}, 400, "a whole number"),
+    ("/translate", LINES | {"search": {"beam": 2.0}}, 400, "a whole number"),
+    ("/translate", LINES | {"search": {"unknown": 0}}, 400, "true or false"),
+    ("/translate", LINES | {"search": {"seed": 2**40}}, 400, "too large"),
+    ("/translate", LINES | {"search": {"nbest": 3}}, 400, "holds no more"),
+    ("/translate", LINES | {"search": {"normalization": "x"}}, 400, "none of gnmt"),
+    ("/score", {"source": ["a"], "target": []}, 400, "1 source lines but 0"),
+    ("/score", {"source": ["a"], "target": ["A " * 13]}, 413, "13 tokens"),
+    ("/explore", {"line": None}, 400, "'line' is no string"),
+    ("/explore", {"line": "a " * 13}, 413, "13 tokens"),
+    ("/explore", {"line": "a", "prefixes": ["A"]}, 400, "for every system"),
+]
+
+
+@pytest.mark.parametrize("path, body, status, part", BAD)
+def test_a_bad_question_is_refused_in_a_sentence(service, path, body, status, part):
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    kind = {"Content-Type": "application/json; charset=utf-8"}
+    found = httpx.post(f"{service.url}{path}", content=content, headers=kind)
+    refused(found, status, part)
+    assert found.headers["x-content-type-options"] == "nosniff"
+
+
+def test_other_addresses_methods_and_kinds_are_refused(service):
+    refused(service.get("/nothing"), 404, "nothing at this address")
+    refused(service.get("/translate"), 405, "another method")
+    form = httpx.post(f"{service.url}/translate", data={"lines": "a"})
+    refused(form, 415, "application/json")
+    # Ten million bytes are refused too, before they are read or while they are.
+    with suppress(httpx.WriteError, httpx.ReadError):
+        huge = httpx.post(
+            f"{service.url}/translate",
+            content=b" " * 10_000_000,
+            headers={"Content-Type": "application/json"},
+        )
+        refused(huge, 413, "16 KiB")
+    assert service.get("/health").json()["status"] == "ready"
+
+
+def test_an_error_of_ours_is_told_and_leaves_the_service_up(service, monkeypatch):
+    def fail(*arguments):
+        raise RuntimeError("hidden")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.serving.batcher, "_work", fail)
+        found = service.post("/translate", LINES)
+    refused(found, 500, "its log says why")
+    assert "hidden" not in found.text
+    assert service.post("/translate", LINES).status_code == 200
+
+
+# --- who may ask ---------------------------------------------------------------------
+
+
+def test_other_pages_cannot_ask_by_way_of_a_browser(service):
+    for headers in (
+        {"Host": "evil.example"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Host": "evil.example", "Origin": "http://evil.example"},
+    ):
+        for path in ("/translate", "/explore", "/score"):
+            refused(service.post(path, {}, headers=headers), 403, "")
+        known = service.get("/health", headers=headers).json()
+        assert "systems" not in known
+    refused(service.get("/", headers={"Host": "evil.example"}), 403, "name of a host")
+    own = {"Origin": service.url}
+    assert service.post("/translate", LINES, headers=own).status_code == 200
+    for host in ("localhost", "[::1]:80"):
+        assert service.get("/", headers={"Host": host}).status_code == 200
+
+
+def test_a_token_is_asked_for(runs):
+    origin = "https://good.example"
+    guard = Guard(TOKEN, None, (origin,))
+    basic = base64.b64encode(f"anybody:{TOKEN}".encode()).decode()
+    with started({"plain": runs["plain"]}, guard=guard) as service:
+        for given in ("", "Bearer x", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer ä"):
+            headers = {"Authorization": given.encode()}
+            refused(service.post("/translate", LINES, headers=headers), 401, "token")
+            answer = service.get("/", headers=headers)
+            refused(answer, 401, "token")
+            assert answer.headers["www-authenticate"].startswith("Basic ")
+            assert "systems" not in service.get("/health", headers=headers).json()
+        for given in (f"Bearer {TOKEN}", f"bearer {TOKEN}", f"Basic {basic}"):
+            headers = {"Authorization": given, "Origin": origin}
+            found = service.post("/translate", LINES, headers=headers)
+            assert len(translations(found)) == 1
+            assert found.headers["access-control-allow-origin"] == origin
+        asks = {"Origin": origin, "Access-Control-Request-Method": "POST"}
+        asks["Access-Control-Request-Headers"] = "authorization,content-type"
+        ask = httpx.options(f"{service.url}/translate", headers=asks)
+        assert ask.status_code == 200
+        ask = httpx.options(
+            f"{service.url}/translate", headers=asks | {"Origin": "https://bad.example"}
+        )
+        assert ask.status_code == 400
+
+
+def test_the_page_is_whole(service):
+    text = service.get("/").text
+    assert "connect-src 'self'" in text and 'id="line"' in text
+    assert not re.findall(r"innerHTML|document\.write|\{\{|https?://(?!www\.w3)", text)

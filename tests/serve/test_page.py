@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The live page in a browser: typing, forcing words, and texts that are no markup."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from kvnmt.inference.translate import translate_lines
+from tests.browser import MARKUP, open_tab, watched
+from tests.serve.serving import SEARCH, Started, started
+
+LONG = replace(SEARCH, min_length=3)  # the models say little
+
+
+@pytest.fixture(scope="module", name="service")
+def _service(runs) -> Iterator[Started]:
+    with started(runs, search=LONG, tokens=40) as service:
+        yield service
+
+
+@pytest.fixture(scope="module", name="tab")
+def _tab() -> Iterator:
+    with open_tab() as tab:
+        tab.set_default_timeout(30_000)  # a program may be compiled
+        yield tab
+
+
+@pytest.fixture(name="page")
+def _page(tab, service) -> Iterator:
+    """The page of the service, which asks nothing of anybody else."""
+    with watched(tab, "status of 413") as requests:
+        tab.goto(service.url)
+        yield tab
+        tab.goto("about:blank")
+    own = (f"{service.url}/", f"{service.url}/explore", "data:", "about:")
+    assert all(url.startswith(own) for url in requests), requests
+
+
+def written(page, system: int) -> str:
+    """The words of a hypothesis."""
+    words = page.locator(".text.hypothesis").nth(system).locator("button:not(.tool)")
+    return " ".join(words.all_text_contents())
+
+
+def type_line(page, line: str) -> None:
+    page.fill("#line", line)
+    shown = page.locator(".text.source p")
+    page.wait_for_function(
+        "line => document.querySelector('.text.source p')?.textContent === line",
+        arg=line,
+    )
+    assert shown.text_content() == line
+
+
+def test_what_is_typed_is_translated_by_both(page, service, runs):
+    assert page.locator("main").is_hidden()
+    page.locator("#line").press_sequentially("a b", delay=20)
+    page.locator(".panel").first.wait_for()
+    type_line(page, "a b c")
+    for n, run in enumerate(runs.values()):
+        assert [written(page, n)] == translate_lines(run, ["a b c"], LONG)
+    assert page.locator(".panel").count() == 2
+    assert page.locator(".panel").nth(1).locator("figure.memory").count() == 2
+    assert page.locator("#list li").count() == 1  # what is typed is one sentence
+    page.keyboard.press("Enter")
+    type_line(page, "d")
+    assert page.locator("#list li").count() == 2
+    page.locator("#list li").filter(has_text="a b c").click()
+    assert page.locator(".text.source p").text_content() == "a b c"
+
+
+def test_a_word_is_forced_and_the_rest_translated_anew(page, service, runs):
+    type_line(page, "a b c d")
+    before = written(page, 0).split()
+    assert len(before) > 2
+    other = next(word for word in "ABCDEFGH" if word != before[1])
+    hypothesis = page.locator(".text.hypothesis").first
+    hypothesis.locator("button").nth(1).click()
+    page.locator(".text input").fill(other)
+    page.keyboard.press("Enter")
+    page.locator(".text button.forced").first.wait_for()
+    asked = {"lines": ["a b c d"], "prefixes": [f"{before[0]} {other}"]}
+    asked["search"] = {"min_length": 3}
+    (expected,) = service.post("/translate", asked).json()["translations"]
+    assert written(page, 0) == expected["translation"]
+    assert expected["translation"].split()[:2] == [before[0], other]
+    forced = page.locator(".text button.forced").all_text_contents()
+    assert forced == [before[0], other]
+    page.get_by_role("button", name="free").click()
+    page.locator(".text button.forced").first.wait_for(state="detached")
+    assert written(page, 0).split() == before
+    page.get_by_role("button", name="+").first.click()
+    page.keyboard.press("Escape")
+    assert page.locator(".text input").count() == 0
+
+
+def test_no_text_becomes_markup(page):
+    type_line(page, "a b c d")
+    elements = "iframe, img, body style, plaintext, math, a, form form"
+    for text in ("  ".join(MARKUP[n::3]) for n in range(3)):
+        type_line(page, text)
+        page.locator(".text.hypothesis button").first.click()
+        page.locator(".text input").fill(text)
+        with page.expect_response("**/explore"):
+            page.keyboard.press("Enter")
+        page.locator(".chip").first.hover()
+        assert page.locator(elements).count() == 0
+        assert page.locator("script").count() == 2
+        page.locator("#line").press("Enter")
+
+
+def test_refusals_are_told(page, service):
+    page.fill("#line", "a " * 41)
+    page.locator("#state.wrong").wait_for()
+    assert "may have 40 here" in page.locator("#state").text_content()
