@@ -22,7 +22,7 @@ from flax import struct
 from kvnmt.layers.linear_memory import Writes
 from kvnmt.typing import Array, Float
 
-CHUNK = 16  # writes at once
+CHUNK = 16  # writes at once; with more, pairs of channels take more room than steps
 
 
 def fill(made: Writes, chunk: int = CHUNK) -> Float[Array, "*N K V"]:
