@@ -16,6 +16,7 @@ Launch::
 
     python -m experiments.alignment --data DATA
     python -m experiments.alignment --data DATA --pairs ja-en
+    python -m experiments.alignment --data DATA --aligners   # the word aligners alone
 
 Training text is lower-cased and tokenised as the hand-aligned text is; half of its
 lines are two to four sentences in a row, since the hand-aligned ones are longer than
@@ -45,7 +46,7 @@ from kvnmt.data.text import read_lines
 from kvnmt.evaluation import MEASURES, Report, System, Test
 from kvnmt.evaluation.alignment import COLUMNS, NOTE
 from kvnmt.evaluation.base import Column
-from kvnmt.metrics.links import read_gold
+from kvnmt.metrics.links import Gold, read_gold
 from kvnmt.model_config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -108,16 +109,22 @@ class Alignment(Options):
     systems: tuple[str, ...] = SYSTEMS
     epochs: int = 4  # of the baselines, from scratch
     warm_epochs: int = 1  # of all systems, from the trained baseline
+    aligners: bool = False  # the word aligners alone; trains no system
 
 
 def main(options: Alignment, train: Train = training.run) -> None:
     """Trains what is not yet trained, then prints all pairs in a table."""
-    rows = [
-        row
-        for pair in options.pairs
-        for seed in options.seeds
-        for row in rows_of(options, pair, seed)
-    ]
+    rows: list[AnyRow] = []
+    for pair in options.pairs:
+        rows.append(
+            OtherRow(
+                folder=options.workdir / f"{pair}-aligners",
+                system="aligners",
+                work=partial(measure_aligners, options, pair),
+            )
+        )
+        for seed in () if options.aligners else options.seeds:
+            rows += rows_of(options, pair, seed)
     table = Table(
         title="alignment error",
         columns=[Column("what", "system"), *COLUMNS[1:], *LAST_COLUMNS],
@@ -183,7 +190,7 @@ def text_folder(options: Alignment, pair: str) -> Path:
 
 
 def measure(options: Alignment, pair: str, rows: Sequence[Row], turned: Row) -> Figures:
-    """Alignment error of every row and aligner, also joined with the turned run.
+    """Alignment error of every row, also joined with the turned run.
 
     Args:
         options: Say where the text is.
@@ -191,13 +198,7 @@ def measure(options: Alignment, pair: str, rows: Sequence[Row], turned: Row) -> 
         rows: Runs of this direction.
         turned: The run of the other direction.
     """
-    folder, seed = text_folder(options, pair), turned.experiment.training.seed
-    source, reference = (
-        read_lines(folder / f"gold.{side}") for side in pair.split("-")
-    )
-    gold = read_gold(folder / "gold.align", len(source))
-    aligners = align_with_eflomal(folder, pair) | align_with_thot(folder, pair)
-    test = Test(reference, source, gold=gold, aligners=aligners)
+    seed, test = turned.experiment.training.seed, test_of(options, pair)
     test.reverse = load_run(turned.folder)
     names = {f"{row.system}, {row.start}": row for row in rows}
     systems = [System(name, list, load_run(row.folder)) for name, row in names.items()]
@@ -210,14 +211,38 @@ def measure(options: Alignment, pair: str, rows: Sequence[Row], turned: Row) -> 
             continue
         line = line | {"what": what, "seed": seed, "data": f"{pair}, in parts"}
         del line["sentences"]
-        if what in aligners:
-            line |= {"data": pair}
-        elif what in names:
+        if what in names:
             row, joined = names[what], found[f"{what}, grow-diag-final-and"]
             line |= {"system": row.system, "start": row.start, "data": pair}
             line["gdfa_aer"] = joined["aer"]
         lines.append(line)
     return {"rows": lines}
+
+
+def measure_aligners(options: Alignment, pair: str) -> Figures:
+    """Alignment error of the word aligners that are installed."""
+    folder = text_folder(options, pair)
+    aligners = align_with_eflomal(folder, pair) | align_with_thot(folder, pair)
+    if not aligners:
+        return {"rows": []}
+    report = MEASURES["alignment"](test_of(options, pair, aligners), [])
+    assert isinstance(report, Report)
+    lines = [line | {"what": line["system"], "data": pair} for line in report.rows]
+    for line in lines:
+        del line["sentences"]
+    return {"rows": lines}
+
+
+def test_of(
+    options: Alignment, pair: str, aligners: dict[str, list[Gold]] | None = None
+) -> Test:
+    """The hand-aligned text of a pair."""
+    folder = text_folder(options, pair)
+    source, reference = (
+        read_lines(folder / f"gold.{side}") for side in pair.split("-")
+    )
+    gold = read_gold(folder / "gold.align", len(source))
+    return Test(reference, source, gold=gold, aligners=aligners or {})
 
 
 def _run_folder(

@@ -137,6 +137,8 @@ class Model(NamedTuple):
     """
 
     reads_source: bool  # false of a language model
+    source_words: int  # rows of the vocabularies
+    target_words: int
     init: Init
     encode: Encode
     initial_state: InitialState

@@ -16,7 +16,7 @@ bounds along.
 import dataclasses
 import difflib
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import Any, NamedTuple, get_type_hints
 
@@ -26,6 +26,26 @@ class UserError(Exception):
 
     The command line prints the message alone and exits with status 2.
     """
+
+
+class OptionError(UserError):
+    """An option that cannot be: the library names its field, the command its flag."""
+
+    def __init__(self, sentence: str, *fields: str, prefix: str = ""):
+        """Makes both sentences.
+
+        Args:
+            sentence: With ``{0}``, ``{1}`` ... where the fields are named.
+            fields: Their paths in the config.
+            prefix: What these begin with where they are flags.
+        """
+        super().__init__(sentence.format(*fields))
+        self.by_flag = sentence.format(*(flag(f"{prefix}{path}") for path in fields))
+
+
+def flag(path: str) -> str:
+    """How the command line calls the field at a path."""
+    return f"--{path.replace('_', '-')}"
 
 
 STATUS_OF_SIGNALS = 128  # to which the number of the signal is added
@@ -60,6 +80,9 @@ def run_program(name: str, work: Callable[[], object]) -> None:
     """Does the work of a program; a user's mistake is one sentence and status 2."""
     try:
         work()
+    except OptionError as error:
+        print(f"{name}: {error.by_flag}", file=sys.stderr)
+        raise SystemExit(2) from None
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         raise SystemExit(2) from None
@@ -93,7 +116,7 @@ class Bounds(NamedTuple):
 # What a config may ask for at most, so that one from elsewhere cannot ask for a program
 # or an array without end: repetitions that a program is written out for, entries of a
 # vector.
-DEEPEST, WIDEST = 64, 2**20
+DEEPEST, WIDEST = 64, 2**16
 
 
 def at_least(least: float) -> Bounds:
@@ -111,22 +134,27 @@ def check_bounds(config: Any, prefix: str = "") -> None:
 
     Args:
         config: A dataclass; its fields may hold dataclasses. None passes everywhere.
-        prefix: What the path of every field begins with, as its flag does.
+        prefix: What the flag of every field begins with.
 
     Raises:
-        UserError: A number is out of its bounds; the flag and the bounds are named.
+        OptionError: A number is out of its bounds; field and bounds are named.
     """
+    for path, value, bounds in _bounded(config):
+        if value is not None and not bounds.hold(value):
+            raise OptionError(
+                f"{{0}} is {_shown(value)} but must be {bounds}.", path, prefix=prefix
+            )
+
+
+def _bounded(config: Any, inside: str = "") -> Iterator[tuple[str, Any, Bounds]]:
+    """Path, value and bounds of every field that has some."""
     bounds = bounds_of(type(config))
     for field in dataclasses.fields(config):
-        path, value = f"{prefix}{field.name}", getattr(config, field.name)
+        path, value = f"{inside}{field.name}", getattr(config, field.name)
         if dataclasses.is_dataclass(value):
-            check_bounds(value, f"{path}.")
-        elif value is not None and field.name in bounds:
-            if not bounds[field.name].hold(value):
-                raise UserError(
-                    f"--{path.replace('_', '-')} is {_shown(value)} but must be "
-                    f"{bounds[field.name]}."
-                )
+            yield from _bounded(value, f"{path}.")
+        elif field.name in bounds:
+            yield path, value, bounds[field.name]
 
 
 def _shown(value: float) -> str:

@@ -21,8 +21,15 @@ class Params:
     decoder: PyTree
     target_context: PyTree
     readout: readouts.Params  # W_s, W_y, W_c, b
-    output: Linear  # W_v, b_v
+    output: Linear  # W_v, b_v; b_v alone where W_v is the target embedding
     auxiliary: tuple[Linear, ...]  # an output layer for each auxiliary predictor
+
+    @property
+    def output_layer(self) -> Linear:
+        """``W_v, b_v``, whether W_v is an array of its own or not."""
+        if self.output.W:
+            return self.output
+        return Linear(W=(self.target_embedding.T,), b=self.output.b)
 
 
 @struct.dataclass

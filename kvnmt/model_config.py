@@ -2,7 +2,7 @@
 """What a model is made of: the choices of mechanisms, and the sizes they share."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
@@ -13,6 +13,7 @@ from kvnmt.attention import additive
 from kvnmt.decoder import conditional
 from kvnmt.errors import DEEPEST, WIDEST, between
 from kvnmt.initializers import Scheme
+from kvnmt.layers import Blocks
 from kvnmt.target_context import previous_word
 from kvnmt.typing import Sizes
 
@@ -29,6 +30,9 @@ class Dropout:
     annotations: Rate = 0.0
     output: Rate = 0.5  # of o_t, before the output layer
     state: Rate = 0.0  # of s_t where attention and readout take it, after the scan
+    # of the states of encoder and decoder where the next step takes them, the same
+    # entries at every step of a sentence (Gal and Ghahramani 2016).
+    recurrent: Rate = 0.0
 
 
 @dataclass(frozen=True)
@@ -47,9 +51,11 @@ class ModelConfig:
     merge: encoders.Merge = "concat"
     cell: encoders.CellName = "gru"  # of the encoder
     layers: Annotated[int, between(1, DEEPEST)] = 1  # of the encoder, in each direction
+    blocks: Blocks = field(default_factory=Blocks)  # of its Transformer layers
     readout: readouts.Readout = "tanh"
     readout_size: MaybeSize = None  # l; none given: as wide as the embedding
     low_rank: MaybeSize = None  # a linear layer of this width behind the readout
+    tie: Literal["none", "output"] = "none"  # output layer to the target embedding
     initializer: Scheme = "gaussian"
     average_auxiliary: bool = False  # auxiliary predictors vote, but in training
     dropout: Dropout = field(default_factory=Dropout)
@@ -58,6 +64,11 @@ class ModelConfig:
     def reads_source(self) -> bool:
         """Whether there is a source: false of a language model."""
         return self.merge != "none"
+
+    @property
+    def reading(self) -> encoders.Choices:
+        """How the source is read."""
+        return encoders.Choices(self.merge, self.cell, self.layers, self.blocks)
 
     @property
     def sizes(self) -> Sizes:

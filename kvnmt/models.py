@@ -4,11 +4,12 @@
 ::
 
     annotations = encode(source)
-    for t = 1..T: features_t = decoder step on the embedded y_{t-1}     (scan)
+    for t = 1..T: features_t = decoder step on the embedded y_{t-1}
     o_t = readout of s_t, x_t, c_t (or what stands in their place)
     logits_t = W_v o_t + b_v
 
-The last two lines run after the scan, over all steps at once. The word before the
+A decoder that is recurrent scans the second line, another computes all steps at once;
+the last two lines run over all steps at once in any case. The word before the
 first is no word: its embedding is the zero vector. A language model is a model whose
 encoder is ``none``: it ignores its source.
 """
@@ -27,21 +28,20 @@ from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.contract import Head, Model, Prediction, mean_logits
-from kvnmt.errors import check_bounds
+from kvnmt.errors import UserError, check_bounds
 from kvnmt.initializers import weights
 from kvnmt.layers import (
     Kept,
+    Linear,
     dropout,
     embed,
     init_linear,
-    scan,
     split_key,
+    with_masks,
 )
 from kvnmt.model_arrays import Params, Source, State, narrow
 from kvnmt.model_config import ModelConfig
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
-
-SCAN = "decoder_scan"  # what the scan over target words is called in a traced program
 
 
 class _Parts(NamedTuple):
@@ -78,6 +78,8 @@ def build(
     )
     return Model(
         reads_source=config.reads_source,
+        source_words=source_words,
+        target_words=target_words,
         init=partial(_init, config, parts, source_words, target_words),
         encode=partial(_encode, config, parts),
         initial_state=partial(_initial_state, config, parts),
@@ -107,9 +109,7 @@ def _init(
     return Params(
         source_embedding=source,
         target_embedding=scheme.table(keys[1], (target_words, E), jnp.float32),
-        encoder=encoders.init(
-            keys[2], sizes, config.merge, scheme, config.cell, config.layers
-        ),
+        encoder=encoders.init(config.reading, keys[2], sizes, scheme),
         decoder=parts.decoder.init(keys[3], sizes, scheme),
         target_context=parts.target_context.init(keys[4], sizes, scheme),
         readout=readouts.init(
@@ -121,12 +121,24 @@ def _init(
             unread=parts.attention.unread(sizes),
             weights=scheme,
         ),
-        output=init_linear(keys[6], [width], target_words, scheme),
+        output=_init_output(config, keys[6], width, target_words),
         auxiliary=tuple(
             init_linear(jax.random.fold_in(keys[6], n), [wide], target_words, scheme)
             for n, wide in enumerate(parts.decoder.auxiliary_sizes(sizes))
         ),
     )
+
+
+def _init_output(config: ModelConfig, key: Array, width: int, words: int) -> Linear:
+    if config.tie == "none":
+        return init_linear(key, [width], words, weights(config.initializer))
+    if width != config.embedding:
+        raise UserError(
+            f"an output layer that is tied to the embedding reads its width, "
+            f"{config.embedding}, but the readout gives {width}; make them equal, or "
+            "set --model.tie none."
+        )
+    return Linear(W=(), b=jnp.zeros(words, jnp.float32))
 
 
 def _encode(
@@ -137,21 +149,24 @@ def _encode(
     key: Key[Array, "*B"] | None = None,
     kept: Kept = Kept(),
 ) -> Source:
-    key_embedding, key_annotations = split_key(key, 2)
+    key_embedding, key_annotations, key_encoder, key_masks = split_key(key, 4)
     source = jnp.asarray(source)
+    encoder = with_masks(
+        key_masks, config.dropout.recurrent, params.encoder, len(source)
+    )
     if params.source_embedding is None:
         embedded = jnp.zeros((*source.shape, 0), params.target_embedding.dtype)
     else:
         embedded = embed(params.source_embedding, source)  # [B, S, E]
     embedded = dropout(key_embedding, config.dropout.embedding, embedded)
     encoded = encoders.encode(
-        params.encoder,
+        config.reading,
+        encoder,
         config.sizes,
-        config.merge,
         embedded,
         mask=source >= 0,
-        cell=config.cell,
         kept=kept,
+        key=key_encoder,
     )
     rate = config.dropout.annotations
     annotations = dropout(key_annotations, rate, encoded.annotations)
@@ -206,7 +221,8 @@ def _forward(
     key: Key[Array, "*B"] | None = None,
     kept: Kept = Kept(),
 ) -> Prediction:
-    key_source, key_embedding, key_output, key_start, key_state = split_key(key, 5)
+    key_source, key_embedding, key_output, *keys = split_key(key, 7)
+    key_start, key_state, key_words, key_masks = keys
     constants = _encode(config, parts, params, source, key_source, kept).decoder
     target = jnp.asarray(target)[:, :-1]
     previous = jnp.pad(target, ((0, 0), (1, 0)), constant_values=-1)
@@ -215,10 +231,16 @@ def _forward(
     inputs = parts.decoder.inputs(params.decoder, embedded)
     length = embedded.shape[1]
     start = parts.decoder.initial_state(params.decoder, constants, length, key_start)
-    step = partial(parts.decoder.step, params.decoder, constants)
-    with jax.named_scope(SCAN):
-        features = scan(step, start, _swap_time(inputs), kept)
-    features = _swap_time(features)
+    masked = with_masks(
+        key_masks, config.dropout.recurrent, params.decoder, len(embedded)
+    )
+    if parts.decoder.over_time is None:
+        step = partial(parts.decoder.step, masked, constants)
+        features = decoders.scanned(step, start, inputs, kept)
+    else:
+        features = parts.decoder.over_time(
+            masked, constants, start, inputs, key_words, kept
+        )
     state = dropout(key_state, config.dropout.state, features.state)
     features = replace(features, state=state)
     if parts.decoder.attend is not None:
@@ -259,13 +281,10 @@ def _predict(
     inputs = context | {"context": features.context} | dict(features.extras)
     read = readouts.apply(config.readout, params.readout, inputs)
     read = dropout(key, config.dropout.output, read)
-    layers, vectors = (params.output, *params.auxiliary), (read, *features.auxiliary)
+    layers = params.output_layer, *params.auxiliary
+    vectors = read, *features.auxiliary
     heads = tuple(Head(layer, x, allowed) for layer, x in zip(layers, vectors))
     mean = None
     if config.average_auxiliary and len(heads) > 1 and key is None:
         mean = mean_logits([head.logits for head in heads])
     return Prediction(features, heads, mean)
-
-
-def _swap_time(tree: PyTree) -> PyTree:
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import settings
 
 from kvnmt import cli
+from kvnmt.pictures import charts
 from tests.helpers import Said, programs_folder
 
 jax.config.update("jax_platforms", "cpu")  # both before the first array
@@ -80,6 +81,18 @@ def _free_programs() -> Iterator[None]:
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > 15_000:
         jax.clear_caches()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_learning_curves() -> Iterator[None]:
+    """Trainings leave an empty picture; drawing each takes a fifth of a second.
+
+    `tests/pictures` draws them, and so do trainings in processes of their own.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        empty = lambda records, path: path.write_bytes(b"")  # noqa: E731
+        patch.setattr(charts, "learning_curve", empty)
+        yield
 
 
 @pytest.fixture

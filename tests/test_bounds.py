@@ -16,6 +16,7 @@ from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig
 from kvnmt.compiling.program import CompileConfig
 from kvnmt.errors import (
     Bounds,
+    OptionError,
     UserError,
     at_least,
     between,
@@ -115,13 +116,15 @@ def test_every_number_has_bounds_or_may_be_anything():
 
 
 @pytest.mark.parametrize("name", BOUNDED)
-def test_a_number_out_of_its_bounds_is_refused_by_its_flag(name):
+def test_a_number_out_of_its_bounds_is_refused_by_its_name(name):
     number = BOUNDED[name]
     for value in number.outside():
-        with pytest.raises(UserError) as error:
+        with pytest.raises(OptionError) as error:
             check_bounds(number.replaced(value))
-        assert str(error.value).startswith(f"{number.flag} is ")
-        assert str(error.value).endswith(f" but must be {number.bounds}.")
+        ours, theirs = str(error.value), error.value.by_flag
+        assert ours.startswith(f"{number.path} is ")
+        assert ours.endswith(f" but must be {number.bounds}.")
+        assert theirs == ours.replace(number.path, number.flag, 1)
     for value in number.edges():
         check_bounds(number.replaced(value))
 
@@ -130,7 +133,7 @@ def test_training_refuses_what_is_out_of_bounds(tmp_path):
     """Before it looks for the text."""
     for path in ("model.embedding", "training.epochs", "search.beam", "data.workers"):
         config = replaced(Experiment(), path, -1)
-        with pytest.raises(UserError, match=f"--{path} is -1 but must be at least"):
+        with pytest.raises(UserError, match=f"^{path} is -1 but must be at least"):
             train.run(config, tmp_path / "run", console=quiet())
 
 
@@ -147,5 +150,5 @@ def test_what_is_not_a_number_or_not_set_passes():
 
     check_bounds(Outer())
     check_bounds(Outer(Inner()))
-    with pytest.raises(UserError, match="--inner.rate is 0.6 but must be at least 0 a"):
+    with pytest.raises(UserError, match="^inner.rate is 0.6 but must be at least 0 a"):
         check_bounds(Outer(Inner(rate=0.6)))

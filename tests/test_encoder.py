@@ -9,18 +9,20 @@ import numpy as np
 import pytest
 
 from kvnmt import encoder
-from kvnmt.encoder import CELLS, Encoded, Merge
+from kvnmt.encoder import CellName, Choices, Encoded, Merge
 from kvnmt.errors import UserError
 from kvnmt.initializers import gaussian
-from kvnmt.layers import linear
+from kvnmt.layers import Blocks, linear
 from kvnmt.typing import Sizes
 
 MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=bool)
 MERGES = [merge for merge in get_args(Merge) if merge != "none"]
 # Every merge, every cell and a second layer, in the fewest programs.
 KINDS = [(merge, "gru", 1) for merge in MERGES] + [
-    *(("concat", cell, 1) for cell in CELLS if cell != "gru"),
+    ("concat", "gru_before", 1),
+    ("concat", "lstm", 1),
     ("stack", "lstm", 2),
+    ("forward", "transformer", 2),
 ]
 H = 4
 
@@ -30,15 +32,19 @@ def sizes(merge: Merge) -> Sizes:
     return Sizes(embedding=2, encoder=H, annotation=C, state=5, alignment=6)
 
 
+def choices(merge: Merge, cell: CellName = "gru", layers: int = 1) -> Choices:
+    return Choices(merge, cell, layers, Blocks())
+
+
 @cache
 def encoder_of(kind: tuple) -> Callable[..., Encoded]:
-    merge, cell, layers = kind
+    merge = kind[0]
     key = jax.random.key(0)
-    params = encoder.init(key, sizes(merge), merge, gaussian(1.0), cell, layers)
+    params = encoder.init(choices(*kind), key, sizes(merge), gaussian(1.0))
     params = jax.tree.map(lambda x: x + 0.1, params)  # biases too
     return jax.jit(
         lambda x: encoder.encode(
-            params, sizes(merge), merge, x, jnp.asarray(MASK), cell
+            choices(*kind), params, sizes(merge), x, jnp.asarray(MASK)
         )
     )
 
@@ -62,19 +68,19 @@ def test_padding_gives_zero_and_is_never_read(kind):
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_every_annotation_knows_the_whole_sentence(kind):
-    """But for the merge ``forward``, which knows what came before."""
+    """But for recurrent layers in one direction, which know what came before."""
     want = encode(kind, words())
     for place in range(4):
         other = words()
         other[0, place] += 1
         moved = np.any(encode(kind, other) != want, axis=-1)
-        before = kind[0] == "forward"
+        before = kind == ("forward", "gru", 1)
         expected = [j >= place or not before for j in range(4)]
         np.testing.assert_array_equal(moved[0], expected)
         assert not moved[1:].any()
 
 
-@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("cell", ["gru", "gru_before", "lstm"])
 def test_concat_holds_the_forward_states_first(cell):
     want = encode(("concat", cell, 1), words())
     other = words()
@@ -92,10 +98,12 @@ def test_projections_of_both_directions():
 
     def of(merge: Merge) -> tuple[encoder.Params, np.ndarray, list[np.ndarray]]:
         key = jax.random.key(0)
-        params = encoder.init(key, sizes(merge), merge, gaussian(1.0))
+        params = encoder.init(choices(merge), key, sizes(merge), gaussian(1.0))
         params = jax.tree.map(lambda x: x + 0.1, params)
-        both = encoder.encode(params, sizes("concat"), "concat", x, mask).annotations
-        got = encoder.encode(params, sizes(merge), merge, x, mask).annotations
+        both = encoder.encode(
+            choices("concat"), params, sizes("concat"), x, mask
+        ).annotations
+        got = encoder.encode(choices(merge), params, sizes(merge), x, mask).annotations
         return params, np.asarray(got)[MASK], np.split(np.asarray(both)[MASK], 4, -1)
 
     params, got, (kf, vf, kb, vb) = of("halves")
@@ -110,12 +118,22 @@ def test_projections_of_both_directions():
 def test_halves_of_an_odd_size():
     odd = sizes("halves")._replace(encoder=3)
     with pytest.raises(UserError, match="even encoder size, not 3"):
-        encoder.init(jax.random.key(0), odd, "halves", gaussian())
+        encoder.init(choices("halves"), jax.random.key(0), odd, gaussian())
 
 
 def test_no_encoder_has_no_parameters_and_annotations_of_no_width():
-    params = encoder.init(jax.random.key(0), sizes("none"), "none", gaussian())
+    key = jax.random.key(0)
+    params = encoder.init(choices("none"), key, sizes("none"), gaussian())
     assert jax.tree.leaves(params) == []
     x = jnp.zeros((3, 4, 0))
-    got = encoder.encode(params, sizes("none"), "none", x, jnp.asarray(MASK))
+    got = encoder.encode(choices("none"), params, sizes("none"), x, jnp.asarray(MASK))
     assert got.annotations.shape == (3, 4, 0) and got.mask.shape == (3, 4)
+
+
+def test_transformer_layers_make_one_stack_and_their_heads_share_its_width():
+    key = jax.random.key(0)
+    with pytest.raises(UserError, match="one stack; set --model.merge forward"):
+        encoder.init(choices("sum", "transformer"), key, sizes("sum"), gaussian())
+    three = Choices("forward", "transformer", 1, Blocks(heads=3))
+    with pytest.raises(UserError, match="3 heads .* width of 4 .*--model.blocks.heads"):
+        encoder.init(three, key, sizes("forward"), gaussian())

@@ -28,11 +28,19 @@ FLOORS = [  # the parts of one floor do not know each other either
 # Parts that know less than their floor allows.
 ONLY = {
     "data": {"data", "errors", "console", "files"},
-    "search": {"search", "typing"},
+    "search": {"search", "typing", "errors"},
 }
 SHARED = {  # what members of a catalogue may import of their folder
     "attention": {"base", "address", "coverage"},
-    "decoder": {"base", "future", "gru_pair", "rounds", "start", "word_gru"},
+    "decoder": {
+        "base",
+        "future",
+        "gru_pair",
+        "rounds",
+        "source_look",
+        "start",
+        "word_gru",
+    },
     "target_context": {"base", "history"},
 }
 FACE = "kvnmt.__init__"  # it hands on names of `runs.notebook`, when they are asked for

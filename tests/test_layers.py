@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+from dataclasses import replace
 from typing import get_args
 
 import jax
@@ -130,6 +131,38 @@ def test_lstm_is_the_papers(key, x64):
     want = [blocks.lstm(theta, h[i], c[i], np.append(x[i], y[i])) for i in range(4)]
     np.testing.assert_allclose(got[0], [w[0] for w in want], rtol=1e-12)
     np.testing.assert_allclose(got[1], [w[1] for w in want], rtol=1e-12)
+
+
+@pytest.mark.parametrize("reset", [*get_args(layers.Reset), "lstm"])
+def test_a_mask_is_a_matrix_that_lost_rows(reset, key, x64):
+    """Gal and Ghahramani (2016), section 4: the two are the same for a sentence."""
+    make = layers.init_lstm if reset == "lstm" else layers.init_gru
+    unit = jax.tree.map(
+        lambda leaf: jnp.asarray(NORMAL(0, 1, leaf.shape)),
+        make(key, [3], 4, gaussian()),
+    )
+    masked = layers.with_masks(key, 0.5, {"unit": unit, "other": key}, rows=5)["unit"]
+    assert {*np.unique(np.asarray(masked.mask))} == {0, 2}
+    h, c = jnp.asarray(NORMAL(0, 1, (2, 5, 4)))
+    inputs = layers.recurrent_inputs(unit, jnp.asarray(NORMAL(0, 1, (5, 3))))
+
+    def step(unit, rows: slice) -> np.ndarray:
+        if reset == "lstm":
+            return np.asarray(layers.lstm(unit, h[rows], c[rows], inputs[rows])[0])
+        return np.asarray(layers.gru(unit, h[rows], inputs[rows], reset))
+
+    together = step(masked, slice(None))
+    assert not np.allclose(together, step(unit, slice(None)))
+    for n in range(5):
+        thin = replace(unit, U=unit.U * masked.mask[n][:, None])
+        np.testing.assert_allclose(together[n], step(thin, slice(n, n + 1))[0])
+
+
+def test_a_mask_is_the_same_at_every_source_position(key):
+    masked = layers.with_masks(key, 0.5, layers.init_gru(key, [3], 4, gaussian()), 2)
+    new = layers.gru(masked, jnp.ones((2, 6, 4)), jnp.zeros((2, 6, 12)))
+    np.testing.assert_array_equal(new, np.repeat(new[:, :1], 6, axis=1))
+    assert not np.allclose(new[0], new[1])
 
 
 @pytest.mark.parametrize(

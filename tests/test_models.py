@@ -19,7 +19,10 @@ from kvnmt.training.losses import Objective
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 
-NO_DROPOUT = Dropout(0.0, 0.0, 0.0, 0.0)
+NO_DROPOUT = Dropout(0.0, 0.0, 0.0, 0.0, 0.0)
+
+# GRUs over source positions, a memory's own, LSTMs, and a unit taken apart.
+WITH_UNITS = ["coverage-neural", "memory-rnn", "attn", "past-future", "memdec"]
 
 
 def logits(rates: Dropout, key: jax.Array | None) -> np.ndarray:
@@ -39,7 +42,9 @@ def test_dropout_needs_a_key_and_a_rate(key):
     np.testing.assert_allclose(logits(NO_DROPOUT, key), plain, atol=1e-6)
 
 
-@pytest.mark.parametrize("place", ["embedding", "annotations", "state", "output"])
+@pytest.mark.parametrize(
+    "place", ["embedding", "annotations", "state", "output", "recurrent"]
+)
 def test_dropout_in_each_place(place, key):
     rates = dataclasses.replace(NO_DROPOUT, **{place: 0.5})
     dropped = logits(rates, key)
@@ -62,6 +67,29 @@ def test_dropout_after_the_scan_leaves_the_recurrence_alone(place, key):
         np.testing.assert_allclose(scaled, np.ones_like(scaled), rtol=1e-4)
     else:
         np.testing.assert_allclose(np.unique(scaled.round(4)), [0, 2])
+
+
+@pytest.mark.parametrize("name", WITH_UNITS)
+def test_recurrent_dropout_fits_every_kind_of_unit(name, key):
+    rates = dataclasses.replace(NO_DROPOUT, recurrent=0.5)
+    config = dataclasses.replace(cases.NAMED[name], dropout=rates)
+    forward = cases.build(config).forward
+    found = jax.eval_shape(forward, cases.params(config), SOURCE, TARGET, key)
+    assert found.heads[0].x.shape[:2] == TARGET.shape
+
+
+@pytest.mark.parametrize("part", ["encoder", "decoder"])
+def test_transformer_layers_drop_on_their_own(part, key):
+    config = dataclasses.replace(cases.CONFIGS["transformer-tied"], dropout=NO_DROPOUT)
+    rates = {"encoder": 0.0, "decoder": 0.0} | {part: 0.5}
+    config = dataclasses.replace(
+        config,
+        decoder=dataclasses.replace(config.decoder, dropout=rates["decoder"]),
+        blocks=dataclasses.replace(config.blocks, dropout=rates["encoder"]),
+    )
+    forward, params = cases.forward(config), cases.params(config)
+    dropped = forward(params, SOURCE, TARGET, key).logits
+    assert not np.allclose(dropped, forward(params, SOURCE, TARGET).logits)
 
 
 def test_attention_after_the_scan_sees_the_dropped_state(key):
@@ -110,17 +138,23 @@ def test_every_matrix_takes_the_initialiser(name, key):
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"state": 0}, "--model.state is 0 but must be at least 1"),
-        ({"low_rank": 0}, "--model.low-rank is 0"),
-        ({"dropout": Dropout(state=1.0)}, "--model.dropout.state is 1 but .* 0.99"),
-        ({"decoder": mem_dec.Options(noise=-1.0)}, "--model.decoder.noise is -1"),
-        ({"target_context": n_gram.Options(parts=0)}, "--model.target-context.parts"),
+        ({"state": 0}, "^state is 0 but must be at least 1"),
+        ({"low_rank": 0}, "^low_rank is 0"),
+        ({"dropout": Dropout(state=1.0)}, "^dropout.state is 1 but .* 0.99"),
+        ({"decoder": mem_dec.Options(noise=-1.0)}, "^decoder.noise is -1"),
+        ({"target_context": n_gram.Options(parts=0)}, "^target_context.parts"),
     ],
     ids=str,
 )
 def test_numbers_out_of_bounds_are_refused(changes, said):
     with pytest.raises(UserError, match=said):
         cases.build(dataclasses.replace(cases.BASE, **changes))
+
+
+def test_a_tied_output_layer_reads_the_width_of_the_embedding(key):
+    config = dataclasses.replace(cases.BASE, tie="output", readout_size=2)
+    with pytest.raises(UserError, match="3, but the readout gives 2; .* --model.tie"):
+        jax.eval_shape(cases.build(config).init, key)
 
 
 def test_modifying_initial_weights_starts_unread(key):

@@ -83,16 +83,20 @@ looks = {
 
 # %% [markdown]
 # Each panel is one mechanism; a row is a target word, a column a source word. Additive,
-# dot and key-value attention carry nothing, so they answer three times the same.
-# Coverage, distortion and the key memory remember having been asked.
+# dot, multi-head and key-value attention carry nothing: they answer three times the
+# same. Coverage, distortion and the key memory remember having been asked. A linear
+# memory and slots are filled once with the sentence; whose words are in them is worked
+# out.
 
 # %%
-figure, panels = plt.subplots(2, 4, figsize=(11, 4.2), layout="constrained")
+figure, panels = plt.subplots(3, 4, figsize=(11, 6.2), layout="constrained")
 for panel, (name, weights) in zip(panels.flat, looks.items()):
     image = panel.imshow(weights, cmap="Blues", vmin=0, vmax=1, aspect="auto")
     panel.set_title(name, fontsize=10)
     panel.set_xticks(range(len(SOURCE)), SOURCE, rotation=90)
     panel.set_yticks(range(3), ["1st", "2nd", "3rd"])
+for panel in panels.flat[len(looks) :]:
+    panel.set_axis_off()
 figure.supylabel("target word")
 figure.supxlabel("source word")
 bar = figure.colorbar(image, ax=panels, label="weight")
@@ -206,6 +210,46 @@ for word in ("first", "second"):
         forgotten=forgotten,
         added=added,
     )
+
+# %% [markdown]
+# ### Linear memories
+#
+# They have no softmax over the source words. Keys are directions in a matrix $M$; a
+# write fades, erases what its key finds, and adds:
+#
+# $M \leftarrow D M - k\,(b * k)^\top D M + k\,(w * v)^\top$, and $c = M^\top q$.
+#
+# What is read is still a mixture of what the words wrote, and the weights are known
+# exactly. Some are below zero: the alignment shows their sizes, `weigh` has the signs.
+# Here the decoder writes after each look, as it does to the key memory. A plain sum
+# only ever adds: what the source wrote keeps its weight. The others fade it or
+# replace it.
+
+# %%
+linear = CATALOGUE["delta_memory"]
+weighed = {}
+for update in ("sum", "decay", "gated", "delta", "gated_delta", "kda", "gated_delta_2"):
+    memory = linear.build(linear.Options(update=update, write="decoder"))
+    params, source, state = prepared(memory)
+    rows = []
+    for _ in range(3):
+        told = memory.weigh(params, source, state, moment)
+        rows.append(told.signed[0])
+        after = moment.replace(decoder_state=new_state)
+        state = memory.write(params, source, state, after)
+    weighed[update] = np.stack(rows)
+    print(f"{update:14} the decoder's own share of the third look: {told.own[0]:.2f}")
+
+# %%
+figure, signs = plt.subplots(2, 4, figsize=(11, 4.2), layout="constrained")
+panels_of = {"kv_memory": looks["kv_memory"]} | weighed
+for panel, (name, weights) in zip(signs.flat, panels_of.items(), strict=True):
+    most = np.abs(weights).max()
+    panel.imshow(weights, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
+    panel.set_title(f"{name}, to {most:.2f}", fontsize=10)
+    panel.set_xticks(range(len(SOURCE)), SOURCE, rotation=90)
+    panel.set_yticks(range(3), ["1st", "2nd", "3rd"])
+figure.supxlabel("source word; blue: read, red: taken away")
 
 # %% [markdown]
 # ## A law

@@ -50,6 +50,14 @@ class Change:
 
 
 @struct.dataclass
+class Weighed:
+    """What one read consisted of, where its weights have signs: for people to see."""
+
+    signed: Float[Array, "B S"]  # the exact weight of each source word
+    own: Float[Array, " B"]  # share of what the decoder wrote itself, from 0 to 1
+
+
+@struct.dataclass
 class Moment:
     """What is known at one point of a target step; fields fill as it goes on."""
 
@@ -101,6 +109,14 @@ class Explain(Protocol):  # noqa: D101
         ...
 
 
+class Weigh(Protocol):  # noqa: D101
+    def __call__(
+        self, params: PyTree, source: PyTree, state: PyTree, moment: Moment
+    ) -> Weighed:
+        """Tells what ``read`` mixes; the alignment shows sizes alone."""
+        ...
+
+
 class InitialState(Protocol):  # noqa: D101
     def __call__(self, params: PyTree, source: PyTree) -> PyTree:
         """Returns the State before the first target word."""
@@ -140,5 +156,6 @@ class Attention(NamedTuple):
     initial_state: InitialState = no_state
     write: Write | None = None  # None: the State never changes
     explain: Explain | None = None  # None: there is no memory of slots to tell of
+    weigh: Weigh | None = None  # None: the alignment is what `read` mixes with
     context_size: Width = annotation_size  # of the context that `read` gives
     unread: Width = all_read  # its leading columns with zero weight in the readout

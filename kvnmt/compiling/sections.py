@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kvnmt import encoder, models
+from kvnmt import decoder, encoder
 from kvnmt.compiling.hlo import Operation, Program
 from kvnmt.search import base as search
 from kvnmt.training import cross_entropy
@@ -19,7 +19,7 @@ COLLECTIVES = (
     "collective-broadcast",
 )
 # Names of scopes in a traced program, and what people call their loops.
-SCANS = {models.SCAN: "decoder", encoder.SCAN: "encoder"}  # there and back
+SCANS = {decoder.SCAN: "decoder", encoder.SCAN: "encoder"}  # there and back
 LOOPS = {
     search.LOOP: "search",
     cross_entropy.LOOP: "loss, with its gradient",

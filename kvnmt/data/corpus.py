@@ -2,6 +2,7 @@
 """From a user's text to what training eats: pairs, vocabularies, ids."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from kvnmt.data.batches import EncodedCorpus, Sentences, encoded
 from kvnmt.data.config import DataConfig
 from kvnmt.data.prepare import Dropped, EncodedBlock, Ids
 from kvnmt.data.sources import TextReader
-from kvnmt.data.text import Parallel
+from kvnmt.data.text import collect, nothing_left
 from kvnmt.data.vocabularies import Vocabularies, load_vocabularies
 from kvnmt.errors import UserError
 from kvnmt.files import digest_of
@@ -56,21 +57,33 @@ def load_corpora(
             short enough.
     """
     sources.required_values(config, "train")  # complain before anything is read
-    valid = sources.read(config, "valid")  # first, since it is short
+    valid = sources.open_text(config, "valid")
+    blocks = list(valid.blocks())
+    collect(blocks, config.faulty, valid.unit)  # first, since it is short
     prepared = prepare_train(config, trained, console)
     vocabularies = prepared.vocabularies
-    left_out = Dropped(empty=valid.empty, undecodable=valid.undecodable)
+    pairs = [prepare.tokenised(vocabularies, one, config.faulty) for one in blocks]
+    references = [line for part in pairs for line in part.text.target]
+    if not references:
+        raise nothing_left(valid.unit)
+    left_out = Dropped(
+        empty=sum(part.text.empty for part in pairs),
+        undecodable=sum(part.text.undecodable for part in pairs),
+    )
     report = (
         f"{len(prepared.train.source):,} training pairs (left out: "
-        f"{prepare.described(prepared.dropped, config)}), {len(valid.source):,} "
+        f"{prepare.described(prepared.dropped, config)}), {len(references):,} "
         f"validation pairs (left out: {prepare.described(left_out, config)}), "
         f"vocabularies of {len(vocabularies.source):,} and {len(vocabularies.target):,}"
     )
     return Corpora(
         vocabularies=vocabularies,
         train=prepared.train,
-        valid=encode(vocabularies, valid),
-        references=valid.target,
+        valid=encoded(
+            source=chain.from_iterable(part.source for part in pairs),
+            target=chain.from_iterable(part.target for part in pairs),
+        ),
+        references=references,
         report=report,
     )
 
@@ -98,14 +111,6 @@ def prepare_train(
         return _cached(config, config.cache, text, trained, console or error_console())
     vocabularies = trained or prepare.build_vocabularies(config, text)
     return _in_memory(config, text, vocabularies)
-
-
-def encode(vocabularies: Vocabularies, text: Parallel) -> EncodedCorpus:
-    """Turns pairs into ids with EOS."""
-    return encoded(
-        source=[vocabularies.source.encode(line) for line in text.source],
-        target=[vocabularies.target.encode(line) for line in text.target],
-    )
 
 
 def _cached(

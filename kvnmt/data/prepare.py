@@ -20,7 +20,14 @@ from kvnmt.console import counting
 from kvnmt.data.config import DataConfig
 from kvnmt.data.pool import in_order
 from kvnmt.data.sources import TextReader
-from kvnmt.data.text import Block, Faulty, clean, nothing_left
+from kvnmt.data.text import (
+    Block,
+    Faulty,
+    Parallel,
+    clean,
+    faulty_side,
+    nothing_left,
+)
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import (
     EOS,
@@ -67,6 +74,43 @@ class EncodedBlock(NamedTuple):
     dropped: Dropped
 
 
+class Tokenised(NamedTuple):
+    """The pairs of a block both of whose sides become tokens."""
+
+    text: Parallel  # these pairs, and how many were left out
+    source: list[list[int]]  # ids without EOS
+    target: list[list[int]]
+
+
+def tokenised(vocabularies: Vocabularies, block: Block, faulty: Faulty) -> Tokenised:
+    """Turns a block into ids; what becomes no token is as faulty as an empty side.
+
+    Subwords leave out what cannot be seen, zero-width and control characters.
+
+    Raises:
+        UserError: A side becomes no token and ``faulty`` is ``stop``; what `clean`
+            raises.
+    """
+    text = clean(block, faulty)
+    kept = Tokenised(Parallel([], []), [], [])
+    nothing = 0
+    for number, pair in enumerate(zip(text.source, text.target), block.first):
+        ids = [words.encode(line) for words, line in zip(vocabularies, pair)]
+        if faulty != "keep" and not all(ids):
+            if faulty == "stop":
+                raise faulty_side(
+                    block, number, ids.index([]), "holds nothing that becomes a token"
+                )
+            nothing += 1
+            continue
+        for lines, line in zip((kept.text.source, kept.text.target), pair):
+            lines.append(line)
+        kept.source.append(ids[0])
+        kept.target.append(ids[1])
+    left_out = {"empty": text.empty + nothing, "undecodable": text.undecodable}
+    return kept._replace(text=kept.text._replace(**left_out))
+
+
 @dataclass(frozen=True)
 class PairEncoder:
     """Turns blocks of text into ids; another process gets a copy."""
@@ -78,18 +122,13 @@ class PairEncoder:
 
     def __call__(self, block: Block) -> EncodedBlock:
         """The ids of the pairs that are kept, and how many are not."""
-        text = clean(block, self.faulty)
-        dropped = Dropped(text.empty, text.undecodable)
-        encode_source = self.vocabularies.source.encode
-        encode_target = self.vocabularies.target.encode
+        pairs = tokenised(self.vocabularies, block, self.faulty)
+        dropped = Dropped(pairs.text.empty, pairs.text.undecodable)
         sources, targets = [], []
-        for source, target in zip(text.source, text.target):
-            source_ids, target_ids = encode_source(source), encode_target(target)
+        for source_ids, target_ids in zip(pairs.source, pairs.target):
             short, long = sorted((len(source_ids), len(target_ids)))
             if long > self.longest:
                 dropped.too_long += 1
-            elif not short and self.faulty != "keep":  # nothing that can be seen
-                dropped.empty += 1
             elif self.max_ratio and long > self.max_ratio * short:
                 dropped.uneven += 1
             else:

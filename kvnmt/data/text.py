@@ -198,16 +198,20 @@ def clean(block: Block, faulty: Faulty) -> Parallel:
             continue
         if faulty != "keep" and not (source.strip() and target.strip()):
             if faulty == "stop":
-                place = block.places[1 if source.strip() else 0]
-                raise UserError(
-                    f"{place} {number} is empty; remove the pair, or skip such pairs "
-                    "with --data.faulty skip."
-                )
+                raise faulty_side(block, number, 1 if source.strip() else 0, "is empty")
             empty += 1
             continue
         kept.source.append(source)
         kept.target.append(target)
     return kept._replace(empty=empty, undecodable=undecodable)
+
+
+def faulty_side(block: Block, number: int, side: int, what: str) -> UserError:
+    """Builds the error for a pair of a block with a side of which nothing is left."""
+    return UserError(
+        f"{block.places[side]} {number} {what}; remove the pair, or skip such pairs "
+        "with --data.faulty skip."
+    )
 
 
 def collect(blocks: Iterable[Block], faulty: Faulty, unit: str) -> Parallel:

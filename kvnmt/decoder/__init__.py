@@ -9,10 +9,11 @@ from kvnmt.decoder import (
     past_future,
     single,
     stacked_lstm,
+    transformer,
 )
-from kvnmt.decoder.base import Decoder, Features, Options
+from kvnmt.decoder.base import SCAN, Decoder, Features, Options, scanned
 
-__all__ = ["CATALOGUE", "Decoder", "Features", "Options"]
+__all__ = ["CATALOGUE", "Decoder", "Features", "Options", "SCAN", "scanned"]
 
 CATALOGUE = Catalogue(
     "decoder",
@@ -23,5 +24,6 @@ CATALOGUE = Catalogue(
         "mem_dec": mem_dec,  # Wang et al. 2016
         "past_future": past_future,  # Zheng et al. 2018
         "memory_rnn": memory_rnn,  # Miculicich et al. 2018
+        "transformer": transformer,  # Vaswani et al. 2017
     },
 )

@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of every recurrent decoder.
+"""The contract of every decoder.
 
-``step`` is the same function in training, where `jax.lax.scan` runs it over the
+``step`` is the same function in training, where `scanned` runs it over the
 target, and in search, which calls it word by word. What does not feed the
 recurrence is kept out of it: ``inputs`` projects the embedded previous words before
-the scan, ``attend`` does after the scan whatever no later step depends on.
+the scan, ``attend`` does after the scan whatever no later step depends on. A decoder
+that is not recurrent has ``over_time`` too: it computes all words at once, as far as no
+word waits for what was written at the one before.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+import jax
+import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.encoder import Encoded
 from kvnmt.initializers import Weights
+from kvnmt.layers import Kept, scan
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes
+
+SCAN = "decoder_scan"  # what a scan over target words is called in a traced program
 
 
 class Options:
@@ -81,6 +88,24 @@ class Step(Protocol):  # noqa: D101
         ...
 
 
+class OverTime(Protocol):  # noqa: D101
+    def __call__(
+        self,
+        params: PyTree,
+        source: PyTree,
+        state: PyTree,
+        inputs: PyTree,
+        key: Key[Array, "*B"] | None = None,
+        kept: Kept = Kept(),
+    ) -> Features:
+        """Computes the features ``B T`` of given words, of inputs ``B T``.
+
+        It gives what ``step`` gives, one after the other from a State, but for what a
+        key drops in training.
+        """
+        ...
+
+
 class Attend(Protocol):  # noqa: D101
     def __call__(self, params: PyTree, source: PyTree, features: Features) -> Features:
         """Completes features with leading axes ``B T`` after the scan.
@@ -108,6 +133,21 @@ def predicts_once(sizes: Sizes) -> tuple[int, ...]:
     return ()
 
 
+def scanned(
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
+    state: PyTree,
+    inputs: PyTree,
+    kept: Kept = Kept(),
+) -> PyTree:
+    """What a step gives at every word, ``B T``, from a State and inputs ``B T``."""
+    with jax.named_scope(SCAN):
+        return _swap_time(scan(step, state, _swap_time(inputs), kept))
+
+
+def _swap_time(tree: PyTree) -> PyTree:
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), tree)
+
+
 class Decoder(NamedTuple):
     """One decoder: pure functions over Params, Source and State."""
 
@@ -119,3 +159,4 @@ class Decoder(NamedTuple):
     feature_sizes: FeatureSizes
     attend: Attend | None = None  # None: nothing waits until after the scan
     auxiliary_sizes: AuxiliarySizes = predicts_once
+    over_time: OverTime | None = None  # None: ``step`` is scanned

@@ -16,7 +16,13 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.initializers import Weights
-from kvnmt.layers import GRU, gru, init_gru, recurrent_inputs
+from kvnmt.layers import (
+    GRU,
+    gru,
+    init_gru,
+    recurrent_inputs,
+    recurrent_product,
+)
 from kvnmt.typing import Array, Float, Key
 
 Cell: TypeAlias = Literal["inside", "outside", "gru"]
@@ -66,7 +72,7 @@ def take_out(
         z = jnp.tanh((old @ W_a - context @ W_b) @ params.W + params.b)
         return gru(gates, old, recurrent_inputs(gates, z))
     D = old.shape[-1]
-    recurrent, read = old @ gates.U, context @ gates.W[0]
+    recurrent, read = recurrent_product(gates, old), context @ gates.W[0]
     both = jax.nn.sigmoid((recurrent + read + gates.b)[:, : 2 * D])
     r, u = both[:, :D], both[:, D:]
     left = recurrent[:, 2 * D :] - r * read[:, 2 * D :]

@@ -13,8 +13,10 @@ from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
 from kvnmt.inference.score import Scored, looks_back, rounds_of, score
+from kvnmt.inference.signed_weights import SignedWeights, has_signs, signed_weights
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import sentence_chrf
+from kvnmt.model_config import ModelConfig
 from kvnmt.pictures.explorer import Explorer
 from kvnmt.runs.directory import Run
 
@@ -82,6 +84,7 @@ def system(name: str, run: Run) -> dict[str, Any]:
         "name": name,
         "rounds": rounds_of(run.model, run.params),
         "memory": has_memory(run.experiment.model),
+        "weights": has_signs(run.experiment.model),
         "self_attention": looks_back(run.model, run.params),
     }
 
@@ -110,12 +113,9 @@ def outputs(
     count, words = len(source), run.vocabularies
     with counting(f"reading {name}", count) as advance:
         scored = score(run.model, run.params, source, target, advance=advance)
-    changes: Sequence[Changes | None] = [None] * count
-    if has_memory(run.experiment.model):
-        with counting(f"memory of {name}", count) as advance:
-            changes = memory_changes(
-                run.experiment.model, run.params, source, target, advance
-            )
+    pairs = run, source, target, counting
+    changes = _told(f"memory of {name}", has_memory, memory_changes, *pairs)
+    weights = _told(f"weights of {name}", has_signs, signed_weights, *pairs)
     records = []
     for n, (x, y) in enumerate(zip(source, target)):
         text, chrf = words.target.decode(y), None
@@ -127,9 +127,27 @@ def outputs(
             "source": words.source.pieces([*x, EOS]),
             "target": words.target.pieces([*y, EOS]),
             "memory": _memory(changes[n]),
+            "weights": _weights(weights[n]),
         }
         records.append(record | _reading(scored[n]))
     return records
+
+
+def _told(
+    what: str,
+    has: Callable[[ModelConfig], bool],
+    tell: Callable[..., Sequence[Any]],
+    run: Run,
+    source: Sequence[Sequence[int]],
+    target: Sequence[Sequence[int]],
+    counting: Counting,
+) -> Sequence[Any]:
+    """What a mechanism tells of every sentence; None where it has nothing to tell."""
+    config = run.experiment.model
+    if not has(config):
+        return [None] * len(source)
+    with counting(what, len(source)) as advance:
+        return tell(config, run.params, source, target, advance)
 
 
 def _reading(scored: Scored) -> dict[str, Any]:
@@ -152,10 +170,19 @@ def _memory(change: Changes | None) -> list[dict[str, Any]] | None:
     ]
 
 
-def _thousandths(matrix: NDArray[np.floating]) -> list[list[int]]:
+def _weights(weights: SignedWeights | None) -> list[dict[str, Any]] | None:
+    if weights is None:
+        return None
+    return [
+        {"signed": _rounded(signed), "own": _thousandths(own)}
+        for signed, own in zip(*weights)
+    ]
+
+
+def _thousandths(matrix: NDArray[np.floating]) -> list[Any]:
     return np.rint(THOUSAND * matrix).astype(int).tolist()
 
 
 def _rounded(matrix: NDArray[np.floating]) -> list[list[float]]:
-    """Three places of lengths that are of the order of one."""
+    """Three places of what is of the order of one."""
     return np.round(matrix.astype(float), 3).tolist()

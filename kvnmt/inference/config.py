@@ -11,17 +11,21 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
-from kvnmt.errors import at_least, between
+from kvnmt.errors import OptionError, between, check_bounds
 from kvnmt.typing import Array
+
+MOST = 2**31 - 1  # that a program takes
 
 # No more than arrays of a search can be made for: a config may come from elsewhere.
 Count: TypeAlias = Annotated[int, between(1, 10_000)]
+Width: TypeAlias = Annotated[int, between(1, 1000)]
 Limit: TypeAlias = Annotated[int | None, between(1, 100_000)]
 Total: TypeAlias = Annotated[int, between(1, 2**24)]
 Ratio: TypeAlias = Annotated[float, between(0, 100)]
+Extra: TypeAlias = Annotated[int, between(1, 100_000)]
 Share: TypeAlias = Annotated[float, between(0.001, 1)]
-Heat: TypeAlias = Annotated[float, at_least(0.001)]
-Weight: TypeAlias = Annotated[float, at_least(0)]
+Heat: TypeAlias = Annotated[float, between(0.001, 10**6)]
+Weight: TypeAlias = Annotated[float, between(0, 1000)]
 Number: TypeAlias = Array | float
 
 
@@ -29,24 +33,41 @@ Number: TypeAlias = Array | float
 class SearchConfig:
     """How translations are searched for."""
 
-    beam: Count = 10  # 1: greedy
+    beam: Width = 10  # 1: greedy
     sample: bool = False  # draw words instead; draws are seeded sentence by sentence
     temperature: Heat = 1.0  # of drawing; below 1: more probable words
     top_k: Limit = None  # draw from so many words only
     top_p: Share = 1.0  # draw from the likeliest words that reach this probability
-    seed: Annotated[int, at_least(0)] = 1  # of drawing
+    seed: Annotated[int, between(0, MOST)] = 1  # of drawing
     normalization: Literal["gnmt", "length", "none"] = "gnmt"  # of log-probabilities
     alpha: Weight = 1.0  # its exponent: ((5 + n) / 6) ** alpha, or n ** alpha
     coverage: Weight = 0.0  # weight of the coverage penalty of Wu et al. (2016)
     diversity: Weight = 0.0  # nats a continuation costs per better sibling
     length_ratio: Ratio = 1.5  # at most this many target words per source word ...
-    length_extra: Count = 10  # ... and this many more, EOS included
+    length_extra: Extra = 10  # ... and this many more, EOS included
     max_length: Limit = None  # most target words, whatever the source
-    min_length: Annotated[int, at_least(0)] = 0  # fewest target words
+    min_length: Annotated[int, between(0, MOST)] = 0  # fewest target words
     unknown: bool = True  # the unknown word may be written
-    nbest: Count = 1  # translations per sentence, at most as many as the beam
+    nbest: Width = 1  # translations per sentence, at most as many as the beam
     batch_size: Count = BATCH_SIZE  # most sentences at a time
     batch_tokens: Total = BATCH_TOKENS  # most source positions at a time, padding too
+
+
+def check_search(config: SearchConfig) -> None:
+    """Refuses options of which no search can be made.
+
+    Raises:
+        OptionError: A number is out of its bounds, or more translations are asked for
+            than the beam holds.
+    """
+    check_bounds(config, "search.")
+    if config.nbest > config.beam and not config.sample:
+        raise OptionError(
+            f"{{0}} is {config.nbest} but a beam of {config.beam} holds no more than "
+            "that; widen {1}.",
+            *("nbest", "beam"),
+            prefix="search.",
+        )
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ def ensemble(members: tuple[Model, ...]) -> Model:
     """The model that the members make together; the same for the same members."""
     return Model(
         reads_source=any(m.reads_source for m in members),
+        source_words=members[0].source_words,
+        target_words=members[0].target_words,
         init=partial(_init, members),
         encode=partial(_encode, members),
         initial_state=partial(_initial_state, members),

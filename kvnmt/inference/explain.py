@@ -17,6 +17,7 @@ from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
 from kvnmt.inference.score import score
+from kvnmt.inference.signed_weights import SignedWeights, has_signs, signed_weights
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import translate
 from kvnmt.model_config import ModelConfig
@@ -37,6 +38,7 @@ class Explanation(NamedTuple):
     alignments: list[NDArray[np.floating]]  # [T, S] for each round of attention
     self_attention: list[NDArray[np.floating]]  # [T, T], as `kvnmt.inference.score`
     memory: Changes | None  # what each write forgot and added; None: no such memory
+    weights: SignedWeights | None  # with signs; None: the alignment has none to hide
 
     @property
     def log_prob(self) -> float:
@@ -115,10 +117,12 @@ def explain(
     else:
         ids = words.target.encode(target)
     pair = score(model, params, source, [ids])[0]
-    memory = None
-    # An ensemble's parameters are a tuple; it has no single memory to look at.
-    if isinstance(params, models.Params) and has_memory(config):
-        memory = memory_changes(config, params, source, [ids])[0]
+    memory = weights = None
+    if isinstance(params, models.Params):  # an ensemble's are a tuple, of no one memory
+        if has_memory(config):
+            memory = memory_changes(config, params, source, [ids])[0]
+        if has_signs(config):
+            weights = signed_weights(config, params, source, [ids])[0]
     return Explanation(
         line=line,
         translation=target,
@@ -128,6 +132,7 @@ def explain(
         alignments=pair.alignments,
         self_attention=pair.self_attention,
         memory=memory,
+        weights=weights,
     )
 
 

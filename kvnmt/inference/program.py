@@ -20,11 +20,13 @@ from jax.sharding import Mesh, PartitionSpec
 
 from kvnmt.data.vocabulary import EOS, PAD, UNK
 from kvnmt.devices import own_mesh
+from kvnmt.errors import OptionError
 from kvnmt.inference.config import (
     Number,
     Numbers,
     SearchConfig,
     Shape,
+    check_search,
     numbers_of,
     shape_of,
 )
@@ -66,6 +68,10 @@ def compiled_search(model: Model, config: SearchConfig) -> Callable[..., Hypothe
     [B, P] holds the ids that translations begin with, PAD behind them. With words [C],
     ids in rising order from EOS and UNK on, a sentence is translated with those that
     are allowed [B, C] for it, which EOS, UNK and its prefix must be.
+
+    Raises:
+        UserError: What `check_search` raises; from the call, that coverage is to be
+            scored where nothing is aligned.
     """
     return partial(program(model, config), numbers_of(config))
 
@@ -79,7 +85,11 @@ def program(
         model: The functions.
         config: How is searched.
         mesh: Of the devices that share the rows; None: those of this process.
+
+    Raises:
+        UserError: What `check_search` raises.
     """
+    check_search(config)
     return _program(model, shape_of(config), mesh)
 
 
@@ -219,6 +229,12 @@ def _step(
     inner, logits, alignments = each(state["model"], tokens)
     new = {"model": inner}
     if "covered" in state:
+        if not alignments:
+            raise OptionError(
+                "{0} needs an alignment, and this system has none.",
+                "coverage",
+                prefix="search.",
+            )
         new["covered"] = state["covered"] + alignments[0]
     return new, _words(logits, source, t, unknown, minimum)
 

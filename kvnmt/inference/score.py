@@ -13,6 +13,7 @@ from kvnmt.contract import negative_log_likelihood
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS, edge, in_batches
 from kvnmt.devices import own_mesh, replicate, split_rows
+from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.trained import KEPT, Trained
 from kvnmt.models import Model, Params
 from kvnmt.typing import Array, Float, Int
@@ -57,7 +58,14 @@ def score(
         size: Most pairs in a batch.
         tokens: Most source positions in a batch, padding included.
         advance: Called after every batch with how many pairs it held.
+
+    Raises:
+        UserError: The sides differ in number, or an id is no word of the vocabulary.
     """
+    check_counts(len(source), "source sentences", len(target), "target sentences")
+    if model.reads_source:
+        check_ids(source, model.source_words, "source sentence")
+    check_ids(target, model.target_words, "target sentence")
     run, mesh = compiled_score(model), own_mesh()
     params = replicate(params, mesh)
     results = [Scored([], [], [])] * len(source)

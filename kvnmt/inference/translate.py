@@ -18,8 +18,8 @@ from kvnmt.data.batches import pad
 from kvnmt.data.buckets import edge, in_batches
 from kvnmt.data.vocabulary import EOS
 from kvnmt.devices import own_mesh, replicate, split_rows
-from kvnmt.errors import UserError, check_bounds
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.program import compiled_search
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.trained import Trained
@@ -94,12 +94,15 @@ def translate_nbest(
 
     Raises:
         UserError: A number of the config is out of its bounds, more translations are
-            asked for than the beam holds, or coverage is to be scored where nothing is
-            aligned.
+            asked for than the beam holds, coverage is to be scored where nothing is
+            aligned, or an id is no word of the vocabulary.
     """
-    _check(model, params, config)
-    translations = [[Translation([], 0.0, 0.0)] for _ in sentences]
     search, mesh = compiled_search(model, config), own_mesh()
+    check_ids(sentences, model.source_words, "source sentence")
+    if prefixes is not None:
+        check_counts(len(sentences), "sentences", len(prefixes), "prefixes")
+        check_ids(prefixes, model.target_words, "prefix")
+    translations = [[Translation([], 0.0, 0.0)] for _ in sentences]
     params = replicate(params, mesh)
     for places, block in in_batches(
         sentences,
@@ -163,22 +166,6 @@ def translate_lines(
     if dictionary is not None:
         return replace_unknown(run, lines, hypotheses, dictionary)
     return [run.vocabularies.target.decode(ids) for ids in hypotheses]
-
-
-def _check(model: Model, params: Params, config: SearchConfig) -> None:
-    check_bounds(config, "search.")
-    if config.nbest > config.beam and not config.sample:
-        raise UserError(
-            f"--search.nbest is {config.nbest} but a beam of {config.beam} holds no "
-            "more than that; widen --search.beam."
-        )
-    if config.coverage:
-        word = jax.ShapeDtypeStruct((1, 1), np.int32)
-        traced = jax.eval_shape(model.forward, params, word, word)
-        if not traced.features.alignments:
-            raise UserError(
-                "--search.coverage needs an alignment, and this system has none."
-            )
 
 
 def _prefix(

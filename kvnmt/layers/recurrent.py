@@ -1,7 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recurrent units: GRU and LSTM."""
+"""The recurrent units: GRU and LSTM.
+
+In training a unit may have a mask for each sentence, the same at every step, over what
+the recurrent product sees of its state: the variational dropout of Y. Gal and Z.
+Ghahramani (2016), "A Theoretically Grounded Application of Dropout in Recurrent Neural
+Networks", equation 8.
+"""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import jax
@@ -9,8 +16,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.initializers import Weights
-from kvnmt.layers.basic import Linear, linear
-from kvnmt.typing import Array, Float, Key, typed
+from kvnmt.layers.basic import Linear, dropout, linear, split_key
+from kvnmt.typing import Array, Float, Key, PyTree, typed
 
 # Where r meets U_n h: behind the product, before it, or behind product and bias.
 Reset: TypeAlias = Literal["after", "before", "after_bias"]
@@ -23,6 +30,7 @@ class GRU:
     W: tuple[Float[Array, "_ 3*D"], ...]  # one matrix per input
     U: Float[Array, "D 3*D"]
     b: Float[Array, " 3*D"]
+    mask: Float[Array, "B D"] | None = None  # over h, in training alone
 
 
 @struct.dataclass
@@ -32,6 +40,7 @@ class LSTM:
     W: tuple[Float[Array, "_ 4*D"], ...]  # one matrix per input
     U: Float[Array, "D 4*D"]
     b: Float[Array, " 4*D"]
+    mask: Float[Array, "B D"] | None = None  # over h, in training alone
 
 
 def init_gru(
@@ -53,6 +62,39 @@ def recurrent_inputs(
 ) -> Float[Array, "..."]:
     """The part that needs no state, ``W x + b``: hoist it out of a scan."""
     return linear(Linear(W=params.W, b=params.b), *inputs)
+
+
+def with_masks(
+    key: Key[Array, "*B"] | None, rate: float, params: PyTree, rows: int
+) -> PyTree:
+    """The same parameters, every unit among them with masks over its state.
+
+    Args:
+        key: One, or one for each row; without one nothing is masked.
+        rate: How many entries of a state the recurrent product does not see.
+        params: Any tree.
+        rows: B.
+    """
+    if key is None or rate == 0.0:
+        return params
+    parts, tree = jax.tree.flatten(params, is_leaf=_is_unit)
+    masked = [
+        replace(p, mask=dropout(k, rate, jnp.ones((rows, len(p.U)), p.U.dtype)))
+        if _is_unit(p)
+        else p
+        for k, p in zip(split_key(key, len(parts)), parts)
+    ]
+    return jax.tree.unflatten(tree, masked)
+
+
+def recurrent_product(
+    params: GRU | LSTM, state: Float[Array, "*N D"], columns: slice = slice(None)
+) -> Float[Array, "*N _"]:
+    """``h U``, or some of its columns, of what the mask leaves of h."""
+    if params.mask is not None:
+        between = (1,) * (state.ndim - 2)  # such as source positions
+        state = state * params.mask.reshape(len(state), *between, -1)
+    return state @ params.U[:, columns]
 
 
 @typed
@@ -80,12 +122,13 @@ def gru(
         reset: Where r meets the recurrent product.
     """
     size = state.shape[-1]
-    U = params.U if reset != "before" else params.U[:, : 2 * size]
-    recurrent = state @ U  # [*N, 3D], or [*N, 2D] where U_n has to wait for r
+    # [*N, 3D], or [*N, 2D] where U_n has to wait for r
+    at_once = slice(None) if reset != "before" else slice(2 * size)
+    recurrent = recurrent_product(params, state, at_once)
     gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent[..., : 2 * size])
     r, u = gates[..., :size], gates[..., size:]
     if reset == "before":
-        candidate = (r * state) @ params.U[:, 2 * size :]
+        candidate = recurrent_product(params, r * state, slice(2 * size, None))
     else:
         candidate = r * recurrent[..., 2 * size :]
     if reset == "after_bias":  # the inputs hold b_n already, whole
@@ -109,11 +152,15 @@ def lstm(
         c' = f * c + i * g                h' = o * tanh(c')
     """
     size = state.shape[-1]
-    total = inputs + state @ params.U  # [*N, 4D]
+    total = inputs + recurrent_product(params, state)  # [*N, 4D]
     gates = jax.nn.sigmoid(total[..., : 3 * size])
     i, f, o = (gates[..., n * size : (n + 1) * size] for n in range(3))
     cell = f * cell + i * jnp.tanh(total[..., 3 * size :])
     return o * jnp.tanh(cell), cell
+
+
+def _is_unit(part: Any) -> bool:
+    return isinstance(part, GRU | LSTM)
 
 
 def _recurrent(

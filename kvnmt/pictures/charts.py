@@ -139,6 +139,44 @@ def relative_positions_chart(
     _finish(panel, path)
 
 
+def growth_chart(
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
+    path: str | os.PathLike[str],
+    *,
+    axis: str = "target tokens/s",
+) -> None:
+    """Draws how a figure of systems grows with several things, a panel for each.
+
+    Args:
+        panels: For what is changed, for each system by its name, pairs of a value and
+            the figure there, both above zero.
+        path: Where to write the PNG.
+        axis: What the figure is.
+
+    Raises:
+        ValueError: There is nothing to draw.
+        UserError: The file cannot be written.
+    """
+    if not panels:
+        raise ValueError("there is nothing to draw")
+    figure = Figure((3.0 * len(panels) + 1.0, 3.2), layout="constrained")
+    row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for panel, (changed, systems) in zip(row, panels.items()):
+        for number, (name, points) in enumerate(systems.items()):
+            look = {"color": _pick(PALETTE, number), "marker": _pick(MARKERS, number)}
+            panel.plot(*zip(*sorted(points)), label=name, markersize=5, **look)
+        values = sorted({value for line in systems.values() for value, _ in line})
+        panel.set_xscale("log", base=2)
+        panel.set_yscale("log", base=2)
+        panel.set_xticks(values, [f"{value:,}" for value in values], rotation=45)
+        panel.set_xlabel(changed)
+        panel.minorticks_off()
+        panel.yaxis.set_major_formatter("{x:,.0f}")
+        _tidy(panel)
+    row[0].set_ylabel(axis)
+    _finish(row[-1], path)
+
+
 def _curve(
     panel: Axes,
     records: Iterable[Mapping[str, Any]],

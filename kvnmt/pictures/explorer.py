@@ -26,6 +26,7 @@ _SCRIPTS = (
     "matrix.js",
     "links.js",
     "memory.js",
+    "weights.js",
     "readout.js",
     "values.js",
     "panel.js",
@@ -75,6 +76,7 @@ def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
               name            str
               rounds          int, R; 0 for a system that does not align
               memory          bool, whether outputs have "memory"
+              weights         bool, whether outputs have "weights"
               self_attention  bool, whether outputs have "self_attention"
             sentences    a list, of
               number      int, the line, counted from 1; no two are alike
@@ -95,6 +97,10 @@ def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
                                  "added", each T rows of S floats, at least 0: L2 norms
                                  of what the write after that target word did to the
                                  key of that source word
+                weights          None, or R objects with "signed", T rows of S floats:
+                                 the weights that the alignment shows without signs,
+                                 unscaled; and "own", T integers per mille, the share
+                                 of what was read that the decoder has written
                 self_attention   None, or T rows of T integers per mille: row t is the
                                  step that predicts ``target[t]``, column 0 stands
                                  before the first word, column i is ``target[i - 1]``;

@@ -3,6 +3,7 @@
 
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -46,19 +47,36 @@ def average(
     first = load_vocabularies(folders[0])
     init = build(models[0], len(first.source), len(first.target)).init
     like = jax.eval_shape(init, jax.random.key(0))
-    total: PyTree = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), like)
+    total: PyTree = _zeros(like)
     names: list[str] = []
     for folder in folders:
         with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
-            for step in _steps(folder, checkpoints, last):
-                checkpoints.manifest(step)  # says what is wrong with it
-                params = checkpoints.restore_params(like, step)
-                total = jax.tree.map(lambda a, b: a + np.asarray(b), total, params)
-                names.append(f"{folder}/{step}")
+            steps, some = checkpoints.take(
+                partial(_steps, folder, checkpoints, last),
+                partial(_sum, checkpoints, like),
+            )
+        total = jax.tree.map(np.add, total, some)
+        names += [f"{folder}/{step}" for step in steps]
     count = len(names)
     mean = jax.tree.map(lambda a, b: (a / count).astype(b.dtype), total, like)
     _write(output, folders[0], jax.tree.map(jax.numpy.asarray, mean), names)
     return names
+
+
+def _zeros(like: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), like)
+
+
+def _sum(
+    checkpoints: Checkpoints, like: PyTree, steps: Sequence[int]
+) -> tuple[Sequence[int], PyTree]:
+    """The steps, and the sum of their parameters."""
+    total = _zeros(like)
+    for step in steps:
+        checkpoints.manifest(step)  # says what is wrong with it
+        params = checkpoints.restore_params(like, step)
+        total = jax.tree.map(lambda a, b: a + np.asarray(b), total, params)
+    return steps, total
 
 
 def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:

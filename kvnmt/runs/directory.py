@@ -45,16 +45,23 @@ def load_run(folder: Path | str) -> Run:
     check_run(folder)
     check_links(folder)
     experiment = load_experiment(folder)
-    check_bounds(experiment.search, "search.")
+    check_bounds(experiment)
     words = load_vocabularies(folder)
     model = models.build(experiment.model, len(words.source), len(words.target))
     like = jax.eval_shape(model.init, jax.random.key(0))
     kept = folder / "checkpoints"
     check_sizes(like, kept)
     with Checkpoints(kept, read_only=True, tell=say) as checkpoints:
-        best = checkpoints.find("best")
-        check_digests(best.about.get("vocabularies"), words, folder)
-        params = checkpoints.restore_params(like, best.step)
+
+        def best() -> list[int]:
+            manifest = checkpoints.find("best")
+            check_digests(manifest.about.get("vocabularies"), words, folder)
+            return [manifest.step]
+
+        def read(steps: Sequence[int]) -> models.Params:
+            return checkpoints.restore_params(like, *steps)
+
+        params = checkpoints.take(best, read)
     return Run(experiment, words, model, params)
 
 

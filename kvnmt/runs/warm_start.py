@@ -39,7 +39,7 @@ def warm_start(fresh: Params, trained: Params) -> WarmStart:
         name = path_name(path)
         source = _counterpart(trained, path)
         if source is None and path[0] == AUXILIARY:
-            source = _counterpart(trained.output, path[2:])
+            source = _counterpart(trained.output_layer, path[2:])
         if source is None:
             new.append(name)
         elif source.shape != leaf.shape:

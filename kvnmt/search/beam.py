@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from kvnmt.errors import UserError
 from kvnmt.search.base import (
     DecodeStep,
     Hypotheses,
@@ -70,10 +71,12 @@ def beam_search(
         shrinks: How often the batch may shrink; see `run_rows`.
 
     Raises:
-        ValueError: More hypotheses are wanted than the beam holds.
+        UserError: No hypothesis is wanted, or more than the beam holds.
     """
-    if count > beam:
-        raise ValueError(f"a beam of {beam} does not hold {count} hypotheses")
+    if not 1 <= count <= beam:
+        raise UserError(
+            f"count is {count} but must be at least 1 and at most the beam, {beam}."
+        )
     shape = sentences.limits.shape[0], beam
     blank = jnp.full((*shape, length), pad, jnp.int32)
     nothing = jnp.full(shape, -jnp.inf, score_type(step, sentences, blank[..., 0]))

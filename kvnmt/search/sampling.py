@@ -4,6 +4,7 @@
 import jax
 import jax.numpy as jnp
 
+from kvnmt.errors import UserError
 from kvnmt.search.base import DecodeStep, Hypotheses, Ranking, Sentences, gather_beams
 from kvnmt.search.walk import walk
 from kvnmt.typing import Array, Float, Int, Key
@@ -37,7 +38,12 @@ def sample_search(
         temperature: Divides the log-probabilities; below 1 draws more probable words.
         top_k: Only so many of the most probable words may be drawn.
         top_p: Only the most probable words whose probabilities together reach this.
+
+    Raises:
+        UserError: No word may be drawn.
     """
+    if top_k is not None and top_k < 1:
+        raise UserError(f"top_k is {top_k} but must be at least 1.")
 
     def draw(now: Sentences, log_probs: Float[Array, "B K V"], t: Array) -> Array:
         keys = jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, t)))(now.keys)

@@ -171,7 +171,7 @@ def _carried(config: OverviewConfig, model: Model, params: Any) -> int:
 def _work(
     config: OverviewConfig, model: Model, params: Any
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Multiplications inside the decoder's scan and in all, and weights inside."""
+    """Multiplications inside the decoder's scans and in all, and weights inside."""
     source = jax.ShapeDtypeStruct((1, config.source_length), jnp.int32)
     target = jax.ShapeDtypeStruct((1, config.target_length), jnp.int32)
 
@@ -182,17 +182,17 @@ def _work(
         return prediction, [head.logits for head in prediction.heads]
 
     jaxpr = jax.make_jaxpr(every_logit)(params, source, target).jaxpr
-    (scan,) = [
+    scans = [
         eqn
         for eqn in jaxpr.eqns
         if eqn.primitive.name == "scan"
-        and models.SCAN in str(eqn.source_info.name_stack)
+        and decoder.SCAN in str(eqn.source_info.name_stack)
     ]
     paths = [path for path, _ in jax.tree.leaves_with_path(params)]
     names = {var: _group(path) for var, path in zip(jaxpr.invars, paths)}
-    fixed = scan.invars[: scan.params["num_consts"]]
+    fixed = [v for scan in scans for v in scan.invars[: scan.params["num_consts"]]]
     groups = [names[v] for v in fixed if not hasattr(v, "val") and v in names]
-    inside, total = multiplications([scan]), multiplications(jaxpr.eqns)
+    inside, total = multiplications(scans), multiplications(jaxpr.eqns)
     return inside, total, tuple(dict.fromkeys(groups))
 
 

@@ -11,14 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kvnmt.attention import (
+    delta_memory,
     distortion,
     dot,
     key_value,
     kv_memory,
     linguistic_coverage,
     modifying_iw,
+    multi_head,
     neural_coverage,
     none,
+    slots,
 )
 from kvnmt.decoder import (
     conditional,
@@ -27,6 +30,7 @@ from kvnmt.decoder import (
     past_future,
     single,
     stacked_lstm,
+    transformer,
 )
 from kvnmt.errors import unknown_name
 from kvnmt.model_config import ModelConfig
@@ -86,6 +90,8 @@ MENG = "Meng et al. 2018"
 ZHANG = "Zhang et al. 2017"
 ZHENG = "Zheng et al. 2018"
 MICULICICH = "Miculicich et al. 2018"
+VASWANI = "Vaswani et al. 2017"
+BOTH = f"{VASWANI} with {MENG}, section 3"
 
 
 def _single(**changes: Any) -> dict[str, Any]:
@@ -125,6 +131,19 @@ def _kvmematt(rounds: int, atteos: float = 0.0) -> NamedSystem:
 def _past_future(subtractive: float = 0.0, **options: Any) -> NamedSystem:
     decoder = past_future.Options(subtractive=subtractive > 0, **options)
     return NamedSystem(ZHENG, {"decoder": decoder}, subtractive=subtractive)
+
+
+def _transformer(paper: str, attention: Any, rounds: int = 1) -> NamedSystem:
+    choices = {
+        "attention": attention,
+        "decoder": transformer.Options(rounds=rounds),
+        "target_context": state_only.Options(),
+        "readout": "none",
+        "merge": "forward",
+        "cell": "transformer",
+        "layers": 2,
+    }
+    return NamedSystem(paper, choices)
 
 
 def _residual(section: str, context: Any) -> NamedSystem:
@@ -196,6 +215,18 @@ SYSTEMS: dict[str, NamedSystem] = {
     "kvmematt-r2": _kvmematt(2),
     "kvmematt-r2-atteos": _kvmematt(2, 1.0),
     "kvmematt-r3": _kvmematt(3),
+    "delta-memory": NamedSystem(
+        "Yang et al. 2024", {"attention": delta_memory.Options(heads=4)}
+    ),
+    "gated-delta-memory": NamedSystem(
+        "Yang et al. 2025",
+        {
+            "attention": delta_memory.Options(
+                update="gated_delta", heads=4, write="decoder"
+            )
+        },
+    ),
+    "slots": NamedSystem("Zhang et al. 2024", {"attention": slots.Options()}),
     "distortion-s": _distortion("source"),
     "distortion-t": _distortion("target"),
     "distortion-h": _distortion("hidden"),
@@ -216,6 +247,9 @@ SYSTEMS: dict[str, NamedSystem] = {
         "Daniluk et al. 2017", {"target_context": key_value_predict.Options()}
     ),
     "n-gram": NamedSystem("Daniluk et al. 2017", {"target_context": n_gram.Options()}),
+    "transformer": _transformer(VASWANI, multi_head.Options()),
+    "transformer-kvmematt-r1": _transformer(BOTH, kv_memory.Options()),
+    "transformer-kvmematt-r2": _transformer(BOTH, kv_memory.Options(), 2),
     "lm-lstm": _language_model(state_only.Options(), "none"),
     "lm-attention": _language_model(_window("plain"), "none"),
     "lm-key-value": _language_model(_window("kv"), "none"),

@@ -3,12 +3,14 @@
 
 from kvnmt.catalogue import Catalogue
 from kvnmt.target_context import (
+    delta_memory,
     key_value_predict,
     mean,
     n_gram,
     previous_word,
     self_attentive,
     self_attentive_rnn,
+    slots,
     state_only,
 )
 from kvnmt.target_context.base import Options, TargetContext
@@ -25,5 +27,7 @@ CATALOGUE = Catalogue(
         "self_attentive_rnn": self_attentive_rnn,  # Miculicich et al. 2018
         "key_value_predict": key_value_predict,  # Daniluk et al. 2017
         "n_gram": n_gram,  # Daniluk et al. 2017
+        "delta_memory": delta_memory,  # Yang et al. 2024, 2025 and relatives
+        "slots": slots,  # Zhang et al. 2024, Peng et al. 2022
     },
 )

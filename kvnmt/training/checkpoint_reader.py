@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints as they are read: found, checked, and put into arrays."""
 
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
 from kvnmt import devices
 from kvnmt.errors import UserError
 from kvnmt.files import DamagedError
 from kvnmt.models import Params
 from kvnmt.training import manifest as manifests
-from kvnmt.training.checkpoint_folder import CheckpointFolder, Which
+from kvnmt.training.checkpoint_folder import LOOKS, CheckpointFolder, Which
 from kvnmt.training.manifest import Manifest
 from kvnmt.training.orbax_arrays import ArrayFiles
 from kvnmt.training.step import TrainState
+
+T = TypeVar("T")
 
 
 class CheckpointReader:
@@ -47,6 +52,38 @@ class CheckpointReader:
         if step < 0:
             raise UserError(f"'{self.folder.path}' holds no finished checkpoint.")
         return manifest or manifests.read(self.folder.of(step))
+
+    def take(
+        self, choose: Callable[[], Sequence[int]], read: Callable[[Sequence[int]], T]
+    ) -> T:
+        """What is read of chosen checkpoints that are there until they are read.
+
+        A training may remove one meanwhile, and what was read of it may lack a part:
+        then others are chosen.
+
+        Args:
+            choose: Finds steps.
+            read: Reads their checkpoints.
+
+        Raises:
+            UserError: What either raises of checkpoints that stay; none stays.
+        """
+        for _ in range(LOOKS):
+            steps, result, failure = choose(), [], None
+            try:
+                result.append(read(steps))
+            except UserError as error:
+                failure = error
+            there = all(self.folder.of(step).exists() for step in steps)
+            if not devices.agree(there):
+                continue
+            if failure is not None:
+                raise failure
+            return result[0]
+        raise UserError(
+            f"the checkpoints in '{self.folder.path}' are removed faster than they are "
+            "read; wait until the training has ended."
+        )
 
     def manifest(self, step: int) -> Manifest:
         """What is known of a checkpoint, its files checked.

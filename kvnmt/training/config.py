@@ -20,10 +20,10 @@ from kvnmt.training.step import StepOptions
 class TrainingConfig(StepOptions):
     """How long, how much at a time, and when to stop."""
 
-    epochs: Annotated[int, at_least(1)] = 20  # at most
-    batch_size: Annotated[int, at_least(1)] = 80  # pairs, over all devices
+    epochs: Annotated[int, between(1, 10**6)] = 20  # at most
+    batch_size: Annotated[int, between(1, 2**20)] = 80  # pairs, over all devices
     # or tokens of the longer side, padding included.
-    batch_tokens: Annotated[int | None, at_least(1)] = None
+    batch_tokens: Annotated[int | None, between(1, 2**30)] = None
     shapes: Annotated[int, between(1, 255)] = 12  # at most so many are compiled, padded
     workers: Annotated[int, at_least(0)] = 0  # processes that make batches; 0: a thread
     # devices that share what has an entry for each word.

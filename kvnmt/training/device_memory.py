@@ -2,6 +2,7 @@
 """What the largest batch needs of a device's memory, known before the first step."""
 
 import os
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +12,7 @@ from kvnmt.errors import UserError
 from kvnmt.training.ahead import Shape, StepAhead, shape_at
 
 GIB = 2**30
+UNLIMITED = 2**60  # version 1 of control groups writes nearly 2^63 for no limit
 
 
 class Need(NamedTuple):
@@ -21,23 +23,27 @@ class Need(NamedTuple):
     target: int
     bytes: int
     available: int | None  # None: the device does not say
+    what: str = "largest batch"
 
     def __str__(self) -> str:
         """Returns the line that people read."""
         of = f" of {self.available / GIB:.1f} GiB" if self.available else ""
         return (
-            f"largest batch: {self.rows} pairs of {self.source} and {self.target} "
+            f"{self.what}: {self.rows} pairs of {self.source} and {self.target} "
             f"tokens, {self.bytes / GIB:.2f} GiB{of} on a device"
         )
 
 
-def check(step: StepAhead, plan: Plan, available: int | None) -> Need | None:
+def check(
+    step: StepAhead, plan: Plan, available: int | None, what: str = "largest batch"
+) -> Need | None:
     """Has the step compiled for the largest batches and asks what it needs.
 
     Args:
         step: What is called later.
         plan: Has the shapes.
         available: Bytes that a device has; None: nobody knows.
+        what: What the batch is called, for people.
 
     Returns:
         The need; None where the compiler does not tell.
@@ -53,7 +59,7 @@ def check(step: StepAhead, plan: Plan, available: int | None) -> Need | None:
         except jax.errors.JaxRuntimeError as error:
             raise explained(error, *shape) from None
         if size is not None:
-            needs.append(Need(*shape, size, available))
+            needs.append(Need(*shape, size, available, what))
     need = max(needs, key=lambda need: need.bytes, default=None)
     if need and available is not None and need.bytes > available:
         raise too_large(str(need))
@@ -91,8 +97,43 @@ def available() -> int | None:
         return stats["bytes_limit"]
     if device.platform == "cpu" and "SC_PHYS_PAGES" in os.sysconf_names:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        limit = container_limit(Path("/"))
+        memory = memory if limit is None else min(memory, limit)
         return memory // jax.local_device_count()
     return None
+
+
+def container_limit(root: Path) -> int | None:
+    """Bytes that the control groups of this process allow it; None: all there are.
+
+    A group is also held to the limits of those around it. Inside a container they may
+    be unknown; its own then stands at the top.
+
+    Args:
+        root: Below which ``proc`` and ``sys`` are.
+    """
+    limits = []
+    for line in _read(root / "proc" / "self" / "cgroup").splitlines():
+        _, controllers, group = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        # Without controllers: version 2, which has all of them in one tree.
+        folder, name = ("memory", "memory.limit_in_bytes")
+        if not controllers:
+            folder, name = ("", "memory.max")
+        top = root / "sys" / "fs" / "cgroup" / folder
+        parts = [part for part in group.split("/") if part not in ("", "..")]
+        for depth in range(len(parts) + 1):
+            limit = _read(top.joinpath(*parts[:depth], name)).strip()
+            limits += [int(limit)] if limit.isdecimal() else []  # else "max"
+    return min((limit for limit in limits if limit < UNLIMITED), default=None)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
 
 
 def too_large(what: str) -> UserError:

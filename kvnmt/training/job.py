@@ -22,12 +22,7 @@ from kvnmt.training.config import TrainingConfig, plan_batches
 from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.sharding import shardings
-from kvnmt.training.step import (
-    TrainState,
-    init_state,
-    make_eval_step,
-    make_train_step,
-)
+from kvnmt.training.step import TrainState, init_state, make_train_step
 
 
 @dataclass(frozen=True)
@@ -44,6 +39,8 @@ class Job:
     mesh: Mesh
     plan: Plan
     train_step: Any  # of `make_train_step`
+    valid_plan: Plan
+    eval_step: Any  # of `make_eval_step`
     validate: Callable[[Params], dict[str, float]]  # figures of the validation text
 
     @property
@@ -90,10 +87,13 @@ def make_job(
     state = init_state(params, update, training)
     places = shardings(state, mesh)
     key = jax.random.key(training.seed)
+    valid_plan = validation.plan_validation(training, corpora.valid, mesh)
+    eval_step = validation.make_eval_step(model, mesh)
     validate = partial(
         validation.figures,
         model,
-        make_eval_step(model),
+        eval_step,
+        plan=valid_plan,
         corpora=corpora,
         config=training,
         mesh=mesh,
@@ -111,6 +111,8 @@ def make_job(
         train_step=make_train_step(
             model, objective, update, key, training, mesh, places
         ),
+        valid_plan=valid_plan,
+        eval_step=eval_step,
         validate=validate,
     )
     return job, jax.device_put(state, places)

@@ -82,10 +82,7 @@ def fit(job: Job, arrays: TrainState, *, resume: bool = False) -> Result:
             ahead = StepAhead(job.train_step, state.arrays, job.mesh)
             job = replace(job, train_step=stack.enter_context(ahead))
             job.tell("compiling the steps that need most memory")
-            available = device_memory.available()
-            need = device_memory.check(ahead, job.plan, available)
-            if need:
-                job.tell(str(need))
+            _check_memory(job, state, ahead)
             ahead.begin(coming(job.plan, job.config.seed, state.step, job.steps))
         batches = stack.enter_context(stream(batch_at, state.step, job.config.workers))
         train(job, state, outputs, batches)
@@ -147,6 +144,17 @@ def _open(stack: ExitStack, job: Job, state: LoopState, resume: bool) -> Outputs
         log = records.Log(job.folder, state.progress.validated)
         stack.callback(log.close)
     return Outputs(checkpoints, log, Leaving(signals, job.mesh))
+
+
+def _check_memory(job: Job, state: LoopState, ahead: StepAhead) -> None:
+    """Refuses batches, of training or of validation, that do not fit."""
+    available = device_memory.available()
+    need = device_memory.check(ahead, job.plan, available)
+    if need:
+        job.tell(str(need))
+    with StepAhead(job.eval_step, state.arrays.served, job.mesh) as step:
+        what = "largest batch of validation"
+        device_memory.check(step, job.valid_plan, available, what)
 
 
 def _is_stale(job: Job, state: LoopState) -> bool:
@@ -247,7 +255,8 @@ def _validate(job: Job, state: LoopState, outputs: Outputs) -> None:
     except KeyboardInterrupt:
         _leave(job, state, outputs)
     progress, optimizer, step = state.progress, job.optimizer, state.step
-    rate: Any = optimizers.learning_rate(optimizer, job.plan.per_epoch)(step)
+    made = max(step - progress.skipped, 1)  # updates, which the optimiser counts
+    rate: Any = optimizers.learning_rate(optimizer, job.plan.per_epoch)(made - 1)
     record = {"step": step, "epoch": step / job.plan.per_epoch}
     record |= progress.sums.figures(job.objective) | figures
     record["learning_rate"] = float(rate) * progress.scale

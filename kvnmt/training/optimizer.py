@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
+import jax
 import jax.numpy as jnp
 import optax
 
-from kvnmt.errors import at_least, between
+from kvnmt.errors import UserError, at_least, between
 
 RATES = {"adam": 1e-3, "adadelta": 1.0, "sgd": 1.0}  # where none is given
 
@@ -31,6 +32,9 @@ class OptimizerConfig:
     plateau_patience: Annotated[int, at_least(1)] = 2  # ... so many times in a row
     # global L2 norm of the gradient; 0: no clipping.
     clip: Annotated[float, at_least(0)] = 1.0
+    # of matrices, times the rate, taken from them at every step (Loshchilov and
+    # Hutter 2019); adam alone.
+    weight_decay: Annotated[float, at_least(0)] = 0.0
 
 
 def learning_rate(config: OptimizerConfig, steps_per_epoch: int) -> optax.Schedule:
@@ -67,9 +71,23 @@ def build(
     """Clipping, then the optimiser; the same arguments give the same for a while.
 
     Adadelta has rho 0.95 and epsilon 1e-6, as all five papers that use it say.
+
+    Raises:
+        UserError: Weight decay with another optimiser than adam.
     """
     rate = learning_rate(config, steps_per_epoch)
-    if config.name == "adam":
+    if config.weight_decay and config.name != "adam":
+        raise UserError(
+            f"weight decay goes with adam, not with {config.name}; set "
+            "--optimizer.weight-decay to 0 or --optimizer.name to adam."
+        )
+    if config.weight_decay:
+        update = optax.adamw(
+            rate,
+            weight_decay=config.weight_decay,
+            mask=lambda params: jax.tree.map(lambda leaf: leaf.ndim > 1, params),
+        )
+    elif config.name == "adam":
         update = optax.adam(rate)
     elif config.name == "sgd":
         update = optax.sgd(rate, momentum=config.momentum or None)

@@ -7,12 +7,16 @@ its moments in the optimiser and its mean; all else is on every device.
 """
 
 import re
+from collections.abc import Callable
+from dataclasses import replace
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from kvnmt.errors import UserError
-from kvnmt.typing import PyTree
+from kvnmt.training.losses import Loss
+from kvnmt.typing import Array, PyTree
 
 RULES: tuple[tuple[str, PartitionSpec], ...] = (
     (r"(^|/)(source|target)_embedding$", PartitionSpec("model", None)),
@@ -33,6 +37,36 @@ def shardings(tree: PyTree, mesh: Mesh) -> PyTree:
         return NamedSharding(mesh, _rule(name, leaf.shape, mesh.shape["model"]))
 
     return jax.tree_util.tree_map_with_path(place, tree)
+
+
+def over_rows(
+    sums_of: Callable[..., tuple[Loss, PyTree]], mesh: Mesh
+) -> Callable[..., tuple[Loss, PyTree]]:
+    """The same of rows that are split over the data axis, added up once.
+
+    Args:
+        sums_of: ``(params, arrays of rows ...) -> (sums, more sums)``.
+        mesh: Whose data axis the rows are split over.
+    """
+
+    def sums_of_rows(params: PyTree, *batch: Array) -> tuple[Loss, PyTree]:
+        sums, more = sums_of(params, *batch)
+        # All of one type meet at once; two meetings can block a CPU's few threads.
+        tokens = sums.tokens.astype(sums.total.dtype)  # exact up to 2^24
+        sums, more = jax.lax.psum((replace(sums, tokens=tokens), more), "data")
+        return replace(sums, tokens=sums.tokens.astype(jnp.int32)), more
+
+    def split(params: PyTree, *batch: Array) -> tuple[Loss, PyTree]:
+        return jax.shard_map(
+            sums_of_rows,
+            mesh=mesh,
+            in_specs=(PartitionSpec(), *[PartitionSpec("data")] * len(batch)),
+            out_specs=PartitionSpec(),
+            axis_names={"data"},
+            check_vma=False,
+        )(params, *batch)
+
+    return split
 
 
 def _rule(name: str, shape: tuple[int, ...], parts: int) -> PartitionSpec:

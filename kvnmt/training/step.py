@@ -8,8 +8,7 @@ neither on how many devices share the work nor on how many parts a batch is
 computed in.
 """
 
-from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -17,13 +16,13 @@ import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
-from jax.sharding import Mesh, PartitionSpec, Sharding
+from jax.sharding import Mesh, Sharding
 
-from kvnmt.contract import negative_log_likelihood
 from kvnmt.devices import replicate
 from kvnmt.layers import Kept, row_keys
 from kvnmt.models import Model, Params
 from kvnmt.training.losses import Loss, Objective, loss
+from kvnmt.training.sharding import over_rows
 from kvnmt.training.step_options import Dtype, StepOptions
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
 
@@ -171,7 +170,7 @@ def _program(
     device = jax.devices()[0] if mesh is None else mesh.devices.flat[0]
     sums_of = partial(_sums, model, objective, options, options.kept(device.platform))
     if mesh is not None and mesh.shape["data"] > 1:
-        sums_of = _over_rows(sums_of, mesh)
+        sums_of = over_rows(sums_of, mesh)
 
     def step(
         numbers: Array, state: TrainState, source: Array, target: Array
@@ -196,23 +195,6 @@ def _program(
         return jax.jit(step, donate_argnums=1)
     places = jax.tree.unflatten(tree, shardings)
     return jax.jit(step, donate_argnums=1, out_shardings=(places, None))
-
-
-@lru_cache(maxsize=KEPT)
-def make_eval_step(model: Model) -> jax.stages.Wrapped:
-    """Returns the jitted ``(params, source, target) -> Loss``: plain likelihood.
-
-    It is that of the distribution that translates: of a mean of predictors, if the
-    model takes one.
-    """
-
-    def step(params: Params, source: Array, target: Array) -> Loss:
-        prediction = model.forward(params, source, target)
-        nats = jnp.sum(negative_log_likelihood(prediction.logits, target))
-        zero = jnp.zeros_like(nats)
-        return Loss(nats, nats, zero, zero, jnp.sum(target >= 0))
-
-    return jax.jit(step)
 
 
 def _sums(
@@ -249,33 +231,6 @@ def _sums(
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
     (gradients, sums), _ = jax.lax.scan(add, zero, tuple(rows))
     return sums, gradients
-
-
-def _over_rows(
-    sums_of: Callable[..., tuple[Loss, Params]], mesh: Mesh
-) -> Callable[..., tuple[Loss, Params]]:
-    """The same of rows that are split over the data axis, added up once."""
-
-    def sums_of_rows(
-        params: Params, source: Array, target: Array, masks: Array
-    ) -> tuple[Loss, Params]:
-        sums, gradients = sums_of(params, source, target, masks)
-        # All of one type meet at once; two meetings can block a CPU's few threads.
-        tokens = sums.tokens.astype(sums.total.dtype)  # exact up to 2^24
-        sums, gradients = jax.lax.psum(
-            (replace(sums, tokens=tokens), gradients), "data"
-        )
-        return replace(sums, tokens=sums.tokens.astype(jnp.int32)), gradients
-
-    whole, rows = PartitionSpec(), PartitionSpec("data")
-    return jax.shard_map(
-        sums_of_rows,
-        mesh=mesh,
-        in_specs=(whole, rows, rows, rows),
-        out_specs=whole,
-        axis_names={"data"},
-        check_vma=False,
-    )
 
 
 def _cast(params: Params, dtype: Dtype) -> Params:

@@ -26,7 +26,7 @@ class StepOptions:
     # again. 0: each keeps its residuals.
     remat: Annotated[int, at_least(0)] = 0
     # parts of a batch that are computed one after the other.
-    accumulate: Annotated[int, at_least(1)] = 1
+    accumulate: Annotated[int, between(1, 2**16)] = 1
     # the parameters that translate are a mean, decaying so; 0: they are the last.
     ema: Annotated[float, between(0, 0.999999)] = 0.0
 

@@ -1,32 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training run measures on its validation text."""
+"""What a training run measures on its validation text.
+
+A batch is no larger than a part of a batch of training (`--training.accumulate`), in
+pairs or in tokens, and its logits stand for a part of the words at a time. There is no
+gradient, so nothing is kept for one, whatever `--training.remat` says.
+"""
+
+from dataclasses import replace
+from functools import lru_cache
 
 import jax
-import numpy as np
+import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from kvnmt import devices
-from kvnmt.data import batches
+from kvnmt.contract import negative_log_likelihood
 from kvnmt.data.batches import EncodedCorpus
-from kvnmt.data.buckets import edge
 from kvnmt.data.corpus import Corpora
+from kvnmt.data.plan import Plan
+from kvnmt.data.stream import BatchAt
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.models import Model, Params
-from kvnmt.training.config import TrainingConfig
+from kvnmt.training.config import TrainingConfig, plan_batches
+from kvnmt.training.cross_entropy import cross_entropy
+from kvnmt.training.losses import Loss
+from kvnmt.training.sharding import over_rows
+from kvnmt.training.step import KEPT
+from kvnmt.typing import Array
+
+SHAPES = 4  # that are compiled, at most: each runs a few times only
 
 
 def figures(
     model: Model,
     eval_step: jax.stages.Wrapped,
     params: Params,
+    plan: Plan,
     corpora: Corpora,
     config: TrainingConfig,
     mesh: Mesh,
 ) -> dict[str, float]:
     """The loss and, of a model that reads a source, BLEU on the validation text."""
-    loss = validation_loss(eval_step, params, corpora.valid, config.batch_size, mesh)
+    loss = validation_loss(eval_step, params, plan, corpora.valid, mesh)
     if not model.reads_source:
         return {"valid_loss": loss}
     whole = devices.gather(params, mesh)
@@ -41,30 +58,64 @@ def score(metric: str, figures: dict[str, float]) -> float:
     return -figures["valid_loss"]  # a language model has no other
 
 
+def plan_validation(config: TrainingConfig, valid: EncodedCorpus, mesh: Mesh) -> Plan:
+    """Plans batches that need no more memory than a part of one in training.
+
+    Raises:
+        UserError: So many pairs cannot be shared.
+    """
+    parts = config.accumulate
+    few = replace(config, accumulate=1, shapes=min(config.shapes, SHAPES))
+    if config.batch_tokens:
+        few = replace(few, batch_tokens=max(config.batch_tokens // parts, 1))
+    else:
+        few = replace(few, batch_size=max(config.batch_size // parts, 1))
+    return plan_batches(few, valid.lengths, mesh)
+
+
+@lru_cache(maxsize=KEPT)
+def make_eval_step(model: Model, mesh: Mesh | None = None) -> jax.stages.Wrapped:
+    """Returns the jitted ``(params, source, target) -> Loss``: plain likelihood.
+
+    It is that of the distribution that translates: of a mean of predictors, if the
+    model takes one.
+
+    Args:
+        model: The functions.
+        mesh: Whose data axis the rows are split over; None: all on one device.
+    """
+
+    def sums_of(params: Params, source: Array, target: Array) -> tuple[Loss, tuple]:
+        prediction = model.forward(params, source, target)
+        if prediction.mean is None:
+            nats = cross_entropy(prediction.heads[0], target)[1]
+        else:
+            nats = jnp.sum(negative_log_likelihood(prediction.mean, target))
+        zero = jnp.zeros_like(nats)
+        return Loss(nats, nats, zero, zero, jnp.sum(target >= 0)), ()
+
+    sums = sums_of
+    if mesh is not None and mesh.shape["data"] > 1:
+        sums = over_rows(sums_of, mesh)
+
+    def step(params: Params, source: Array, target: Array) -> Loss:
+        return sums(params, source, target)[0]
+
+    return jax.jit(step)
+
+
 def validation_loss(
     eval_step: jax.stages.Wrapped,
     params: Params,
+    plan: Plan,
     valid: EncodedCorpus,
-    rows: int,
     mesh: Mesh,
 ) -> float:
-    """Nats per target token, EOS included; batches of ``rows``, sorted by length.
-
-    Where the devices cannot share as many rows, there are a few more.
-    """
-    index, count = devices.part()
-    shares = devices.rows(mesh)
-    rows_here = -(-rows // shares) * shares // count  # of this process
-    rows = rows_here * count
-    longer = valid.lengths.max(axis=1)
-    order = np.argsort(longer, kind="stable")
+    """Nats per target token, EOS included."""
+    batch_at = BatchAt(valid, plan, 0, devices.part())
     nats = tokens = 0.0
-    for start in range(0, len(order), rows):
-        lines = order[start : start + rows]
-        longest = edge(int(longer[lines].max()))
-        lines = lines[index * rows_here : (index + 1) * rows_here]
-        batch = batches.make_batch(valid, lines, rows_here, (longest, longest))
-        arrays = devices.split_rows(batch, mesh)
+    for position in range(plan.per_epoch):
+        arrays = devices.split_rows(batch_at(position), mesh)
         sums = jax.device_get(eval_step(params, *arrays))
         nats, tokens = nats + float(sums.nats), tokens + int(sums.tokens)
     return nats / max(tokens, 1)

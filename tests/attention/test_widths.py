@@ -4,7 +4,14 @@
 import jax
 import pytest
 
-from kvnmt.attention import CATALOGUE, dot, key_value, modifying_iw
+from kvnmt.attention import (
+    CATALOGUE,
+    delta_memory,
+    dot,
+    key_value,
+    modifying_iw,
+    multi_head,
+)
 from kvnmt.errors import UserError
 from kvnmt.initializers import gaussian
 from kvnmt.typing import Sizes
@@ -20,6 +27,9 @@ SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)
         (key_value.Options(), {"state": 3}, "no half for keys of 4"),
         (modifying_iw.Options(), {"annotation": 7}, "not 7"),
         (modifying_iw.Options(), {"state": 3}, "state of 3"),
+        (multi_head.Options(heads=2), {}, "2 heads .* width of 5 .*attention.heads"),
+        (delta_memory.Options(heads=4), {}, "keys of width 6 .* 4 heads"),
+        (delta_memory.Options(heads=3), {}, "values of width 8 .* 3 heads"),
     ],
     ids=str,
 )
@@ -37,6 +47,7 @@ def test_widths_that_cannot_be(options, changes, said):
         (key_value.Options(), {"state": 4}),
         (key_value.Options(query="projection"), {"state": 3}),
         (modifying_iw.Options(), {"state": 4}),
+        (multi_head.Options(heads=2), {"state": 6}),
     ],
     ids=str,
 )

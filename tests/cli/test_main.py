@@ -160,6 +160,11 @@ BAD_USE = [
     (["translate", "RUN", "--search.alpha", "-1"], "--search.alpha"),
     (["translate", "RUN", "--search.batch-size", "0"], "--search.batch-size"),
     (
+        ["translate", "RUN", "--search.beam", "2", "--search.nbest", "3"],
+        "--search.nbest is 3 but a beam of 2 holds no more than that; widen "
+        "--search.beam.",
+    ),
+    (
         ["evaluate", "TEXT", "--source", "TEXT/hole", "--reference", "TEXT/hole"],
         "no run directory",
     ),

@@ -73,7 +73,7 @@ def test_bytes_are_those_of_one_device():
         ({"model_axis": 2}, "make it 8"),
         ({"source_length": 1}, "--source-length"),
         ({"vocabulary": 2}, "--vocabulary"),
-        ({"search": SearchConfig(beam=0)}, "--search.beam"),
+        ({"search": SearchConfig(beam=0)}, "^search.beam is 0"),
     ],
 )
 def test_what_cannot_be_compiled_is_told(changes, part):

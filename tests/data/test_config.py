@@ -6,7 +6,7 @@ import dataclasses
 import pytest
 
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import UserError, check_bounds
+from kvnmt.errors import OptionError, check_bounds
 
 LEAST = {
     "min_count": 1,
@@ -23,9 +23,9 @@ LEAST = {
 def test_every_number_has_a_least_value(field, least):
     config = dataclasses.replace(DataConfig(), **{field: least})
     check_bounds(config, "data.")
-    flag = f"--data.{field.replace('_', '-')}"
-    with pytest.raises(UserError, match=f"{flag} is .* must be at least {least}"):
+    with pytest.raises(OptionError, match=f"^{field} is .* at least {least}") as error:
         check_bounds(dataclasses.replace(config, **{field: least - 1}), "data.")
+    assert error.value.by_flag.startswith(f"--data.{field.replace('_', '-')} is ")
 
 
 def test_the_defaults_are_allowed():

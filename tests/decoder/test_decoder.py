@@ -17,11 +17,11 @@ close = {"rtol": 1e-5, "atol": 1e-6}
 
 @cache
 def run(name: str):
-    """Features and States of a decoder as it comes, with its own s_0."""
+    """Features and States of a decoder as it comes, with its own s_0 if it has one."""
     it = Unrolled(decoders.CATALOGUE[name].Options())
     features, states = it.run(it.params)
     source = it.decoder.prepare(it.params, it.source)
-    return it, features, states, source.start
+    return it, features, states, getattr(source, "start", None)
 
 
 @pytest.mark.parametrize("name", decoders.CATALOGUE)
@@ -48,7 +48,7 @@ def test_state_is_a_tree_of_hypotheses(name):
         assert all(shape[0] == B for shape in shapes)
 
 
-@pytest.mark.parametrize("name", decoders.CATALOGUE)
+@pytest.mark.parametrize("name", sorted(decoders.CATALOGUE.keys() - {"transformer"}))
 def test_the_first_state_is_the_start(name):
     _, _, states, start = run(name)
     stacked = name == "stacked_lstm"

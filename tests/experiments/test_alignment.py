@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The experiment on hand-aligned text: its text, its runs, and its table."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -64,6 +65,25 @@ def test_text_and_links_are_written(data, tmp_path):
 def test_without_eflomal_it_has_no_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert align_with_eflomal(tmp_path, "fr-en") == {}
+
+
+def test_word_aligners_are_measured_without_any_training(
+    data, tmp_path, monkeypatch, capsys
+):
+    links = [parse_pharaoh("0-0 1-1"), parse_pharaoh("0-0")]
+    monkeypatch.setattr(alignment, "align_with_eflomal", lambda *_: {})
+    monkeypatch.setattr(alignment, "align_with_thot", lambda *_: {"Thot, HMM": links})
+    options = Alignment(
+        data=data, workdir=tmp_path, pairs=("fr-en",), seeds=(1, 2), aligners=True
+    )
+    alignment.main(options, never)
+    (line,) = json.loads((tmp_path / "fr-en-aligners" / "result.json").read_text())[
+        "rows"
+    ]
+    assert (line["system"], line["data"], line["links"]) == ("Thot, HMM", "fr-en", 3)
+    # Two of the three are sure, all are possible, and one sure link is missing.
+    assert line["aer"] == pytest.approx(1 - (2 + 3) / (3 + 3))
+    assert "Thot, HMM" in capsys.readouterr().out
 
 
 def test_every_run_and_the_other_direction_are_in_the_table(

@@ -83,6 +83,11 @@ def test_attention_is_compared(small, capsys):
     remembered = ["linguistic_coverage", "neural_coverage", "distortion", "kv_memory"]
     for name, weights in names["looks"].items():
         assert (weights[0] != weights[2]).any() == (name in remembered)
+    titles = [panel.get_title().split(",")[0] for panel in names["signs"].flat]
+    assert titles == ["kv_memory", *names["weighed"]]
+    assert [(w < 0).any() for w in names["weighed"].values()] == [True] * 7
+    summed = names["weighed"]["sum"]  # what the source wrote keeps its weight
+    np.testing.assert_allclose(summed[2], summed[0], rtol=1e-5)
     for panel, measure in ((names["losses"], "loss"), (names["scores"], "BLEU")):
         assert measure in panel.get_ylabel()
         drawn = {line.get_label(): line.get_ydata() for line in panel.lines}

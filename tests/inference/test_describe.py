@@ -54,7 +54,7 @@ def test_the_best_of_many_is_the_one(run):
 
 def test_more_than_the_beam_holds_is_refused(run):
     config = SearchConfig(beam=2, nbest=3)
-    with pytest.raises(UserError, match="--search.beam"):
+    with pytest.raises(UserError, match="^nbest is 3 but a beam of 2 .*; widen beam."):
         translate(run.model, run.params, ids(run), config)
 
 

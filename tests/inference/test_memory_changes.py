@@ -12,7 +12,8 @@ import pytest
 from kvnmt import decoder as decoders
 from kvnmt import models
 from kvnmt.attention import CATALOGUE, Moment, kv_memory
-from kvnmt.inference.memory_changes import has_memory, memory_changes, recording
+from kvnmt.inference.memory_changes import has_memory, memory_changes
+from kvnmt.inference.recording import recording
 from kvnmt.inference.score import score
 from kvnmt.initializers import gaussian
 from kvnmt.model_config import ModelConfig
@@ -74,7 +75,10 @@ def test_which_mechanisms_tell():
 
 def test_writes_are_kept_in_their_order(key):
     attention = kv_memory.build(kv_memory.Options())
-    watched, params = recording(2)(attention), attention.init(key, SIZES, gaussian(1.0))
+    watched, params = (
+        recording(2, "explain")(attention),
+        attention.init(key, SIZES, gaussian(1.0)),
+    )
     annotations = jax.random.normal(key, (2, 4, 8))
     source = watched.prepare(params, annotations, jnp.ones((2, 4), bool))
     state, told = watched.initial_state(params, source), []
@@ -85,7 +89,7 @@ def test_writes_are_kept_in_their_order(key):
         state = watched.write(params, source, state, moment)
     for kind in ("changed", "forgotten", "added"):
         for place, change in enumerate(told[1:]):
-            kept = getattr(state.changes, kind)[:, place]
+            kept = getattr(state.told, kind)[:, place]
             np.testing.assert_allclose(kept, getattr(change, kind), rtol=1e-6)
 
 
@@ -112,7 +116,7 @@ def test_any_decoder_carries_the_record(name):
     model, params = make(config)
     found = memory_changes(config, params, SOURCE, TARGET)
     rounds = len(score(model, params, SOURCE[:1], TARGET[:1])[0].alignments)
-    watched = models.build(config, 9, 8, recording(rounds))
+    watched = models.build(config, 9, 8, recording(rounds, "explain"))
     source, target = np.array([[3, 4, 5, 0]]), np.array([[3, 4, 0]])
     np.testing.assert_array_equal(
         model.forward(params, source, target).logits,

@@ -19,7 +19,7 @@ from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import EDGES, edge
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import EOS, Words
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.program import compiled_search, program
@@ -296,20 +296,69 @@ def test_programs_that_nobody_uses_are_freed(talker):
 
 
 @pytest.mark.parametrize(
-    ("changes", "flag"),
+    ("changes", "said"),
     [
-        ({"beam": 0}, "--search.beam is 0 but must be at least 1"),
+        ({"beam": 0}, "beam is 0 but must be at least 1 and"),
+        ({"alpha": -1.0}, "alpha is -1 but must be at least 0 and"),
+        ({"top_p": 1.5}, "top_p is 1.5 but must be at least 0.001 and at most 1."),
+        ({"temperature": math.nan}, "temperature is nan but must be at least 0.001"),
+        ({"max_length": 0}, "max_length is 0 but must be at least 1 and"),
         (
-            {"top_p": 1.5},
-            "--search.top-p is 1.5 but must be at least 0.001 and at most",
+            {"nbest": 3},
+            "nbest is 3 but a beam of 2 holds no more than that; widen beam.",
         ),
-        ({"temperature": math.nan}, "--search.temperature"),
-        ({"max_length": 0}, "--search.max-length"),
     ],
 )
-def test_numbers_out_of_bounds_are_refused(talker, changes, flag):
-    with pytest.raises(UserError, match=flag):
-        translate(*talker, [[3]], dataclasses.replace(BASE, **changes))
+def test_what_cannot_be_searched_for_is_refused_everywhere(talker, changes, said):
+    """By the names of fields, which the command line turns into those of flags."""
+    model, params = talker
+    config = dataclasses.replace(BASE, **changes)
+    everywhere = [
+        lambda: translate(model, params, [[3]], config),
+        lambda: translate_nbest(model, params, [[3]], config),
+        lambda: compiled_search(model, config),
+        lambda: compiled_search(ensemble((model, model)), config),
+        lambda: program(model, config),
+    ]
+    for search in everywhere:
+        with pytest.raises(OptionError) as error:
+            search()
+        assert str(error.value).startswith(said)
+        for name in (*changes, "beam") if "beam." in said else changes:
+            said_of_flag = f"--search.{name.replace('_', '-')}"
+            assert said_of_flag in error.value.by_flag
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        ([3, WORDS], f"holds the id {WORDS}; the vocabulary has ids up to {WORDS - 1}"),
+        ([-1, 3], "holds the id -1;"),
+        ([3, EOS, 4], "holds the id 0; that is the end of sentence"),
+        ("a b", "is a list of ids; encode text"),
+    ],
+)
+def test_ids_that_are_no_words_are_refused_everywhere(talker, ids, said):
+    """An array would be indexed with them, and something would come out."""
+    model, params = talker
+    good, bad = [[3], [4, 5]], [[3], ids]
+    two: Any = (params, params)
+    for what, work in {
+        "source sentence": lambda: translate(model, params, bad, GREEDY),
+        "source sentence ": lambda: translate(ensemble((model, model)), two, bad),
+        "prefix": lambda: translate(model, params, good, GREEDY, prefixes=bad),
+        "source sentence  ": lambda: score(model, params, bad, good),
+        "target sentence": lambda: align(model, params, good, bad),
+    }.items():
+        with pytest.raises(UserError, match=f"{what.strip()}.* {said}"):
+            work()
+
+
+def test_lists_that_belong_together_are_as_long(talker):
+    with pytest.raises(UserError, match="^there are 2 sentences but 1 prefixes"):
+        translate(*talker, [[3], [4]], GREEDY, prefixes=[[]])
+    with pytest.raises(UserError, match="^there are 1 source sentences but 2 target"):
+        score(*talker, [[3]], [[3], [4]])
 
 
 def test_draws_belong_to_places_of_the_corpus(talker, sentences):

@@ -15,6 +15,7 @@ from kvnmt import decoder as decoders
 from kvnmt import models
 from kvnmt import target_context as target_contexts
 from kvnmt.catalogue import Catalogue
+from kvnmt.layers import Blocks
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model, Params
 from kvnmt.systems.named import SYSTEMS
@@ -57,6 +58,8 @@ def fitting(config: ModelConfig) -> dict[str, Any]:
         return {"state": 5 * {"plain": 1, "kv": 2, "kvp": 3}[reads["form"]]}
     if target_context == "n_gram":
         return {"state": 5 * reads["parts"]}
+    if attention == "delta_memory" and looks["heads"] == 4:
+        return {"alignment": 4}
     return {"merge": "halves"} if attention == "key_value" else {}
 
 
@@ -89,6 +92,14 @@ def distortion(**options: Any) -> Choice:
 
 def memory(**options: Any) -> Choice:
     return "kv_memory", options
+
+
+def delta(**options: Any) -> Choice:
+    return "delta_memory", options
+
+
+def slots(**options: Any) -> Choice:
+    return "slots", options
 
 
 def lstm(**options: Any) -> Choice:
@@ -146,6 +157,40 @@ ATTENTIONS = {
     "share-addresses": case(attention=memory(share_addresses=True), decoder=rounds(2)),
     "share-rounds": case(attention=memory(), decoder=rounds(2, share_rounds=True)),
     "tanh": case(attention=memory(add="tanh"), decoder=rounds(2)),
+}
+MEMORIES = {  # linear memories and slots, of the source and of the translation
+    "delta-sum-both": case(
+        attention=delta(update="sum", heads=2, direction="both"),
+        target_context=delta(update="sum"),
+    ),
+    "delta-decay-writes-r2": case(
+        attention=delta(update="decay", write="decoder"),
+        decoder=rounds(2, share_rounds=True),
+        target_context=delta(update="decay"),
+    ),
+    "delta-gated": case(
+        state=6,
+        attention=delta(update="gated", key_size=4),
+        target_context=delta(update="gated", heads=2, key_size=4),
+    ),
+    "delta-lstm-both": case(
+        attention=delta(direction="both"),
+        decoder=lstm(initial="read"),
+        target_context=delta(update="kda"),
+    ),
+    "delta-kda-writes-both": case(
+        attention=delta(update="kda", heads=2, direction="both", write="decoder"),
+        target_context=slots(gate="abc", slots=3, key_size=2),
+    ),
+    "delta-channels-writes": case(
+        attention=delta(update="gated_delta_2", write="decoder"),
+        target_context=delta(update="gated_delta_2"),
+    ),
+    "slots-abc": case(
+        attention=slots(gate="abc", slots=3, key_size=4, tau=2.0),
+        target_context=delta(update="gated_delta"),
+    ),
+    "slots-fading": case(attention=slots(tau=1.0), target_context=slots(tau=2.0)),
 }
 DECODERS = {
     "start-backward": case(decoder=rounds(1, initial="backward"), cell="lstm"),
@@ -231,7 +276,7 @@ TARGET_CONTEXTS = {
         attention="kv_memory", decoder=rounds(2), target_context="self_attentive"
     ),
 }
-OUTSIDE = {  # encoder and readout
+OUTSIDE = {  # encoder, readout, and no recurrence
     "sum": case(attention="kv_memory", decoder=rounds(2), merge="sum"),
     "stack": case(attention="kv_memory", decoder=rounds(2), merge="stack"),
     "project": case(attention="kv_memory", decoder=rounds(2), merge="project"),
@@ -259,8 +304,21 @@ OUTSIDE = {  # encoder and readout
     "no-readout-low-rank": case(
         readout="none", target_context="key_value_predict", low_rank=2
     ),
+    "transformer-each-r2": case(  # which attention knows s_{t-1}, and writes
+        attention=neural(size=2),
+        decoder=("transformer", {"rounds": 2, "heads": 3, "attention_in": "each"}),
+        state=6,
+    ),
+    "transformer-tied": case(  # one width, as the paper has it
+        attention=("multi_head", {"heads": 3}),
+        decoder=("transformer", {"layers": 1, "feed_forward": 7, "dropout": 0.1}),
+        target_context="state_only",
+        blocks=Blocks(heads=2, feed_forward=5),
+        **{"readout": "none", "tie": "output", "merge": "forward"},
+        **{"cell": "transformer", "embedding": 6, "encoder": 6, "state": 6},
+    ),
 }
-VARIANTS = ATTENTIONS | DECODERS | TARGET_CONTEXTS | OUTSIDE
+VARIANTS = ATTENTIONS | MEMORIES | DECODERS | TARGET_CONTEXTS | OUTSIDE
 CONFIGS = NAMED | DEFAULTS | VARIANTS
 DISTINCT = list({config: name for name, config in reversed(CONFIGS.items())}.values())
 

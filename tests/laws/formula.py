@@ -5,7 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kvnmt.attention import distortion, linguistic_coverage, neural_coverage
+from kvnmt.attention import (
+    delta_memory,
+    distortion,
+    linguistic_coverage,
+    neural_coverage,
+)
+from kvnmt.layers import Blocks
 from kvnmt.model_config import ModelConfig
 from tests.laws import cases
 
@@ -38,7 +44,21 @@ class Widths:
         return self.A * self.D + self.A * self.C + 2 * self.A
 
 
+def transformer_layer(o: Blocks, n: int) -> int:
+    """Self-attention, feed-forward and a LayerNorm before each."""
+    F = o.feed_forward or 4 * n
+    return 4 * n * n + affine(n, F) + affine(F, n) + 4 * n
+
+
+def transformer(o: Blocks, layers: int, inputs: int, n: int) -> int:
+    """A stack, but for looks at a source."""
+    entry = 0 if inputs == n else inputs * n
+    return entry + layers * transformer_layer(o, n) + 2 * n
+
+
 def encoder(config: ModelConfig, n: Widths) -> int:
+    if config.cell == "transformer":
+        return transformer(config.blocks, config.layers, n.E, n.H)
     cell = lstm if config.cell == "lstm" else gru
     above = (config.layers - 1) * cell(n.H, n.H)
     stack = cell(n.E, n.H) + above
@@ -65,18 +85,53 @@ def _distortion(o: distortion.Options, n: Widths) -> int:
     return affine(width, 2 * o.window + 1)
 
 
+def writer(update: str, inputs: int, heads: int, keys: int, values: int) -> int:
+    """A writer to a linear memory; ``keys`` and ``values`` of all heads together."""
+    scalar, channels = affine(inputs, heads) + heads, affine(inputs, keys) + heads
+    beta = affine(inputs, heads)
+    both = affine(inputs, keys) + affine(inputs, values)
+    return (
+        inputs * (keys + values)
+        + {
+            "sum": 0,
+            "decay": scalar,
+            "gated": channels,
+            "delta": beta,
+            "gated_delta": scalar + beta,
+            "kda": channels + beta,
+            "gated_delta_2": channels + both,
+        }[update]
+    )
+
+
+def _delta(o: delta_memory.Options, n: Widths) -> int:
+    ends = 2 if o.direction == "both" else 1
+    heads, keys, values = ends * o.heads, ends * (o.key_size or n.A), ends * n.C
+    total = n.D * keys + writer(o.update, n.C, heads, keys, values)
+    own = writer(o.update, n.D, heads, keys, values)
+    return total + (own if o.write == "decoder" else 0)
+
+
+def slots(o: Any, query: int, inputs: int, A: int) -> int:
+    keys = o.key_size or A
+    return query * keys + inputs * (keys + inputs + o.slots)
+
+
 ATTENTIONS: dict[str, Callable[[Any, Widths], int]] = {
     "none": lambda o, n: affine(n.C, n.D) if o.projection else 0,
     "additive": lambda o, n: n.address,
     "dot": lambda o, n: {"dot": 0, "general": n.C * n.D, "concat": n.address}[o.score],
     "key_value": lambda o, n: affine(n.D, n.c) if o.query == "projection" else 0,
     "modifying_iw": lambda o, n: 0,
+    "multi_head": lambda o, n: n.D * n.D + 2 * n.C * n.D,
     "linguistic_coverage": lambda o, n: n.address + _linguistic(o, n),
     "neural_coverage": lambda o, n: n.address + _neural(o, n),
     "distortion": lambda o, n: n.address + _distortion(o, n),
     "kv_memory": lambda o, n: (
         (1 if o.share_addresses else 2) * n.address + 2 * affine(n.D, n.C)
     ),
+    "delta_memory": _delta,
+    "slots": lambda o, n: slots(o, n.D, n.C, n.A),
 }
 
 
@@ -94,6 +149,11 @@ def _past_future(o: Any, n: Widths, words: int) -> int:
 
 def decoder(name: str, o: Any, n: Widths, attention: int, words: int) -> int:
     D, c = n.D, n.c
+    if name == "transformer":
+        own = o.rounds * {"last": 1, "each": o.layers}[o.attention_in]
+        plain = 0 if o.attention_in == "each" else o.layers - 1
+        looks = own * (attention + c * D) + plain * (2 * D * D + 2 * n.C * D)
+        return transformer(o, o.layers, n.E, D) + looks + (own + plain) * 2 * D
     start = {"backward": n.H, "read": c, "mean": n.C, "last": n.C}
     total = 0 if o.initial == "zero" else affine(start[o.initial], D)
     if name == "stacked_lstm":
@@ -126,12 +186,16 @@ def target_context(name: str, o: Any, n: Widths) -> tuple[int, list[int]]:
         parts = o.parts if name == "n_gram" else FORMS[o.form]
         k = D // parts
         return (D * k if name == "n_gram" else 4 * k * k + k), [k] + [E] * o.word
+    if name == "delta_memory":
+        keys = o.key_size or n.A
+        return D * keys + writer(o.update, D, o.heads, keys, D), [D, E, D]
     return {
         "previous_word": lambda: (0, [D, E]),
         "state_only": lambda: (0, [D]),
         "mean": lambda: (0, [D, E]),
         "self_attentive": lambda: (affine(E, E) + E + o.scope * E * D, [D, E]),
         "self_attentive_rnn": lambda: (affine(2 * D, D) + D, [D, E, D]),
+        "slots": lambda: (slots(o, D, D, n.A), [D, E, D]),
     }[name]()
 
 
@@ -147,8 +211,10 @@ def formula(config: ModelConfig, Vs: int, Vt: int) -> int:
         )
     )
     n.c = C // 2 if looks[0] == "key_value" else C
-    if looks[0] == "none" and looks[1].projection:
+    if looks[0] == "multi_head" or looks[0] == "none" and looks[1].projection:
         n.c = D
+    if looks[0] == "delta_memory" and looks[1].direction == "both":
+        n.c = 2 * C
     attention = ATTENTIONS[looks[0]](looks[1], n)
     own, inputs = target_context(*reads, n)
     inputs = inputs + [n.c]
@@ -164,5 +230,6 @@ def formula(config: ModelConfig, Vs: int, Vt: int) -> int:
     if config.low_rank:
         readout, width = readout + width * config.low_rank, config.low_rank
     tables = (Vs * E if config.merge != "none" else 0) + Vt * E
-    outer = tables + encoder(config, n) + own + readout + affine(width, Vt)
+    output = Vt if config.tie == "output" else affine(width, Vt)
+    outer = tables + encoder(config, n) + own + readout + output
     return outer + decoder(*moves, n, attention, Vt)

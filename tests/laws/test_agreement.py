@@ -41,7 +41,7 @@ def test_every_option_is_met():
         for field, (_, options) in cases.chosen(config).items():
             for option, value in options.items():
                 met.setdefault((field, option), set()).add(str(value))
-        for option in ("merge", "cell", "readout"):
+        for option in ("merge", "cell", "readout", "tie"):
             met.setdefault(("", option), set()).add(getattr(config, option))
     asked = [("", option) for option in dataclasses.fields(ModelConfig)]
     for field, catalogue in cases.CATALOGUES.items():
@@ -63,6 +63,7 @@ def setting(config: ModelConfig) -> sentence.Setting:
     return sentence.Setting(
         merge=config.merge,
         cell=config.cell,
+        heads=config.blocks.heads,
         annotation=config.sizes.annotation,
         sizes=Sizes(config.embedding, config.state),
         attention=attention,

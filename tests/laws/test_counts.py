@@ -8,7 +8,7 @@ import pytest
 
 from kvnmt import models
 from kvnmt.attention import distortion, kv_memory
-from kvnmt.decoder import conditional
+from kvnmt.decoder import conditional, transformer
 from kvnmt.model_config import ModelConfig
 from kvnmt.systems.named import SYSTEMS
 from tests.laws import cases
@@ -143,6 +143,23 @@ def test_counts_of_zheng(losses):
     name = "past-future-losses" if losses else "past-future"
     want = layers + 2 * E * D + losses * heads
     assert of(name, CONCAT) - count(CONCAT) == want
+
+
+def test_counts_of_transformers():
+    """At the base size of Vaswani et al. (2017): 44 million, but for the embeddings."""
+    D, F, V = 512, 2048, 37_000
+    layer = 4 * D * D + D * F + F + F * D + D + 2 * 2 * D
+    look = 4 * D * D + 2 * D
+    six = transformer.Options(layers=6)
+    paper = dataclasses.replace(
+        SYSTEMS["transformer"].model(PAPER), layers=6, decoder=six, tie="output"
+    )
+    body = 12 * layer + 6 * look + 2 * 2 * D
+    assert count(paper, V, V) == body + 2 * V * D + V == 82_028_680
+    plain = of("transformer", PAPER)
+    memory = 2 * D * (2 * D + 2) + 2 * (D * D + D) + D * D + 2 * D
+    assert of("transformer-kvmematt-r1", PAPER) == plain - look + memory == 61_602_096
+    assert of("transformer-kvmematt-r2", PAPER) == plain - look + 2 * memory
 
 
 @pytest.mark.parametrize("name", cases.DISTINCT)

@@ -42,6 +42,8 @@ MEMBERS = cover(
     "kvmematt-r2",  # rounds that write
     "attn",  # attention after the scan
     "past-future-losses",  # predictors after the scan
+    "transformer-tied",  # no scan
+    "transformer-each-r2",  # a scan in every layer
 )
 
 # Parameters that a loss cannot reach, with the reason.

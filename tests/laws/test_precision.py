@@ -65,6 +65,7 @@ MEMORIES = {
     "kvmematt-r2": "keys",
     "interactive": "keys",
     "memdec": "cells",
+    "gated-delta-memory": "memory",
     "coverage-linguistic": "coverage",
     "coverage-subtractive": "coverage",
 }

@@ -2,6 +2,8 @@
 """Systems that become other systems when a part of them is shut off."""
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +18,7 @@ from kvnmt.attention import (
     linguistic_coverage,
     neural_coverage,
 )
-from kvnmt.decoder import conditional, past_future
+from kvnmt.decoder import conditional, past_future, transformer
 from kvnmt.initializers import gaussian
 from kvnmt.layers import GRU, Linear
 from kvnmt.models import Params, Prediction
@@ -86,6 +88,30 @@ def test_writes_off_is_rnnsearch(options, rounds, shared, x64):
     assert len(got.features.alignments) == rounds
     assert_same(got, want)
     on = cases.forward(config)(with_rounds(params, *[first] * count), *PAIR)
+    assert not np.allclose(on.logits, want.logits)  # the gates do matter
+
+
+@pytest.mark.parametrize("layers, rounds", [("last", 1), ("each", 2)])
+def test_writes_off_in_a_transformer_is_additive(layers, rounds, x64):
+    options = transformer.Options(attention_in=layers, rounds=rounds)
+    config = dataclasses.replace(cases.BASE, attention=FIXED, decoder=options)
+    params = cases.params(config, "float64")
+
+    def changed(change: Callable[[kv_memory.Params], Any]) -> Params:
+        def of(part: Any) -> Any:
+            return change(part) if isinstance(part, kv_memory.Params) else part
+
+        return jax.tree.map(
+            of, params, is_leaf=lambda part: isinstance(part, kv_memory.Params)
+        )
+
+    off = changed(lambda m: m.replace(forget=shut(m.forget), add=shut(m.add)))
+    plain = changed(lambda m: additive.Params(m.address))
+    other = dataclasses.replace(config, attention=additive.Options())
+    want, got = cases.forward(other)(plain, *PAIR), cases.forward(config)(off, *PAIR)
+    assert len(got.features.alignments) == rounds
+    np.testing.assert_allclose(got.logits, want.logits, **close)
+    on = cases.forward(config)(params, *PAIR)
     assert not np.allclose(on.logits, want.logits)  # the gates do matter
 
 

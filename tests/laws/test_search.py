@@ -44,6 +44,7 @@ KINDS = [  # a member of every kind of state that a search carries
     "past-future-losses",
     "memory-rnn",
     "self-attentive-residual",
+    "transformer-kvmematt-r1",
 ]
 TRANSLATORS = [name for name, c in cases.NAMED.items() if c.reads_source]
 

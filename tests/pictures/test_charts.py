@@ -10,6 +10,7 @@ from kvnmt.errors import UserError
 from kvnmt.metrics.self_attention import RelativePositions, relative_positions
 from kvnmt.pictures.charts import (
     bleu_by_length,
+    growth_chart,
     learning_curve,
     relative_positions_chart,
 )
@@ -131,3 +132,18 @@ def test_system_without_words_has_no_bars(tmp_path, saved):
 def test_path_that_cannot_be_written(tmp_path):
     with pytest.raises(UserError, match="cannot be written: No such file.*\\.$"):
         learning_curve([], tmp_path / "missing" / "curve.png")
+
+
+def test_growth_has_a_panel_for_each_thing_that_is_changed(tmp_path, saved):
+    panels = {
+        "batch": {"one": [(64, 4.0), (16, 2.0)], "two": [(16, 1.0), (64, 3.0)]},
+        "length": {"one": [(10, 2.0)], "two": [(10, 1.0)]},
+    }
+    growth_chart(panels, tmp_path / "growth.png")
+    batch, length = saved[0].axes
+    assert [batch.get_xlabel(), length.get_xlabel()] == ["batch", "length"]
+    for line, name in zip(batch.lines, panels["batch"], strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), sorted(panels["batch"][name]))
+    assert batch.get_ylabel() == "target tokens/s"
+    with pytest.raises(ValueError):
+        growth_chart({}, tmp_path / "none.png")

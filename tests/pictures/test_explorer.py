@@ -38,11 +38,18 @@ TEXTS = [  # source, reference, a hypothesis of each system
 ]
 DIFFERENCES = [40.0, 90.0, 10.0, 70.0, 0.0]
 BY_DIFFERENCE = ["2", "4", "1", "3", "5"]
+KINDS = ("memory", "weights", "self_attention")
+
+
+def _system(name: str, rounds: int, *kinds: str) -> dict:
+    return {"name": name, "rounds": rounds} | {kind: kind in kinds for kind in KINDS}
+
+
 SYSTEMS = [
-    {"name": "kv-memory", "rounds": 2, "memory": True, "self_attention": False},
-    {"name": "residual", "rounds": 1, "memory": False, "self_attention": True},
+    _system("kv-memory", 2, "memory"),
+    _system("residual", 1, "self_attention"),
 ]
-PLAIN = {"name": "plain", "rounds": 0, "memory": False, "self_attention": False}
+PLAIN, LINEAR = _system("plain", 0), _system("linear", 1, "weights")
 
 
 def _alignment(rng, rows: int, columns: int, sharpness: float) -> np.ndarray:
@@ -63,6 +70,14 @@ def _write(rng, alignment: np.ndarray) -> dict[str, list[list[float]]]:
     return {"changed": norms(3), "forgotten": norms(2), "added": norms(2.5)}
 
 
+def _read(rng, alignment: np.ndarray) -> dict[str, list]:
+    """Signs, and what the decoder had written: nothing before the first word."""
+    signed = 0.5 * alignment * rng.choice([-1, 1], alignment.shape)
+    own = np.round(1000 * rng.uniform(0.1, 0.9, len(alignment))).astype(int)
+    own[0] = 0
+    return {"signed": np.round(signed, 3).tolist(), "own": own.tolist()}
+
+
 def _output(rng, system, source: str, text: str, score: float | None) -> dict:
     sources, targets = [*source.split(), "</s>"], [*text.split(), "</s>"]
     T, S = len(targets), len(sources)
@@ -80,6 +95,7 @@ def _output(rng, system, source: str, text: str, score: float | None) -> dict:
         "token_log_probs": log_probs.tolist(),
         "rounds": [_per_mille(alignment) for alignment in rounds],
         "memory": writes if system["memory"] else None,
+        "weights": [_read(rng, a) for a in rounds] if system["weights"] else None,
         "self_attention": _per_mille(earlier) if system["self_attention"] else None,
     }
 
@@ -410,6 +426,36 @@ def test_self_attention_is_of_earlier_words(page, written):
     assert page.locator("#tip").inner_text().split() == told
     canvas.hover(position={"x": 3.5 * size, "y": 2.5 * size})
     assert page.locator("#tip").is_hidden()
+
+
+def test_signs_are_two_colours_and_told(page, tmp_path):
+    data = _sample([LINEAR], TEXTS[:1])
+    _show_other(page, tmp_path / "linear.html", data)
+    titles = page.locator(".panel h3").all_inner_texts()
+    assert titles == ["Alignment", "Signed weights"]
+    (output,) = data["sentences"][0]["outputs"]
+    (read,) = output["weights"]
+    signed = np.array(read["signed"])
+    red, _, blue = np.moveaxis(_cells(page, 1, signed.shape, 0.1), 2, 0)
+    clear = np.abs(signed) > 0.1 * np.abs(signed).max()
+    assert clear.sum() > 10
+    assert ((blue > red) == (signed > 0))[clear].all()
+    share = _cells(page, 2, (len(signed), 1), 0.1).mean(axis=2)[:, 0]
+    assert (np.diff(share[np.argsort(read["own"])]) <= 1 / 255).all()
+    canvas = page.locator("figure canvas").nth(1)
+    size = canvas.bounding_box()["width"] / len(output["source"])
+    canvas.hover(position={"x": 2.5 * size, "y": 3.5 * size})
+    sign = "\u2212" if signed[3, 2] < 0 else "+"
+    told = page.locator("#tip").inner_text().split()
+    weight = f"{sign}{abs(signed[3, 2]):.3f}"
+    assert told == ["sleeps", "←", "Katze", "weight", "1", weight]
+    canvas.click(position={"x": 2.5 * size, "y": 3.5 * size})
+    said = page.locator(".readout").inner_text()
+    strongest = np.abs(signed[3]).argmax()
+    assert f"{output['source'][strongest]} " in said
+    assert f"decoder's own writes {read['own'][3] / 1000:.3f}" in said
+    page.locator("#back").click(click_count=3)
+    assert "own writes" not in page.locator(".readout").inner_text()
 
 
 def test_links_of_a_round(page, written):

@@ -8,12 +8,15 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tests.references import memories
 from tests.references.blocks import (
     Theta,
     Vector,
     address,
     affine,
+    attend,
     gru,
+    number_of_heads,
     sigmoid,
     softmax,
     weighted_sum,
@@ -250,6 +253,58 @@ def _rewritten(
     return rewritten
 
 
+# Every head compares its part of the query with its part of the keys.
+
+
+def multi_head_read(theta, options, memory, now):
+    own = theta["heads"]
+    heads = number_of_heads(options["heads"], len(now.q))
+    ks = [own["W_K"] @ h for h in memory["Hs"]]
+    vs = [own["W_V"] @ h for h in memory["Hs"]]
+    return attend(heads, own["W_Q"] @ now.q, ks, vs)
+
+
+# Linear memories: filled by the annotations with the matrices of whoever reads first.
+
+
+def delta_read(theta, options, memory, now):
+    heads = memory.get("heads") or delta_heads(theta, options, memory)
+    read, weights = [], np.zeros(len(memory["Hs"]))
+    for n, head in enumerate(heads):
+        q = memories.query(options["update"], theta["query"]["W"], now.q, n, len(heads))
+        read.append(head.M.T @ q)
+        weights = weights + [abs(float(q @ p)) for p in head.P]
+    return np.concatenate(read), memories.shares(list(weights))
+
+
+def delta_heads(theta, options, memory):
+    ends = 2 if options["direction"] == "both" else 1
+    keys = len(theta["query"]["W"]) // ends
+    return memories.filled(theta["write"], options, memory["Hs"], keys)
+
+
+def delta_write(theta, options, memory, now):
+    if options["write"] == "none":
+        return memory
+    heads, own = memory.get("heads") or delta_heads(theta, options, memory), []
+    for n, head in enumerate(heads):
+        what = theta["own"], options["update"], now.s, n, len(heads)
+        own.append(memories.rewritten(head, memories.written(*what)))
+    return memory | {"heads": own}
+
+
+# Slots, filled by the annotations.
+
+
+def slots_read(theta, options, memory, now):
+    keys, values = len(theta["query"]["W"]), len(theta["write"]["W_v"])
+    slots = memories.empty_slots(options["slots"], keys, values)
+    for h in memory["Hs"]:
+        slots = memories.filled_slot(theta["write"], options, slots, h)
+    read, weights = memories.read_slots(slots, theta["query"]["W"] @ now.q)
+    return read, memories.shares(weights)
+
+
 ATTENTIONS = {
     "none": Reference(annotations, none_read, nothing),
     "additive": Reference(annotations, additive_read, nothing),
@@ -260,4 +315,7 @@ ATTENTIONS = {
     "neural_coverage": Reference(neural_start, coverage_read, neural_write),
     "distortion": Reference(distortion_start, distortion_read, distortion_write),
     "kv_memory": Reference(memory_start, memory_read, memory_update),
+    "multi_head": Reference(annotations, multi_head_read, nothing),
+    "delta_memory": Reference(annotations, delta_read, delta_write),
+    "slots": Reference(annotations, slots_read, nothing),
 }

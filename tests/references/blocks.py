@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocks that all systems share."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,3 +64,49 @@ def weighted_sum(weights: list[float], vectors: list[Vector], width: int) -> Vec
     for w, vector in zip(weights, vectors, strict=True):
         total = total + w * vector
     return total
+
+
+def layer_norm(theta: Theta, x: Vector) -> Vector:
+    variance = np.mean((x - np.mean(x)) ** 2)
+    return (x - np.mean(x)) / np.sqrt(variance + 1e-6) * theta["g"] + theta["b"]
+
+
+def position(t: int, width: int) -> Vector:
+    """Of the t-th place, from 0."""
+    vector = np.zeros(width)
+    for n in range(width):
+        angle = t / 10000 ** (2 * (n // 2) / width)
+        vector[n] = np.sin(angle) if n % 2 == 0 else np.cos(angle)
+    return vector
+
+
+def enter(P: Vector | None, x: Vector, t: int, width: int) -> Vector:
+    projected = x if P is None else P @ x
+    return np.sqrt(width) * projected + position(t, width)
+
+
+def number_of_heads(given: int | None, width: int) -> int:
+    if given is not None:
+        return given
+    fits = [n for n in range(1, width + 1) if width % n == 0 and width // n >= 64]
+    return max([1, *fits])
+
+
+def attend(
+    heads: int, q: Vector, ks: list[Vector], vs: list[Vector]
+) -> tuple[Vector, list[float]]:
+    """What all heads read, side by side, and the mean of their alignments."""
+    size, reads, alignments = len(q) // heads, [], []
+    for n in range(heads):
+        part = slice(n * size, (n + 1) * size)
+        a = softmax([float(q[part] @ k[part]) / np.sqrt(size) for k in ks])
+        reads.append(weighted_sum(a, [v[part] for v in vs], size))
+        alignments.append(a)
+    mean = [float(np.mean(column)) for column in zip(*alignments)]
+    return np.concatenate(reads), mean
+
+
+def feed_forward(own: dict[str, Any], x: Vector) -> Vector:
+    normal = layer_norm(own["LN_feed"], x)
+    inner = np.maximum(0, own["W_1"] @ normal + own["b_1"])
+    return x + own["W_2"] @ inner + own["b_2"]

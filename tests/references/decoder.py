@@ -18,6 +18,7 @@ from tests.references.blocks import (
     weighted_sum,
 )
 from tests.references.encoder import Encoded
+from tests.references.transformer import decode
 
 Own = dict[str, Any]  # the decoder's matrices
 Choice = tuple[str, dict[str, Any]]  # a name of the catalogue and its options
@@ -70,7 +71,7 @@ class Rounds:
             now = Moment(before, x, q, s, c, a)
             self.memory = self.how.write(own["theta"], self.options, self.memory, now)
             if a is not None:
-                alignments.append(a)
+                alignments += [] if a is None else [a]
         return s, c, alignments
 
 
@@ -264,6 +265,10 @@ def memory_rnn(W, attention, decoder, encoded, xs, sizes):
     return steps
 
 
+def transformer(*given):
+    return [Step(*step) for step in decode(*given)]
+
+
 DECODERS = {
     "conditional": conditional,
     "single": single,
@@ -271,4 +276,5 @@ DECODERS = {
     "mem_dec": mem_dec,
     "past_future": past_future,
     "memory_rnn": memory_rnn,
+    "transformer": transformer,
 }

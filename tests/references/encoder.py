@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tests.references.blocks import Theta, Vector, affine, gru, lstm
+from tests.references.transformer import read_all
 
 
 class Encoded(NamedTuple):
@@ -15,12 +16,19 @@ class Encoded(NamedTuple):
 
 
 def encode(
-    W: dict[str, Any], merge: str, cell: str, words: list[int], C: int
+    W: dict[str, Any],
+    merge: str,
+    cell: str,
+    heads: int | None,
+    words: list[int],
+    C: int,
 ) -> Encoded:
     if merge == "none":
         return Encoded([np.zeros(0) for _ in words], C, np.zeros(0))
     x = [W["E_x"][word] for word in words]
     own = W["encoder"]
+    if cell == "transformer":  # one stack, merge ``forward``
+        return Encoded(read_all(own["forward"], heads, x), C, np.zeros(0))
     hf = _stack(own["forward"], cell, x)
     if merge == "forward":
         return Encoded(hf, C, np.zeros(0))

@@ -16,7 +16,7 @@ def plain(params: Any, setting: Setting) -> dict[str, Any]:
     return {
         "E_x": _maybe(array, params.source_embedding),
         "E_y": array(params.target_embedding),
-        "encoder": encoder(params.encoder, setting.merge),
+        "encoder": encoder(params.encoder, setting.merge, setting.cell),
         "decoder": decoder(params.decoder, *setting.decoder),
         "target_context": target_context(
             params.target_context, setting.target_context[0]
@@ -24,14 +24,22 @@ def plain(params: Any, setting: Setting) -> dict[str, Any]:
         "readout": {name: matrix(W) for name, W in readout.W.items()}
         | {"b": _maybe(array, readout.b)},
         "low_rank": _maybe(matrix, readout.low_rank),
-        "output": linear(params.output),
+        "output": _output(params),
         "auxiliary": [linear(head) for head in params.auxiliary],
     }
 
 
-def encoder(params: Any, merge: str) -> dict[str, Any]:
+def _output(params: Any) -> Theta:
+    if params.output.W:
+        return linear(params.output)
+    return {"W": array(params.target_embedding), "b": array(params.output.b)}
+
+
+def encoder(params: Any, merge: str, cell_name: str) -> dict[str, Any]:
     if merge == "none":
         return {}
+    if cell_name == "transformer":
+        return {"forward": stack(params.forward)}
     own: dict[str, Any] = {
         "forward": [cell(layer) for layer in params.forward],
         "backward": [cell(layer) for layer in params.backward],
@@ -42,6 +50,8 @@ def encoder(params: Any, merge: str) -> dict[str, Any]:
 
 def decoder(params: Any, name: str, options: dict[str, Any]) -> dict[str, Any]:
     own: dict[str, Any] = {}
+    if name == "transformer":
+        return stack(params)
     if params.initial is not None:
         own["init"] = linear(params.initial)
     if name == "stacked_lstm":
@@ -129,6 +139,33 @@ DECODERS = {
 }
 
 
+def stack(params: Any) -> dict[str, Any]:
+    """Translates a stack of Transformer layers, with or without looks at a source."""
+    layers = []
+    for layer in params.layers:
+        Q, K, V = np.split(array(layer.own.W), 3, axis=1)
+        feed = layer.feed_forward
+        own = {"LN_own": norm(layer.own.norm), "LN_feed": norm(feed.norm)}
+        own |= {"W_Q": Q.T, "W_K": K.T, "W_V": V.T, "W_O": matrix(layer.own.W_out)}
+        for n, affine in enumerate((feed.inner, feed.outer), start=1):
+            own |= {f"W_{n}": linear(affine)["W"], f"b_{n}": linear(affine)["b"]}
+        own["rounds"] = [
+            {
+                "LN": norm(r.norm),
+                "theta": attention(r.attention),
+                "W_c": matrix(r.W_context),
+            }
+            for r in getattr(layer, "rounds", ())
+        ]
+        layers.append(own)
+    P = _maybe(matrix, params.project)
+    return {"P": P, "layers": layers, "LN": norm(params.norm)}
+
+
+def norm(params: Any) -> Theta:
+    return {"g": array(params.gain), "b": array(params.b)}
+
+
 def attention(params: Any) -> dict[str, Theta]:
     """Translates one round of any mechanism, told by what its parameters hold."""
     theta: dict[str, Theta] = {}
@@ -138,6 +175,9 @@ def attention(params: Any) -> dict[str, Theta]:
         theta["V"] = linear(params.project)
     if _has(params, "W"):
         theta["general"] = {"W": matrix(params.W)}
+    if _has(params, "W_query"):
+        names = {"W_Q": "W_query", "W_K": "W_key", "W_V": "W_value"}
+        theta["heads"] = {k: matrix(getattr(params, n)) for k, n in names.items()}
     if _has(params, "query"):
         theta["Q"] = linear(params.query)
     if _has(params, "moves"):
@@ -146,6 +186,14 @@ def attention(params: Any) -> dict[str, Theta]:
         theta |= _coverage(params)
     if _has(params, "forget"):
         theta |= _memory(params)
+    if _has(params, "W_query"):
+        theta["query"] = {"W": matrix(params.W_query)}
+    if _has(params, "source"):
+        theta["write"] = writer(params.source)
+    if _has(params, "decoder"):
+        theta["own"] = writer(params.decoder)
+    if _has(params, "writer"):
+        theta["write"] = writer(params.writer)
     return theta
 
 
@@ -175,7 +223,24 @@ def _memory(params: Any) -> dict[str, Theta]:
     return {"gates": gates, "theta_w": address(params.write_address)}
 
 
+def writer(params: Any) -> Theta:
+    """Of a linear memory or of slots."""
+    theta = {"W_k": matrix(params.W_key), "W_v": matrix(params.W_value)}
+    if _has(params, "W_gate"):
+        return theta | {"W_m": matrix(params.W_gate)}
+    gates = {"b": params.erase, "w": params.write}
+    if params.decay is not None:
+        gates["a"], theta["A"] = params.decay.gate, array(params.decay.A)
+    for letter, gate in gates.items():
+        if gate is not None:
+            own = linear(gate)
+            theta |= {f"W_{letter}": own["W"], f"b_{letter}": own["b"]}
+    return theta
+
+
 def target_context(params: Any, name: str) -> Theta:
+    if name in ("delta_memory", "slots"):
+        return writer(params.writer) | {"W_q": matrix(params.W_query)}
     if name == "self_attentive":
         W_z = {"W_z": matrix(params.W.W[1])} if len(params.W.W) > 1 else {}
         W_y, b = matrix(params.W.W[0]), array(params.W.b)

@@ -16,6 +16,7 @@ class Setting(NamedTuple):
 
     merge: str
     cell: str
+    heads: int | None  # of the encoder
     annotation: int  # C
     sizes: Sizes
     attention: Choice
@@ -38,7 +39,9 @@ def translate(
     W: dict[str, Any], setting: Setting, source: list[int], target: list[int]
 ) -> Result:
     """Runs a sentence pair, both ending with EOS and without padding."""
-    encoded = encode(W, setting.merge, setting.cell, source, setting.annotation)
+    encoded = encode(
+        W, setting.merge, setting.cell, setting.heads, source, setting.annotation
+    )
     before_first = np.zeros(setting.sizes.E)
     xs = [before_first] + [W["E_y"][word] for word in target]
     xs = xs[: len(target)]

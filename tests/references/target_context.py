@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tests.references import memories
 from tests.references.blocks import Theta, Vector, softmax, weighted_sum
 
 Options = dict[str, Any]
@@ -87,6 +88,29 @@ def n_gram(theta, options, ss, xs):
     return {"predict": hs} | ({"word": xs[-1]} if options["word"] else {})
 
 
+def delta_memory(theta, options, ss, xs):
+    N, update = options["heads"], options["update"]
+    read = []
+    for head in range(N):
+        keys, values = len(theta["W_k"]) // N, len(theta["W_v"]) // N
+        memory = memories.empty(keys, values)
+        for s in ss[:-1]:
+            one = memories.written(theta, update, s, head, N)
+            memory = memories.rewritten(memory, one)
+        q = memories.query(update, theta["W_q"], ss[-1], head, N)
+        read.append(memory.M.T @ q)
+    return {"state": ss[-1], "word": xs[-1], "summary": np.concatenate(read)}
+
+
+def slots(theta, options, ss, xs):
+    keys, values = len(theta["W_k"]), len(theta["W_v"])
+    filled = memories.empty_slots(options["slots"], keys, values)
+    for s in ss[:-1]:
+        filled = memories.filled_slot(theta, options, filled, s)
+    o, _ = memories.read_slots(filled, theta["W_q"] @ ss[-1])
+    return {"state": ss[-1], "word": xs[-1], "summary": o}
+
+
 def _read(energies: list[float], vectors: list[Vector], width: int) -> Vector:
     return weighted_sum(softmax(energies), vectors, width)
 
@@ -99,4 +123,6 @@ TARGET_CONTEXTS: dict[str, TargetContext] = {
     "self_attentive_rnn": self_attentive_rnn,
     "key_value_predict": key_value_predict,
     "n_gram": n_gram,
+    "delta_memory": delta_memory,
+    "slots": slots,
 }

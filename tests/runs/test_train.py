@@ -20,6 +20,8 @@ from kvnmt.model_config import ModelConfig
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.systems.named import SYSTEMS, system
+from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.orbax_arrays import ArrayFiles
 from tests.helpers import quiet, replaced, steps_kept, tiny, toy_data, trained
 
 
@@ -64,26 +66,26 @@ BAD = [
     ("data.source", Path("nowhere"), "nowhere"),
     ("data.valid_target", Path("nowhere"), "nowhere"),
     ("data.min_count", 1000, "no word is kept"),
-    ("data.max_length", 0, "--data.max-length"),
+    ("data.max_length", 0, "data.max_length is"),
     ("training.batch_size", 12, "8 devices"),
-    ("training.batch_size", 0, "--training.batch-size"),
-    ("training.epochs", 0, "--training.epochs"),
-    ("training.shapes", 0, "--training.shapes"),
-    ("training.patience", 0, "--training.patience"),
-    ("training.validate_every", -1, "--training.validate-every"),
-    ("training.seed", -1, "--training.seed"),
+    ("training.batch_size", 0, "training.batch_size is"),
+    ("training.epochs", 0, "training.epochs is"),
+    ("training.shapes", 0, "training.shapes is"),
+    ("training.patience", 0, "training.patience is"),
+    ("training.validate_every", -1, "training.validate_every is"),
+    ("training.seed", -1, "training.seed is"),
     ("training.bleu_tokenize", "13b", "13a"),
     ("training.warm_start", Path("nowhere"), "nowhere"),
-    ("model.embedding", 0, "--model.embedding"),
-    ("model.alignment", 0, "--model.alignment"),
-    ("model.decoder.rounds", 0, "--model.decoder.rounds"),
-    ("model.dropout.output", 1.0, "--model.dropout.output"),
-    ("objective.label_smoothing", 1.0, "--objective.label-smoothing"),
-    ("optimizer.learning_rate", float("nan"), "--optimizer.learning-rate"),
-    ("optimizer.warmup", -1, "--optimizer.warmup"),
-    ("search.beam", 0, "--search.beam"),
-    ("search.alpha", -1.0, "--search.alpha"),
-    ("search.length_extra", 0, "--search.length-extra"),
+    ("model.embedding", 0, "model.embedding is"),
+    ("model.alignment", 0, "model.alignment is"),
+    ("model.decoder.rounds", 0, "model.decoder.rounds is"),
+    ("model.dropout.output", 1.0, "model.dropout.output is"),
+    ("objective.label_smoothing", 1.0, "objective.label_smoothing is"),
+    ("optimizer.learning_rate", float("nan"), "optimizer.learning_rate is"),
+    ("optimizer.warmup", -1, "optimizer.warmup is"),
+    ("search.beam", 0, "search.beam is"),
+    ("search.alpha", -1.0, "search.alpha is"),
+    ("search.length_extra", 0, "search.length_extra is"),
 ]
 
 
@@ -95,6 +97,28 @@ def test_what_cannot_be_trained_leaves_no_folder(tmp_path, path, value, part):
     assert part in str(error.value)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "deep").exists()
+
+
+def test_a_run_is_read_while_its_training_removes_checkpoints(
+    tmp_path, shared, monkeypatch
+):
+    """The best is gone when its arrays are to be read: the next is taken."""
+    shutil.copytree(shared, tmp_path / "run")
+    kept = tmp_path / "run" / "checkpoints"
+    with Checkpoints(kept, read_only=True) as checkpoints:
+        best = checkpoints.find("best").step
+    shutil.copytree(tmp_path / "run", tmp_path / "other")
+    shutil.rmtree(tmp_path / "other" / "checkpoints" / str(best))
+    other = load_run(tmp_path / "other")
+    read = ArrayFiles.read
+
+    def removed_before(files, folder, like):
+        shutil.rmtree(kept / str(best), ignore_errors=True)
+        return read(files, folder, like)
+
+    monkeypatch.setattr(ArrayFiles, "read", removed_before)
+    found = load_run(tmp_path / "run")
+    jax.tree.map(np.testing.assert_array_equal, found.params, other.params)
 
 
 def test_an_empty_folder_may_be_used(tmp_path, shared):

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 import pytest
 
+from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
 from kvnmt import models
 from kvnmt.data import vocabulary
@@ -56,12 +57,14 @@ NEW = ("write_address", "forget", "add")  # what KVMemAtt has and the baseline l
 
 
 FITTING = dataclasses.replace(SIZES, embedding=6, encoder=12, state=12)
-OTHERS = ("single", "stacked_lstm", "mem_dec")  # decoders without its GRU1
+OTHERS = ("single", "stacked_lstm", "mem_dec", "transformer")  # without its GRU1
+AFRESH = ("delta_memory", "slots")  # attentions without its address
 EXTENSIONS = [
     name
     for name, one in SYSTEMS.items()
     if not one.is_language_model
     and decoders.CATALOGUE.name_of(one.model().decoder) not in OTHERS
+    and attentions.CATALOGUE.name_of(one.model().attention) not in AFRESH
 ]
 FRESH_READOUT = ("key-value-predict", "n-gram")  # what they read out is no state
 
@@ -76,6 +79,19 @@ def test_a_baseline_starts_every_system_that_extends_it(name):
     ours, theirs = named(found.params), named(trained)
     for path in set(theirs) - missing:
         np.testing.assert_array_equal(ours[path], theirs[path])
+
+
+def test_a_transformer_starts_one_with_a_key_memory():
+    trained = params(system("transformer").model(FITTING), 1)
+    found = warm_start(
+        params(system("transformer-kvmematt-r2").model(FITTING), 2), trained
+    )
+    check_names(found)
+    last = (
+        "decoder/layers/1/rounds/0/attention",
+        "decoder/layers/1/rounds/1/attention",
+    )
+    assert found.fresh and all(path.startswith(last) for path in found.fresh)
 
 
 def test_its_tanh_form_starts_mem_dec():
@@ -102,6 +118,14 @@ def test_auxiliary_predictors_start_as_the_output_layer():
     for head in warm_start(new, trained).params.auxiliary:
         np.testing.assert_array_equal(head.W[0], trained.output.W[0])
         np.testing.assert_array_equal(head.b, trained.output.b)
+
+
+def test_they_start_so_from_a_tied_output_layer_too():
+    tied = dataclasses.replace(system("rnnsearch-star").model(FITTING), tie="output")
+    trained = params(tied, 1)
+    new = params(system("past-future-losses").model(FITTING), 2)
+    for head in warm_start(new, trained).params.auxiliary:
+        np.testing.assert_array_equal(head.W[0], trained.target_embedding.T)
 
 
 @pytest.mark.parametrize(

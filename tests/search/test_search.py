@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kvnmt.errors import UserError
 from kvnmt.search import (
     Hypotheses,
     Sentences,
@@ -399,8 +400,9 @@ def test_siblings_pay_for_better_ones(world, limits, diverse):
 
 
 def test_a_beam_does_not_hold_more_than_itself(world, limits):
-    with pytest.raises(ValueError, match="beam of 2"):
-        beam(world, limits, 2, 0.0, count=3)
+    for count in (0, 3):
+        with pytest.raises(UserError, match=f"^count is {count} .* the beam, 2"):
+            beam(world, limits, 2, 0.0, count=count)
 
 
 def test_a_step_never_sorts_the_vocabulary():

@@ -18,7 +18,7 @@ from kvnmt.systems.costs import OverviewConfig
 from kvnmt.systems.named import SYSTEMS, system
 
 SMALL = OverviewConfig(
-    model=ModelConfig(embedding=6, encoder=12, state=12, alignment=5, merge="sum"),
+    model=ModelConfig(embedding=6, encoder=12, state=12, alignment=4, merge="sum"),
     vocabulary=30,
     source_length=7,
     target_length=4,
@@ -47,6 +47,12 @@ def test_what_is_carried(rows):
     assert carried["mean-residual"] == 4 * (D + E + 1)
     assert carried["self-attentive-rnn"] == 4 * (D + T * D + 1)
     assert carried["memdec"] == 4 * (D + 8 * D + 8)
+    assert carried["delta-memory"] == carried["slots"] == 4 * D
+    memory, shown = 4 * 1 * 3, 4 * 1 * S  # 4 heads of A = 4 by C = 12 numbers
+    assert carried["gated-delta-memory"] == 4 * (D + 2 * memory + shown)
+    layers = 4 * 2 * (2 * T * D + D + 1)
+    assert carried["transformer"] == layers
+    assert carried["transformer-kvmematt-r2"] == layers + 4 * S * D
 
 
 def test_what_runs_inside_the_scan(rows):
@@ -59,6 +65,9 @@ def test_what_runs_inside_the_scan(rows):
     assert star.inside == mean.inside and star.outside < mean.outside
     assert costs["memory-rnn"].inside > star.inside
     assert "output" not in star.weights_inside
+    assert costs["transformer"].inside == 0
+    inside = costs["transformer-kvmematt-r1"].weights_inside
+    assert all("rounds" in weights for weights in inside)
 
 
 def test_a_scan_behind_the_decoder_is_outside():

@@ -15,9 +15,11 @@ from kvnmt.target_context import (
     CATALOGUE,
     Options,
     TargetContext,
+    delta_memory,
     key_value_predict,
     n_gram,
     self_attentive,
+    slots,
 )
 from kvnmt.typing import Sizes
 
@@ -34,6 +36,9 @@ OPTIONS: dict[str, Options] = {
     "bigram": n_gram.Options(parts=2, word=False),
     "unigram": n_gram.Options(parts=1),
     "longer": n_gram.Options(parts=6),  # than the target
+    "channels": delta_memory.Options(update="gated_delta_2", heads=2),
+    "sum": delta_memory.Options(update="sum", key_size=4),
+    "abc": slots.Options(gate="abc", slots=3),
 }
 
 
@@ -123,6 +128,11 @@ def test_the_past_is_remembered_as_far_as_said(name):
         "bigram": [two, never],
         "unigram": [now, now],
         "longer": [ever, now],
+        "delta_memory": [ever, now],
+        "slots": [ever, now],
+        "channels": [ever, now],
+        "sum": [ever, now],
+        "abc": [ever, now],
     }.get(name, reach)
 
 

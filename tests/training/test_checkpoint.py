@@ -133,6 +133,33 @@ def test_nothing_saved_is_told(tmp_path):
             checkpoints.find("best")
 
 
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_reader_takes_the_next_where_a_training_removes_one(tmp_path, when):
+    """What was read of one that is gone by then may lack a part."""
+    save_at(tmp_path, 1, 2, 3)
+    like = jax.eval_shape(lambda: simple().params)
+    with Checkpoints(tmp_path, read_only=True) as checkpoints:
+
+        def read(steps):
+            first = steps == [3]
+            if first and when == "before":
+                shutil.rmtree(tmp_path / "3")
+            params = checkpoints.restore_params(like, *steps)
+            if first:
+                shutil.rmtree(tmp_path / "3")
+            return params
+
+        found = checkpoints.take(lambda: [checkpoints.find("best").step], read)
+    check_same(found, simple(2).params)
+
+
+def test_a_reader_does_not_look_for_ever(tmp_path):
+    save_at(tmp_path, 7)
+    with Checkpoints(tmp_path, read_only=True) as checkpoints:
+        with pytest.raises(UserError, match="removed faster than they are read"):
+            checkpoints.take(lambda: [8], lambda steps: None)
+
+
 def test_another_model_is_told(tmp_path):
     save_at(tmp_path, 7)
     other = make_state("kvmematt-r2", OptimizerConfig(), StepOptions(), 1)

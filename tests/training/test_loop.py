@@ -30,6 +30,7 @@ from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.checkpoint_folder import only_writer
 from kvnmt.training.losses import Loss
 from kvnmt.training.optimizer import OptimizerConfig, build
+from kvnmt.training.validation import make_eval_step
 from tests.helpers import (
     quiet,
     records,
@@ -296,7 +297,7 @@ def test_losses_are_nats_per_real_token(tmp_path):
     def look(_):
         words = load_corpora(data).vocabularies
         model = models.build(exp.model, len(words.source), len(words.target))
-        evaluate = steps.make_eval_step(model)
+        evaluate = make_eval_step(model)
 
         def step(state, source, target):
             sums = evaluate(state.params, source, target)
@@ -419,6 +420,20 @@ def bad_at(*positions: int):
         return with_lower(maybe, step)
 
     return make
+
+
+def test_the_learning_rate_is_the_one_that_was_used(tmp_path, data):
+    """The optimiser counts the updates that it made; a skipped step makes none."""
+    rises = OptimizerConfig(learning_rate=0.1, warmup=10)
+    exp = dataclasses.replace(tiny(data, epochs=2), optimizer=rises)
+    fit_with(exp, tmp_path / "run", step=bad_at(1, 2, 5))
+    found = [record["learning_rate"] for record in records(tmp_path / "run")]
+    np.testing.assert_allclose(found, [0.1 * 1 / 10, 0.1 * 4 / 10], rtol=1e-6)
+    state, _ = everything(tmp_path / "run", exp)
+    counts = [
+        leaf for leaf in jax.tree.leaves(state.optimizer) if leaf.dtype.kind == "i"
+    ]
+    assert {int(count) for count in counts} == {5}
 
 
 def test_a_bad_batch_is_skipped_and_counted(tmp_path, data):

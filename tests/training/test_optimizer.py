@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kvnmt.errors import UserError
 from kvnmt.training.optimizer import OptimizerConfig, build, learning_rate
 
 EPOCH = 10  # steps
@@ -92,3 +93,18 @@ def test_updates_are_those_of_the_papers(reference, config, clip):
     expected = reference(clipped(clip), config.learning_rate or 1.0)
     found = np.append(params["x"], params["y"])
     np.testing.assert_allclose(found - START, expected - START, rtol=1e-4, atol=1e-7)
+
+
+def test_weight_decay_takes_from_matrices_alone():
+    """Loshchilov and Hutter (2019), algorithm 2, line 12: rate times decay times x."""
+    params = {"W": jnp.ones((2, 2)), "b": jnp.ones(2)}
+    still = {"W": jnp.zeros((2, 2)), "b": jnp.zeros(2)}
+    update = build(OptimizerConfig(learning_rate=0.1, weight_decay=0.5), EPOCH)
+    moved, _ = update.update(still, update.init(params), params)
+    np.testing.assert_allclose(moved["W"], -0.05 * np.ones((2, 2)))
+    np.testing.assert_array_equal(moved["b"], [0, 0])
+
+
+def test_weight_decay_goes_with_adam_alone():
+    with pytest.raises(UserError, match="goes with adam, not with adadelta; set"):
+        build(OptimizerConfig(name="adadelta", weight_decay=0.1), EPOCH)

@@ -25,6 +25,7 @@ from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.sharding import shardings
 from kvnmt.training.step import StepOptions
+from kvnmt.training.validation import make_eval_step
 from tests.helpers import SIZES
 
 WORDS, ROWS, LENGTH = 9, 8, 6
@@ -375,7 +376,7 @@ def test_validation_is_plain_likelihood(start):
     """No dropout, no smoothing, no further objective."""
     model, batch = make_model(), make_batch(2)
     params = start().params
-    sums = steps.make_eval_step(model)(params, *batch)
+    sums = make_eval_step(model)(params, *batch)
     logits = jax.jit(model.forward)(params, *batch).logits
     gains = jnp.take_along_axis(
         jax.nn.log_softmax(logits), jnp.maximum(batch.target, 0)[..., None], axis=-1

@@ -82,7 +82,7 @@ class Scan:
     unknown: int  # tokens the vocabulary lacks; without a vocabulary 0
     letters: NDArray[np.int32]  # characters
     hashes: NDArray[np.int64]  # of the text without spaces around it; equal iff it is
-    blank: NDArray[np.bool_]  # nothing but spaces
+    blank: NDArray[np.bool_]  # nothing but spaces, or nothing that becomes a token
 
     def __len__(self) -> int:
         """Returns the number of lines."""
@@ -170,11 +170,13 @@ class _Pass:
         text = line.strip()
         self.letters.append(len(text))
         self.hashes.append(hash(text))
-        self.blank.append(not text)
+        nothing = not text
         if self.vocabulary is not None:
             ids = self.vocabulary.encode(line)
             self.tokens.append(len(ids))
             self.unknown += ids.count(UNK)
+            nothing = nothing or not ids
+        self.blank.append(nothing)
 
     def _decode(self, block: bytes) -> list[str]:
         lines, start = [], self.bytes

@@ -51,10 +51,12 @@ const RAMPS = {
   light: {
     alignment: ['#f1f4f8', '#c9ddf0', '#7fb4dc', '#2f7ebc', '#08407f', '#08264f'],
     changed: ['#f4f3f7', '#dcd6ec', '#b2a3d6', '#8568bb', '#5e3c99', '#3b1f6b'],
+    signed: ['#8c3a00', '#d95f02', '#f6c99f', '#f1f4f8', '#a9cbe8', '#2f7ebc', '#08407f'],
   },
   dark: {
     alignment: ['#1f252d', '#1d3a5c', '#24609b', '#4a94d4', '#9accf2', '#eaf6ff'],
     changed: ['#23222b', '#3c3058', '#604a94', '#8f77cc', '#c4b3ef', '#f3edff'],
+    signed: ['#ffc08a', '#e07b2e', '#6b3a14', '#1f252d', '#1d4470', '#4a94d4', '#b5dcf7'],
   },
 };
 

@@ -22,7 +22,8 @@ const rowLabelWidth = (words) =>
 
 /* A figure with `rows` x `columns` cells of `values[t][s]` per mille.
 
-   `dots` are cells to mark; `isBlank(t, s)` are cells that cannot be; `tell(t, s)` gives
+   `paint` names a ramp and gives a value's place on it, if values are no weights per
+   mille; `dots` are cells to mark; `isBlank(t, s)` are cells that cannot be; `tell(t, s)` gives
    heading and lines of the tooltip; `point` is called with the cell under the pointer or
    with null. The figure can `mark` a row as the current one and `aim` at a cell. */
 function matrixFigure(options) {
@@ -46,7 +47,7 @@ function matrixFigure(options) {
   listen(field, canvas, cell, cell, options);
 
   function mark(t) {
-    const s = strongest(values[t]);
+    const s = strongest(values[t].map(Math.abs));
     row.style.top = `${t * cell}px`;
     emphasize(down, t, 'current');
     emphasize(across, s, 'strong');
@@ -66,16 +67,20 @@ function matrixFigure(options) {
   return { node, mark, aim };
 }
 
-function weightCanvas({ caption, rows, columns, values, cell, dots = [], isBlank }) {
+const PER_MILLE = { name: 'alignment', shade: (value) => value / 1000 };
+
+function weightCanvas(options) {
+  const { caption, rows, columns, values, cell, isBlank } = options;
+  const { dots = [], paint = PER_MILLE } = options;
   const colourOf = (t, s, colour) =>
-    isBlank?.(t, s) ? null : colour(values[t][s] / 1000);
+    isBlank?.(t, s) ? null : colour(paint.shade(values[t][s]));
   const canvas = cellCanvas(
     rows.length,
     columns.length,
     cell,
     cell,
     colourOf,
-    'alignment',
+    paint.name,
   );
   drawDots(canvas, dots, cell);
   const size = `${rows.length} target words by ${columns.length} words`;

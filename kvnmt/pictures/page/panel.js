@@ -9,7 +9,7 @@ function createPanel(system, width) {
     figures.push({ ...figure, group });
     return figure.node;
   };
-  // A column means a source word in one group of figures, an earlier word in the other.
+  // A column means a source word in one group of figures, an earlier word in another.
   const pointIn = (group) => (place) =>
     figures
       .filter((figure) => figure.group === group)
@@ -23,8 +23,10 @@ function createPanel(system, width) {
   const values = valuesOf(output);
   const ofSource = [pointIn('source'), (figure) => add('source', figure)];
   const ofTarget = [pointIn('target'), (figure) => add('target', figure)];
+  const addOwn = (figure) => add('own', figure);
   const pictures = [
     alignmentSection(output, width, ...ofSource),
+    output.weights && weightsSection(output, width, ...ofSource, addOwn),
     output.memory && memorySection(output, width, ...ofSource),
     output.self_attention && selfSection(output, width, ...ofTarget),
   ];

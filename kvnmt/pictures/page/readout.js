@@ -2,8 +2,9 @@
 // What happens at one step, said in words and numbers.
 
 function sayStep(output, t) {
-  const { source, target, rounds, memory, self_attention: earlier } = output;
+  const { source, target, rounds, memory, weights, self_attention: earlier } = output;
   const lines = rounds.map((_, round) => sayRound(rounds, round, t, source));
+  (weights ?? []).forEach((read, r) => lines.push(saySigns(read, r, t, source)));
   (memory ?? []).forEach((write, r) => lines.push(sayWrite(write, r, t, source)));
   if (earlier)
     lines.push(sayLine('looks back at', topWords(earlier[t], earlierWords(target))));
@@ -29,6 +30,14 @@ function sayRound(rounds, round, t, source) {
     words,
     moved ? `moved from ${source[before]}` : null,
   );
+}
+
+function saySigns({ signed, own }, r, t, source) {
+  const sizes = signed[t].map(Math.abs);
+  const order = [...sizes.keys()].sort((a, b) => sizes[b] - sizes[a]).slice(0, 4);
+  const words = order.map((s) => [source[s], saySigned(signed[t][s])]);
+  const note = own[t] > 0 ? `${OWN} ${sayWeight(own[t])}` : null;
+  return sayLine(`signed ${r + 1}`, words, note);
 }
 
 function sayWrite(write, r, t, source) {

@@ -25,11 +25,14 @@ function valuesOf(output) {
 }
 
 function valueTables(output, t) {
-  const { source, target, rounds, memory, self_attention: earlier } = output;
+  const { source, target, rounds, memory, weights, self_attention: earlier } = output;
   const columns = rounds.map((matrix, r) => [
     `round ${r + 1}`,
     matrix[t].map(sayWeight),
   ]);
+  (weights ?? []).forEach(({ signed }, r) =>
+    columns.push([`signed ${r + 1}`, signed[t].map(saySigned)]),
+  );
   (memory ?? []).forEach((round, r) =>
     KINDS.forEach((kind) =>
       columns.push([`${kind} ${r + 1}`, round[kind][t].map(sayNorm)]),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bidirectional encoder: embedded source to annotations.
+"""The encoder: embedded source to annotations, by a stack for each direction.
 
-Each direction is a stack of ``layers`` recurrent layers of H units; layer n + 1
-reads the states of layer n of its own direction. ``merge`` says how the states f_j
-and b_j of the two top layers become one annotation:
+Each direction is a stack of ``layers`` layers of H units; layer n + 1 reads what layer
+n of its own direction gives. ``merge`` says how what both top layers give, f_j and
+b_j, becomes one annotation:
 
 ===========  ===========================================================  =====
 ``concat``   ``[f ; b]`` (Bahdanau et al. 2015)                           C = 2H
@@ -13,7 +13,8 @@ and b_j of the two top layers become one annotation:
 ``project``  ``W [f ; b] + b`` (Mino et al. 2017, equation 3)             C = H
 ``halves``   ``[W_f [kf ; kb] ; W_g [vf ; vb]]``, where f = [kf ; vf] and
              b = [kb ; vb]: keys first, then values (Mino et al. 2017)    C = H
-``forward``  f alone; there is no backward stack (RNNencdec)              C = H
+``forward``  f alone; there is no backward stack (RNNencdec, and every
+             encoder of Transformer layers, which have no direction)      C = H
 ``none``     nothing: no source is read (language models)                 C = 0
 ===========  ===========================================================  =====
 
@@ -21,69 +22,48 @@ The projections have biases ("affine" in the text of Mino et al.).
 """
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
+from kvnmt.encoder import recurrent, transformer
+from kvnmt.encoder.base import Encoded, Stack
 from kvnmt.errors import UserError
 from kvnmt.initializers import Weights
-from kvnmt.layers import (
-    GRU,
-    LSTM,
-    Kept,
-    Linear,
-    gru,
-    init_gru,
-    init_linear,
-    init_lstm,
-    linear,
-    lstm,
-    recurrent_inputs,
-    scan,
-)
-from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
+from kvnmt.layers import Blocks, Kept, Linear, init_linear, linear, split_key
+from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes, typed
 
 Merge: TypeAlias = Literal[
     "concat", "sum", "stack", "project", "halves", "forward", "none"
 ]
-CellName: TypeAlias = Literal["gru", "gru_before", "lstm"]
+CellName: TypeAlias = Literal["gru", "gru_before", "lstm", "transformer"]
 
-SCAN = "encoder_scan"  # what a scan over source words is called in a traced program
+CELLS: dict[CellName, Stack] = {
+    "gru": recurrent.GRU_AFTER,
+    "gru_before": recurrent.GRU_BEFORE,
+    "lstm": recurrent.LSTM_STACK,
+    "transformer": transformer.STACK,
+}
+
+
+class Choices(NamedTuple):
+    """What is chosen of an encoder."""
+
+    merge: Merge
+    cell: CellName
+    layers: int
+    blocks: Blocks
 
 
 @struct.dataclass
 class Params:
     """A stack for each direction and, where the merge needs them, projections."""
 
-    forward: tuple[GRU | LSTM, ...]
-    backward: tuple[GRU | LSTM, ...]
+    forward: PyTree  # (): there is no such stack
+    backward: PyTree
     project: tuple[Linear, ...]
-
-
-@struct.dataclass
-class Encoded:
-    """What a decoder may know of the source."""
-
-    annotations: Float[Array, "B S C"]  # zero at padding
-    mask: Bool[Array, "B S"]
-    backward_first: Float[Array, "B H"] | None  # b_1, where the backward stack ends;
-    # None: there is no such stack
-    sizes: Sizes = struct.field(pytree_node=False)  # of the whole model
-
-
-class _Cell(NamedTuple):
-    init: Callable[..., Any]
-    step: Callable[..., tuple[Array, ...]]  # (params, state, inputs) -> state
-    arrays: int  # in a state; the first is what a layer above reads
-
-
-CELLS: dict[CellName, _Cell] = {
-    "gru": _Cell(init_gru, lambda p, s, x: (gru(p, s[0], x),), 1),
-    "gru_before": _Cell(init_gru, lambda p, s, x: (gru(p, s[0], x, "before"),), 1),
-    "lstm": _Cell(init_lstm, lambda p, s, x: lstm(p, s[0], s[1], x), 2),
-}
 
 
 def _init_project(key: Array, size: int, weights: Weights) -> tuple[Linear, ...]:
@@ -140,29 +120,27 @@ def annotation_size(merge: Merge, encoder: int) -> int:
 
 
 def init(
-    key: Key[Array, ""],
-    sizes: Sizes,
-    merge: Merge,
-    weights: Weights,
-    cell: CellName = "gru",
-    layers: int = 1,
+    choices: Choices, key: Key[Array, ""], sizes: Sizes, weights: Weights
 ) -> Params:
     """Makes the encoder's parameters.
 
     Raises:
-        UserError: ``halves`` of an odd number of units.
+        UserError: ``halves`` of an odd number of units, or two stacks of layers that
+            have no direction.
     """
     key_forward, key_backward, key_project = jax.random.split(key, 3)
     E, H = sizes.embedding, sizes.encoder
-    how = MERGES[merge]
+    how, kind = MERGES[choices.merge], CELLS[choices.cell]
+    if "backward" in how.stacks and not kind.directed:
+        raise UserError(
+            f"an encoder of cell '{choices.cell}' sees the whole sentence at once and "
+            "has one stack; set --model.merge forward."
+        )
 
-    def stack(direction: str, key: Array, below: int) -> tuple[GRU | LSTM, ...]:
+    def stack(direction: str, key: Array, below: int) -> PyTree:
         if direction not in how.stacks:
             return ()
-        keys = [key, *(jax.random.fold_in(key, n) for n in range(1, layers))]
-        widths = [below] + [H] * (layers - 1)
-        make = CELLS[cell].init
-        return tuple(make(k, [n], H, weights) for k, n in zip(keys, widths))
+        return kind.init(key, below, H, choices.layers, choices.blocks, weights)
 
     return Params(
         forward=stack("forward", key_forward, E),
@@ -173,19 +151,27 @@ def init(
 
 @typed
 def encode(
+    choices: Choices,
     params: Params,
     sizes: Sizes,
-    merge: Merge,
     embedded: Float[Array, "B S E"],
     mask: Bool[Array, "B S"],
-    cell: CellName = "gru",
     kept: Kept = Kept(),
+    key: Key[Array, "*_"] | None = None,
 ) -> Encoded:
     """Reads the source in both directions; annotations of padding are zero."""
-    how = MERGES[merge]
-    forward = _run(params.forward, cell, embedded, mask, kept, reverse=False)
+    how, kind = MERGES[choices.merge], CELLS[choices.cell]
+    key_forward, key_backward = split_key(key, 2)
+
+    def run(stack: PyTree, x: Array, key: Array | None, reverse: bool) -> Array:
+        if not stack:  # there is none
+            return x
+        blocks = choices.blocks
+        return kind.run(stack, x, mask, blocks, reverse=reverse, kept=kept, key=key)
+
+    forward = run(params.forward, embedded, key_forward, reverse=False)
     below = forward if how.chained else embedded
-    backward = _run(params.backward, cell, below, mask, kept, reverse=True)
+    backward = run(params.backward, below, key_backward, reverse=True)
     annotations = how.join(params.project, forward, backward)
     return Encoded(
         annotations=jnp.where(mask[..., None], annotations, 0),
@@ -193,44 +179,3 @@ def encode(
         backward_first=backward[:, 0] if params.backward else None,
         sizes=sizes,
     )
-
-
-def _run(
-    stack: tuple[GRU | LSTM, ...],
-    cell: CellName,
-    x: Float[Array, "B S _"],
-    mask: Bool[Array, "B S"],
-    kept: Kept,
-    *,
-    reverse: bool,
-) -> Float[Array, "B S H"]:
-    """Runs a stack, layer by layer; a padded position keeps the state as it is."""
-    for params in stack:
-        x = _run_layer(params, CELLS[cell], x, mask, kept, reverse)
-    return x
-
-
-def _run_layer(
-    params: GRU | LSTM,
-    cell: _Cell,
-    x: Array,
-    mask: Array,
-    kept: Kept,
-    reverse: bool,
-) -> Array:
-    def step(
-        state: tuple[Array, ...], now: tuple[Array, Array]
-    ) -> tuple[tuple[Array, ...], Array]:
-        inputs, real = now
-        new = cell.step(params, state, inputs)
-        state = tuple(jnp.where(real[:, None], n, o) for n, o in zip(new, state))
-        return state, state[0]
-
-    inputs = recurrent_inputs(params, x)  # [B, S, gates H], hoisted out of the scan
-    zero = jnp.zeros((x.shape[0], params.U.shape[0]), inputs.dtype)
-    steps = (jnp.swapaxes(inputs, 0, 1), mask.T)
-    # The chunks are of target steps; states of the source are small.
-    kept = kept._replace(chunk=0)
-    with jax.named_scope(SCAN):
-        states = scan(step, (zero,) * cell.arrays, steps, kept, reverse)
-    return jnp.swapaxes(states, 0, 1)

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linear memories of the source: sums, delta rules and their gated forms.
+
+The annotations are written one after the other into a matrix of fixed size; the query
+reads it by a product. The updates, their papers and what is common to all of them are
+in `kvnmt.layers.linear_memory`. Of the relatives of the key memory these are the ones
+that modern sequence models use: S. Yang, B. Wang, Y. Zhang, Y. Shen, Y. Kim (2024),
+"Parallelizing Linear Transformers with the Delta Rule over Sequence Length", for
+``delta``; S. Yang, J. Kautz, A. Hatamizadeh (2025), "Gated Delta Networks: Improving
+Mamba2 with Delta Rule", for ``gated_delta``.
+
+=============  ==============================================================
+parameters     W_q: D N d_k. A writer of width I: I N (d_k + d_v), and
+               for a scalar a, (I + 2) N, by channels (I d_k + d_k + 1) N; for
+               beta (I + 1) N; for b and w by channels (I + 1) N (d_k + d_v).
+               The source's has I = C, the decoder's I = D
+source         memory [N, d_k, d_v], weights [N, d_k, S]
+state, carried with ``write = decoder``: both, and what is left of the source's
+               memory [N, d_k, d_v]
+result         what N heads read, N d_v = C numbers for each direction; alignment
+=============  ==============================================================
+
+::
+
+    M <- D M - k (b * k)^T D M + k (w * v)^T      for h_1 .. h_S, from M = 0
+    c = M^T q                                     q of the query q_t
+    a_j = |q . p_j| / sum_i |q . p_i|             shown; q . p_j is the exact weight
+    M <- D M - k (b * k)^T D M + k (w * v)^T      for s_t, with ``write = decoder``
+
+Our choices: ``direction = both`` has a memory from each end, of N heads each, and reads
+both. ``write = decoder`` is the relative of the key memory's write: the new decoder
+state rewrites what later queries read. It has parameters of its own. Weights of several
+heads are shown as one: the sum of their absolute values, or their mean with signs. With
+several rounds and ``write = decoder`` the memory of the first round is the one that is
+read and rewritten.
+
+What lies at padding writes nothing. No softmax is involved: a weight may be negative.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.attention import base
+from kvnmt.errors import WIDEST, between
+from kvnmt.initializers import Weights
+from kvnmt.layers.linear_memory import (
+    Shape,
+    Update,
+    Writer,
+    Writes,
+    in_order,
+    init_writer,
+    memory_shape,
+    queries,
+    rewrite,
+    transit,
+    writes,
+)
+from kvnmt.layers.linear_memory import read as read_memory
+from kvnmt.layers.write_chunks import fill, source_weights
+from kvnmt.typing import Array, Bool, Float, Key, Sizes
+
+
+@dataclass(frozen=True)
+class Options(base.Options):
+    """Static choices; the defaults are the delta rule over the source alone."""
+
+    update: Update = "delta"
+    heads: Annotated[int, between(1, WIDEST)] = 1  # N in each direction
+    key_size: Annotated[int | None, between(1, WIDEST)] = None  # N d_k; None: A
+    direction: Literal["forward", "both"] = "forward"
+    write: Literal["none", "decoder"] = "none"
+
+    @property
+    def ends(self) -> int:
+        """From how many ends the source is written."""
+        return 2 if self.direction == "both" else 1
+
+    def shape(self, sizes: Sizes) -> Shape:
+        """The heads of all directions, and the widths of one."""
+        key = self.key_size or sizes.alignment
+        one = memory_shape(self.heads, key, sizes.annotation)
+        return one._replace(heads=self.ends * self.heads)
+
+
+@struct.dataclass
+class Params:
+    """One round."""
+
+    W_query: Float[Array, "D N*K"]
+    source: Writer
+    decoder: Writer | None  # None: nothing is written while a sentence is translated
+
+
+@struct.dataclass
+class Source:
+    """Constants of a sentence: the memory, and whose words are in it."""
+
+    memory: Float[Array, "B N K V"]
+    weights: Float[Array, "B N K S"]  # p_1 .. p_S
+
+
+@struct.dataclass
+class State:
+    """The memory as the decoder has rewritten it."""
+
+    memory: Float[Array, "B N K V"]
+    weights: Float[Array, "B N K S"]  # p_1 .. p_S
+    left: Float[Array, "B N K V"]  # what is left of the source's memory
+
+
+def init(
+    options: Options, key: Key[Array, ""], sizes: Sizes, weights: Weights
+) -> Params:
+    """Makes the parameters of one round.
+
+    Raises:
+        UserError: Keys or values do not split among the heads.
+    """
+    key_query, key_source, key_decoder = jax.random.split(key, 3)
+    shape, D = options.shape(sizes), sizes.state
+    decoder = None
+    if options.write == "decoder":
+        decoder = init_writer(options.update, key_decoder, D, shape, weights)
+    return Params(
+        W_query=weights.matrix(key_query, (D, shape.heads * shape.key), jnp.float32),
+        source=init_writer(
+            options.update, key_source, sizes.annotation, shape, weights
+        ),
+        decoder=decoder,
+    )
+
+
+def prepare(
+    options: Options,
+    params: Params,
+    annotations: Float[Array, "B S C"],
+    mask: Bool[Array, "B S"],
+) -> Source:
+    """Writes the annotations in order, or from both ends."""
+    heads = options.ends * options.heads
+    made = in_order(writes(options.update, params.source, annotations, heads), mask)
+    made = _from_both_ends(options, made)
+    weights = _turned(options, source_weights(made), axis=-1)
+    return Source(fill(made), weights)
+
+
+def initial_state(
+    options: Options, params: Params, source: Source
+) -> State | tuple[()]:
+    """The memory of the source, where the decoder writes too."""
+    if options.write == "none":
+        return ()
+    return State(source.memory, source.weights, left=source.memory)
+
+
+def read(
+    options: Options,
+    params: Params,
+    source: Source,
+    state: State | tuple[()],
+    moment: base.Moment,
+) -> base.Attended:
+    """Reads the memory; the alignment is the share of each word's absolute weight."""
+    query = _query(options, params, moment)
+    memory, weights = _carried(source, state)
+    context = read_memory(memory, query)  # [B, N, V]
+    size = jnp.sum(jnp.abs(read_memory(weights, query)), axis=1)  # [B, S]
+    total = jnp.sum(size, axis=-1, keepdims=True)
+    alignment = size / jnp.where(total > 0, total, 1)
+    dtype = moment.query.dtype
+    context = context.reshape(len(context), -1).astype(dtype)
+    return base.Attended(context, alignment.astype(dtype))
+
+
+def write(
+    options: Options,
+    params: Params,
+    source: Source,
+    state: State,
+    moment: base.Moment,
+) -> State:
+    """Writes the new decoder state; what it erases, it erases of all."""
+    assert moment.decoder_state is not None and params.decoder is not None
+    heads = options.ends * options.heads
+    made = writes(options.update, params.decoder, moment.decoder_state, heads)
+    return State(
+        memory=rewrite(state.memory, made),
+        weights=transit(state.weights, made),
+        left=transit(state.left, made),
+    )
+
+
+def weigh(
+    options: Options,
+    params: Params,
+    source: Source,
+    state: State | tuple[()],
+    moment: base.Moment,
+) -> base.Weighed:
+    """The signed weights, and how much of the context the decoder wrote itself."""
+    query = _query(options, params, moment)
+    memory, weights = _carried(source, state)
+    signed = jnp.mean(read_memory(weights, query), axis=1)  # [B, S]
+    if isinstance(state, tuple):
+        return base.Weighed(signed, own=jnp.zeros_like(signed[:, 0]))
+    theirs = _length(read_memory(state.left, query))
+    own = _length(read_memory(memory - state.left, query))
+    total = theirs + own
+    return base.Weighed(signed, own / jnp.where(total > 0, total, 1))
+
+
+def _query(
+    options: Options, params: Params, moment: base.Moment
+) -> Float[Array, "B N K"]:
+    heads = options.ends * options.heads
+    return queries(options.update, params.W_query, moment.query, heads)
+
+
+def _carried(source: Source, state: State | tuple[()]) -> tuple[Array, Array]:
+    """Memory and weights from where they are."""
+    if isinstance(state, tuple):
+        return source.memory, source.weights
+    return state.memory, state.weights
+
+
+def _from_both_ends(options: Options, made: Writes) -> Writes:
+    return jax.tree.map(lambda x: _turned(options, x, axis=-2), made)
+
+
+def _turned(
+    options: Options, x: Float[Array, "B N _ _"], axis: int
+) -> Float[Array, "B N _ _"]:
+    """The same with time reversed for the heads that begin at the end."""
+    if options.ends == 1:
+        return x
+    forward, backward = jnp.split(x, 2, axis=1)
+    return jnp.concatenate([forward, jnp.flip(backward, axis)], axis=1)
+
+
+def _length(x: Float[Array, "B N V"]) -> Float[Array, " B"]:
+    return jnp.sqrt(jnp.sum(x * x, axis=(1, 2)))
+
+
+def build(options: Options) -> base.Attention:
+    """A linear memory under the contract."""
+    return base.Attention(
+        init=partial(init, options),
+        prepare=partial(prepare, options),
+        read=partial(read, options),
+        initial_state=partial(initial_state, options),
+        write=partial(write, options) if options.write == "decoder" else None,
+        weigh=partial(weigh, options),
+        context_size=lambda sizes: options.ends * sizes.annotation,
+    )

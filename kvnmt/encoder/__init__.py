@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the source becomes annotations: stacks of layers, and how two are merged."""
+
+from kvnmt.encoder.base import Encoded
+from kvnmt.encoder.bidirectional import (
+    CELLS,
+    CellName,
+    Choices,
+    Merge,
+    Params,
+    annotation_size,
+    encode,
+    init,
+)
+from kvnmt.encoder.recurrent import SCAN
+
+__all__ = [
+    "CELLS",
+    "CellName",
+    "Choices",
+    "Encoded",
+    "Merge",
+    "Params",
+    "SCAN",
+    "annotation_size",
+    "encode",
+    "init",
+]

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of every stack of layers, and what an encoder gives."""
+
+from typing import NamedTuple, Protocol
+
+from flax import struct
+
+from kvnmt.initializers import Weights
+from kvnmt.layers import Blocks, Kept
+from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes
+
+
+@struct.dataclass
+class Encoded:
+    """What a decoder may know of the source."""
+
+    annotations: Float[Array, "B S C"]  # zero at padding
+    mask: Bool[Array, "B S"]
+    backward_first: Float[Array, "B H"] | None  # b_1, where the backward stack ends;
+    # None: there is no such stack
+    sizes: Sizes = struct.field(pytree_node=False)  # of the whole model
+
+
+class Init(Protocol):  # noqa: D101
+    def __call__(
+        self,
+        key: Key[Array, ""],
+        below: int,
+        size: int,
+        layers: int,
+        blocks: Blocks,
+        weights: Weights,
+    ) -> PyTree:
+        """Makes a stack of ``size`` units that reads vectors of width ``below``."""
+        ...
+
+
+class Run(Protocol):  # noqa: D101
+    def __call__(
+        self,
+        params: PyTree,
+        x: Float[Array, "B S _"],
+        mask: Bool[Array, "B S"],
+        blocks: Blocks,
+        *,
+        reverse: bool,
+        kept: Kept,
+        key: Key[Array, "*B"] | None,
+    ) -> Float[Array, "B S H"]:
+        """Reads a sentence; what lies at padding reaches no other position."""
+        ...
+
+
+class Stack(NamedTuple):
+    """One kind of stack: pure functions."""
+
+    init: Init
+    run: Run
+    directed: bool = True  # a position knows one side of the sentence alone

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stacks of recurrent layers, each in the direction of its stack.
+
+A padded position keeps the state as it is, so that nothing of it is ever read.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from kvnmt.encoder.base import Stack
+from kvnmt.initializers import Weights
+from kvnmt.layers import (
+    GRU,
+    LSTM,
+    Blocks,
+    Kept,
+    gru,
+    init_gru,
+    init_lstm,
+    lstm,
+    recurrent_inputs,
+    scan,
+)
+from kvnmt.typing import Array, Bool, Float, Key
+
+SCAN = "encoder_scan"  # what a scan over source words is called in a traced program
+
+
+class _Cell(NamedTuple):
+    init: Callable[..., Any]
+    step: Callable[..., tuple[Array, ...]]  # (params, state, inputs) -> state
+    arrays: int  # in a state; the first is what a layer above reads
+
+
+def init(
+    cell: _Cell,
+    key: Key[Array, ""],
+    below: int,
+    size: int,
+    layers: int,
+    blocks: Blocks,
+    weights: Weights,
+) -> tuple[GRU | LSTM, ...]:
+    """Makes every layer."""
+    keys = [key, *(jax.random.fold_in(key, n) for n in range(1, layers))]
+    widths = [below] + [size] * (layers - 1)
+    return tuple(cell.init(k, [n], size, weights) for k, n in zip(keys, widths))
+
+
+def run(
+    cell: _Cell,
+    params: tuple[GRU | LSTM, ...],
+    x: Float[Array, "B S _"],
+    mask: Bool[Array, "B S"],
+    blocks: Blocks,
+    *,
+    reverse: bool,
+    kept: Kept,
+    key: Key[Array, "*B"] | None,
+) -> Float[Array, "B S H"]:
+    """Runs a stack, layer by layer."""
+    for layer in params:
+        x = _run_layer(layer, cell, x, mask, kept, reverse)
+    return x
+
+
+def _run_layer(
+    params: GRU | LSTM,
+    cell: _Cell,
+    x: Array,
+    mask: Array,
+    kept: Kept,
+    reverse: bool,
+) -> Array:
+    def step(
+        state: tuple[Array, ...], now: tuple[Array, Array]
+    ) -> tuple[tuple[Array, ...], Array]:
+        inputs, real = now
+        new = cell.step(params, state, inputs)
+        state = tuple(jnp.where(real[:, None], n, o) for n, o in zip(new, state))
+        return state, state[0]
+
+    inputs = recurrent_inputs(params, x)  # [B, S, gates H], hoisted out of the scan
+    zero = jnp.zeros((x.shape[0], params.U.shape[0]), inputs.dtype)
+    steps = (jnp.swapaxes(inputs, 0, 1), mask.T)
+    # The chunks are of target steps; states of the source are small.
+    kept = kept._replace(chunk=0)
+    with jax.named_scope(SCAN):
+        states = scan(step, (zero,) * cell.arrays, steps, kept, reverse)
+    return jnp.swapaxes(states, 0, 1)
+
+
+def _stack(cell: _Cell) -> Stack:
+    return Stack(partial(init, cell), partial(run, cell))
+
+
+GRU_AFTER = _stack(_Cell(init_gru, lambda p, s, x: (gru(p, s[0], x),), 1))
+GRU_BEFORE = _stack(_Cell(init_gru, lambda p, s, x: (gru(p, s[0], x, "before"),), 1))
+LSTM_STACK = _stack(_Cell(init_lstm, lambda p, s, x: lstm(p, s[0], s[1], x), 2))

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sentences of ids, as a caller gives them: refused before anything is computed."""
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from kvnmt.data.vocabulary import EOS
+from kvnmt.errors import UserError
+
+
+def check_ids(sentences: Sequence[Sequence[int]], words: int, what: str) -> None:
+    """Refuses sentences with ids that are no words.
+
+    An array would take them: an id too large reads the last row of a table, and behind
+    an end of sentence there would be more.
+
+    Args:
+        sentences: Ids without EOS.
+        words: Rows of the vocabulary.
+        what: What each of them is, for people.
+
+    Raises:
+        UserError: An id is outside of the vocabulary, or ends the sentence.
+    """
+    try:
+        flat = np.fromiter(chain.from_iterable(sentences), np.int64)
+    except (TypeError, ValueError):
+        raise UserError(
+            f"a {what} is a list of ids; encode text with the vocabulary first."
+        ) from None
+    wrong = np.flatnonzero((flat <= EOS) | (flat >= words))
+    if not len(wrong):
+        return
+    ends = np.cumsum([len(ids) for ids in sentences])
+    place, found = int(np.searchsorted(ends, wrong[0], "right")), int(flat[wrong[0]])
+    reason = f"the vocabulary has ids up to {words - 1}, and those of words begin at 1"
+    if found == EOS:
+        reason = "that is the end of sentence, which is added by itself"
+    raise UserError(f"{what} {place}, counted from 0, holds the id {found}; {reason}.")
+
+
+def check_counts(ours: int, what: str, theirs: int, others: str) -> None:
+    """Refuses lists that belong together and differ in length.
+
+    Raises:
+        UserError: They do; both lengths are named.
+    """
+    if ours != theirs:
+        raise UserError(
+            f"there are {ours} {what} but {theirs} {others}; give one each."
+        )

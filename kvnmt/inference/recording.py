@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forced decoding that writes down what a mechanism tells of itself, for people to see.
+
+The mechanism is run inside another one that has its parameters, does what it does and
+notes what it tells of each look: of its write (``explain``) or of its read (``weigh``).
+Any decoder carries the notes, since it carries the State of any attention; training and
+search know nothing of them.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache, lru_cache
+from typing import Any, Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt import models
+from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment, Weighed
+from kvnmt.data.batches import pad, with_end
+from kvnmt.data.buckets import edge, in_batches
+from kvnmt.inference.ids import check_counts, check_ids
+from kvnmt.inference.score import rounds_of
+from kvnmt.inference.trained import KEPT
+from kvnmt.model_config import ModelConfig
+from kvnmt.models import Params
+from kvnmt.typing import Array, Bool, Int, PyTree
+
+Asked: TypeAlias = Literal["explain", "weigh"]
+
+
+@struct.dataclass
+class Source:
+    """The Source of the mechanism, and how many source words there are."""
+
+    inner: PyTree
+    mask: Bool[Array, "B S"]
+
+
+@struct.dataclass
+class State:
+    """The State of the mechanism, and what it told of the last looks."""
+
+    inner: PyTree
+    told: PyTree  # leaves [B, R, ...], oldest first
+
+
+def tells(config: ModelConfig, asked: Asked) -> bool:
+    """Whether the mechanism of a config has something to tell."""
+    return getattr(CATALOGUE.build(config.attention), asked) is not None
+
+
+def record(
+    config: ModelConfig,
+    asked: Asked,
+    params: Params,
+    source: Sequence[Sequence[int]],
+    target: Sequence[Sequence[int]],
+    advance: Callable[[int], None],
+) -> list[PyTree]:
+    """Forces translations; of every pair what was told, leaves [R, target + 1, ...].
+
+    Args:
+        config: Of a model whose mechanism tells; see `tells`.
+        asked: What of.
+        params: Its arrays.
+        source: Ids without EOS.
+        target: Ids of the translations, without EOS.
+        advance: Called after every batch with how many pairs it held.
+
+    Raises:
+        UserError: The sides differ in number, or an id is no word of the vocabulary.
+    """
+    assert params.source_embedding is not None
+    check_counts(len(source), "source sentences", len(target), "target sentences")
+    check_ids(source, params.source_embedding.shape[0], "source sentence")
+    check_ids(target, params.target_embedding.shape[0], "target sentence")
+    replay = _compiled(config, asked)
+    results: list[PyTree] = [None] * len(source)
+    for places, block in in_batches(source, keep_empty=True):
+        ended = [with_end(target[i]) for i in places]
+        rows = pad(ended, len(block), edge(max(map(len, ended))))
+        told = jax.device_get(replay(params, block, rows))  # leaves [T, B, R, ...]
+        for row, i in enumerate(places):
+            T, S = len(target[i]) + 1, len(source[i]) + 1
+
+            def cut(leaf: Any, row: int = row, T: int = T, S: int = S) -> Any:
+                leaf = leaf[:T, row].swapaxes(0, 1)
+                return leaf[..., :S] if leaf.ndim == 3 else leaf
+
+            results[i] = jax.tree.map(cut, told)
+        advance(len(places))
+    return results
+
+
+@cache
+def recording(rounds: int, asked: Asked) -> Callable[[Attention], Attention]:
+    """Makes of a mechanism one that notes what it tells of its last so many looks."""
+
+    def around(attention: Attention) -> Attention:
+        tell, rewrite = getattr(attention, asked), attention.write
+        assert tell is not None  # see `tells`
+
+        def prepare(params: PyTree, annotations: Array, mask: Array) -> Source:
+            return Source(attention.prepare(params, annotations, mask), mask)
+
+        def initial_state(params: PyTree, source: Source) -> State:
+            inner = attention.initial_state(params, source.inner)
+            return State(inner, _nothing(asked, rounds, source.mask.shape))
+
+        def read(
+            params: PyTree, source: Source, state: State, moment: Moment
+        ) -> Attended:
+            return attention.read(params, source.inner, state.inner, moment)
+
+        def write(
+            params: PyTree, source: Source, state: State, moment: Moment
+        ) -> State:
+            new = tell(params, source.inner, state.inner, moment)
+            told = jax.tree.map(_append, state.told, new)
+            inner = state.inner
+            if rewrite is not None:
+                inner = rewrite(params, source.inner, inner, moment)
+            return State(inner, told)
+
+        return attention._replace(
+            prepare=prepare, initial_state=initial_state, read=read, write=write
+        )
+
+    return around
+
+
+def _nothing(asked: Asked, rounds: int, shape: tuple[int, ...]) -> Change | Weighed:
+    B, S = shape
+    words = jnp.zeros((B, rounds, S))
+    if asked == "explain":
+        return Change(words, words, words)
+    return Weighed(words, own=words[..., 0])
+
+
+def _append(old: Array, new: Array) -> Array:
+    """Leaves [B, R, ...] less the oldest, and one more."""
+    return jnp.concatenate([old[:, 1:], new[:, None].astype(old.dtype)], axis=1)
+
+
+@lru_cache(maxsize=KEPT)
+def _compiled(config: ModelConfig, asked: Asked) -> Callable[..., PyTree]:
+    """The jitted replay; the last few are kept."""
+
+    def run(
+        params: Params, source: Int[Array, "B S"], target: Int[Array, "B T"]
+    ) -> PyTree:
+        assert params.source_embedding is not None
+        sizes = params.source_embedding.shape[0], params.target_embedding.shape[0]
+        rounds = rounds_of(models.build(config, *sizes), params)
+        model = models.build(config, *sizes, recording(rounds, asked))
+        constants = model.encode(params, source)
+        previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
+
+        def step(state: models.State, tokens: Array) -> tuple[models.State, PyTree]:
+            state, _ = model.step(params, constants, state, tokens)
+            return state, _recorded(state)
+
+        start = model.initial_state(params, constants, target.shape[1])
+        return jax.lax.scan(step, start, previous.T)[1]
+
+    return jax.jit(run)
+
+
+def _recorded(state: PyTree) -> PyTree:
+    """Of the last layer, whose alignments are shown, where several have a memory."""
+    leaves = jax.tree.leaves(state, is_leaf=lambda part: isinstance(part, State))
+    return [part.told for part in leaves if isinstance(part, State)][-1]

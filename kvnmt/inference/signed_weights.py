@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Of a memory without a softmax, what each look consisted of, for people to see."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.inference.recording import record, tells
+from kvnmt.model_config import ModelConfig
+from kvnmt.models import Params
+
+
+class SignedWeights(NamedTuple):
+    """One pair; an array per round, rows the target words, EOS last.
+
+    ``signed`` has a column for each source word, EOS last: the exact weight that what
+    it wrote has in the context, below zero where it is taken away. ``own`` is the share
+    of the context, from 0 to 1, that the decoder itself has written.
+    """
+
+    signed: list[NDArray[np.floating]]
+    own: list[NDArray[np.floating]]
+
+
+def has_signs(config: ModelConfig) -> bool:
+    """Whether the mechanism has weights with signs, of which `signed_weights` tells."""
+    return tells(config, "weigh")
+
+
+def signed_weights(
+    config: ModelConfig,
+    params: Params,
+    source: Sequence[Sequence[int]],
+    target: Sequence[Sequence[int]],
+    advance: Callable[[int], None] = lambda pairs: None,
+) -> list[SignedWeights]:
+    """Forces translations and tells what each look consisted of.
+
+    Args:
+        config: Of a model that has signs; see `has_signs`.
+        params: Its arrays.
+        source: Ids without EOS.
+        target: Ids of the translations, without EOS.
+        advance: Called after every batch with how many pairs it held.
+    """
+    told = record(config, "weigh", params, source, target, advance)
+    return [SignedWeights(list(w.signed), list(w.own)) for w in told]

@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memories that are matrices, read by a product and rewritten one key at a time.
+
+A memory M is ``[d_k, d_v]``, one for each head; a query q reads ``o = M^T q``. One
+update covers the whole family; decay acts first, what is erased is read from the
+decayed memory::
+
+    M <- D M - k (b * k)^T D M + k (w * v)^T       D = Diag(a)
+
+=============  ========  ===========  ===========  =====================================
+name           a         b            w            source
+=============  ========  ===========  ===========  =====================================
+sum            1         0            1            Schmidhuber 1992; Katharopoulos et
+                                                   al. 2020, without its normaliser
+decay          scalar    0            1            Sun et al. 2023 (RetNet, fixed); Dao
+                                                   and Gu 2024 (Mamba-2, from the input)
+gated          channels  0            1            Yang et al. 2024 (GLA)
+delta          1         beta         beta         Schlag et al. 2021; Yang et al. 2024
+gated_delta    scalar    beta         beta         Yang et al. 2025
+kda            channels  beta         beta         Kimi Team 2025 (Kimi Delta Attention)
+gated_delta_2  channels  channels     channels     Hatamizadeh et al. 2026
+=============  ========  ===========  ===========  =====================================
+
+::
+
+    k, q = l2norm(silu(W x))              of the last four; the sum of squares + 1e-6
+    k = W x,  q = W x / sqrt(d_k)         of the others
+    v = W x;  beta, b, w = sig(W x + bias)
+    a = exp(-exp(A) softplus(W x + bias))      one A for each head
+
+Departures: the papers also convolve over neighbours, normalise what is read and gate
+it; none of that is here, so that the updates alone differ. ``a`` begins near 0.95.
+
+*What was read from where.* With ``A_i = (I - k_i (b_i * k_i)^T) D_i`` the memory after
+n writes is ``sum_j p_j (w_j * v_j)^T``, ``p_j = A_n .. A_{j+1} k_j``: the exact weight
+of the j-th write is ``q . p_j``, with its sign. The p_j are a memory, too: that of the
+same writes with unit vectors for values.
+
+Many writes at once: `kvnmt.layers.write_chunks`.
+"""
+
+from dataclasses import replace
+from typing import Literal, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from kvnmt.errors import UserError
+from kvnmt.initializers import Weights
+from kvnmt.layers.basic import Linear, init_linear, linear, precise
+from kvnmt.typing import Array, Bool, Float, Key
+
+Update: TypeAlias = Literal[
+    "sum", "decay", "gated", "delta", "gated_delta", "kda", "gated_delta_2"
+]
+Gate: TypeAlias = Literal["none", "scalar", "channels"]
+TINY = 1e-6  # added to a sum of squares before its root
+FADING = -3.0  # bias of a decay at the start: softplus of it is 0.05
+
+
+class Gates(NamedTuple):
+    """What an update has of a, and of b and w."""
+
+    decay: Gate
+    erase: Gate
+
+
+GATES: dict[Update, Gates] = {
+    "sum": Gates("none", "none"),
+    "decay": Gates("scalar", "none"),
+    "gated": Gates("channels", "none"),
+    "delta": Gates("none", "scalar"),
+    "gated_delta": Gates("scalar", "scalar"),
+    "kda": Gates("channels", "scalar"),
+    "gated_delta_2": Gates("channels", "channels"),
+}
+
+
+class Shape(NamedTuple):
+    """Heads, and the widths of one."""
+
+    heads: int  # N
+    key: int  # d_k
+    value: int  # d_v
+
+
+@struct.dataclass
+class Decay:
+    """``exp(-exp(A) softplus(W x + bias))``."""
+
+    A: Float[Array, " N"]
+    gate: Linear  # to N or N d_k numbers
+
+
+@struct.dataclass
+class Writer:
+    """Makes a write of a vector."""
+
+    W_key: Float[Array, "I N*K"]
+    W_value: Float[Array, "I N*V"]
+    decay: Decay | None
+    erase: Linear | None  # beta, N numbers, or b, N d_k
+    write: Linear | None  # w, N d_v; None: beta, or 1
+
+
+@struct.dataclass
+class Writes:
+    """Writes, or one; over time the axis of time stands before the last."""
+
+    key: Float[Array, "*N K"]  # k
+    value: Float[Array, "*N V"]  # w * v
+    erase: Float[Array, "*N K"] | None  # b * k; None: nothing is erased
+    log_decay: Float[Array, "*N _"]  # log a, of width 1 or d_k
+
+
+def memory_shape(heads: int, key: int, value: int) -> Shape:
+    """Splits the widths of keys and values among the heads.
+
+    Raises:
+        UserError: They do not split evenly.
+    """
+    for name, width in (("keys", key), ("values", value)):
+        if width % heads:
+            raise UserError(f"{name} of width {width} do not split in {heads} heads.")
+    return Shape(heads, key // heads, value // heads)
+
+
+def init_writer(
+    update: Update, key: Key[Array, ""], width: int, shape: Shape, weights: Weights
+) -> Writer:
+    """Makes the writer of vectors of some width."""
+    key_k, key_v, key_a, key_b, key_w = jax.random.split(key, 5)
+    N, K, V = shape
+    gates = GATES[update]
+    many = {"scalar": N, "channels": N * K}
+    decay = erase = write = None
+    if gates.decay != "none":
+        gate = init_linear(key_a, [width], many[gates.decay], weights)
+        decay = Decay(jnp.zeros(N, jnp.float32), Linear(gate.W, gate.b + FADING))
+    if gates.erase != "none":
+        erase = init_linear(key_b, [width], many[gates.erase], weights)
+    if gates.erase == "channels":
+        write = init_linear(key_w, [width], N * V, weights)
+    return Writer(
+        W_key=weights.matrix(key_k, (width, N * K), jnp.float32),
+        W_value=weights.matrix(key_v, (width, N * V), jnp.float32),
+        decay=decay,
+        erase=erase,
+        write=write,
+    )
+
+
+def queries(
+    update: Update, W: Float[Array, "I N*K"], x: Float[Array, "*B I"], heads: int
+) -> Float[Array, "*B N K"]:
+    """The queries of every head."""
+    q = precise(_heads(x @ W, heads))
+    if GATES[update].erase != "none":
+        return _unit(q)
+    return q / q.shape[-1] ** 0.5
+
+
+def writes(
+    update: Update, params: Writer, x: Float[Array, "*B I"], heads: int
+) -> Writes:
+    """The write of every vector and head; heads stand before the last axis."""
+    key = precise(_heads(x @ params.W_key, heads))
+    value = precise(_heads(x @ params.W_value, heads))
+    log_decay, erase = jnp.zeros_like(key[..., :1]), None
+    if params.decay is not None:
+        amount = jax.nn.softplus(_heads(linear(params.decay.gate, x), heads))
+        log_decay = -jnp.exp(precise(params.decay.A))[:, None] * precise(amount)
+    if params.erase is not None:
+        key = _unit(key)
+        b = w = precise(jax.nn.sigmoid(_heads(linear(params.erase, x), heads)))
+        if params.write is not None:
+            w = precise(jax.nn.sigmoid(_heads(linear(params.write, x), heads)))
+        erase, value = b * key, w * value
+    return Writes(key, value, erase, log_decay)
+
+
+def in_order(made: Writes, mask: Bool[Array, "B T"] | None = None) -> Writes:
+    """Writes [B, T, N, _] as [B, N, T, _]; what is masked leaves a memory as it is."""
+    if mask is not None:
+        real = mask[..., None, None]
+        made = replace(
+            made,
+            key=jnp.where(real, made.key, 0),
+            log_decay=jnp.where(real, made.log_decay, 0),
+        )
+    return jax.tree.map(lambda x: jnp.swapaxes(x, -3, -2), made)
+
+
+def read(
+    memory: Float[Array, "*N K V"], query: Float[Array, "*N K"]
+) -> Float[Array, "*N V"]:
+    """``M^T q``."""
+    return jnp.einsum("...kv,...k->...v", memory, query)
+
+
+def transit(memory: Float[Array, "*N K V"], write: Writes) -> Float[Array, "*N K V"]:
+    """``A M``: what one write leaves of a memory."""
+    memory = jnp.exp(write.log_decay)[..., None] * memory
+    if write.erase is None:
+        return memory
+    return memory - write.key[..., None] * read(memory, write.erase)[..., None, :]
+
+
+def rewrite(memory: Float[Array, "*N K V"], write: Writes) -> Float[Array, "*N K V"]:
+    """``A M + k (w * v)^T``: one write."""
+    return transit(memory, write) + write.key[..., None] * write.value[..., None, :]
+
+
+def _heads(x: Float[Array, "*B _"], heads: int) -> Float[Array, "*B N _"]:
+    return x.reshape(*x.shape[:-1], heads, -1)
+
+
+def _unit(x: Float[Array, "*N K"]) -> Float[Array, "*N K"]:
+    """``l2norm(silu(x))``."""
+    x = jax.nn.silu(x)
+    return x * jax.lax.rsqrt(jnp.sum(x * x, axis=-1, keepdims=True) + TINY)

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights with signs, of memories that are read without a softmax, and what of each
+// look the decoder has written itself.
+
+const OWN = "decoder's own writes";
+
+// One scale for the sentence, the same on both sides of zero.
+const weightScale = (weights) =>
+  greatest(weights.map(({ signed }) => signed.map((row) => row.map(Math.abs))));
+
+const saySigned = (value) => `${value < 0 ? '\u2212' : '+'}${sayNorm(Math.abs(value))}`;
+
+const hasOwn = (weights) => weights.some(({ own }) => own.some((share) => share > 0));
+
+// The share of the decoder's own writes stands beside the weights, as one more column.
+function weightsSection({ source, target, weights }, width, point, add, addOwn) {
+  const most = weightScale(weights);
+  const labels = rowLabelWidth(target);
+  const room = width - (hasOwn(weights) ? weights.length * (labels + CELLS.most) : 0);
+  const cell = cellSize(room, weights.length, source.length, target.length, labels);
+  const shared = { rows: target, cell, labels };
+  const tell = (t, s) => [
+    `${target[t]} ← ${source[s]}`,
+    weights.map(({ signed }, r) => [`weight ${r + 1}`, saySigned(signed[t][s])]),
+  ];
+  const shade = (value) => (most > 0 ? (1 + value / most) / 2 : 0.5);
+  const paint = { name: 'signed', shade };
+  const figures = weights.flatMap(({ signed, own }, r) => {
+    const caption = `read of round ${r + 1}`;
+    const words = { columns: source, values: signed, caption, tell, point, paint };
+    const figure = add(matrixFigure({ ...shared, ...words }));
+    return hasOwn(weights) ? [figure, addOwn(ownFigure(shared, own))] : [figure];
+  });
+  const note =
+    'Exact weight of what each source word wrote in what was read; below zero it is taken away';
+  const ownScale = element('span', { class: 'apart' }, OWN, heatScale('alignment', '1'));
+  return section('Signed weights', figures, null, [
+    element('p', { class: 'note' }, note),
+    element(
+      'p',
+      { class: 'legend' },
+      signScale(most),
+      hasOwn(weights) ? ownScale : null,
+    ),
+  ]);
+}
+
+function ownFigure(shared, own) {
+  return matrixFigure({
+    ...shared,
+    caption: OWN,
+    columns: ['own'],
+    values: own.map((share) => [share]),
+    tell: (t) => [shared.rows[t], [[OWN, sayWeight(own[t])]]],
+    point: () => {},
+  });
+}
+
+function signScale(most) {
+  const colours = ramp('signed').join(', ');
+  return element(
+    'span',
+    { class: 'scale', 'aria-hidden': 'true' },
+    saySigned(-most),
+    element('i', { style: `background: linear-gradient(to right, ${colours})` }),
+    saySigned(most),
+  );
+}

@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Linear memories and slots: what becomes what, and what was read from where."""
+
+import dataclasses
+from functools import cache
+from typing import Any, get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from kvnmt.attention import Moment, delta_memory, slots
+from kvnmt.initializers import gaussian
+from kvnmt.layers import Linear
+from kvnmt.layers.linear_memory import (
+    Shape,
+    Update,
+    Writer,
+    Writes,
+    in_order,
+    init_writer,
+    queries,
+    read,
+    rewrite,
+    writes,
+)
+from kvnmt.layers.write_chunks import fill, reads, source_weights
+from kvnmt.typing import Sizes
+
+SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)
+UPDATES = get_args(Update)
+B, T, WIDTH, SHAPE = 2, 11, 7, Shape(heads=2, key=3, value=4)
+MASK = np.arange(T) < np.array([[T], [6]])
+OFF = 1e9  # of a bias that shuts a gate, or opens it
+close = {"rtol": 1e-10, "atol": 1e-10}
+
+
+def draw(seed: int, *shape: int) -> jax.Array:
+    return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
+
+
+def writer_of(update: Update) -> Writer:
+    shapes = init_writer(update, jax.random.key(0), WIDTH, SHAPE, gaussian())
+    numbers = np.random.default_rng(3)
+    return jax.tree.map(lambda x: jnp.asarray(numbers.normal(size=x.shape)), shapes)
+
+
+def made_by(update: Update, writer: Writer) -> Writes:
+    return in_order(writes(update, writer, draw(1, B, T, WIDTH), 2), jnp.asarray(MASK))
+
+
+def steps(made: Writes, asked: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The memory after all writes and what was read before each, one by one."""
+    memory, found = jnp.zeros((B, *SHAPE)), []
+    for t in range(T):
+        found.append(read(memory, asked[:, :, t]))
+        one = jax.tree.map(lambda x, t=t: x[:, :, t], made)
+        memory = rewrite(memory, one)
+    return memory, jnp.stack(found, axis=2)
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_writes_at_once_are_writes_one_by_one(update, x64):
+    """In chunks that divide the time or not, with padding; so are reads and weights."""
+    made = made_by(update, writer_of(update))
+    asked = draw(2, B, 2, T, SHAPE.key)
+    memory, found = steps(made, asked)
+    for chunk in (1, 4, 11, 16):
+        np.testing.assert_allclose(fill(made, chunk), memory, **close)
+        np.testing.assert_allclose(reads(made, asked, chunk), found, **close)
+        weights = source_weights(made, chunk)
+        mixed = jnp.einsum("bnks,bnsv->bnkv", weights, made.value)
+        np.testing.assert_allclose(mixed, memory, **close)
+        assert np.all(np.asarray(weights)[1, :, :, 6:] == 0)  # padding
+
+
+def spread(gate: Linear, times: int) -> Linear:
+    """The gate of a head as the gates of its channels."""
+    (W,) = gate.W
+    return Linear((jnp.repeat(W, times, axis=1),), jnp.repeat(gate.b, times))
+
+
+def without_decay(writer: Writer) -> Writer:
+    assert writer.decay is not None
+    none = writer.decay.replace(A=jnp.full(SHAPE.heads, -np.inf))
+    return writer.replace(decay=none)
+
+
+def by_channels(writer: Writer) -> Writer:
+    assert writer.decay is not None
+    gate = spread(writer.decay.gate, SHAPE.key)
+    return writer.replace(decay=writer.decay.replace(gate=gate))
+
+
+def same_memory(update: Update, writer: Writer, other: Update, its: Writer) -> None:
+    want = fill(made_by(other, its))
+    np.testing.assert_allclose(fill(made_by(update, writer)), want, **close)
+
+
+def test_every_update_becomes_a_simpler_one(x64):
+    kda = writer_of("kda")
+    both = kda.replace(
+        erase=spread(kda.erase, SHAPE.key), write=spread(kda.erase, SHAPE.value)
+    )
+    same_memory("gated_delta_2", both, "kda", kda)
+    gated = writer_of("gated_delta")
+    same_memory("kda", by_channels(gated), "gated_delta", gated)
+    plain = gated.replace(decay=None)
+    same_memory("gated_delta", without_decay(gated), "delta", plain)
+    decay = writer_of("decay")
+    same_memory("gated", by_channels(decay), "decay", decay)
+    same_memory("decay", without_decay(decay), "sum", decay.replace(decay=None))
+
+
+@pytest.mark.parametrize("by", ["channels", "scalar", "none"])
+def test_without_erasing_a_delta_rule_is_a_sum(by, x64):
+    """b = 0 and w = 1: the sum of the values at the keys, decayed or not."""
+    base = writer_of("gated_delta_2")
+    shut = dataclasses.replace(base.erase, b=base.erase.b - OFF)
+    opened = dataclasses.replace(base.write, b=base.write.b + OFF)
+    writer = base.replace(erase=shut, write=opened)
+    if by == "scalar":
+        (W,) = base.decay.gate.W
+        gate = Linear((W[:, :: SHAPE.key],), base.decay.gate.b[:: SHAPE.key])
+        decay = base.decay.replace(gate=spread(gate, SHAPE.key))
+        writer = writer.replace(decay=decay)
+    writer = without_decay(writer) if by == "none" else writer
+    made = made_by("gated_delta_2", writer)
+    values = jnp.swapaxes((draw(1, B, T, WIDTH) @ base.W_value), 1, 2)
+    values = values.reshape(B, 2, SHAPE.value, T).swapaxes(2, 3)
+    np.testing.assert_allclose(made.value, values, **close)
+    later = jnp.cumsum(made.log_decay[:, :, ::-1], axis=2)[:, :, ::-1] - made.log_decay
+    want = jnp.einsum("bntk,bntv->bnkv", made.key * jnp.exp(later), values)
+    np.testing.assert_allclose(fill(made), want, **close)
+    assert (by == "none") == bool(np.all(made.log_decay == 0))
+
+
+class Course:
+    """An attention over one sentence, written by a decoder three times."""
+
+    def __init__(self, **options: Any):
+        self.options = delta_memory.Options(**options)
+        self.attention = delta_memory.build(self.options)
+        shapes = self.attention.init(jax.random.key(0), SIZES, gaussian())
+        numbers = np.random.default_rng(5)
+        self.params = jax.tree.map(
+            lambda x: jnp.asarray(numbers.normal(size=x.shape)), shapes
+        )
+        self.annotations = draw(6, B, T, SIZES.annotation)
+        given = self.params, self.annotations, jnp.asarray(MASK)
+        self.source = self.attention.prepare(*given)
+        self.states = [self.attention.initial_state(self.params, self.source)]
+        self.moments = []
+        for n in range(3):
+            q, s = draw(10 + n, B, SIZES.state), draw(20 + n, B, SIZES.state)
+            self.moments.append(Moment(q, q[:, :3], q, decoder_state=s))
+
+    def write_all(self, params: Any = None) -> None:
+        for moment in self.moments:
+            given = params or self.params, self.source, self.states[-1], moment
+            self.states.append(self.attention.write(*given))
+
+    def reads(self) -> list[tuple[Any, Any]]:
+        """What was read at each state, and what it consisted of."""
+        given = [
+            (self.params, self.source, state, moment)
+            for state, moment in zip(self.states, self.moments)
+        ]
+        return [(self.attention.read(*g), self.attention.weigh(*g)) for g in given]
+
+
+@cache
+def course(update: Update) -> Course:
+    made = Course(update=update, write="decoder")
+    made.write_all()
+    return made
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_weights_tell_what_was_read(update, x64):
+    """The source's values with the signed weights, and what the decoder wrote."""
+    made = course(update)
+    words = in_order(writes(update, made.params.source, made.annotations, 1))
+    own: list[tuple[np.ndarray, np.ndarray]] = []  # p and value of every own write
+    for (attended, weighed), state, moment in zip(
+        made.reads(), made.states, made.moments
+    ):
+        q = queries(update, made.params.W_query, moment.query, 1)[:, 0]
+        theirs = jnp.einsum("bs,bsv->bv", weighed.signed, words.value[:, 0])
+        np.testing.assert_allclose(theirs, read(state.left[:, 0], q), **close)
+        mine = sum((jnp.sum(q * p, -1)[:, None] * v for p, v in own), 0 * theirs)
+        np.testing.assert_allclose(attended.context, theirs + mine, **close)
+        size = np.linalg.norm(theirs, axis=-1), np.linalg.norm(mine, axis=-1)
+        np.testing.assert_allclose(weighed.own, size[1] / sum(size), **close)
+        total = np.abs(weighed.signed).sum(-1, keepdims=True)
+        np.testing.assert_allclose(
+            attended.alignment, np.abs(weighed.signed) / total, **close
+        )
+        assert np.all(np.asarray(weighed.signed)[1, 6:] == 0)
+        write = writes(update, made.params.decoder, moment.decoder_state, 1)
+        after = write.replace(key=write.key[:, 0], log_decay=write.log_decay[:, 0])
+        own = [(_transit(p, after, write), v) for p, v in own]
+        own.append((write.key[:, 0], write.value[:, 0]))
+    assert np.any(np.asarray(made.reads()[1][1].signed) < 0)
+
+
+def _transit(p: jax.Array, after: Writes, write: Writes) -> jax.Array:
+    p = jnp.exp(after.log_decay) * p
+    if write.erase is None:
+        return p
+    return p - after.key * jnp.sum(write.erase[:, 0] * p, -1, keepdims=True)
+
+
+@pytest.mark.parametrize("update", ["gated_delta", "gated_delta_2"])
+def test_a_decoder_that_writes_nothing_leaves_the_memory(update, x64):
+    made = Course(update=update, write="decoder")
+    own = made.params.decoder
+    shut = without_decay(own).replace(
+        erase=dataclasses.replace(own.erase, b=own.erase.b - OFF)
+    )
+    if own.write is not None:
+        write = dataclasses.replace(own.write, b=own.write.b - OFF)
+        shut = shut.replace(write=write)
+    shut = shut.replace(decay=own.decay.replace(A=jnp.full(1, -np.inf)))
+    made.write_all(made.params.replace(decoder=shut))
+    for leaf, first in zip(
+        jax.tree.leaves(made.states[-1]), jax.tree.leaves(made.states[0])
+    ):
+        np.testing.assert_array_equal(leaf, first)
+    quiet = Course(update=update)
+    quiet.params = made.params.replace(decoder=None)
+    quiet.source, quiet.states = made.source, [()] * 3
+    for (one, told), (other, _) in zip(made.reads(), quiet.reads()):
+        np.testing.assert_array_equal(one.context, other.context)
+        assert np.all(told.own == 0)
+
+
+def test_the_second_direction_begins_at_the_end(x64):
+    """Both directions: the second half of the context is read from the end."""
+    both = Course(update="delta", direction="both")
+    (attended, _), *_ = [*both.reads(), None]
+    turned = both.annotations[:, ::-1]
+    mask = jnp.asarray(MASK[:, ::-1])
+    source = both.attention.prepare(both.params, turned, mask)
+    half = slice(1, 2), slice(0, 1)
+    assert source.memory.shape[1] == 2 and attended.context.shape == (B, 16)
+    alone = Course(update="delta")
+    parts = jax.tree.map(lambda x: x[..., x.shape[-1] // 2 :], both.params)
+    found = alone.attention.prepare(parts, turned, mask)
+    np.testing.assert_allclose(both.source.memory[:, half[0]], found.memory, **close)
+    weights = both.source.weights[:, half[0], :, ::-1]
+    np.testing.assert_allclose(weights, found.weights, **close)
+
+
+@pytest.mark.parametrize("gate", ["gsa", "abc"])
+def test_weights_of_slots_tell_what_was_read(gate, x64):
+    attention = slots.build(slots.Options(gate=gate, slots=3, tau=2.0))
+    shapes = attention.init(jax.random.key(0), SIZES, gaussian())
+    numbers = np.random.default_rng(5)
+    params = jax.tree.map(lambda x: jnp.asarray(numbers.normal(size=x.shape)), shapes)
+    annotations = draw(6, B, T, SIZES.annotation)
+    source = attention.prepare(params, annotations, jnp.asarray(MASK))
+    query = draw(7, B, SIZES.state)
+    attended = attention.read(params, source, (), Moment(query, query[:, :3], query))
+    total = np.asarray(source.weights).sum(-1)  # [B, M]
+    assert np.all(np.asarray(source.weights) >= 0)
+    if gate == "abc":
+        np.testing.assert_allclose(total, 1, **close)
+        values = annotations @ params.writer.W_value
+        mixed = jnp.einsum("bs,bsc->bc", attended.alignment, values)
+        np.testing.assert_allclose(attended.context, mixed, **close)
+    else:  # all that has faded is missing
+        gates = jax.nn.sigmoid(annotations @ params.writer.W_gate) ** 0.5
+        left = jnp.prod(jnp.where(MASK[..., None], gates, 1), axis=1)
+        np.testing.assert_allclose(total, 1 - left, **close)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What looks consist of, against the alignment."""
+
+import dataclasses
+
+import jax
+import numpy as np
+
+from kvnmt import models
+from kvnmt.attention import CATALOGUE, delta_memory
+from kvnmt.decoder import conditional, stacked_lstm
+from kvnmt.inference.score import score
+from kvnmt.inference.signed_weights import has_signs, signed_weights
+from kvnmt.model_config import ModelConfig
+
+BASE = ModelConfig(embedding=4, encoder=4, state=4, initializer="unit", merge="sum")
+SOURCE, TARGET = [[3, 4, 5], [6], []], [[3, 4], [5, 6, 7, 3], [2]]
+
+
+def test_which_mechanisms_have_signs():
+    telling = {
+        name
+        for name, member in CATALOGUE.items()
+        if has_signs(dataclasses.replace(BASE, attention=member.Options()))
+    }
+    assert telling == {"delta_memory"}
+
+
+def test_sizes_are_the_alignment_and_own_writes_begin_after_the_first():
+    """In both rounds, and where the decoder looks after its scan and writes nothing."""
+    writes = delta_memory.Options(update="gated_delta", write="decoder")
+    for attention, decoder in (
+        (writes, conditional.Options(rounds=2)),
+        (delta_memory.Options(), stacked_lstm.Options()),
+    ):
+        config = dataclasses.replace(BASE, attention=attention, decoder=decoder)
+        model = models.build(config, 9, 8)
+        params = model.init(jax.random.key(3))
+        told = signed_weights(config, params, SOURCE, TARGET)
+        for one, pair, x, y in zip(
+            told, score(model, params, SOURCE, TARGET), SOURCE, TARGET, strict=True
+        ):
+            for signed, own, alignment in zip(
+                one.signed, one.own, pair.alignments, strict=True
+            ):
+                assert signed.shape == (len(y) + 1, len(x) + 1)
+                size = np.abs(signed) / np.abs(signed).sum(-1, keepdims=True)
+                np.testing.assert_allclose(size, alignment, atol=1e-5)
+                assert own.shape == (len(y) + 1,) and np.all((own >= 0) & (own <= 1))
+            assert one.own[0][0] == 0
+            later = np.concatenate([one.own[0][1:], *one.own[1:]])
+            assert np.all((later > 0) == (attention == writes))

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validation needs no more memory than training, and batches do not show in it."""
+
+import jax
+import numpy as np
+import pytest
+
+from kvnmt import models
+from kvnmt.errors import UserError
+from kvnmt.systems.named import system
+from kvnmt.training import device_memory
+from kvnmt.training.ahead import StepAhead
+from kvnmt.training.loop import fit
+from kvnmt.training.validation import make_eval_step, validation_loss
+from tests.helpers import SIZES, tiny, toy_data
+from tests.training.jobs import job_of
+
+BIG = 2**16  # words of an output layer that is never run
+
+
+@pytest.mark.parametrize(
+    ("choices", "rows"),
+    [
+        ({"batch_size": 32}, {32}),
+        ({"batch_size": 32, "accumulate": 4}, {8}),
+        ({"batch_tokens": 220}, {24}),
+        ({"batch_tokens": 220, "accumulate": 2}, {8}),
+    ],
+    ids=str,
+)
+def test_batches_of_validation_are_no_larger_than_parts_of_training(
+    tmp_path, choices, rows
+):
+    """Rows are a multiple of the eight devices; the loss is that of all at once."""
+    data = toy_data(tmp_path / "text", train=64, valid=70)
+    job, state = job_of(tiny(data, **choices), tmp_path / "run")
+    shapes = []
+
+    def looking(params, source, target):
+        shapes.append((len(source), source.shape[1], target.shape[1]))
+        return job.eval_step(params, source, target)
+
+    params, valid = state.served, job.corpora.valid
+    loss = validation_loss(looking, params, job.valid_plan, valid, job.mesh)
+    assert {shape[0] for shape in shapes} == rows
+    assert len(shapes) >= 70 // max(rows)
+    if tokens := choices.get("batch_tokens"):
+        most = tokens // choices.get("accumulate", 1)
+        assert max(n * max(S, T) for n, S, T in shapes) <= most
+    whole, _ = job_of(tiny(data, batch_size=72), tmp_path / "run")
+    at_once = validation_loss(
+        whole.eval_step, params, whole.valid_plan, valid, job.mesh
+    )
+    np.testing.assert_allclose(loss, at_once, rtol=1e-6)
+
+
+def test_logits_of_validation_never_stand_whole():
+    model = models.build(system("rnnsearch-star").model(SIZES), 10, BIG)
+    params = jax.eval_shape(model.init, jax.random.key(0))
+    words = jax.ShapeDtypeStruct((128, 64), np.int32)
+    program = make_eval_step(model).lower(params, words, words).compile()
+    needed = device_memory.program_bytes(program)
+    assert needed is not None and needed < 128 * 64 * BIG * 4 * 0.75
+
+
+def test_validation_that_does_not_fit_is_told_before_training(tmp_path, monkeypatch):
+    """Its sentences may be longer than any that is trained on."""
+    data = toy_data(tmp_path / "text")
+    long = " ".join(["a"] * 3000)
+    for path in (data.valid_source, data.valid_target):
+        path.write_text(f"{long}\n")
+    job, state = job_of(tiny(data), tmp_path / "run")
+    with StepAhead(job.train_step, state, job.mesh) as step:
+        need = device_memory.check(step, job.plan, None)
+    assert need is not None
+    monkeypatch.setattr(device_memory, "available", lambda: need.bytes)
+    (tmp_path / "run").mkdir()
+    with pytest.raises(
+        UserError, match="largest batch of validation: 16 pairs of 3001"
+    ):
+        fit(job, state)
