@@ -287,6 +287,7 @@ BAD = [
     ("/translate", b'{"lines": ["a"], "search": {"alpha": 1e999}}', 400, "too large"),
     ("/translate", b'{"lines": ["\\ud800"]}', 400, "surrogate"),
     ("/translate", b'{"\\ud800": 1}', 400, "no field"),
+    ("/translate", {"x" * 10_000: 1}, 400, "no field 'xxx"),
     ("/translate", [], 400, "no JSON object"),
     ("/translate", {}, 400, "'lines' is missing"),
     ("/translate", {"lines": "a"}, 400, "'lines' is missing, or no list"),
