@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kvnmt.inference.translate import translate_lines
+from kvnmt.serve.guard import Guard
 from tests.browser import MARKUP, open_tab, watched
 from tests.serve.serving import SEARCH, Started, started
 
@@ -114,3 +115,16 @@ def test_refusals_are_told(page, service):
     page.fill("#line", "a " * 41)
     page.locator("#state.wrong").wait_for()
     assert "may have 40 here" in page.locator("#state").text_content()
+
+
+def test_a_browser_gives_the_token_as_a_password(tab, runs):
+    token = "a token that is long enough"
+    with started({"plain": runs["plain"]}, guard=Guard(token)) as service:
+        known = {"username": "anybody", "password": token}
+        for credentials, status in (({**known, "password": "x"}, 401), (known, 200)):
+            context = tab.context.browser.new_context(http_credentials=credentials)
+            page = context.new_page()
+            assert page.goto(service.url).status == status
+        type_line(page, "a b c")
+        assert page.locator(".panel").count() == 1
+        context.close()
