@@ -45,7 +45,7 @@ def load_run(folder: Path | str) -> Run:
     check_run(folder)
     check_links(folder)
     experiment = load_experiment(folder)
-    check_bounds(experiment.search, "search.")
+    check_bounds(experiment)
     words = load_vocabularies(folder)
     model = models.build(experiment.model, len(words.source), len(words.target))
     like = jax.eval_shape(model.init, jax.random.key(0))

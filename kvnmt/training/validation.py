@@ -94,8 +94,9 @@ def make_eval_step(model: Model, mesh: Mesh | None = None) -> jax.stages.Wrapped
         zero = jnp.zeros_like(nats)
         return Loss(nats, nats, zero, zero, jnp.sum(target >= 0)), ()
 
-    split = mesh is not None and mesh.shape["data"] > 1
-    sums = over_rows(sums_of, mesh) if split else sums_of
+    sums = sums_of
+    if mesh is not None and mesh.shape["data"] > 1:
+        sums = over_rows(sums_of, mesh)
 
     def step(params: Params, source: Array, target: Array) -> Loss:
         return sums(params, source, target)[0]
