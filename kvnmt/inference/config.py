@@ -20,6 +20,9 @@ MOST = 2**31 - 1  # that a program takes
 Count: TypeAlias = Annotated[int, between(1, 10_000)]
 Width: TypeAlias = Annotated[int, between(1, 1000)]
 Limit: TypeAlias = Annotated[int | None, between(1, 100_000)]
+Total: TypeAlias = Annotated[int, between(1, 2**24)]
+Ratio: TypeAlias = Annotated[float, between(0, 100)]
+Extra: TypeAlias = Annotated[int, between(1, 100_000)]
 Share: TypeAlias = Annotated[float, between(0.001, 1)]
 Heat: TypeAlias = Annotated[float, between(0.001, 10**6)]
 Weight: TypeAlias = Annotated[float, between(0, 1000)]
@@ -40,18 +43,14 @@ class SearchConfig:
     alpha: Weight = 1.0  # its exponent: ((5 + n) / 6) ** alpha, or n ** alpha
     coverage: Weight = 0.0  # weight of the coverage penalty of Wu et al. (2016)
     diversity: Weight = 0.0  # nats a continuation costs per better sibling
-    # at most this many target words per source word ...
-    length_ratio: Annotated[float, between(0, 100)] = 1.5
-    # ... and this many more, EOS included
-    length_extra: Annotated[int, between(1, 100_000)] = 10
+    length_ratio: Ratio = 1.5  # at most this many target words per source word ...
+    length_extra: Extra = 10  # ... and this many more, EOS included
     max_length: Limit = None  # most target words, whatever the source
     min_length: Annotated[int, between(0, MOST)] = 0  # fewest target words
     unknown: bool = True  # the unknown word may be written
     nbest: Width = 1  # translations per sentence, at most as many as the beam
     batch_size: Count = BATCH_SIZE  # most sentences at a time
-    batch_tokens: Annotated[int, between(1, 2**24)] = (
-        BATCH_TOKENS  # most source positions at a time, padding too
-    )
+    batch_tokens: Total = BATCH_TOKENS  # most source positions at a time, padding too
 
 
 def check_search(config: SearchConfig) -> None:

@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from kvnmt.data.words import cut
-from kvnmt.errors import UserError, check_bounds, unknown_name
-from kvnmt.inference.config import SearchConfig
+from kvnmt.errors import UserError, unknown_name
+from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.runs.directory import Run
 from kvnmt.serve.limits import Limits, Refusal, check_count, check_tokens, clean_line
 from kvnmt.serve.service import Line, Pair, Task
@@ -36,6 +36,7 @@ OPTIONS = (
     "unknown",
 )
 LARGEST = {int: 2**31 - 1, float: 1000.0}  # numbers that a program can compute with
+NAME = 60  # characters of a name that are told again
 _number = itertools.count(1)
 
 
@@ -112,7 +113,7 @@ class Asker:
     def _system(self, plain: Mapping[str, Any]) -> tuple[str, Run]:
         name = plain.get("system", next(iter(self.runs)))
         if not isinstance(name, str) or name not in self.runs:
-            raise Refusal(400, str(unknown_name("system", str(name), self.runs)))
+            raise Refusal(400, str(unknown_name("system", str(name)[:NAME], self.runs)))
         return name, self.runs[name]
 
     def _lines(self, plain: Mapping[str, Any], field: str) -> list[str]:
@@ -153,11 +154,11 @@ class Asker:
         changes = {}
         for name, value in plain.items():
             if name not in OPTIONS:
-                raise Refusal(400, str(unknown_name("option", name, OPTIONS)))
+                raise Refusal(400, str(unknown_name("option", name[:NAME], OPTIONS)))
             changes[name] = _value(name, kinds[name], value)
         search = replace(self.search, **changes)
         try:
-            check_bounds(search, "search.")
+            check_search(search)
         except UserError as error:
             raise Refusal(400, str(error)) from None
         if max(search.beam, search.nbest) > self.limits.beam:
@@ -191,7 +192,7 @@ def _refuse_constant(name: str) -> Any:
 def _check_fields(plain: Mapping[str, Any], known: Iterable[str]) -> None:
     for name in plain:
         if name not in known:
-            raise Refusal(400, str(unknown_name("field", name, known)))
+            raise Refusal(400, str(unknown_name("field", name[:NAME], known)))
 
 
 def _value(name: str, kind: Any, value: object) -> Any:

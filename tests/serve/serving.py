@@ -27,6 +27,7 @@ class Started:
     serving: Serving
     port: int
     gate: threading.Event  # shut, no batch is worked on
+    begun: threading.Semaphore  # has one for every batch that was begun
 
     @property
     def url(self) -> str:
@@ -53,10 +54,12 @@ def started(
     """Serves within it."""
     guard = guard or guard_of("127.0.0.1", None)
     serving = make_serving(runs, search, replace(LIMITS, **limits), guard)
-    gate, work = threading.Event(), serving.batcher._work
+    gate, begun = threading.Event(), threading.Semaphore(0)
+    work = serving.batcher._work
     gate.set()
 
     def held(task: Any, items: list[Any]) -> Any:
+        begun.release()
         assert gate.wait(60)
         return work(task, items)
 
@@ -65,7 +68,7 @@ def started(
     thread = threading.Thread(target=serving.run, args=(listening,))
     thread.start()
     try:
-        yield Started(serving, listening.getsockname()[1], gate)
+        yield Started(serving, listening.getsockname()[1], gate, begun)
     finally:
         gate.set()
         serving.server.should_exit = True

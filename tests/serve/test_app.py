@@ -6,6 +6,7 @@ import json
 import random
 import re
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from kvnmt.inference.describe import describe
 from kvnmt.inference.score import score_lines
 from kvnmt.inference.translate import translate_lines
 from kvnmt.serve.guard import Guard
+from kvnmt.serve.service import WORKS
 from tests.helpers import toy_lines
 from tests.serve.serving import LIMITS, SEARCH, Started, started
 
@@ -30,6 +32,7 @@ ODD = (
     "a\u2028b|a\x85b|a\x0cb|a\rb|c\r|\x0b|\x00 a|a\tb|\ufeffa|\U0001f600 b||  |a b a c"
 )
 TOKEN = "a token that is long enough"
+LINES = {"lines": ["a"]}
 
 
 @pytest.fixture(scope="module", name="service")
@@ -210,11 +213,10 @@ def test_nothing_is_lost_or_mixed_up_among_many(service, runs):
 
 def test_who_goes_away_leaves_the_queue_and_who_waits_too_long_is_told(runs):
     plain = {"plain": runs["plain"]}
-    with started(plain, seconds=0.5, waiting=30) as service:
+    with started(plain, seconds=1.5, waiting=30) as service:
         service.gate.clear()
         first = raw(service, {"lines": ["a"]})  # is under way, and does not end
-        until(lambda: service.serving.batcher.waiting() == 0)
-        time.sleep(0.05)
+        assert service.begun.acquire(timeout=60)
         gone = raw(service, {"lines": ["a"] * 29})
         until(lambda: service.waiting() == 29)
         full = service.post("/translate", {"lines": ["b"] * 2})
@@ -223,7 +225,7 @@ def test_who_goes_away_leaves_the_queue_and_who_waits_too_long_is_told(runs):
         gone.close()
         until(lambda: service.waiting() == 0)
         late = service.post("/translate", {"lines": ["b"] * 2})
-        refused(late, 504, "within 0.5 s")
+        refused(late, 504, "within 1.5 s")
         assert service.waiting() == 0
         assert first.recv(100).startswith(b"HTTP/1.1 504")
         first.close()
@@ -231,23 +233,52 @@ def test_who_goes_away_leaves_the_queue_and_who_waits_too_long_is_told(runs):
         assert len(translations(service.post("/translate", {"lines": ["b"]}))) == 1
 
 
+def test_health_tells_of_a_program_that_is_compiled(runs, monkeypatch):
+    """Who waits too long meanwhile is told; the next who asks has the program."""
+    begun, go, work = threading.Event(), threading.Event(), WORKS["translate"]
+
+    def slow(*arguments):
+        begun.set()
+        assert go.wait(60)
+        return work(*arguments)
+
+    monkeypatch.setitem(WORKS, "translate", slow)
+    with started({"plain": runs["plain"]}, seconds=1) as service:
+        late = service.post("/translate", LINES)
+        refused(late, 504, "a program is compiled for it")
+        health = service.get("/health").json()
+        assert health["status"] == "compiling" and health["compiling_seconds"] > 0.5
+        go.set()
+        until(lambda: service.get("/health").json()["status"] == "ready")
+        assert len(translations(service.post("/translate", LINES))) == 1
+        go.clear()
+        begun.clear()
+        with ThreadPoolExecutor(1) as threads:
+            asked = threads.submit(service.post, "/translate", LINES)
+            assert begun.wait(60)
+            assert service.get("/health").json()["status"] == "ready"
+            go.set()
+            assert asked.result(60).status_code == 200
+
+
 def test_stopping_answers_what_was_asked(runs):
     with started({"plain": runs["plain"]}) as service:
         service.gate.clear()
-        with ThreadPoolExecutor(1) as thread:
-            asked = thread.submit(service.post, "/translate", {"lines": ["a b"]})
-            time.sleep(0.2)
+        with ThreadPoolExecutor(2) as threads:
+            asked = [threads.submit(service.post, "/translate", LINES)]
+            assert service.begun.acquire(timeout=60)
+            asked.append(threads.submit(service.post, "/translate", LINES))
+            until(lambda: service.waiting() == 1)
             service.serving.server.should_exit = True
             time.sleep(0.2)
             service.gate.set()
-            assert len(translations(asked.result(60))) == 1
+            assert all(len(translations(one.result(60))) == 1 for one in asked)
     with pytest.raises(httpx.ConnectError):
         service.get("/health")
 
 
 # --- refusals ------------------------------------------------------------------------
 
-LINES = {"lines": ["a"]}
 BAD = [
     ("/translate", b"{", 400, "no JSON"),
     ("/translate", b"\xff{}", 400, "no JSON in UTF-8"),
@@ -256,6 +287,7 @@ BAD = [
     ("/translate", b'{"lines": ["a"], "search": {"alpha": 1e999}}', 400, "too large"),
     ("/translate", b'{"lines": ["\\ud800"]}', 400, "surrogate"),
     ("/translate", b'{"\\ud800": 1}', 400, "no field"),
+    ("/translate", {"x" * 10_000: 1}, 400, "no field 'xxx"),
     ("/translate", [], 400, "no JSON object"),
     ("/translate", {}, 400, "'lines' is missing"),
     ("/translate", {"lines": "a"}, 400, "'lines' is missing, or no list"),
