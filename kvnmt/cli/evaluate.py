@@ -18,7 +18,7 @@ from kvnmt.evaluation import MEASURES, Report, System, Test, table
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import read_systems, read_test
 from kvnmt.files import make_folder
-from kvnmt.inference.config import Limit, SearchConfig
+from kvnmt.inference.config import Limit, SearchConfig, check_search
 from kvnmt.metrics.bleu import Settings, check_tokenizer
 
 MEASURE_HELP = (
@@ -91,6 +91,7 @@ class Evaluate:
     def _check(self) -> None:
         """Refuses what is wrong whatever the files hold."""
         check_bounds(self)
+        check_search(self.search)
         if not self.systems:
             raise UserError("name at least one run directory or file of translations.")
         if self.tokenize:

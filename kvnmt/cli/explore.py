@@ -13,7 +13,7 @@ from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_bounds
 from kvnmt.evaluation.exploration import explore
 from kvnmt.files import claim
-from kvnmt.inference.config import Count, SearchConfig
+from kvnmt.inference.config import Count, SearchConfig, check_search
 from kvnmt.runs.directory import load_translator
 
 
@@ -36,6 +36,7 @@ class Explore:
     def __call__(self) -> None:
         """Explores."""
         check_bounds(self)
+        check_search(self.search)
         if not self.runs:
             raise UserError("name at least one run directory.")
         if self.forced and not self.reference:

@@ -16,7 +16,7 @@ from kvnmt.data.text import decode, read_lines
 from kvnmt.data.words import cut
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, at_least, check_bounds
-from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.inference.describe import describe, join
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.shortlist_file import read_shortlist
@@ -51,6 +51,7 @@ class Translate:
     def __call__(self) -> None:
         """Translates."""
         check_bounds(self)
+        check_search(self.search)
         if self.json and (self.replace_unknown or self.dictionary):
             raise UserError(
                 "--json tells what the model wrote; leave out either it or "

@@ -122,7 +122,10 @@ def memory_shape(heads: int, key: int, value: int) -> Shape:
     """
     for name, width in (("keys", key), ("values", value)):
         if width % heads:
-            raise UserError(f"{name} of width {width} do not split in {heads} heads.")
+            raise UserError(
+                f"{name} of width {width} do not split in {heads} heads; choose "
+                "another number of heads or another width."
+            )
     return Shape(heads, key // heads, value // heads)
 
 

@@ -15,6 +15,7 @@ from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError, check_bounds
+from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.models import Model, Params
 from kvnmt.runs.config import Experiment, check_kept, to_plain
@@ -57,6 +58,7 @@ def run(
     """
     console = console or Console(stderr=True, quiet=devices.part()[0] > 0)
     check_bounds(experiment)
+    check_search(experiment.search)
     check_tokenizer(experiment.training.bleu_tokenize)
     trained = None
     if resume:

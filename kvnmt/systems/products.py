@@ -38,8 +38,10 @@ def _times(eqn: Any) -> int:
     if eqn.primitive.name == "scan":
         return eqn.params["length"]
     if eqn.primitive.name == "shard_map":  # inside are the shapes of one device
-        mesh = eqn.params["mesh"]
-        return math.prod(mesh.shape[axis] for axis in eqn.params["newly_manual_axes"])
+        mesh, names = eqn.params["mesh"], ("newly_manual_axes", "manual_axes")
+        # The second is what JAX 0.10.0 calls them.
+        axes = next(eqn.params[name] for name in names if name in eqn.params)
+        return math.prod(mesh.shape[axis] for axis in axes)
     return 1
 
 

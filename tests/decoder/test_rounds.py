@@ -92,7 +92,7 @@ def test_moment_fills_as_the_step_goes_on(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_at_least_one_round(name):
-    with pytest.raises(UserError, match="model.decoder.rounds is 0 but .* at least 1"):
+    with pytest.raises(UserError, match="rounds is 0 but .* at least 1"):
         Unrolled(decoders.CATALOGUE[name].Options(rounds=0))
 
 

@@ -97,5 +97,5 @@ def test_all_layers_start_alike_and_the_top_comes_first():
         np.testing.assert_array_equal(hidden, start[0])
         assert not np.any(np.asarray(cell))
     np.testing.assert_allclose(features.state[:, 0], states[1].hidden[0], rtol=1e-6)
-    with pytest.raises(UserError, match="model.decoder.layers is 0 but .* at least 1"):
+    with pytest.raises(UserError, match="layers is 0 but .* at least 1"):
         Unrolled(Options(layers=0))

@@ -259,8 +259,8 @@ def test_a_baseline_starts_it(field):
 def test_its_option_has_bounds(field):
     newcomer = NEWCOMERS[field]
     options = {newcomer.option: newcomer.wrong}
-    flag = f"--model.{field}.{newcomer.option}".replace("_", "-")
-    with pytest.raises(UserError, match=f"{flag} {newcomer.said}"):
+    path = f"{field}.{newcomer.option}"
+    with pytest.raises(UserError, match=f"{path} {newcomer.said}"):
         cases.build(config_of(field, **options))
 
 

@@ -175,7 +175,7 @@ def attention(params: Any) -> dict[str, Theta]:
         theta["V"] = linear(params.project)
     if _has(params, "W"):
         theta["general"] = {"W": matrix(params.W)}
-    if _has(params, "W_query"):
+    if _has(params, "W_key"):
         names = {"W_Q": "W_query", "W_K": "W_key", "W_V": "W_value"}
         theta["heads"] = {k: matrix(getattr(params, n)) for k, n in names.items()}
     if _has(params, "query"):

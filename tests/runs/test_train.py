@@ -86,6 +86,7 @@ BAD = [
     ("search.beam", 0, "search.beam is"),
     ("search.alpha", -1.0, "search.alpha is"),
     ("search.length_extra", 0, "search.length_extra is"),
+    ("search.nbest", 11, "nbest is 11 but a beam of 10"),
 ]
 
 
