@@ -43,6 +43,7 @@ OTHERS = {
     "--worker",  # of gcloud
     "--command",
     "--no-deps",  # of pip
+    "--resolution",  # of uv
     "--durations",  # of pytest
     "--update",  # of jupytext
     "--to",
