@@ -71,8 +71,8 @@ def test_bytes_are_those_of_one_device():
         ({"model_axis": 3}, "--model-axis is 3"),
         ({"what": "search", "model_axis": 2}, "leave --model-axis out"),
         ({"model_axis": 2}, "make it 8"),
-        ({"source_length": 1}, "--source-length"),
-        ({"vocabulary": 2}, "--vocabulary"),
+        ({"source_length": 1}, "source_length"),
+        ({"vocabulary": 2}, "vocabulary is 2"),
         ({"search": SearchConfig(beam=0)}, "^search.beam is 0"),
     ],
 )
