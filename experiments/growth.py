@@ -74,7 +74,6 @@ COLUMNS = tuple(
     for kind, name in (("baseline", "RNNsearch*"), ("memory", "KVMemAtt-R2"))
     for key, heading, form in (
         ("target_tokens_per_second", "target tokens/s", "{:,.0f}"),
-        ("share", "of the peak", "{:.0%}"),
         ("memory_mib", "MiB", "{:,.0f}"),
     )
 )
