@@ -111,7 +111,7 @@ def test_what_there_is_is_the_containers(monkeypatch):
     assert memory.available() == 1000  # of each of eight devices
 
 
-@pytest.mark.parametrize("remedy", [{"remat": 4}, {"remat": 1}, {"accumulate": 4}])
+@pytest.mark.parametrize("remedy", [{"remat": 4}, {"accumulate": 4}])
 def test_the_remedies_help(job, remedy):
     """A memory that is rewritten in each step is not kept for each step."""
     plain = need_of(*job("kvmematt-r2", longest=23, shapes=1))

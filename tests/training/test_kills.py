@@ -18,7 +18,7 @@ from tests.helpers import tiny, toy_data
 from tests.training.children import KILLED, End, start
 
 # KVNMT_KILLS=30 for a thorough look; it takes some minutes.
-KILLS = int(os.environ.get("KVNMT_KILLS", "3"))
+KILLS = int(os.environ.get("KVNMT_KILLS", "2"))
 LAST = 100  # change of a file, at most, before a kill
 TIMES = ("tokens_per_second", "elapsed", "tokens", "seconds")
 

@@ -6,6 +6,8 @@ import json
 import pytest
 
 from kvnmt.errors import UserError
+from kvnmt.pictures import charts
+from kvnmt.pictures.charts import learning_curve
 from kvnmt.training import records as metrics
 
 
@@ -54,7 +56,8 @@ def test_a_run_without_a_record_has_no_picture(tmp_path):
     assert not (tmp_path / metrics.CURVE).exists()
 
 
-def test_tensorboard_and_people_get_them_too(tmp_path):
+def test_tensorboard_and_people_get_them_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(charts, "learning_curve", learning_curve)
     log = metrics.Log(tmp_path, 0)
     log.add(record(7, valid_bleu=12.5))
     log.close()
