@@ -12,8 +12,8 @@ Transformer-Tiny of Wu et al. (2021), "Good for Misconceived Reasons", 41.02 BLE
 checkpoints, beam 5. The best recurrent figure, about 38.1 (Caglayan et al. 2017, text
 only), is of another normalisation.
 
-Setting: `RECIPE`, a first guess: nothing of it was tuned, and it was not run yet. What is
-chosen is to be chosen on valid. The corpus is that of `experiments.multi30k`.
+Setting: `RECIPE`, a first guess: nothing of it was tuned, and it was not run yet. What
+is chosen is to be chosen on valid. The corpus is that of `experiments.multi30k`.
 
 Launch::
 
