@@ -59,6 +59,7 @@ COLUMNS = (
     Column(("synthetic", "aer"), "AER", "{:.1%}"),
     Column(("synthetic", "dropped"), "dropped", "{:.2%}"),
     Column(("synthetic", "repeated"), "repeated", "{:.2%}"),
+    Column(("synthetic", "invented"), "invented", "{:.2%}"),
     Column(("multi30k", "bleu"), "Multi30k BLEU", "{:.2f}"),
     Column("speed", "speed / RNNsearch*", "{:.2f}"),
 )

@@ -25,13 +25,14 @@ def lines_of(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
 def measure(
     run: Run, hypotheses: Sequence[str], pairs: Sequence[Pair]
 ) -> dict[str, float]:
-    """BLEU, what is dropped and repeated and, of a system that aligns, its AER."""
+    """BLEU, what is dropped, repeated and invented and, of a system that aligns, its AER."""
     _, references = lines_of(pairs)
     coverage = adequacy(hypotheses, pairs)
     figures = {
         "bleu": corpus_bleu(hypotheses, references, tokenize="none").score,
         "dropped": coverage.under,
         "repeated": coverage.over,
+        "invented": coverage.invention,
     }
     if rounds_of(run.model, run.params):
         figures["aer"] = alignment_error(run, pairs)

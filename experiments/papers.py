@@ -46,6 +46,7 @@ BY_GOLD = (
     Column("aer", "AER", "{:.1%}"),
     Column("dropped", "dropped", "{:.2%}"),
     Column("repeated", "repeated", "{:.2%}"),
+    Column("invented", "invented", "{:.2%}"),
 )
 
 

@@ -70,8 +70,11 @@ def _by_gold(test: Test, system: System) -> dict[str, float]:
         total += coverage_by_gold(
             x, y, gold.possible, z, stem=lambda word: word[: test.stem]
         )
-    invented = total.invented / max(total.produced, 1)
-    return {"dropped": total.under, "repeated": total.over, "invented": invented}
+    return {
+        "dropped": total.under,
+        "repeated": total.over,
+        "invented": total.invention,
+    }
 
 
 def _by_attention(test: Test, system: System) -> dict[str, float]:

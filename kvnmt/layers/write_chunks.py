@@ -17,6 +17,7 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from kvnmt.layers.linear_memory import Writes
@@ -114,10 +115,21 @@ def _lower(x: Array, g_x: Array, y: Array, g_y: Array) -> Float[Array, "*N L L"]
 
 
 def _undo(T: Float[Array, "*N L L"], x: Float[Array, "*N L _"]) -> Array:
-    """``(I + T)^{-T} x``; the diagonal of T is not looked at."""
-    return jax.lax.linalg.triangular_solve(
-        T, x, left_side=True, lower=True, transpose_a=True, unit_diagonal=True
-    )
+    """``(I + T)^{-T} x`` for a strictly lower T, by products of matrices alone.
+
+    The inverse X of the blocks of n on the diagonal gives that of blocks of 2 n: it is
+    ``X - X T' X``, with T' what lies left of the diagonal within the larger blocks. No
+    triangular solve of a library is called: that of jaxlib for CPUs blocks a thread of
+    the pool that it waits for, and two at once on two cores wait for ever.
+    """
+    L = T.shape[-1]
+    inverse = jnp.broadcast_to(jnp.eye(L, dtype=T.dtype), T.shape)
+    for n in (2**level for level in range((L - 1).bit_length())):
+        block = np.arange(L) // n
+        larger = block // 2
+        within = (larger[:, None] == larger) & (block[:, None] > block)
+        inverse = inverse - inverse @ jnp.where(within, T, 0) @ inverse
+    return jnp.swapaxes(inverse, -1, -2) @ x
 
 
 def _first(chunk: _Chunk) -> tuple[Array, Array | None]:

@@ -51,6 +51,11 @@ class Coverage:
         """Share of source words that were translated too often."""
         return self.repeated / self.words if self.words else 0.0
 
+    @property
+    def invention(self) -> float:
+        """Share of target words that translate nothing of the source."""
+        return self.invented / self.produced if self.produced else 0.0
+
 
 def coverage_by_gold(
     source: Sequence[str],
