@@ -25,7 +25,7 @@ def lines_of(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
 def measure(
     run: Run, hypotheses: Sequence[str], pairs: Sequence[Pair]
 ) -> dict[str, float]:
-    """BLEU, what is dropped, repeated and invented and, of a system that aligns, its AER."""
+    """BLEU, what is dropped, repeated and invented and, if it aligns, its AER."""
     _, references = lines_of(pairs)
     coverage = adequacy(hypotheses, pairs)
     figures = {

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of all tests: eight devices on any machine, and keys."""
 
+import gc
 import io
 import os
 import sys
@@ -32,6 +33,11 @@ if jaxlib.version.__version__.startswith("0.10."):  # a flag may go with any rel
         "--xla_cpu_parallel_codegen_split_count=1",  # a fifth: modules are small
     ]
 os.environ["XLA_FLAGS"] = " ".join([*_QUICK, os.environ.get("XLA_FLAGS", "")])
+
+# Tracing makes many small objects that live on: looking for dead ones among them takes
+# a tenth of the time, and where in Python each operation stands is written for nobody.
+gc.set_threshold(100_000, 20, 100)
+jax.config.update("jax_traceback_in_locations_limit", 0)
 
 # Programs are compiled once for all processes, those that tests start too, and kept for
 # the next run. Not for another machine: the key lacks what its processor can do.

@@ -19,6 +19,7 @@ from kvnmt import attention, decoder, target_context
 from kvnmt.errors import UserError
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_experiment
+from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe
 from kvnmt.systems.named import system
 
 AXES = {
@@ -36,6 +37,7 @@ class Choices:
     attention: str | None = None
     decoder: str | None = None
     target_context: str | None = None
+    recipe: Recipe | None = None
     resume: bool = False
 
     @property
@@ -75,12 +77,24 @@ def parse(
         arguments: What was typed after the command's name.
         prog: What the program is called in messages.
         runs: The field of the command that names one or several runs.
-        base: What training starts from that resumes no run.
+        base: What training starts from that resumes no run and names no recipe;
+            by default the default recipe.
+
+    Raises:
+        UserError: There is no such system or mechanism, or a recipe is named for a run
+            that goes on.
     """
     choices, experiment = Choices(), base or Experiment()
     trains = any(field.name == "experiment" for field in dataclasses.fields(kind))
     if trains:
         choices = _glance(Choices, arguments, Choices(), unknown=True) or choices
+        if choices.recipe or base is None:
+            experiment = RECIPES[choices.recipe or DEFAULT]
+        if choices.recipe and choices.resume:
+            raise UserError(
+                f"--recipe {choices.recipe} says what a new run starts from, and a run "
+                "keeps what it was made with; leave it out with --resume."
+            )
     if not trains or choices.resume:
         experiment = _of_run(kind, arguments, runs) or experiment
     if trains and (choices.changes_model or not choices.resume):

@@ -15,6 +15,7 @@ from kvnmt.errors import UserError, at_least, check_bounds
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.config import Experiment
+from kvnmt.runs.recipes import Recipe
 from kvnmt.training.loop import Result
 
 
@@ -22,7 +23,7 @@ from kvnmt.training.loop import Result
 class Train:
     """Train a system on parallel text.
 
-    Every flag has the default of the system chosen; with --resume, of the run.
+    Every flag has the default of system and recipe chosen; with --resume, of the run.
     """
 
     run: tyro.conf.Positional[Path]  # run directory to write
@@ -31,6 +32,9 @@ class Train:
     attention: str | None = None  # another attention mechanism, by name
     decoder: str | None = None  # another decoder
     target_context: str | None = None  # another target context
+    # what all other flags start from; default: modern. papers: as in those of 2015
+    # to 2018.
+    recipe: Recipe | None = None
     resume: bool = False  # go on from the last checkpoint
     verbose: bool = False  # name every array that a warm start copies
     distributed: bool = False  # with other processes, found by SLURM or on a TPU pod

@@ -36,7 +36,7 @@ class DataConfig:
     min_count: Annotated[int, at_least(1)] = 2
     # at most so many of them on each side
     vocabulary_size: Annotated[int | None, at_least(3)] = 30000
-    subwords: Annotated[int, at_least(3)] = 8000  # pieces to learn, with bpe
+    subwords: Annotated[int, at_least(3)] = 8000  # pieces to learn, at most, with bpe
     joint: bool = False  # bpe: one vocabulary for both sides
     # bpe: learn from at most so many of each side
     subword_sentences: Annotated[int, at_least(1)] = 2_000_000

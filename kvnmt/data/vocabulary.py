@@ -13,7 +13,6 @@ text, joint or for each side.
 
 import hashlib
 import io
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -199,10 +198,10 @@ def keep_characters(
 
 
 def build_subwords(lines: Iterable[str], size: int) -> Subwords:
-    """Learns a byte-pair encoding of ``size`` pieces from the lines.
+    """Learns a byte-pair encoding from the lines: ``size`` pieces, or all there are.
 
     Raises:
-        UserError: The text is too small or the size too large for it.
+        UserError: There is no text, or it has more characters than that.
     """
     model = io.BytesIO()
     try:
@@ -211,6 +210,7 @@ def build_subwords(lines: Iterable[str], size: int) -> Subwords:
             model_writer=model,
             model_type="bpe",
             vocab_size=size,
+            hard_vocab_limit=False,  # little text has fewer pieces
             character_coverage=1.0,
             max_sentence_length=1 << 30,  # bytes; longer lines would be left out
             eos_id=EOS,
@@ -220,13 +220,10 @@ def build_subwords(lines: Iterable[str], size: int) -> Subwords:
             num_threads=1,
             minloglevel=2,
         )
-    except (RuntimeError, OSError) as error:
-        most = re.search(r"value <= (\d+)", str(error))
-        remedy = "every character needs a piece, so choose more"
-        if most:
-            remedy = f"at most {most[1]} can be"
+    except (RuntimeError, OSError):
         raise UserError(
-            f"--data.subwords {size} cannot be learnt from this text; {remedy}."
+            f"--data.subwords {size} cannot be learnt from this text; every character "
+            "needs a piece, so choose more."
         ) from None
     return Subwords(model.getvalue())
 

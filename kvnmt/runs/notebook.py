@@ -5,6 +5,7 @@ Everything here is thin. What these functions return, and what they are made of,
 documented where it lives.
 """
 
+import dataclasses
 import html
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from kvnmt.model_config import ModelConfig
 from kvnmt.runs import directory
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
+from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe
 from kvnmt.runs.run import Run
 from kvnmt.systems import named
 from kvnmt.training.config import TrainingConfig
@@ -105,16 +107,21 @@ def build(
 
 
 def experiment(
-    system: str, data: DataConfig, sizes: ModelConfig | None = None
+    system: str,
+    data: DataConfig,
+    sizes: ModelConfig | None = None,
+    recipe: Recipe = DEFAULT,
 ) -> Experiment:
     """Chooses what to train: a named system, with its objective, on some text.
 
-    Everything else has its default; `dataclasses.replace` changes it.
+    Everything else is the recipe's; `dataclasses.replace` changes it.
 
     Args:
         system: A name out of `SYSTEMS`.
-        data: The text.
-        sizes: As of `build`.
+        data: The text, and how it becomes ids: that is not the recipe's.
+        sizes: As of `build`, but that the recipe has its own dropout and initialiser
+            where none are given.
+        recipe: ``modern``, as the command has it, or ``papers``.
 
     Raises:
         UserError: There is no system of that name.
@@ -126,10 +133,11 @@ def experiment(
         >>> kvnmt.experiment("kvmematt-r2-atteos", data).objective.atteos
         1.0
     """
-    chosen = named.system(system)
-    return Experiment(
-        model=chosen.model(sizes or ModelConfig()),
-        objective=chosen.objective(),
+    chosen, base = named.system(system), RECIPES[recipe]
+    return dataclasses.replace(
+        base,
+        model=chosen.model(sizes or base.model),
+        objective=chosen.objective(base.objective),
         data=data,
     )
 

@@ -66,7 +66,7 @@ def flags(folder: Path) -> list[object]:
         "training.bleu-tokenize": "none",
     }
     named = [(f"--{name}", value) for name, value in given.items()]
-    return [*SIZES, *(one for pair in named for one in pair)]
+    return ["--recipe", "papers", *SIZES, *(one for pair in named for one in pair)]
 
 
 def check_sentence(said: Said, *parts: str) -> None:
@@ -107,7 +107,7 @@ BAD_TRAINING = [
     (["--data.target", "TEXT/short.ref"], "has 1"),
     (["--data.valid-source", "TEXT/empty"], "empty' is empty"),
     (["--data.valid-source", "TEXT/hole"], "lines"),
-    (["--data.vocabulary", "bpe"], "--data.subwords 8000"),
+    (["--data.vocabulary", "bpe", "--data.subwords", "3"], "--data.subwords 3"),
     (["--training.batch-size", "0"], "--training.batch-size"),
     (["--training.batch-size", "9"], "multiple of 8"),
     (["--training.epochs", "-1"], "--training.epochs"),

@@ -331,10 +331,15 @@ def build(config: ModelConfig) -> Model:
 def params(config: ModelConfig, dtype: str = "float32") -> Params:
     """Random parameters, none of them tiny, biases included."""
     normal = np.random.default_rng(7).normal
-    shapes = jax.eval_shape(build(config).init, jax.random.key(0))
     return jax.tree.map(
-        lambda x: jnp.asarray(normal(0, 0.6, x.shape).astype(dtype)), shapes
+        lambda x: jnp.asarray(normal(0, 0.6, x.shape).astype(dtype)), shapes(config)
     )
+
+
+@cache
+def shapes(config: ModelConfig) -> Params:
+    """What the parameters look like, found once for all tests."""
+    return jax.eval_shape(build(config).init, jax.random.key(0))
 
 
 @cache

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What training starts from where nothing is said: rates, dropout, pieces, epochs.
+
+A recipe chooses no mechanism and no text, and a flag changes any of it.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from kvnmt.data.config import DataConfig
+from kvnmt.inference.config import SearchConfig
+from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.runs.config import Experiment
+from kvnmt.training.config import TrainingConfig
+from kvnmt.training.losses import Objective
+from kvnmt.training.optimizer import OptimizerConfig
+
+Recipe = Literal["modern", "papers"]
+
+RECIPES: Mapping[Recipe, Experiment] = {
+    # For text of up to some hundred thousand pairs. Where each part of it comes from:
+    # joint pieces (Sennrich et al. 2016); dropout of embeddings, annotations and the
+    # readout, as Caglayan et al. (2017) on captions; label smoothing (Szegedy et al.
+    # 2016); a running mean of the parameters (Polyak and Juditsky 1992).
+    "modern": Experiment(
+        model=ModelConfig(
+            initializer="glorot",
+            dropout=Dropout(embedding=0.3, annotations=0.3, output=0.5),
+        ),
+        objective=Objective(label_smoothing=0.1),
+        data=DataConfig(vocabulary="bpe", joint=True, subwords=10_000),
+        optimizer=OptimizerConfig(decay=0.8, decay_after=10),
+        training=TrainingConfig(epochs=24, batch_size=64, ema=0.999, patience=8),
+        search=SearchConfig(beam=5),
+    ),
+    # Words, dropout of the readout alone, batches of 80, beam 10, as in the papers of
+    # 2015 to 2018, but by Adam; they train by Adadelta.
+    "papers": Experiment(),
+}
+DEFAULT: Recipe = "modern"
