@@ -70,32 +70,27 @@ def parse(
     runs: str,
     base: Experiment | None = None,
 ) -> Any:
-    """Reads the flags of a command that start from a system or from a run.
+    """Reads the flags of a command that start from a recipe, a system or a run.
 
     Args:
-        kind: The command, with a field ``experiment`` or ``search``.
+        kind: The command, with a field ``experiment``, ``search`` or ``data``.
         arguments: What was typed after the command's name.
         prog: What the program is called in messages.
-        runs: The field of the command that names one or several runs.
+        runs: The field of the command that names one or several runs, if there is one.
         base: What training starts from that resumes no run and names no recipe;
             by default the default recipe.
 
     Raises:
-        UserError: There is no such system or mechanism, or a recipe is named for a run
-            that goes on.
+        UserError: There is no such system or mechanism.
     """
     choices, experiment = Choices(), base or Experiment()
-    trains = any(field.name == "experiment" for field in dataclasses.fields(kind))
-    if trains:
+    names = {field.name for field in dataclasses.fields(kind)}
+    trains = "experiment" in names
+    if "recipe" in names:
         choices = _glance(Choices, arguments, Choices(), unknown=True) or choices
         if choices.recipe or base is None:
             experiment = RECIPES[choices.recipe or DEFAULT]
-        if choices.recipe and choices.resume:
-            raise UserError(
-                f"--recipe {choices.recipe} says what a new run starts from, and a run "
-                "keeps what it was made with; leave it out with --resume."
-            )
-    if not trains or choices.resume:
+    if runs and (choices.resume or not trains):
         experiment = _of_run(kind, arguments, runs) or experiment
     if trains and (choices.changes_model or not choices.resume):
         experiment = choices.apply(experiment)
@@ -168,8 +163,8 @@ def _start(kind: Any, experiment: Experiment) -> Any:
     for field in dataclasses.fields(kind):
         if field.name == "experiment":
             values[field.name] = experiment
-        elif field.name == "search":
-            values[field.name] = experiment.search
+        elif field.name in ("search", "data"):
+            values[field.name] = getattr(experiment, field.name)
         elif field.default is field.default_factory is dataclasses.MISSING:
             values[field.name] = tyro.MISSING
     return kind(**values)

@@ -5,6 +5,7 @@ Nothing heavy is imported here, so that help comes at once.
 """
 
 import argparse
+import gc
 import importlib
 import os
 import sys
@@ -27,7 +28,9 @@ class Command(NamedTuple):
 
     place: str  # module:class
     summary: str  # the first line of the class's docstring
-    runs: str = ""  # its field of run directories, if flags start from their config
+    # Its field of run directories, where flags start from their config; "": from a
+    # recipe alone.
+    runs: str | None = None
     compiles: bool = True  # whether its programs are kept for the next time
 
 
@@ -93,6 +96,7 @@ COMMANDS = {
     "prepare": Command(
         "kvnmt.cli.text:Prepare",
         "Prepare training text once, for every run with the same flags.",
+        runs="",
         compiles=False,
     ),
     "prepare-tfds": Command(
@@ -139,6 +143,9 @@ def main(
         base: Sizes and settings that the flags of training start from; None: the
             defaults.
     """
+    # Tracing a program makes many small objects that live on: looking for dead ones
+    # among them so often takes a twentieth of a start.
+    gc.set_threshold(100_000, 20, 100)
     words = [command] if command else []
     words += sys.argv[1:] if arguments is None else arguments
     try:
@@ -201,7 +208,8 @@ def _run(words: Sequence[str], base: "Experiment | None") -> None:
 def _parse(name: str, arguments: list[str], base: "Experiment | None") -> Any:
     """The command with its flags; called, it does its work."""
     kind = load(name)
-    if runs := COMMANDS[name].runs:
+    runs = COMMANDS[name].runs
+    if runs is not None:
         from kvnmt.cli.defaults import parse  # imports models
 
         return parse(kind, arguments, prog=f"kvnmt {name}", runs=runs, base=base)

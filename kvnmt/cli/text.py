@@ -23,6 +23,7 @@ from kvnmt.data.vocabularies import load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError, check_bounds
 from kvnmt.runs.directory import load_experiment
+from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe
 from kvnmt.training.config import TrainingConfig
 
 COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
@@ -64,18 +65,22 @@ class Prepare:
     """
 
     data: DataConfig
+    recipe: Recipe | None = None  # of the runs, as they are trained; default: modern
 
     def __call__(self) -> None:
         """Prepares."""
         check_bounds(self)
         if not self.data.cache:
             raise UserError("name the folder that keeps the ids with --data.cache.")
-        _print_prepared(prepare_train(self.data), self.data)
+        training = RECIPES[self.recipe or DEFAULT].training
+        _print_prepared(prepare_train(self.data), self.data, training)
 
 
-def _print_prepared(prepared: Prepared, config: DataConfig) -> None:
+def _print_prepared(
+    prepared: Prepared, config: DataConfig, training: TrainingConfig
+) -> None:
     table = Table(box=None, show_header=False)
-    lengths, training = prepared.train.lengths, TrainingConfig()
+    lengths = prepared.train.lengths
     table.add_row("training pairs", f"{len(lengths):,}")
     table.add_row("left out", described(prepared.dropped, config))
     sides = ("source", "target")

@@ -32,8 +32,8 @@ class Train:
     attention: str | None = None  # another attention mechanism, by name
     decoder: str | None = None  # another decoder
     target_context: str | None = None  # another target context
-    # what all other flags start from; default: modern. papers: as in those of 2015
-    # to 2018.
+    # what all other flags start from, but in a run that is resumed; default: modern.
+    # papers: as in those of 2015 to 2018.
     recipe: Recipe | None = None
     resume: bool = False  # go on from the last checkpoint
     verbose: bool = False  # name every array that a warm start copies

@@ -11,8 +11,10 @@ import pytest
 from kvnmt.attention import additive, kv_memory
 from kvnmt.cli.defaults import parse
 from kvnmt.cli.main import COMMANDS, load
+from kvnmt.data.config import DataConfig
 from kvnmt.inference.program import SearchConfig
 from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.runs.recipes import RECIPES
 from kvnmt.systems.named import system
 
 MINE, OTHER, THIRD = 7, 3, 4  # beams that tell runs apart
@@ -100,7 +102,20 @@ def test_flags_of_the_mechanisms_of_a_run_are_known(places):
 
 def test_only_resumed_training_starts_from_a_run(places):
     found = read("train", "MINE --training.warm-start OTHER", places).experiment
-    assert (found.model, found.search) == (Experiment().model, SearchConfig())
+    modern = RECIPES["modern"]
+    assert (found.model, found.search) == (modern.model, modern.search)
+
+
+def test_a_recipe_is_what_all_other_flags_start_from(places):
+    line = "MINE --recipe papers --system mematt --search.beam 9"
+    found = read("train", line, places).experiment
+    assert found.model == system("mematt").model()
+    assert dataclasses.replace(found.search, beam=10) == SearchConfig()
+    again = read("train", f"{line} --resume", places).experiment  # keeps its own
+    assert again == dataclasses.replace(found, search=SearchConfig(beam=9))
+    data = read("prepare", "--recipe papers --data.joint", places).data
+    assert data == DataConfig(joint=True)
+    assert read("prepare", "", places).data == RECIPES["modern"].data
 
 
 def test_a_system_named_counts_for_a_run_too(places):

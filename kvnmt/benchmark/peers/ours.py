@@ -11,6 +11,7 @@ COMMAND = "import sys; from kvnmt.cli import main; main(sys.argv[1:])"
 def train(task: Task, folder: Path) -> list[Arguments]:
     """`kvnmt train`, validating after every epoch; nothing is compiled beforehand."""
     flags = {
+        "recipe": "papers",
         "system": task.system,
         "model.embedding": task.embedding,
         "model.encoder": task.encoder,
