@@ -16,7 +16,7 @@ parameters     W_q: D N d_k. A writer of width I: I N (d_k + d_v), and
                The source's has I = C, the decoder's I = D
 source         memory [N, d_k, d_v], weights [N, d_k, S]
 state, carried with ``write = decoder``: both, and what is left of the source's
-               memory [N, d_k, d_v]
+               memory [N, d_k, d_v]; of a sum, the memory alone
 result         what N heads read, N d_v = C numbers for each direction; alignment
 =============  ==============================================================
 
@@ -107,11 +107,14 @@ class Source:
 
 @struct.dataclass
 class State:
-    """The memory as the decoder has rewritten it."""
+    """The memory as the decoder has rewritten it.
+
+    A sum erases nothing: what is left of the source is all of it, and is not carried.
+    """
 
     memory: Float[Array, "B N K V"]
-    weights: Float[Array, "B N K S"]  # p_1 .. p_S
-    left: Float[Array, "B N K V"]  # what is left of the source's memory
+    weights: Float[Array, "B N K S"] | None  # p_1 .. p_S
+    left: Float[Array, "B N K V"] | None  # what is left of the source's memory
 
 
 def init(
@@ -156,6 +159,8 @@ def initial_state(
     """The memory of the source, where the decoder writes too."""
     if options.write == "none":
         return ()
+    if options.update == "sum":
+        return State(source.memory, None, None)
     return State(source.memory, source.weights, left=source.memory)
 
 
@@ -189,11 +194,10 @@ def write(
     assert moment.decoder_state is not None and params.decoder is not None
     heads = options.ends * options.heads
     made = writes(options.update, params.decoder, moment.decoder_state, heads)
-    return State(
-        memory=rewrite(state.memory, made),
-        weights=transit(state.weights, made),
-        left=transit(state.left, made),
+    weights, left = jax.tree.map(
+        lambda kept: transit(kept, made), (state.weights, state.left)
     )
+    return State(rewrite(state.memory, made), weights, left)
 
 
 def weigh(
@@ -209,8 +213,9 @@ def weigh(
     signed = jnp.mean(read_memory(weights, query), axis=1)  # [B, S]
     if isinstance(state, tuple):
         return base.Weighed(signed, own=jnp.zeros_like(signed[:, 0]))
-    theirs = _length(read_memory(state.left, query))
-    own = _length(read_memory(memory - state.left, query))
+    left = source.memory if state.left is None else state.left
+    theirs = _length(read_memory(left, query))
+    own = _length(read_memory(memory - left, query))
     total = theirs + own
     return base.Weighed(signed, own / jnp.where(total > 0, total, 1))
 
@@ -226,7 +231,7 @@ def _carried(source: Source, state: State | tuple[()]) -> tuple[Array, Array]:
     """Memory and weights from where they are."""
     if isinstance(state, tuple):
         return source.memory, source.weights
-    return state.memory, state.weights
+    return state.memory, source.weights if state.weights is None else state.weights
 
 
 def _from_both_ends(options: Options, made: Writes) -> Writes:

@@ -41,6 +41,7 @@ OPTIONS: dict[str, Options] = {
     "shared-tanh": kv_memory.Options(share_addresses=True, add="tanh"),
     "heads": multi_head.Options(heads=5),
     "delta-sum": delta_memory.Options(update="sum"),
+    "delta-sum-writes": delta_memory.Options(update="sum", write="decoder"),
     "delta-writes-both": delta_memory.Options(
         update="gated_delta_2", heads=2, direction="both", write="decoder"
     ),
@@ -54,7 +55,11 @@ EXCUSED: dict[type[Options], set[str]] = {
     delta_memory.Options: {"order"},  # what comes later erases, or the earlier fades
     slots.Options: {"order"},
 }
-ORDERLESS = {"delta-sum", "abc"}  # of these, sums and softmaxes alone
+ORDERLESS = {
+    "delta-sum",
+    "delta-sum-writes",
+    "abc",
+}  # of these, sums and softmaxes alone
 
 
 def excused(name: str) -> set[str]:
