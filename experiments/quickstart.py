@@ -9,7 +9,7 @@ sentence of your own. What is trained already is shown again at once.
 
 Launch::
 
-    python -m experiments.quickstart [--workdir runs/quickstart] [--epochs 7]
+    python -m experiments.quickstart [--workdir runs/quickstart] [--epochs 5]
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ from kvnmt.training.optimizer import OptimizerConfig
 
 BASELINE, EXTENDED = SYSTEMS = ("rnnsearch-star", "kvmematt-r2-atteos")
 BASE = Experiment(
-    model=small_model(64, 128, Dropout(output=0.2)),
+    model=small_model(64, 128, Dropout(output=0.2), "unit"),
     data=DataConfig(min_count=1),
     training=TrainingConfig(batch_size=40, shapes=4, bleu_tokenize="none"),
     search=SearchConfig(beam=5),
@@ -77,8 +77,8 @@ class Quickstart(Options):
     """Options of the quickstart."""
 
     workdir: Path = Path("runs/quickstart")  # where everything is written
-    epochs: int = 7  # of the baseline
-    warm_epochs: int = 4  # of the memory model, which starts from the baseline
+    epochs: int = 5  # of the baseline
+    warm_epochs: int = 2  # of the memory model, which starts from the baseline
     pairs: int = 8000  # training pairs
     held_out: int = 400  # pairs to validate on, and as many to test on
     corpus_seed: int = 1
@@ -131,8 +131,8 @@ def configure(
             data=parallel_text(base.data, options.workdir / "corpus", "src", "trg"),
             optimizer=OptimizerConfig(
                 learning_rate=1e-3 if warm else 2e-3,
-                decay=0.7,
-                decay_after=1 if warm else 4,
+                decay=0.5,
+                decay_after=1 if warm else 3,
             ),
         ),
         name,
