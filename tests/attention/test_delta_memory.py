@@ -2,7 +2,7 @@
 """Linear memories and slots: what becomes what, and what was read from where."""
 
 import dataclasses
-from functools import cache
+from functools import cache, partial
 from typing import Any, get_args
 
 import jax
@@ -65,11 +65,17 @@ def test_writes_at_once_are_writes_one_by_one(update, x64):
     """In chunks that divide the time or not, with padding; so are reads and weights."""
     made = made_by(update, writer_of(update))
     asked = draw(2, B, 2, T, SHAPE.key)
-    memory, found = steps(made, asked)
-    for chunk in (1, 4, 11, 16):
-        np.testing.assert_allclose(fill(made, chunk), memory, **close)
-        np.testing.assert_allclose(reads(made, asked, chunk), found, **close)
-        weights = source_weights(made, chunk)
+    memory, found = jax.jit(steps)(made, asked)
+
+    @partial(jax.jit, static_argnums=0)
+    def at_once(chunk: int) -> tuple[jax.Array, ...]:
+        filled, weights = fill(made, chunk), source_weights(made, chunk)
+        return filled, reads(made, asked, chunk), weights
+
+    for chunk in (1, 4, 16):
+        filled, between, weights = at_once(chunk)
+        np.testing.assert_allclose(filled, memory, **close)
+        np.testing.assert_allclose(between, found, **close)
         mixed = jnp.einsum("bnks,bnsv->bnkv", weights, made.value)
         np.testing.assert_allclose(mixed, memory, **close)
         assert np.all(np.asarray(weights)[1, :, :, 6:] == 0)  # padding
@@ -142,14 +148,16 @@ class Course:
     def __init__(self, **options: Any):
         self.options = delta_memory.Options(**options)
         self.attention = delta_memory.build(self.options)
-        shapes = self.attention.init(jax.random.key(0), SIZES, gaussian())
+        shapes = jax.eval_shape(
+            lambda key: self.attention.init(key, SIZES, gaussian()), jax.random.key(0)
+        )
         numbers = np.random.default_rng(5)
         self.params = jax.tree.map(
             lambda x: jnp.asarray(numbers.normal(size=x.shape)), shapes
         )
         self.annotations = draw(6, B, T, SIZES.annotation)
         given = self.params, self.annotations, jnp.asarray(MASK)
-        self.source = self.attention.prepare(*given)
+        self.source = jax.jit(self.attention.prepare)(*given)
         self.states = [self.attention.initial_state(self.params, self.source)]
         self.moments = []
         for n in range(3):
@@ -167,7 +175,8 @@ class Course:
             (self.params, self.source, state, moment)
             for state, moment in zip(self.states, self.moments)
         ]
-        return [(self.attention.read(*g), self.attention.weigh(*g)) for g in given]
+        read, weigh = jax.jit(self.attention.read), jax.jit(self.attention.weigh)
+        return [(read(*g), weigh(*g)) for g in given]
 
 
 @cache

@@ -45,7 +45,7 @@ def test_its_probabilities_are_the_mean(some):
     members, params = some
     source, target = jnp.asarray([[3, 5, 0, -1]]), jnp.asarray([[4, 2, 7, 0]])
     found = jax.jit(ensemble(members).forward)(params, source, target)
-    each = [m.forward(p, source, target) for m, p in zip(members, params)]
+    each = [jax.jit(m.forward)(p, source, target) for m, p in zip(members, params)]
     mean = np.mean([jax.nn.softmax(one.logits) for one in each], axis=0)
     np.testing.assert_allclose(jax.nn.softmax(found.logits), mean, rtol=1e-4)
     np.testing.assert_allclose(jnp.exp(found.logits).sum(-1), 1, rtol=1e-5)
@@ -59,15 +59,17 @@ def test_its_probabilities_are_the_mean(some):
 def test_it_tells_of_all_members(some):
     members, params = some
     source, target = jnp.asarray([[3, 5, 0, -1]]), jnp.asarray([[4, 2, 7, 0]])
-    whole = ensemble(members).forward(params, source, target)
-    chunked = ensemble(members).forward(params, source, target, None, Kept(chunk=2))
+    forward = jax.jit(ensemble(members).forward, static_argnums=(3, 4))
+    whole = forward(params, source, target, None, Kept())
+    chunked = forward(params, source, target, None, Kept(chunk=2))
     np.testing.assert_allclose(chunked.logits, whole.logits, rtol=1e-4, atol=1e-5)
-    each = [m.forward(p, source, target) for m, p in zip(members, params)]
+    each = [jax.jit(m.forward)(p, source, target) for m, p in zip(members, params)]
     want = [look for one in each for look in one.self_attention]
     assert len(whole.self_attention) == len(want) == 1  # of self-attentive-rnn
-    np.testing.assert_array_equal(whole.self_attention[0], want[0])
+    np.testing.assert_allclose(whole.self_attention[0], want[0], rtol=1e-5)
     states = [one.features.state for one in each]
-    np.testing.assert_array_equal(whole.features.state, np.concatenate(states, axis=-1))
+    states = np.concatenate(states, axis=-1)
+    np.testing.assert_allclose(whole.features.state, states, rtol=1e-5, atol=1e-7)
     assert ensemble(members).reads_source
 
 
