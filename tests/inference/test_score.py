@@ -37,10 +37,8 @@ def _run(folder) -> directory.Run:
 
 def test_scores_are_the_models(run):
     target = [[3, 2], [4], [2, 2, 5, 6], []]
-    found, forward = (
-        score(run.model, run.params, IDS, target),
-        jax.jit(run.model.forward),
-    )
+    found = score(run.model, run.params, IDS, target)
+    forward = jax.jit(run.model.forward)
     for x, y, one in zip(IDS, target, found):
         words = np.array([[*y, EOS]])
         source = np.array([[*x, EOS]])
