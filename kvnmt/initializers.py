@@ -3,7 +3,8 @@
 
 =============  ===============================================================
 ``gaussian``   N(0, 0.01²), recurrent matrices orthogonal, biases 0: Wang et al.
-               2016, section 4; dl4mt but for its square matrices. The default.
+               2016, section 4; dl4mt but for its square matrices. The default of
+               a config and of ``--recipe papers``.
 ``dl4mt``      as ``gaussian``, every other square matrix orthogonal too: the code
                of Miculicich et al. 2018.
 ``groundhog``  as ``gaussian``, but W, U of an alignment N(0, 0.001²) and v = 0:
@@ -11,7 +12,8 @@
                get no gradient at the very first update, as intended.
 ``wide``       N(0, 0.05²) everywhere, recurrent matrices included: Mino et al. 2017.
 ``glorot``     Glorot's uniform, embeddings N(0, 0.1²), recurrent matrices
-               orthogonal: no paper's; it learns faster on small corpora.
+               orthogonal: no paper's; it learns faster on small corpora. That of
+               ``--recipe modern``.
 ``unit``       as ``glorot``, but embeddings N(0, 1) and Glorot's rule for each gate
                by itself: no paper's; the inputs of the first steps are large enough
                to tell words apart, which leaves the plateau of word frequencies

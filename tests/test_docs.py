@@ -22,6 +22,7 @@ from kvnmt.data import synthetic
 from kvnmt.initializers import gaussian
 from kvnmt.typing import Sizes
 from tests.helpers import untrained
+from tests.test_floors import FLOORS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -159,6 +160,22 @@ def test_every_page_of_the_docs_is_on_the_front_page():
     assert len(front.splitlines()) <= 150
     for page in ROOT.glob("docs/*.md"):
         assert f"](docs/{page.name})" in front
+
+
+def test_the_drawing_of_the_rooms_has_every_floor():
+    (drawing,) = re.findall(
+        r"```\nfloor\n(.*?)```", (ROOT / "docs/architecture.md").read_text(), re.S
+    )
+    drawn, first, number = set[tuple[str, int]](), set[str](), 0
+    for line in drawing.splitlines():
+        number = int(line[:3].strip() or number)
+        drawn |= {(word, number) for word in line[5:].split()}
+        first.add(line[5:].partition(" ")[0])  # "" where a line goes on
+    rooms = [ROOT / "experiments", *ROOT.glob("kvnmt/[a-z]*")]
+    names = {room.stem: f"{room.name}{'/' * room.is_dir()}" for room in rooms}
+    floors = {name: i for i, parts in enumerate(FLOORS, 1) for name in parts}
+    assert {(names[part], floors[part]) for part in names} <= drawn
+    assert first - {""} <= {*names.values()}
 
 
 def test_every_mechanism_is_named():

@@ -333,7 +333,7 @@ training = kvnmt.TrainingConfig(
 runs, curves = {}, {}
 for name in SYSTEMS:
     experiment = replace(
-        kvnmt.experiment(name, data, sizes),
+        kvnmt.experiment(name, data, sizes, recipe="papers"),
         optimizer=kvnmt.OptimizerConfig(learning_rate=3e-3),
         training=training,
     )

@@ -76,7 +76,7 @@ def train(system: str, epochs: int, rate: float, start: Path | None) -> kvnmt.Ru
         warm_start=start,
     )
     experiment = replace(
-        kvnmt.experiment(system, data, sizes),
+        kvnmt.experiment(system, data, sizes, recipe="papers"),
         optimizer=kvnmt.OptimizerConfig(learning_rate=rate),
         training=training,
         search=kvnmt.SearchConfig(beam=4),

@@ -172,7 +172,7 @@ sizes = kvnmt.ModelConfig(
 
 # %%
 ATTENTIONS = ("additive", "linguistic_coverage", "inertia")
-plain = kvnmt.experiment("rnnsearch-star", data, sizes)
+plain = kvnmt.experiment("rnnsearch-star", data, sizes, recipe="papers")
 runs, seconds = {}, {}
 for name in ATTENTIONS:
     experiment = replace(

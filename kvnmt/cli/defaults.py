@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the flags of a command start from: a system, or the config of a run.
+"""What the flags of a command start from: a recipe and a system, or a run's config.
 
 Flags exist for the options of the mechanisms chosen, so the choice must be known before
 the flags can be read.

@@ -140,8 +140,8 @@ def main(
     Args:
         arguments: What was typed; by default that of the process.
         command: Put before the arguments, for a program that is one command.
-        base: Sizes and settings that the flags of training start from; None: the
-            defaults.
+        base: Sizes and settings that the flags of training start from; None: those
+            of the recipe.
     """
     # Tracing a program makes many small objects that live on: looking for dead ones
     # among them so often takes a twentieth of a start.

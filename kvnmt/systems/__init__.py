@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The named systems: what they are, what they cost, how fast they are."""
+"""The named systems: what they are, what they cost."""
