@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands for text before training: validate and prepare."""
 
+import dataclasses
 import json
 import shlex
 from dataclasses import dataclass
@@ -44,11 +45,13 @@ class Validate:
 
     def __call__(self) -> None:
         """Looks."""
-        trained = None
+        trained, config = None, self.config
         if self.run:
-            load_experiment(self.run)  # tells a folder that is none
+            longest = load_experiment(self.run).data.longest
             trained = load_vocabularies(self.run)
-        report = validate(self.config, trained)
+            longest = config.max_length or longest
+            config = dataclasses.replace(config, max_length=longest)
+        report = validate(config, trained)
         if self.json:
             print(json.dumps(report.as_plain()))
         else:

@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.data.config import LONGEST
 from kvnmt.data.inspection.checks import (
     Part,
     check_counts,
@@ -55,8 +56,8 @@ class ValidateConfig:
     valid_target: Path | None = None
     test_source: Path | None = None  # text to be scored on
     test_target: Path | None = None
-    # longer pairs (in tokens, without EOS) are not trained on
-    max_length: Annotated[int, at_least(1)] = 80
+    # longer pairs (tokens, without EOS) are not trained on; default: 80, or the run's
+    max_length: Annotated[int | None, at_least(1)] = None
     # tokens of the longer side to those of the shorter
     max_ratio: Annotated[float, at_least(1)] = 3.0
     # words seen less often are unknown
@@ -126,13 +127,16 @@ def validate(config: ValidateConfig, trained: Vocabularies | None = None) -> Rep
     indices = Index(), Index()
     parts = list(_read(config, indices, trained))
     train, *others = parts
-    findings = [finding for part in parts for finding in _check(part, config, indices)]
+    longest = config.max_length or LONGEST["words"]
+    findings = [
+        finding for part in parts for finding in _check(part, config, indices, longest)
+    ]
     for held in others:
         findings += check_overlap(train, held)
     known = None if trained else tuple(_known(train, indices, config))
     files = [figures for part in parts for figures in _figures(part, known)]
     findings += _unknown(files, config.max_unknown)
-    kept = _kept(train, config.max_length)
+    kept = _kept(train, longest)
     findings += _nothing_left(train, kept)
     order = ("error", "warning", "note")
     findings.sort(key=lambda finding: order.index(finding.severity))
@@ -166,7 +170,9 @@ def _paths(config: ValidateConfig) -> dict[str, tuple[Path, Path]]:
     return parts
 
 
-def _check(part: Part, config: ValidateConfig, indices: Indices) -> Iterator[Finding]:
+def _check(
+    part: Part, config: ValidateConfig, indices: Indices, longest: int
+) -> Iterator[Finding]:
     """Yields what is wrong with a part by itself."""
     empty: Severity = "note" if config.faulty == "skip" else "error"
     if part.name == "test":
@@ -175,7 +181,7 @@ def _check(part: Part, config: ValidateConfig, indices: Indices) -> Iterator[Fin
     for side in (part.source, part.target):
         yield from check_file(side, empty=empty)
     if part.paired:
-        yield from check_pairs(part, config.max_length, config.max_ratio)
+        yield from check_pairs(part, longest, config.max_ratio)
     if len(part.source) and len(part.target):
         yield from check_shifts(part, indices)
 

@@ -67,10 +67,12 @@ def test_the_command_takes_the_vocabularies_of_a_run(kvnmt, tmp_path, clean):
     run = tmp_path / "run"
     words = Words(("the",)), Words(("wa",))
     save_vocabularies(Vocabularies(*words), run / "vocabulary")
-    (run / "config.json").write_text("{}")
+    (run / "config.json").write_text('{"data": {"max_length": 7}}')
     status, out, _ = validated(kvnmt, *flags(paths), "--run", run, "--json")
     assert status == 0
     files = json.loads(out)["files"]
+    lengths = [max(len(x.split()), len(y.split())) for x, y in zip(*clean["train"])]
+    assert json.loads(out)["kept"]["too_long"] == sum(n > 7 for n in lengths) > 0
     ids = [i for line in clean["train"][0] for i in words[0].encode(line)]
     assert files[0]["unknown"] == ids.count(1)
 
