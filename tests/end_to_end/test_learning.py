@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every named system learns a small corpus of the made-up language.
+"""Systems learn a small corpus of the made-up language.
 
-That what it has learnt is found again is the law of the search, and the newcomer's.
+Every mechanism, number of rounds and objective is in one of them. That each system
+computes what its equations say, and its gradient, is a law; that what is learnt is
+found again is the law of the search, and the newcomer's.
 """
 
 from functools import cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +23,7 @@ from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.training.losses import Loss, Objective, loss
 from tests.data.helpers import words_of
+from tests.laws import cases
 
 SIZES = ModelConfig(
     embedding=24,
@@ -56,8 +59,16 @@ def text() -> Text:
     return Text(source, target, source_words, target_words)
 
 
+def parts(name: str) -> set[tuple[str, Any]]:
+    """The mechanisms of a system, its rounds and its objective."""
+    config, objective = cases.NAMED[name], SYSTEMS[name].objective()
+    numbers = {"layers": config.layers, "rounds": vars(config.decoder).get("rounds")}
+    terms = {"atteos": objective.atteos > 0, "subtractive": objective.subtractive > 0}
+    return cases.parts(config) | set((numbers | terms).items())
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", cases.cover({name: parts(name) for name in SYSTEMS}))
 def test_learns(name):
     given = text()
     model = models.build(

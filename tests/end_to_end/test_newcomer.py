@@ -12,7 +12,7 @@ import pytest
 from kvnmt.data import synthetic
 
 KVNMT = Path(sysconfig.get_path("scripts")) / "kvnmt"
-TRAINING = """--system kvmematt-r2-atteos --data.min-count 1 --model.embedding 32
+TRAINING = """--data.vocabulary words --data.min-count 1 --model.embedding 32
     --model.encoder 32 --model.state 32 --model.merge sum --model.initializer glorot
     --model.dropout.output 0.1 --optimizer.learning-rate 0.01
     --training.metric loss --training.epochs 5

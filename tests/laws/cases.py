@@ -2,7 +2,7 @@
 """Small models of every kind, their arrays, and one batch that holds every trap."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -346,3 +346,18 @@ def shapes(config: ModelConfig) -> Params:
 def forward(config: ModelConfig) -> Callable[..., models.Prediction]:
     """The jitted forward pass, compiled once for all tests."""
     return jax.jit(build(config).forward)
+
+
+def parts(config: ModelConfig) -> set[tuple[str, str]]:
+    """All that a config chooses by name."""
+    outside = {(f, getattr(config, f)) for f in ("merge", "cell", "readout")}
+    return outside | {(f, name) for f, (name, _) in chosen(config).items()}
+
+
+def cover(having: Mapping[str, set[tuple[str, Any]]], *members: str) -> list[str]:
+    """Adds systems, by what each has, until everything that any has is met."""
+    picked = list(members)
+    left = set[tuple[str, Any]]().union(*having.values())
+    while left := left.difference(*(having[name] for name in picked)):
+        picked.append(max(having, key=lambda name: len(having[name] & left)))
+    return picked

@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt.model_config import ModelConfig
 from kvnmt.models import Params
 from kvnmt.training.losses import Objective, loss
 from kvnmt.training.step_options import StepOptions
@@ -22,23 +21,8 @@ NAMES = [name for name in cases.DISTINCT if name in cases.NAMED]
 T = TARGET.shape[1]
 
 
-def parts(config: ModelConfig) -> set[tuple[str, str]]:
-    """All that a config chooses by name."""
-    outside = {(f, getattr(config, f)) for f in ("merge", "cell", "readout")}
-    return outside | {(f, name) for f, (name, _) in cases.chosen(config).items()}
-
-
-def cover(*members: str) -> list[str]:
-    """Adds systems until every part is met."""
-    having = {name: parts(config) for name, config in cases.CONFIGS.items()}
-    chosen = list(members)
-    left = set[tuple[str, str]]().union(*having.values())
-    while left := left.difference(*(having[name] for name in chosen)):
-        chosen.append(max(having, key=lambda name: len(having[name] & left)))
-    return chosen
-
-
-MEMBERS = cover(
+MEMBERS = cases.cover(
+    {name: cases.parts(config) for name, config in cases.CONFIGS.items()},
     "kvmematt-r2",  # rounds that write
     "attn",  # attention after the scan
     "past-future-losses",  # predictors after the scan

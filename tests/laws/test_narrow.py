@@ -26,7 +26,7 @@ BEFORE_AMONG_SOME = np.array([4, 3, -1, 0])
 OTHERS = ("past-future-average", "maxout-low-rank", "language-model")
 
 
-@pytest.mark.parametrize("name", [*MEMBERS, *OTHERS])
+@pytest.mark.parametrize("name", [*MEMBERS[:5], *OTHERS])
 def test_a_step_among_some_words_is_the_same_step(name):
     config = cases.CONFIGS[name]
     model, params = cases.build(config), cases.params(config)
