@@ -15,7 +15,8 @@ from kvnmt.typing import Array, Bool, Float, Int, PyTree
 class Params:
     """All that is trained."""
 
-    source_embedding: Float[Array, "V E"] | None  # None: no source is read
+    # [V, 0]: it is the target embedding. None: no source is read.
+    source_embedding: Float[Array, "V _"] | None
     target_embedding: Float[Array, "V E"]
     encoder: encoders.Params
     decoder: PyTree
@@ -23,6 +24,13 @@ class Params:
     readout: readouts.Params  # W_s, W_y, W_c, b
     output: Linear  # W_v, b_v; b_v alone where W_v is the target embedding
     auxiliary: tuple[Linear, ...]  # an output layer for each auxiliary predictor
+
+    @property
+    def source_table(self) -> Float[Array, "V E"] | None:
+        """The embedding of source words, whether it is an array of its own or not."""
+        if self.source_embedding is None or self.source_embedding.shape[1]:
+            return self.source_embedding
+        return self.target_embedding
 
     @property
     def output_layer(self) -> Linear:

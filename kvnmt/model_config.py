@@ -55,7 +55,9 @@ class ModelConfig:
     readout: readouts.Readout = "tanh"
     readout_size: MaybeSize = None  # l; none given: as wide as the embedding
     low_rank: MaybeSize = None  # a linear layer of this width behind the readout
-    tie: Literal["none", "output"] = "none"  # output layer to the target embedding
+    # To the target embedding: the output layer, or the source embedding too, where both
+    # sides have one vocabulary.
+    tie: Literal["none", "output", "all"] = "none"
     initializer: Scheme = "gaussian"
     average_auxiliary: bool = False  # auxiliary predictors vote, but in training
     dropout: Dropout = field(default_factory=Dropout)

@@ -103,11 +103,8 @@ def _init(
     inputs = parts.target_context.widths(sizes) | parts.decoder.feature_sizes(sizes)
     size = config.readout_size or E
     width = readouts.output_size(config.readout, inputs, size, config.low_rank)
-    source = None
-    if config.reads_source:
-        source = scheme.table(keys[0], (source_words, E), jnp.float32)
     return Params(
-        source_embedding=source,
+        source_embedding=_init_source(config, keys[0], source_words, target_words),
         target_embedding=scheme.table(keys[1], (target_words, E), jnp.float32),
         encoder=encoders.init(config.reading, keys[2], sizes, scheme),
         decoder=parts.decoder.init(keys[3], sizes, scheme),
@@ -127,6 +124,22 @@ def _init(
             for n, wide in enumerate(parts.decoder.auxiliary_sizes(sizes))
         ),
     )
+
+
+def _init_source(
+    config: ModelConfig, key: Array, words: int, target_words: int
+) -> Float[Array, "V _"] | None:
+    if not config.reads_source:
+        return None
+    if config.tie != "all":
+        table = weights(config.initializer).table
+        return table(key, (words, config.embedding), jnp.float32)
+    if words != target_words:
+        raise UserError(
+            f"all embeddings are tied, and the sides have {words} and {target_words} "
+            "words; take one vocabulary (--data.joint), or set --model.tie output."
+        )
+    return jnp.zeros((words, 0), jnp.float32)
 
 
 def _init_output(config: ModelConfig, key: Array, width: int, words: int) -> Linear:
@@ -154,10 +167,10 @@ def _encode(
     encoder = with_masks(
         key_masks, config.dropout.recurrent, params.encoder, len(source)
     )
-    if params.source_embedding is None:
+    if params.source_table is None:
         embedded = jnp.zeros((*source.shape, 0), params.target_embedding.dtype)
     else:
-        embedded = embed(params.source_embedding, source)  # [B, S, E]
+        embedded = embed(params.source_table, source)  # [B, S, E]
     embedded = dropout(key_embedding, config.dropout.embedding, embedded)
     encoded = encoders.encode(
         config.reading,

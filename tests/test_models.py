@@ -15,7 +15,7 @@ from kvnmt.errors import UserError
 from kvnmt.model_config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.target_context import n_gram
-from kvnmt.training.losses import Objective
+from kvnmt.training.losses import Objective, loss
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 
@@ -155,6 +155,35 @@ def test_a_tied_output_layer_reads_the_width_of_the_embedding(key):
     config = dataclasses.replace(cases.BASE, tie="output", readout_size=2)
     with pytest.raises(UserError, match="3, but the readout gives 2; .* --model.tie"):
         jax.eval_shape(cases.build(config).init, key)
+
+
+def test_one_table_for_all_words_is_three_that_are_alike(key, x64):
+    """It changes by what each of them would change by."""
+    base = dataclasses.replace(cases.BASE, tie="all")
+    with pytest.raises(UserError, match="7 and 9 words; .*--data.joint"):
+        jax.eval_shape(cases.build(base).init, key)
+    tied = models.build(base, 9, 9)
+    plain = models.build(dataclasses.replace(base, tie="none"), 9, 9)
+    normal = np.random.default_rng(2).normal
+    one = jax.tree.map(
+        lambda x: jnp.asarray(normal(0, 0.6, x.shape)), jax.eval_shape(tied.init, key)
+    )
+    table = one.target_embedding
+    three = one.replace(source_embedding=table, output=one.output_layer)
+    counts = [models.count_parameters(params) for params in (three, one)]
+    assert counts[0] - counts[1] == 2 * table.size
+
+    def gradient(model: models.Model, params: models.Params):
+        def total(params: models.Params) -> jax.Array:
+            prediction = model.forward(params, SOURCE, TARGET)
+            return loss(Objective(), prediction, SOURCE, TARGET).total
+
+        return jax.jit(jax.value_and_grad(total))(params)
+
+    (ours, change), (theirs, changes) = gradient(tied, one), gradient(plain, three)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+    parts = changes.source_embedding, changes.target_embedding, changes.output.W[0].T
+    np.testing.assert_allclose(change.target_embedding, sum(parts), rtol=1e-9)
 
 
 def test_modifying_initial_weights_starts_unread(key):

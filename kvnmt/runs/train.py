@@ -71,6 +71,11 @@ def run(
     corpora = load_corpora(experiment.data, trained, console)
     words = corpora.vocabularies
     say(corpora.report, console)
+    if experiment.model.tie == "all" and digest(words.source) != digest(words.target):
+        raise UserError(
+            "--model.tie all needs one vocabulary for both sides; give "
+            "--data.vocabulary bpe and --data.joint, or --model.tie output."
+        )
     model = models.build(experiment.model, len(words.source), len(words.target))
     params = model.init(jax.random.key(experiment.training.seed))
     _check_objective(experiment.objective, model, experiment.model.average_auxiliary)

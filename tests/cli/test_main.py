@@ -119,6 +119,7 @@ BAD_TRAINING = [
     (["--system", "rnnencdec", "--objective.atteos", "1"], "--objective.atteos"),
     (["--objective.subtractive", "1"], "--objective.subtractive"),
     (["--model.average-auxiliary"], "--model.average-auxiliary"),
+    (["--model.tie", "all"], "--data.joint, or --model.tie output"),
     (["--system", "past", "--model.decoder.no-past"], "--model.decoder.past"),
     (["--system", "rnnserch-star"], "did you mean 'rnnsearch-star'?"),
     (["--system=kvmemat-r2"], "did you mean 'kvmematt-r2'?"),

@@ -14,7 +14,7 @@ def plain(params: Any, setting: Setting) -> dict[str, Any]:
     """Translates the parameters of a whole model."""
     readout = params.readout
     return {
-        "E_x": _maybe(array, params.source_embedding),
+        "E_x": _maybe(array, params.source_table),
         "E_y": array(params.target_embedding),
         "encoder": encoder(params.encoder, setting.merge, setting.cell),
         "decoder": decoder(params.decoder, *setting.decoder),
