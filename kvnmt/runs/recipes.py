@@ -24,13 +24,13 @@ RECIPES: Mapping[Recipe, Experiment] = {
     # 2016); a running mean of the parameters (Polyak and Juditsky 1992).
     "modern": Experiment(
         model=ModelConfig(
-            initializer="glorot",
+            initializer="unit",
             dropout=Dropout(embedding=0.3, annotations=0.3, output=0.5),
         ),
         objective=Objective(label_smoothing=0.1),
         data=DataConfig(vocabulary="bpe", joint=True, subwords=10_000),
-        optimizer=OptimizerConfig(decay=0.8, decay_after=10),
-        training=TrainingConfig(epochs=24, batch_size=64, ema=0.999, patience=8),
+        optimizer=OptimizerConfig(learning_rate=2e-3, decay=0.7, decay_after=5),
+        training=TrainingConfig(epochs=14, batch_size=64, ema=0.999),
         search=SearchConfig(beam=5),
     ),
     # Words, dropout of the readout alone, batches of 80, beam 10, as in the papers of
