@@ -29,7 +29,7 @@ RECIPES: Mapping[Recipe, Experiment] = {
         ),
         objective=Objective(label_smoothing=0.1),
         data=DataConfig(vocabulary="bpe", joint=True, subwords=10_000),
-        optimizer=OptimizerConfig(learning_rate=2e-3, decay=0.7, decay_after=5),
+        optimizer=OptimizerConfig(decay=0.7, decay_after=6),
         training=TrainingConfig(epochs=14, batch_size=64, ema=0.999),
         search=SearchConfig(beam=5),
     ),
