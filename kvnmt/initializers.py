@@ -12,12 +12,11 @@
                get no gradient at the very first update, as intended.
 ``wide``       N(0, 0.05²) everywhere, recurrent matrices included: Mino et al. 2017.
 ``glorot``     Glorot's uniform, embeddings N(0, 0.1²), recurrent matrices
-               orthogonal: no paper's; it learns faster on small corpora. That of
-               ``--recipe modern``.
+               orthogonal: no paper's; it learns faster on small corpora.
 ``unit``       as ``glorot``, but embeddings N(0, 1) and Glorot's rule for each gate
                by itself: no paper's; the inputs of the first steps are large enough
                to tell words apart, which leaves the plateau of word frequencies
-               sooner still.
+               sooner still. That of ``--recipe modern``.
 =============  ===============================================================
 
 What a mechanism starts otherwise in its paper (zero blocks, write biases, the noise
