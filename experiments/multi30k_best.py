@@ -78,7 +78,7 @@ WITHOUT: dict[str, Change] = {
     "dropout of the readout": partial(with_dropout, {"output": 0.0}),
     "averaging": lambda e: replace(e, training=replace(e.training, ema=0.0)),
     "a falling rate": lambda e: replace(e, optimizer=OptimizerConfig()),
-    "Glorot's initialisers": partial(with_model, {"initializer": "gaussian"}),
+    "inputs of unit size": partial(with_model, {"initializer": "glorot"}),
 }
 # Systems that are composed of mechanisms of several papers: what each starts from.
 COMPOSED: dict[str, tuple[str, Change]] = {
