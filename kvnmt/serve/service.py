@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,6 +20,7 @@ from kvnmt.devices import own_mesh, replicate
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.runs.directory import Run
+from kvnmt.serve.batcher import NotReadyError
 from kvnmt.serve.works import WORKS, Batch, Line, Pair, Task
 
 ROWS = (1, 4, 16, 64)  # of a batch
@@ -43,14 +45,27 @@ class Service:
             for name, run in runs.items()
         }
         self.shortlists = shortlists
+        # Two threads that launch programs on several devices at once could make these
+        # wait for each other.
+        self.aside = mesh.size == 1  # whether what compiles may be refused
         self._known: set[Hashable] = {None}  # shapes whose programs are compiled
         self._compiling: float | None = None  # since when
 
-    def __call__(self, task: Task, items: list[Any]) -> list[Any]:
-        """Works on a batch."""
+    def __call__(self, task: Task, items: list[Any], long: bool = True) -> list[Any]:
+        """Works on a batch.
+
+        Args:
+            task: What is done.
+            items: Lines or pairs.
+            long: Whether it may take long.
+
+        Raises:
+            NotReadyError: It may not, and a program has to be compiled.
+        """
         run, shortlist = self.runs[task.system], self.shortlists.get(task.system)
         rows = next((n for n in ROWS if n >= len(items)), len(items))
-        batch = Batch(run, shortlist, task, items, rows, self._program)
+        program = partial(self._program, long or not self.aside)
+        batch = Batch(run, shortlist, task, items, rows, program)
         return WORKS[task.kind](batch)[: len(items)]
 
     def compiling(self) -> float | None:
@@ -71,11 +86,13 @@ class Service:
         ]
 
     @contextmanager
-    def _program(self, shape: Hashable) -> Iterator[None]:
-        """Within it a program of a shape is used, and compiled if it is not known."""
+    def _program(self, compiles: bool, shape: Hashable) -> Iterator[None]:
+        """Within it a program of a shape is used, and compiled if it may be."""
         if shape in self._known:
             yield
             return
+        if not compiles:
+            raise NotReadyError
         self._compiling = time.monotonic()
         try:
             yield

@@ -5,6 +5,7 @@ A batch is filled up with empty lines to its number of rows, so that few program
 compiled. Before each program its shape is told, which decides it.
 """
 
+import weakref
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -15,8 +16,9 @@ from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import edge
 from kvnmt.data.vocabulary import SPECIAL
 from kvnmt.evaluation.exploration import Advance, outputs
-from kvnmt.inference.config import SearchConfig, shape_of
+from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import read_back, summary
+from kvnmt.inference.program import program
 from kvnmt.inference.score import score_lines
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import Translation, translate_nbest
@@ -151,8 +153,9 @@ def _search_shape(batch: Batch, source: Ids, prefixes: Ids | None) -> Hashable:
     if batch.shortlist is not None:
         block = pad([with_end(source[n]) for n in places], len(places), width)
         few = len(batch.shortlist.candidates(block, prefix).words)
-    task = batch.task
-    return task.system, shape_of(task.search), batch.rows, width, begun, few
+    # Of many programs those that were used long ago are freed, so none is kept here.
+    search = weakref.ref(program(batch.run.model, batch.task.search))
+    return search, batch.rows, width, begun, few
 
 
 def _read_shape(batch: Batch, texts: Sequence[str], target: Ids) -> Hashable:

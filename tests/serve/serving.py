@@ -61,10 +61,10 @@ def started(
     work = serving.batcher._work
     gate.set()
 
-    def held(task: Any, items: list[Any]) -> Any:
+    def held(task: Any, items: list[Any], long: bool) -> Any:
         begun.release()
         assert gate.wait(60)
-        return work(task, items)
+        return work(task, items, long)
 
     serving.batcher._work = held
     listening = listen("127.0.0.1", 0)

@@ -266,7 +266,7 @@ def test_health_tells_of_a_program_that_is_compiled(runs, monkeypatch):
     monkeypatch.setattr(works, "translate_nbest", slow)
     with started({"plain": runs["plain"]}, seconds=1) as service:
         late = service.post("/translate", LINES)
-        refused(late, 504, "a program is compiled for it")
+        refused(late, 504, "a program is being compiled")
         health = service.get("/health").json()
         assert health["status"] == "compiling" and health["compiling_seconds"] > 0.5
         go.set()
@@ -280,6 +280,32 @@ def test_health_tells_of_a_program_that_is_compiled(runs, monkeypatch):
             assert service.get("/health").json()["status"] == "ready"
             go.set()
             assert asked.result(60).status_code == 200
+
+
+def test_who_needs_a_program_holds_up_nobody_else(runs, monkeypatch):
+    begun, go, search = threading.Event(), threading.Event(), works.translate_nbest
+
+    def slow(model, params, source, config, **options):
+        if config.beam == 3:
+            begun.set()
+            assert go.wait(60)
+        return search(model, params, source, config, **options)
+
+    monkeypatch.setattr(works, "translate_nbest", slow)
+    with started({"plain": runs["plain"]}) as service:
+        service.serving.service.aside = True  # as with a single device
+        (usual,) = translations(service.post("/translate", LINES))
+        with ThreadPoolExecutor(2) as threads:
+            wide = LINES | {"search": {"beam": 3}}
+            asked = [threads.submit(service.post, "/translate", wide)]
+            assert begun.wait(60)
+            # Its search has a program, but not what reads the translation.
+            asked.append(threads.submit(service.post, "/explore", {"line": "a"}))
+            until(lambda: service.waiting() == 1)
+            assert service.get("/health").json()["status"] == "compiling"
+            assert translations(service.post("/translate", LINES)) == [usual]
+            go.set()
+            assert [one.result(60).status_code for one in asked] == [200, 200]
 
 
 def test_stopping_answers_what_was_asked(runs):
