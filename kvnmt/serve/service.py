@@ -45,9 +45,10 @@ class Service:
             for name, run in runs.items()
         }
         self.shortlists = shortlists
-        # Two threads that launch programs on several devices at once could make these
-        # wait for each other.
-        self.aside = mesh.size == 1  # whether what compiles may be refused
+        # Whether what compiles may be refused. Two threads that launch programs on
+        # several accelerators at once could make these wait for each other; on the
+        # cores of a CPU, JAX launches one such program after the other.
+        self.aside = mesh.size == 1 or jax.default_backend() == "cpu"
         self._known: set[Hashable] = {None}  # shapes whose programs are compiled
         self._compiling: float | None = None  # since when
 

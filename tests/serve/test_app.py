@@ -293,7 +293,6 @@ def test_who_needs_a_program_holds_up_nobody_else(runs, monkeypatch):
 
     monkeypatch.setattr(works, "translate_nbest", slow)
     with started({"plain": runs["plain"]}) as service:
-        service.serving.service.aside = True  # as with a single device
         (usual,) = translations(service.post("/translate", LINES))
         with ThreadPoolExecutor(2) as threads:
             wide = LINES | {"search": {"beam": 3}}
