@@ -34,9 +34,9 @@ def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
     for path in sorted(PACKAGE.rglob("*.py")):
         place = path.relative_to(PACKAGE).as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
-            made = isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-            if made and node.func.id == name:
-                yield place, node
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id == name:
+                    yield place, node
 
 
 def texts(node: ast.AST) -> list[str]:
