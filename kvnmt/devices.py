@@ -10,7 +10,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.typing import PyTree
 
 MOST_CORES = 16  # a batch of 64 gives each four rows
@@ -116,9 +116,10 @@ def data_mesh(model: int = 1) -> Mesh:
         UserError: The devices of a process cannot be grouped so.
     """
     if jax.local_device_count() % model:
-        raise UserError(
-            f"--training.model-axis is {model} but must divide the "
-            f"{jax.local_device_count()} devices of a process."
+        raise OptionError(
+            f"{{0}} is {model} but must divide the {jax.local_device_count()} devices "
+            "of a process.",
+            "training.model_axis",
         )
     # By process, so that each has whole rows of the mesh.
     order = sorted(jax.devices(), key=lambda one: (one.process_index, one.id))

@@ -39,13 +39,20 @@ class OptionError(UserError):
             fields: Their paths in the config.
             prefix: What these begin with where they are flags.
         """
-        super().__init__(sentence.format(*fields))
-        self.by_flag = sentence.format(*(flag(f"{prefix}{path}") for path in fields))
+        super().__init__(_named(sentence, fields))
+        self.by_flag = _named(sentence, [flag(f"{prefix}{path}") for path in fields])
 
 
 def flag(path: str) -> str:
     """How the command line calls the field at a path."""
     return f"--{path.replace('_', '-')}"
+
+
+def _named(sentence: str, names: Iterable[str]) -> str:
+    """A sentence with its names; braces of a path or a text in it stay as they are."""
+    for n, name in enumerate(names):
+        sentence = sentence.replace(f"{{{n}}}", name)
+    return sentence
 
 
 STATUS_OF_SIGNALS = 128  # to which the number of the signal is added

@@ -28,7 +28,7 @@ from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.contract import Head, Model, Prediction, mean_logits
-from kvnmt.errors import UserError, check_bounds
+from kvnmt.errors import OptionError, check_bounds
 from kvnmt.initializers import weights
 from kvnmt.layers import (
     Kept,
@@ -146,10 +146,12 @@ def _init_output(config: ModelConfig, key: Array, width: int, words: int) -> Lin
     if config.tie == "none":
         return init_linear(key, [width], words, weights(config.initializer))
     if width != config.embedding:
-        raise UserError(
+        raise OptionError(
             f"an output layer that is tied to the embedding reads its width, "
             f"{config.embedding}, but the readout gives {width}; make them equal, or "
-            "set --model.tie none."
+            "set {0} none.",
+            "tie",
+            prefix="model.",
         )
     return Linear(W=(), b=jnp.zeros(words, jnp.float32))
 

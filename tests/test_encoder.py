@@ -132,8 +132,8 @@ def test_no_encoder_has_no_parameters_and_annotations_of_no_width():
 
 def test_transformer_layers_make_one_stack_and_their_heads_share_its_width():
     key = jax.random.key(0)
-    with pytest.raises(UserError, match="one stack; set --model.merge forward"):
+    with pytest.raises(UserError, match="one stack; set merge forward"):
         encoder.init(choices("sum", "transformer"), key, sizes("sum"), gaussian())
     three = Choices("forward", "transformer", 1, Blocks(heads=3))
-    with pytest.raises(UserError, match="3 heads .* width of 4 .*--model.blocks.heads"):
+    with pytest.raises(UserError, match="3 heads .* width of 4 .* blocks.heads"):
         encoder.init(three, key, sizes("forward"), gaussian())

@@ -153,7 +153,7 @@ def test_numbers_out_of_bounds_are_refused(changes, said):
 
 def test_a_tied_output_layer_reads_the_width_of_the_embedding(key):
     config = dataclasses.replace(cases.BASE, tie="output", readout_size=2)
-    with pytest.raises(UserError, match="3, but the readout gives 2; .* --model.tie"):
+    with pytest.raises(UserError, match="3, but the readout gives 2; .* set tie none"):
         jax.eval_shape(cases.build(config).init, key)
 
 

@@ -109,7 +109,7 @@ def context_size(sizes: Sizes) -> int:
 
 
 def _heads(options: Options, width: int) -> int:
-    return count_heads(options.heads, width, "--model.attention.heads")
+    return count_heads(options.heads, width, "attention.heads")
 
 
 def build(options: Options) -> base.Attention:

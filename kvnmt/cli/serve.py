@@ -14,7 +14,9 @@ from kvnmt.console import say
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, between, check_bounds
 from kvnmt.inference.config import SearchConfig
-from kvnmt.runs.directory import load_translator
+from kvnmt.inference.shortlist import Shortlist
+from kvnmt.inference.shortlist_file import read_shortlist
+from kvnmt.runs.directory import Run, load_translator
 from kvnmt.serve.guard import VARIABLE, guard_of
 from kvnmt.serve.limits import Limits
 
@@ -32,6 +34,8 @@ class Serve:
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories
     search: SearchConfig
     limits: Limits = field(default_factory=Limits)
+    ensemble: tuple[Path, ...] = ()  # further runs that answer with the first as one
+    shortlist: Path | None = None  # table of what all may write: kvnmt shortlist
     host: str = "127.0.0.1"  # address to listen at; others than this need a token
     port: Annotated[int, between(0, 65535)] = 8000  # 0: a free one
     token: str | None = None  # what askers must send; better: KVNMT_TOKEN
@@ -59,8 +63,22 @@ class Serve:
         use_cores()
         from kvnmt.serve import server  # here, since the extra may be missing
 
-        listening = server.listen(self.host, self.port)
-        runs = dict(zip(names(self.runs), map(load_translator, self.runs)))
-        serving = server.make_serving(runs, self.search, self.limits, guard)
-        first = self.search if self.compile_first else None
-        server.serve(serving, listening, first, say)
+        with server.listen(self.host, self.port) as listening:
+            runs = self._read()
+            words = self._shortlists(runs)
+            serving = server.make_serving(runs, self.search, self.limits, guard, words)
+            first = self.search if self.compile_first else None
+            server.serve(serving, listening, first, say)
+
+    def _read(self) -> dict[str, Run]:
+        """The systems by name; an ensemble has that of its first run."""
+        first, *others = names(self.runs)
+        runs = {first: load_translator(self.runs[0], self.ensemble)}
+        return runs | dict(zip(others, map(load_translator, self.runs[1:])))
+
+    def _shortlists(self, runs: dict[str, Run]) -> dict[str, Shortlist]:
+        """The table as each system reads it, if there is one."""
+        table = self.shortlist
+        if table is None:
+            return {}
+        return {n: read_shortlist(table, run.vocabularies) for n, run in runs.items()}

@@ -29,7 +29,7 @@ from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.data.vocabulary import load as load_vocabulary
 from kvnmt.data.vocabulary import save as save_vocabulary
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError
 
 FORMAT = 1
@@ -100,9 +100,10 @@ def _explaining(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(
+        raise OptionError(
             f"'{folder}' cannot keep what is prepared: {error.strerror}; free space or "
-            "choose another --data.cache."
+            "choose another {0}.",
+            "data.cache",
         ) from None
 
 

@@ -17,7 +17,7 @@ from kvnmt.data.prepare import Dropped, EncodedBlock, Ids
 from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
 from kvnmt.data.vocabularies import Vocabularies, load_vocabularies
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.files import digest_of
 
 
@@ -166,10 +166,11 @@ def _some_left(
         dropped += block.dropped
         yield block
     if not kept:
-        raise UserError(
+        raise OptionError(
             f"no pair of '{text.name}' is left to train on; left out: "
-            f"{prepare.described(dropped, config)}; raise --data.max-length, or look "
-            "the text over with kvnmt validate."
+            f"{prepare.described(dropped, config)}; raise {{0}}, or look the text over "
+            "with kvnmt validate.",
+            "data.max_length",
         )
 
 

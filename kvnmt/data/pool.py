@@ -8,7 +8,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -46,9 +46,10 @@ def in_order(
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
     except BrokenProcessPool:
-        raise UserError(
+        raise OptionError(
             "a process that prepares text died, perhaps for want of memory; choose "
-            "fewer with --data.workers, or 0 for none."
+            "fewer with {0}, or 0 for none.",
+            "data.workers",
         ) from None
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from kvnmt.data import text
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Block, Parallel
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 
 Split: TypeAlias = Literal["train", "valid"]
 
@@ -58,7 +58,8 @@ def required_values(config: DataConfig, split: Split) -> tuple[Any, ...]:
     fields = source.required[split]
     for field in fields:
         if getattr(config, field) is None:
-            raise UserError(f"no {_flag(field)} is given; name {source.description}.")
+            what = f"no {{0}} is given; name {source.description}."
+            raise OptionError(what, f"data.{field}")
     return tuple(getattr(config, field) for field in fields)
 
 
@@ -82,13 +83,12 @@ def _source(config: DataConfig) -> Source:
             if getattr(config, field) != defaults[field]:
                 first_field.setdefault(kind, field)
     if len(first_field) > 1:
-        flags = " and ".join(map(_flag, first_field.values()))
-        raise UserError(f"{flags} are different sources of text; give one of them.")
+        paths = [f"data.{field}" for field in first_field.values()]
+        names = " and ".join(f"{{{n}}}" for n in range(len(paths)))
+        raise OptionError(
+            f"{names} are different sources of text; give one of them.", *paths
+        )
     return SOURCES[next(iter(first_field), "files")]
-
-
-def _flag(field: str) -> str:
-    return f"--data.{field.replace('_', '-')}"
 
 
 def _files(_: DataConfig, __: Split, source: Path, target: Path) -> TextReader:

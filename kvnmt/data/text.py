@@ -16,7 +16,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 
 GZIP = b"\x1f\x8b"  # a whole character and a byte that can only continue one
 BLOCK = 10_000  # pairs read at a time
@@ -208,9 +208,10 @@ def clean(block: Block, faulty: Faulty) -> Parallel:
 
 def faulty_side(block: Block, number: int, side: int, what: str) -> UserError:
     """Builds the error for a pair of a block with a side of which nothing is left."""
-    return UserError(
+    return OptionError(
         f"{block.places[side]} {number} {what}; remove the pair, or skip such pairs "
-        "with --data.faulty skip."
+        "with {0} skip.",
+        "data.faulty",
     )
 
 

@@ -16,7 +16,7 @@ from tensorflow_datasets.core.read_only_builder import builder_from_files
 from tensorflow_datasets.core.registered import DatasetNotFoundError
 
 from kvnmt.data.text import BLOCK, Block
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 
 Key: TypeAlias = tuple[str, ...]  # names of features, from the outermost in
 
@@ -131,18 +131,20 @@ def _keys(name: str, info: Any, languages: tuple[str, str] | None) -> list[Key]:
     known = ", ".join(map("/".join, texts))
     names = languages or info.supervised_keys
     if not names:
-        raise UserError(
-            f"{name} does not say which is source and which is target; give "
-            f"--data.languages and two of: {known}."
+        raise OptionError(
+            f"{name} does not say which is source and which is target; give {{0}} and "
+            f"two of: {known}.",
+            "data.languages",
         )
     keys = []
     for language in names:
         matches = [key for key in texts if "/".join(key) == language]
         matches = matches or [key for key in texts if key[-1] == language]
         if len(matches) != 1:
-            raise UserError(
-                f"{name} has {len(matches) or 'no'} texts '{language}'; give "
-                f"--data.languages and two of: {known}."
+            raise OptionError(
+                f"{name} has {len(matches) or 'no'} texts '{language}'; give {{0}} and "
+                f"two of: {known}.",
+                "data.languages",
             )
         keys += matches
     return keys

@@ -23,7 +23,7 @@ from typing import ClassVar, Protocol, TypeAlias
 
 import sentencepiece
 
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError, read_small
 
 EOS, UNK, PAD = 0, 1, -1
@@ -221,9 +221,10 @@ def build_subwords(lines: Iterable[str], size: int) -> Subwords:
             minloglevel=2,
         )
     except (RuntimeError, OSError):
-        raise UserError(
-            f"--data.subwords {size} cannot be learnt from this text; every character "
-            "needs a piece, so choose more."
+        raise OptionError(
+            f"{{0}} {size} cannot be learnt from this text; every character needs a "
+            "piece, so choose more.",
+            "data.subwords",
         ) from None
     return Subwords(model.getvalue())
 
@@ -269,8 +270,9 @@ def _ranked(counts: Mapping[str, int], min_count: int, size: int | None) -> list
     kept = [word for word, n in ranked if n >= min_count and word not in SPECIAL]
     limit = None if size is None else max(size - len(SPECIAL), 0)
     if not kept[:limit]:
-        raise UserError(
-            f"no word is kept with --data.min-count {min_count} and "
-            f"--data.vocabulary-size {size}; lower the first or raise the second."
+        raise OptionError(
+            f"no word is kept with {{0}} {min_count} and {{1}} {size}; lower the first "
+            "or raise the second.",
+            *("data.min_count", "data.vocabulary_size"),
         )
     return kept[:limit]

@@ -47,7 +47,7 @@ from kvnmt.decoder.future import Cell, Future, init_future, take_out
 from kvnmt.decoder.gru_pair import Inputs
 from kvnmt.decoder.rounds import Round, Source, look
 from kvnmt.decoder.start import init_start
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     GRU,
@@ -221,9 +221,10 @@ def build(options: Options, attention: Attention) -> base.Decoder:
     """PAST and FUTURE around any attention, under the contract."""
     layers = names(options)
     if not layers:
-        raise UserError(
-            "the past_future decoder needs one of its layers; leave "
-            "--model.decoder.past or --model.decoder.future on."
+        raise OptionError(
+            "the past_future decoder needs one of its layers; leave {0} or {1} on.",
+            *("decoder.past", "decoder.future"),
+            prefix="model.",
         )
     decoder = rounds.decoder(
         options,

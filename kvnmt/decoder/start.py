@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from kvnmt.attention import Attention, Moment
 from kvnmt.encoder import Encoded
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     Linear,
@@ -42,9 +42,11 @@ class _Start(NamedTuple):
 
 def _backward(encoded: Encoded, read: Callable[[], Array]) -> Array:
     if encoded.backward_first is None:
-        raise UserError(
+        raise OptionError(
             "a decoder cannot start from the backward encoder where there is none; "
-            "choose another --model.decoder.initial or another --model.merge."
+            "choose another {0} or another {1}.",
+            *("decoder.initial", "merge"),
+            prefix="model.",
         )
     return encoded.backward_first
 

@@ -274,7 +274,7 @@ def _features(params: Params, h: Array, looked: Looked, own: Array) -> base.Feat
 
 
 def _heads(options: Options, width: int) -> int:
-    return count_heads(options.heads, width, "--model.decoder.heads")
+    return count_heads(options.heads, width, "decoder.heads")
 
 
 def _looks(options: Options, attention: Attention) -> list[Look]:

@@ -30,7 +30,7 @@ from flax import struct
 
 from kvnmt.encoder import recurrent, transformer
 from kvnmt.encoder.base import Encoded, Stack
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.initializers import Weights
 from kvnmt.layers import Blocks, Kept, Linear, init_linear, linear, split_key
 from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes, typed
@@ -132,9 +132,11 @@ def init(
     E, H = sizes.embedding, sizes.encoder
     how, kind = MERGES[choices.merge], CELLS[choices.cell]
     if "backward" in how.stacks and not kind.directed:
-        raise UserError(
+        raise OptionError(
             f"an encoder of cell '{choices.cell}' sees the whole sentence at once and "
-            "has one stack; set --model.merge forward."
+            "has one stack; set {0} forward.",
+            "merge",
+            prefix="model.",
         )
 
     def stack(direction: str, key: Array, below: int) -> PyTree:

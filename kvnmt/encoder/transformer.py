@@ -131,7 +131,7 @@ def _run_layer(
 
 
 def _heads(blocks: Blocks, size: int) -> int:
-    return count_heads(blocks.heads, size, "--model.blocks.heads")
+    return count_heads(blocks.heads, size, "blocks.heads")
 
 
 STACK = Stack(init, run, directed=False)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from kvnmt.console import counting
 from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
 from kvnmt.inference.score import Scored, looks_back, rounds_of, score
 from kvnmt.inference.signed_weights import SignedWeights, has_signs, signed_weights
@@ -38,7 +39,7 @@ def explore(
     """Translates sentences with every run and tells how it read them.
 
     Args:
-        runs: Trained models by name; none is a language model or an ensemble.
+        runs: Trained models by name; none is a language model.
         source: What is translated.
         reference: Its translations by people, if there are any.
         search: How to search.
@@ -80,12 +81,14 @@ def difference(texts: Sequence[str]) -> float:
 
 def system(name: str, run: Run) -> dict[str, Any]:
     """What the explorer knows of a run before it reads a sentence."""
+    members = count_members(run.params)
     return {
         "name": name,
+        "members": members,  # of what has several, only the mean alignment is shown
         "rounds": rounds_of(run.model, run.params),
-        "memory": has_memory(run.experiment.model),
-        "weights": has_signs(run.experiment.model),
-        "self_attention": looks_back(run.model, run.params),
+        "memory": members == 1 and has_memory(run.experiment.model),
+        "weights": members == 1 and has_signs(run.experiment.model),
+        "self_attention": members == 1 and looks_back(run.model, run.params),
     }
 
 
@@ -129,7 +132,8 @@ def outputs(
             "memory": _memory(changes[n]),
             "weights": _weights(weights[n]),
         }
-        records.append(record | _reading(scored[n]))
+        looks = scored[n].self_attention if count_members(run.params) == 1 else []
+        records.append(record | _reading(scored[n], looks))
     return records
 
 
@@ -144,14 +148,13 @@ def _told(
 ) -> Sequence[Any]:
     """What a mechanism tells of every sentence; None where it has nothing to tell."""
     config = run.experiment.model
-    if not has(config):
+    if count_members(run.params) > 1 or not has(config):
         return [None] * len(source)
     with counting(what, len(source)) as advance:
         return tell(config, run.params, source, target, advance)
 
 
-def _reading(scored: Scored) -> dict[str, Any]:
-    looks = scored.self_attention
+def _reading(scored: Scored, looks: Sequence[NDArray[np.floating]]) -> dict[str, Any]:
     return {
         "log_prob": round(scored.log_prob, 4),
         "token_log_probs": [round(value, 4) for value in scored.token_log_probs],

@@ -52,6 +52,25 @@ def describe(
         first=first,
         expected=expected,
     )
+    return read_back(run, lines, translations, nbest=config.nbest > 1)
+
+
+def read_back(
+    run: Trained,
+    lines: Sequence[str],
+    translations: Sequence[Sequence[Translation]],
+    *,
+    nbest: bool,
+) -> list[dict[str, Any]]:
+    """Tells everything about translations that were found.
+
+    Args:
+        run: The trained model.
+        lines: What was translated.
+        translations: Of every line, the best first.
+        nbest: Whether all of a line are told.
+    """
+    source = [run.vocabularies.source.encode(line) for line in lines]
     best = [ways[0].ids for ways in translations]
     scored = score(run.model, run.params, source, best)
     records = []
@@ -61,7 +80,7 @@ def describe(
         record["token_log_probs"] = pair.token_log_probs
         if pair.alignments and ids:
             record |= _alignment(run, line, ways[0].ids, pair)
-        if config.nbest > 1:
+        if nbest:
             record["nbest"] = [summary(run, way) for way in ways]
         records.append(record)
     return records

@@ -17,7 +17,7 @@ from kvnmt.contract import mean_logits
 from kvnmt.decoder import Features
 from kvnmt.inference.trained import KEPT
 from kvnmt.layers import Kept
-from kvnmt.models import Model, Prediction
+from kvnmt.models import Model, Params, Prediction
 from kvnmt.typing import Array, PyTree
 
 
@@ -35,6 +35,11 @@ def ensemble(members: tuple[Model, ...]) -> Model:
         forward=partial(_forward, members),
         narrow=partial(_narrow, members),
     )
+
+
+def count_members(params: Params | tuple) -> int:
+    """How many models the parameters are of: of an ensemble several."""
+    return 1 if isinstance(params, Params) else len(params)
 
 
 def _init(members: tuple[Model, ...], key: Array) -> tuple:

@@ -11,10 +11,10 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt import models
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
 from kvnmt.inference.score import score
 from kvnmt.inference.signed_weights import SignedWeights, has_signs, signed_weights
@@ -118,7 +118,7 @@ def explain(
         ids = words.target.encode(target)
     pair = score(model, params, source, [ids])[0]
     memory = weights = None
-    if isinstance(params, models.Params):  # an ensemble's are a tuple, of no one memory
+    if count_members(params) == 1:  # of an ensemble there is no one memory
         if has_memory(config):
             memory = memory_changes(config, params, source, [ids])[0]
         if has_signs(config):

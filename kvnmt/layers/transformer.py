@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import WIDEST, UserError, between
+from kvnmt.errors import WIDEST, OptionError, between
 from kvnmt.initializers import Weights
 from kvnmt.layers.basic import (
     Linear,
@@ -76,13 +76,13 @@ class FeedForward:
     outer: Linear  # W_2, b_2
 
 
-def count_heads(heads: int | None, width: int, flag: str) -> int:
+def count_heads(heads: int | None, width: int, field: str) -> int:
     """Returns N: what is given, or the most that divide the width and are 64 wide.
 
     Args:
         heads: What is given.
         width: D.
-        flag: That gives it.
+        field: Of the config of a model, that gives it.
 
     Raises:
         UserError: So many heads do not share the width evenly.
@@ -91,9 +91,11 @@ def count_heads(heads: int | None, width: int, flag: str) -> int:
         most = max(1, width // HEAD)
         return max(n for n in range(1, most + 1) if width % n == 0)
     if width % heads:
-        raise UserError(
-            f"{heads} heads cannot share a width of {width} evenly; give {flag} a "
-            "number that divides it."
+        raise OptionError(
+            f"{heads} heads cannot share a width of {width} evenly; give {{0}} a "
+            "number that divides it.",
+            field,
+            prefix="model.",
         )
     return heads
 

@@ -2,6 +2,7 @@
 """Everything that decides a run, as one frozen config and as plain data."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,7 @@ import cattrs
 from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.model_config import ModelConfig
 from kvnmt.training.config import TrainingConfig
@@ -98,8 +99,8 @@ def check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
         folder: Run directory.
 
     Raises:
-        UserError: They differ in what a run keeps; every flag is named with both
-            values.
+        OptionError: They differ in what a run keeps; every field, or flag, is named
+            with both values.
     """
     before, now = _leaves(to_plain(saved)), _leaves(to_plain(asked))
     mechanisms = [
@@ -118,14 +119,20 @@ def check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
         and (path.endswith(".name") or not path.startswith(tuple(mechanisms)))
     ]
     if paths:
-        was, cannot = (
-            ", ".join(_flag(path, plain[path]) for path in paths)
-            for plain in (before, now)
-        )
-        raise UserError(
-            f"the run in '{folder}' was made with {was} and cannot go on with "
-            f"{cannot}; leave the flags out, or train in another folder."
-        )
+
+        def told(show: Callable[[str, Any], str], what: str) -> str:
+            was, cannot = (
+                ", ".join(show(path, plain[path]) for path in paths)
+                for plain in (before, now)
+            )
+            return (
+                f"the run in '{folder}' was made with {was} and cannot go on with "
+                f"{cannot}; {what}, or train in another folder."
+            )
+
+        error = OptionError(told("{} {}".format, "keep the former"))
+        error.by_flag = told(_flag, "leave the flags out")
+        raise error
 
 
 @cache

@@ -24,7 +24,7 @@ from kvnmt.data.vocabularies import (
     save_vocabularies,
 )
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError, check_bounds
+from kvnmt.errors import OptionError, UserError, check_bounds
 from kvnmt.files import DamagedError, read_small, write_json
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
@@ -110,9 +110,10 @@ def check_free(folder: Path) -> None:
     if folder.is_dir() and {path.name for path in folder.iterdir()} <= half:
         return
     if folder.exists():
-        raise UserError(
-            f"'{folder}' exists already and is not empty; pass --resume to go on "
-            "with the run in it, or choose another folder."
+        raise OptionError(
+            f"'{folder}' exists already and is not empty; pass {{0}} to go on with the "
+            "run in it, or choose another folder.",
+            "resume",
         )
 
 

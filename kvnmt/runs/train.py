@@ -14,7 +14,7 @@ from kvnmt.contract import Prediction
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError, check_bounds
+from kvnmt.errors import OptionError, UserError, check_bounds
 from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.models import Model, Params
@@ -116,9 +116,10 @@ def _check_objective(objective: Objective, model: Model, votes: bool) -> None:
     params = jax.eval_shape(model.init, jax.random.key(0))
     prediction = jax.eval_shape(predict_and_lose, params)
     if votes and len(prediction.heads) == 1:
-        raise UserError(
-            "--model.average-auxiliary needs auxiliary predictors, and this system has "
-            "none; leave it out."
+        raise OptionError(
+            "{0} needs auxiliary predictors, and this system has none; leave it out.",
+            "average_auxiliary",
+            prefix="model.",
         )
 
 

@@ -163,7 +163,7 @@ class Answers:
                 return answers.result()
             if gone.done():
                 raise Refusal(GONE, "the client went away.")
-            why = "a program is compiled for it" if self.service.compiling() else "busy"
+            why = "a program is being compiled" if self.service.compiling() else "busy"
             raise Refusal(
                 504,
                 f"there was no answer within {self.limits.seconds:g} s ({why}); ask "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that wait, and the thread that works on items of several at once.
+"""Requests that wait, and the threads that work on items of several at once.
 
 Items of one task share batches, whoever sent them: what comes within a few
 milliseconds, or while the batch before is under way, may go together. A batch is made
@@ -7,22 +7,34 @@ of an item of the request whose turn it is and of those that are most like it in
 since all of a batch take as long as the longest. Requests take turns, so that a short
 one does not wait for the end of a long one. What was cancelled leaves the queue; what
 is under way is finished and thrown away.
+
+A batch that would hold up all others for seconds, because a program has to be compiled,
+is put aside: a second thread works on such batches, one after the other, while the
+first goes on with what is ready.
 """
 
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import starmap
 from typing import Any, NamedTuple, TypeAlias
 
-Work: TypeAlias = Callable[[Any, list[Any]], Sequence[Any]]
+# Makes results of a task and its items, as many, in their order; the last argument is
+# whether it may take long. If it would and may not, it raises `NotReadyError`.
+Work: TypeAlias = Callable[[Any, list[Any], bool], Sequence[Any]]
 
 
 class FullError(Exception):
     """So many items wait already that more are not taken, or the batcher is closed."""
+
+
+class NotReadyError(Exception):
+    """Something has to be made first, while which others need not wait."""
 
 
 @dataclass(eq=False)
@@ -52,9 +64,14 @@ class _Share(NamedTuple):
     request: _Request
     places: Sequence[int]
 
+    @property
+    def size(self) -> int:
+        """How many items it has; none once nobody wants them."""
+        return 0 if self.request.future.done() else len(self.places)
+
 
 class Batcher:
-    """A bounded queue with one thread that empties it."""
+    """A bounded queue with a thread that empties it, and one for what is put aside."""
 
     def __init__(
         self,
@@ -65,10 +82,10 @@ class Batcher:
         room: int,
         wait: float = 0.004,
     ):
-        """Starts the thread.
+        """Starts the threads.
 
         Args:
-            work: Makes results of a task and its items, as many, in their order.
+            work: What is done with a batch.
             size: Most items of a batch of a task.
             length: Of an item of a task; items alike go together. Where all are alike,
                 a request's items go in their order.
@@ -78,10 +95,13 @@ class Batcher:
         self._work, self._size, self._length = work, size, length
         self._room, self._wait = room, wait
         self._requests: list[_Request] = []
+        self._aside: deque[list[_Share]] = deque()  # batches
         self._changed = threading.Condition()
-        self._closed = False
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
+        self._closed = self._emptied = False
+        steps = self._run, self._run_aside
+        self._threads = [threading.Thread(target=step, daemon=True) for step in steps]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, task: Hashable, items: Sequence[Any]) -> "Future[list[Any]]":
         """Puts items into the queue; the future's result has one for each.
@@ -101,7 +121,7 @@ class Batcher:
             if self._closed or (waiting and waiting + len(items) > self._room):
                 raise FullError
             self._requests.append(request)
-            self._changed.notify()
+            self._changed.notify_all()
         return request.future
 
     def waiting(self) -> int:
@@ -117,21 +137,44 @@ class Batcher:
         """
         with self._changed:
             self._closed = True
-            self._changed.notify()
-        self._thread.join(seconds)
+            self._changed.notify_all()
+        until = None if seconds is None else time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(None if until is None else max(until - time.monotonic(), 0))
 
     def _waiting(self) -> int:
+        aside = sum(one.size for shares in self._aside for one in shares)
+        return aside + self._queued()
+
+    def _queued(self) -> int:
         self._requests = [one for one in self._requests if one.left]
         return sum(one.left for one in self._requests)
 
     def _run(self) -> None:
         while shares := self._next():
-            _answer(self._work, shares)
+            self._answer(shares, long=False)
+        with self._changed:
+            self._emptied = True
+            self._changed.notify_all()
+
+    def _run_aside(self) -> None:
+        while shares := self._next_aside():
+            self._answer(shares, long=True)
+
+    def _next_aside(self) -> list[_Share]:
+        """What was put aside first and is still wanted; nothing at the end."""
+        with self._changed:
+            while self._aside or not self._emptied:
+                if not self._aside:
+                    self._changed.wait()
+                elif shares := [one for one in self._aside.popleft() if one.size]:
+                    return shares
+            return []
 
     def _next(self) -> list[_Share]:
         """The next batch, once there is one; nothing once closed and empty."""
         with self._changed:
-            while self._waiting() or not self._closed:
+            while self._queued() or not self._closed:
                 if not self._requests:
                     self._changed.wait()
                     continue
@@ -157,36 +200,52 @@ class Batcher:
         if not first.left:
             return []
         same = [one for one in self._requests if one.task == first.task and one.left]
-        like = self._length(first.task, first.items[first.places[0]])
-        near = [
-            (abs(self._length(one.task, one.items[place]) - like), one, place)
-            for one in same
-            for place in one.places
-        ]
-        near.sort(key=lambda entry: entry[0])
-        taken: dict[_Request, list[int]] = {}
-        for _, request, place in near[:size]:
-            taken.setdefault(request, []).append(place)
-        for request, places in taken.items():
+        shares = _most_alike(first, same, size, partial(self._length, first.task))
+        for request, places in shares:
             request.places = [one for one in request.places if one not in places]
         self._requests.remove(first)
         self._requests.append(first)
-        return list(starmap(_Share, taken.items()))
+        return shares
 
-
-def _answer(work: Work, shares: Sequence[_Share]) -> None:
-    """Works on a batch; an error is told to those alone whose items cause it."""
-    try:
-        items = [one.items[place] for one, places in shares for place in places]
-        results = work(shares[0].request.task, items)
-    except BaseException as error:
-        if len(shares) > 1:
-            for share in shares:
-                _answer(work, [share])
+    def _answer(self, shares: list[_Share], long: bool) -> None:
+        """Works on a batch; an error is told to those alone whose items cause it."""
+        try:
+            items = [one.items[place] for one, places in shares for place in places]
+            results = self._work(shares[0].request.task, items, long)
+        except NotReadyError:
+            with self._changed:
+                self._aside.append(shares)
+                self._changed.notify_all()
+        except BaseException as error:
+            if len(shares) > 1:
+                for share in shares:
+                    self._answer([share], long)
+            else:
+                with contextlib.suppress(InvalidStateError):
+                    shares[0].request.future.set_exception(error)
         else:
-            with contextlib.suppress(InvalidStateError):
-                shares[0].request.future.set_exception(error)
-        return
+            _tell(shares, results)
+
+
+def _most_alike(
+    first: _Request, same: Sequence[_Request], size: int, length: Callable[[Any], int]
+) -> list[_Share]:
+    """An item of a request and, of requests of its task, those most like it."""
+    like = length(first.items[first.places[0]])
+    near = [
+        (abs(length(one.items[place]) - like), one, place)
+        for one in same
+        for place in one.places
+    ]
+    near.sort(key=lambda entry: entry[0])
+    taken: dict[_Request, list[int]] = {}
+    for _, request, place in near[:size]:
+        taken.setdefault(request, []).append(place)
+    return list(starmap(_Share, taken.items()))
+
+
+def _tell(shares: Sequence[_Share], results: Iterable[Any]) -> None:
+    """Gives results to their requests, in the order of a batch's items."""
     found = iter(results)
     for request, places in shares:
         request.results |= zip(places, found)

@@ -18,7 +18,7 @@ from kvnmt.errors import UserError, unknown_name
 from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.runs.directory import Run
 from kvnmt.serve.limits import Limits, Refusal, check_count, check_tokens, clean_line
-from kvnmt.serve.service import Line, Pair, Task
+from kvnmt.serve.works import Line, Pair, Task
 
 # What a request may say of the search: nothing that changes how long arrays are.
 OPTIONS = (

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -15,6 +15,7 @@ import uvicorn
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.evaluation.exploration import system
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.shortlist import Shortlist
 from kvnmt.pictures.explorer import live_page
 from kvnmt.runs.directory import Run
 from kvnmt.serve.app import Answers, make_app
@@ -51,7 +52,11 @@ class Serving:
 
 
 def make_serving(
-    runs: dict[str, Run], search: SearchConfig, limits: Limits, guard: Guard
+    runs: dict[str, Run],
+    search: SearchConfig,
+    limits: Limits,
+    guard: Guard,
+    shortlists: Mapping[str, Shortlist] = {},
 ) -> Serving:
     """Puts a service together.
 
@@ -60,8 +65,9 @@ def make_serving(
         search: How is searched, unless a request says otherwise.
         limits: Of requests.
         guard: Who may ask.
+        shortlists: As of `kvnmt.serve.service.Service`.
     """
-    service = Service(runs)
+    service = Service(runs, shortlists)
     batcher = Batcher(service, size=most_rows, length=length, room=limits.waiting)
     page = live_page([system(name, run) for name, run in runs.items()])
     asker = Asker(runs, search, limits)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from rich.table import Table
 
 from kvnmt import attention, decoder, models, target_context
-from kvnmt.errors import UserError, at_least, check_bounds
+from kvnmt.errors import OptionError, UserError, at_least, check_bounds
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model
 from kvnmt.systems.named import SYSTEMS, system
@@ -132,7 +132,7 @@ def _row(config: OverviewConfig, name: str) -> Row:
         model = models.build(choices, config.vocabulary, config.vocabulary)
         costs = costs_of(model, config)
     except UserError as error:
-        misfit = str(error)
+        misfit = error.by_flag if isinstance(error, OptionError) else str(error)
     return Row(
         system=name,
         paper=chosen.paper,

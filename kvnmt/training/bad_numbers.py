@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from kvnmt.data.corpus import Corpora
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 
 NAME = "bad-batch.json"
 
@@ -35,9 +35,9 @@ def report(
 
 def too_many(folder: Path, count: int, step: int) -> UserError:
     """Builds the error for so many steps in a row, up to this one (from 1)."""
-    return UserError(
+    return OptionError(
         f"loss or gradient was no finite number in {count} steps in a row, the last of "
         f"them step {step}, whose pairs are in '{folder / NAME}'; go on from the last "
-        "checkpoint with --resume and a lower --optimizer.learning-rate, or without "
-        "those pairs in another run."
+        "checkpoint with {0} and a lower {1}, or without those pairs in another run.",
+        *("resume", "optimizer.learning_rate"),
     )

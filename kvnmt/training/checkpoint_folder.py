@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError, locked
 from kvnmt.training import manifest as manifests
 from kvnmt.training.manifest import Manifest
@@ -91,10 +91,11 @@ class CheckpointFolder:
             yield
         except Exception as error:
             self.clear()  # half a checkpoint takes room
-            raise UserError(
+            raise OptionError(
                 f"the checkpoint of step {step} could not be written to "
                 f"'{self.path}': {reason(error)}; the ones before it are whole: mend "
-                "the cause and go on with --resume."
+                "the cause and go on with {0}.",
+                "resume",
             ) from error
 
     def prune(self, keep: Keep) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from kvnmt import devices
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError
 from kvnmt.models import Params
 from kvnmt.training import manifest as manifests
@@ -106,9 +106,10 @@ class CheckpointReader:
             UserError: It holds parameters alone, or others than ``like``.
         """
         if not (self.folder.of(step) / "rest").exists():
-            raise UserError(
+            raise OptionError(
                 f"'{self.folder.path}' holds parameters alone; to train on from them, "
-                "start another run with --training.warm-start."
+                "start another run with {0}.",
+                "training.warm_start",
             )
         wanted = {"params": like.served, "rest": like.rest}
         arrays = self._arrays.read(self.folder.of(step), wanted)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 
 from kvnmt.data.plan import Plan
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.training.ahead import Shape, StepAhead, shape_at
 
 GIB = 2**30
@@ -138,11 +138,11 @@ def _read(path: Path) -> str:
 
 def too_large(what: str) -> UserError:
     """Builds the error for a batch that does not fit."""
-    return UserError(
-        f"{what}, which is more than there is; set a smaller --training.batch-size or "
-        "--training.batch-tokens, or, to compute the same batch with less, "
-        "--training.accumulate 2, --training.remat 8 or --training.dtype "
-        "bfloat16."
+    names = "batch_size", "batch_tokens", "accumulate", "remat", "dtype"
+    return OptionError(
+        f"{what}, which is more than there is; set a smaller {{0}} or {{1}}, or, to "
+        "compute the same batch with less, {2} 2, {3} 8 or {4} bfloat16.",
+        *(f"training.{name}" for name in names),
     )
 
 

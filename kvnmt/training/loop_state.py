@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from kvnmt import devices
 from kvnmt.data.vocabularies import check_digests
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.checkpoint_folder import DAMAGED
 from kvnmt.training.job import Job
@@ -46,11 +46,11 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
         check_digests(trained, job.corpora.vocabularies, job.folder)
         state.arrays = checkpoints.restore(state.arrays, manifest.step)
         if manifest.about.get("batches") != job.about["batches"]:
-            raise UserError(
+            raise OptionError(
                 f"the run in '{job.folder}' was trained on other pairs, or "
                 "batched for another number of devices, so its place among them "
-                "means nothing here; put that back, or begin another run with "
-                "--training.warm-start."
+                "means nothing here; put that back, or begin another run with {0}.",
+                "training.warm_start",
             )
         state.progress = cattrs.structure(manifest.progress, Progress)
         state.start -= state.progress.elapsed

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import UserError, at_least, between
+from kvnmt.errors import OptionError, at_least, between
 from kvnmt.layers import precise
 from kvnmt.models import Prediction
 from kvnmt.training.cross_entropy import cross_entropy
@@ -88,9 +88,10 @@ def loss(
     attention = jnp.zeros((), nats.dtype)
     if objective.atteos:
         if not prediction.features.alignments:
-            raise UserError(
+            raise OptionError(
                 "the objective has ATTEOS, which needs a system with an alignment; set "
-                "--objective.atteos to 0 or choose another attention."
+                "{0} to 0 or choose another attention.",
+                "objective.atteos",
             )
         rounds = prediction.features.alignments
         reading = precise(rounds[-1])
@@ -101,9 +102,10 @@ def loss(
     auxiliary = jnp.zeros((), nats.dtype)
     if objective.subtractive:
         if not others:
-            raise UserError(
+            raise OptionError(
                 "the objective has a subtractive loss, which needs the past_future "
-                "decoder with its predictors; set --objective.subtractive to 0."
+                "decoder with its predictors; set {0} to 0.",
+                "objective.subtractive",
             )
         for head in others:
             auxiliary += cross_entropy(head, target)[0]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from kvnmt.errors import UserError, at_least, between
+from kvnmt.errors import OptionError, at_least, between
 
 RATES = {"adam": 1e-3, "adadelta": 1.0, "sgd": 1.0}  # where none is given
 
@@ -77,9 +77,10 @@ def build(
     """
     rate = learning_rate(config, steps_per_epoch)
     if config.weight_decay and config.name != "adam":
-        raise UserError(
-            f"weight decay goes with adam, not with {config.name}; set "
-            "--optimizer.weight-decay to 0 or --optimizer.name to adam."
+        raise OptionError(
+            f"weight decay goes with adam, not with {config.name}; set {{0}} to 0 or "
+            "{1} to adam.",
+            *("optimizer.weight_decay", "optimizer.name"),
         )
     if config.weight_decay:
         update = optax.adamw(

@@ -17,7 +17,7 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore
 from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore
 
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.files import write_whole
 
 NAME = "metrics.jsonl"
@@ -92,9 +92,10 @@ def read(folder: Path) -> list[dict[str, Any]]:
         except (ValueError, TypeError, KeyError):
             if number == len(lines):
                 break  # cut by a kill, or what is behind the last line feed: nothing
-            raise UserError(
+            raise OptionError(
                 f"'{path}', line {number} is no record of a validation; mend the line, "
-                "or delete it, and go on with --resume."
+                "or delete it, and go on with {0}.",
+                "resume",
             ) from None
     return records
 
@@ -104,7 +105,8 @@ def _explaining(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(
+        raise OptionError(
             f"the records of '{folder}' cannot be written: {error.strerror}; mend the "
-            "cause and go on with --resume."
+            "cause and go on with {0}.",
+            "resume",
         ) from None

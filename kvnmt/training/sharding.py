@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 from kvnmt.training.losses import Loss
 from kvnmt.typing import Array, PyTree
 
@@ -74,11 +74,11 @@ def _rule(name: str, shape: tuple[int, ...], parts: int) -> PartitionSpec:
         if parts > 1 and re.search(pattern, name):
             words = shape[spec.index("model")]
             if words % parts:
-                raise UserError(
+                raise OptionError(
                     f"a vocabulary of {words} entries cannot be split evenly over "
-                    f"{parts} devices; make it {words - words % parts} with "
-                    "--data.vocabulary-size or --data.subwords, or choose another "
-                    "--training.model-axis."
+                    f"{parts} devices; make it {words - words % parts} with {{0}} or "
+                    "{1}, or choose another {2}.",
+                    *("data.vocabulary_size", "data.subwords", "training.model_axis"),
                 )
             return spec
     return PartitionSpec()

@@ -80,7 +80,7 @@ def test_long_pairs_are_left_out_of_training_alone(tmp_path):
 
 
 def test_nothing_short_enough_is_told(tmp_path):
-    with pytest.raises(UserError, match="1 longer than 1 tokens.*--data.max-length"):
+    with pytest.raises(UserError, match="1 longer than 1 tokens.* data.max_length"):
         load_corpora(write(tmp_path, ["a a|X"], ["a|X"], max_length=1))
 
 
@@ -103,7 +103,7 @@ def test_what_becomes_no_token_is_an_empty_side(tmp_path, part, side):
     texts = {"train": lines, "valid": lines, part: [*faulty, *lines]}
     choices = {"vocabulary": "bpe", "subwords": 8}
     name = {"train": "", "valid": "valid_"}[part] + ("source", "target")[side]
-    said = f"{name}.txt, line 2 holds nothing that becomes a token.*--data.faulty skip"
+    said = f"{name}.txt, line 2 holds nothing that becomes a token.* data.faulty skip"
     with pytest.raises(UserError, match=said):
         load_corpora(write(tmp_path, *texts.values(), **choices))
     corpora = load_corpora(write(tmp_path, *texts.values(), faulty="skip", **choices))
@@ -116,9 +116,9 @@ def test_what_becomes_no_token_is_an_empty_side(tmp_path, part, side):
 
 
 @pytest.mark.parametrize("side", ["source", "target", "valid_source", "valid_target"])
-def test_a_file_that_is_not_given_is_told_by_its_flag(tmp_path, side):
+def test_a_file_that_is_not_given_is_told_by_its_field(tmp_path, side):
     config = write(tmp_path, ["a|X"], ["a|X"])
-    with pytest.raises(UserError, match=f"--data.{side.replace('_', '-')} "):
+    with pytest.raises(UserError, match=f"data.{side} "):
         load_corpora(dataclasses.replace(config, **{side: None}))
 
 

@@ -20,7 +20,7 @@ from kvnmt.data import sources
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.text import Faulty, Parallel, collect, read_lines, read_parallel
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.runs.config import Experiment, from_plain, to_plain
 from tests.data.helpers import TEXT, as_files, first_batches, joined, write
 from tests.helpers import toy_data
@@ -180,30 +180,31 @@ OF_KIND = {
 @pytest.mark.parametrize("two", [*itertools.combinations(OF_KIND, 2)], ids=" ".join)
 def test_two_sources_are_refused(two):
     fields = {name: value for kind in two for name, value in OF_KIND[kind].items()}
-    with pytest.raises(UserError) as error:
+    with pytest.raises(OptionError) as error:
         load_corpora(DataConfig(**fields))
     for field in fields:
-        assert f"--data.{field.replace('_', '-')} " in str(error.value)
+        assert f"data.{field} " in str(error.value)
+        assert f"--data.{field.replace('_', '-')} " in error.value.by_flag
     assert "different sources" in str(error.value)
 
 
 @pytest.mark.parametrize(
     ("fields", "missing"),
     [
-        ({}, "--data.source "),
-        ({"valid_pairs": Path("nowhere")}, "--data.pairs "),
-        ({"languages": ("de", "en")}, "--data.tfds "),
-        ({"tfds_folder": Path("nowhere")}, "--data.tfds "),
+        ({}, "data.source "),
+        ({"valid_pairs": Path("nowhere")}, "data.pairs "),
+        ({"languages": ("de", "en")}, "data.tfds "),
+        ({"tfds_folder": Path("nowhere")}, "data.tfds "),
     ],
 )
-def test_what_is_missing_is_told_by_its_flag(fields, missing):
+def test_what_is_missing_is_told_by_its_field(fields, missing):
     with pytest.raises(UserError, match=f"no {missing}is given; name a"):
         load_corpora(DataConfig(**fields))
 
 
 def test_validation_pairs_are_asked_for(tmp_path):
     pairs = write(tmp_path / "text.tsv", b"a\tA\n")
-    with pytest.raises(UserError, match="no --data.valid-pairs is given"):
+    with pytest.raises(UserError, match="no data.valid_pairs is given"):
         load_corpora(DataConfig(pairs=pairs))
 
 

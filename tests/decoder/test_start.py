@@ -44,5 +44,5 @@ def test_a_sentence_starts_somewhere_and_an_empty_one_from_the_bias(initial):
 def test_no_backward_encoder_to_start_from():
     it = Unrolled(conditional.Options(initial="backward"))
     forward = it.source.replace(backward_first=None)
-    with pytest.raises(UserError, match="--model.decoder.initial"):
+    with pytest.raises(UserError, match="another decoder.initial or another merge"):
         it.decoder.prepare(it.params, forward)

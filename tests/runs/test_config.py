@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from kvnmt import attention, decoder, target_context
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs.config import (
     MAY_CHANGE,
@@ -149,9 +149,15 @@ def test_all_that_a_run_keeps_is_told_in_a_sentence(tmp_path):
     asked = replaced(asked, "model.attention", attentions["kv_memory"].Options())
     asked = replaced(asked, "data.joint", True)
     asked = replaced(asked, "training.epochs", 30)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(OptionError) as error:
         check_kept(saved, asked, tmp_path)
     assert str(error.value) == (
+        f"the run in '{tmp_path}' was made with model.attention.name additive, "
+        "model.decoder.rounds 1, data.joint False and cannot go on with "
+        "model.attention.name kv_memory, model.decoder.rounds 2, data.joint True; "
+        "keep the former, or train in another folder."
+    )
+    assert error.value.by_flag == (
         f"the run in '{tmp_path}' was made with --attention additive, "
         "--model.decoder.rounds 1, --data.no-joint and cannot go on with --attention "
         "kv_memory, --model.decoder.rounds 2, --data.joint; leave the flags out, or "
@@ -165,9 +171,9 @@ def test_a_run_keeps_what_is_not_free(tmp_path):
     for path, changed in variants(Experiment()):
         try:
             check_kept(Experiment(), changed, tmp_path)
-        except UserError as error:
-            flag = path.rpartition(".")[2].replace("_", "-")
-            assert flag in str(error), path
+        except OptionError as error:
+            assert path in str(error), path
+            assert path.rpartition(".")[2].replace("_", "-") in error.by_flag, path
         else:
             free.add(path)
     inside = ("objective.", "search.")

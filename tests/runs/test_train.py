@@ -13,7 +13,7 @@ from kvnmt import attention
 from kvnmt.data.config import DataConfig
 from kvnmt.data.vocabularies import load_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.model_config import ModelConfig
@@ -47,7 +47,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path, inside):
     (folder / inside).write_text("{}")
     before = contents(tmp_path)
     exp = tiny(DataConfig(source=Path("never read")))
-    with pytest.raises(UserError, match=f"'{folder}' exists already .*--resume"):
+    with pytest.raises(UserError, match=f"'{folder}' exists already .* pass resume"):
         experiment.run(exp, folder, console=quiet())
     assert contents(tmp_path) == before
 
@@ -195,9 +195,9 @@ def test_a_run_cannot_go_on_as_another(tmp_path, shared, path, value, before, no
     folder = shutil.copytree(shared, tmp_path / "run")
     files = contents(folder)
     exp = replaced(load_experiment(folder), "training.epochs", 9)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(OptionError) as error:
         experiment.run(replaced(exp, path, value), folder, resume=True, console=quiet())
-    was, cannot = str(error.value).split(" and cannot go on with ")
+    was, cannot = error.value.by_flag.split(" and cannot go on with ")
     assert str(folder) in was and before in was and now in cannot
     assert contents(folder) == files
 

@@ -3,7 +3,7 @@
 
 import pytest
 
-from kvnmt.runs.directory import Run, load_run
+from kvnmt.runs.directory import Run, load_ensemble, load_run
 from tests.helpers import trained, untrained
 
 
@@ -13,3 +13,10 @@ def _runs(tmp_path_factory) -> dict[str, Run]:
     base = tmp_path_factory.getbasetemp()
     folders = {"plain": trained(base), "memory": untrained(base, "kvmematt-r2")}
     return {name: load_run(folder) for name, folder in folders.items()}
+
+
+@pytest.fixture(scope="module", name="both")
+def _both(tmp_path_factory) -> Run:
+    """An ensemble: one with a memory, and one that looks back at its own words."""
+    base, names = tmp_path_factory.getbasetemp(), ("kvmematt-r2", "self-attentive-rnn")
+    return load_ensemble([untrained(base, name) for name in names])

@@ -2,7 +2,7 @@
 """A service on a free port, for tests; its work can be held up."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.shortlist import Shortlist
 from kvnmt.runs.directory import Run
 from kvnmt.serve.guard import Guard, guard_of
 from kvnmt.serve.limits import Limits
@@ -28,6 +29,7 @@ class Started:
     port: int
     gate: threading.Event  # shut, no batch is worked on
     begun: threading.Semaphore  # has one for every batch that was begun
+    work: Any  # the `Service` behind it
 
     @property
     def url(self) -> str:
@@ -49,26 +51,28 @@ def started(
     *,
     guard: Guard | None = None,
     search: SearchConfig = SEARCH,
+    shortlists: Mapping[str, Shortlist] = {},
     **limits: Any,
 ) -> Iterator[Started]:
     """Serves within it."""
     guard = guard or guard_of("127.0.0.1", None)
-    serving = make_serving(runs, search, replace(LIMITS, **limits), guard)
+    bounds = replace(LIMITS, **limits)
+    serving = make_serving(runs, search, bounds, guard, shortlists)
     gate, begun = threading.Event(), threading.Semaphore(0)
     work = serving.batcher._work
     gate.set()
 
-    def held(task: Any, items: list[Any]) -> Any:
+    def held(task: Any, items: list[Any], long: bool) -> Any:
         begun.release()
         assert gate.wait(60)
-        return work(task, items)
+        return work(task, items, long)
 
     serving.batcher._work = held
     listening = listen("127.0.0.1", 0)
     thread = threading.Thread(target=serving.run, args=(listening,))
     thread.start()
     try:
-        yield Started(serving, listening.getsockname()[1], gate, begun)
+        yield Started(serving, listening.getsockname()[1], gate, begun, work)
     finally:
         gate.set()
         serving.server.should_exit = True

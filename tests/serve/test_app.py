@@ -22,9 +22,10 @@ from kvnmt.cli.translate import Translate, answers
 from kvnmt.evaluation.exploration import explore
 from kvnmt.inference.describe import describe
 from kvnmt.inference.score import score_lines
+from kvnmt.inference.shortlist import NO_TOKEN, Lexicon, Shortlist
 from kvnmt.inference.translate import translate_lines
+from kvnmt.serve import works
 from kvnmt.serve.guard import Guard
-from kvnmt.serve.service import WORKS
 from tests.helpers import toy_lines
 from tests.serve.serving import LIMITS, SEARCH, Started, started
 
@@ -138,6 +139,26 @@ def test_translations_begin_as_asked(service, runs):
     assert found[0]["text"] == forced and not found[1]["text"].startswith("H G")
 
 
+def test_an_ensemble_answers_as_one_and_writes_what_a_shortlist_lets_it(both):
+    words = both.vocabularies
+    pairs = [(NO_TOKEN, words.target.encode("A")[0])]
+    pairs += [(words.source.encode(x)[0], words.target.encode("B")[0]) for x in "bc"]
+    lexicon = Lexicon(*map(np.array, zip(*pairs)), np.ones(len(pairs)))
+    few = Shortlist(lexicon.ranked(), len(words.source), len(words.target))
+    lines, search = ["a c", "a a", "c b"], {"unknown": False, "min_length": 2}
+    config = replace(SEARCH, unknown=False, min_length=2)
+    expected = translate_lines(both, lines, config, shortlist=few)
+    assert set("".join(expected)) == set("AB ") and "B" not in expected[1]
+    with started({"both": both}, shortlists={"both": few}) as service:
+        asked = {"lines": lines, "search": search}
+        assert translations(service.post("/translate", asked)) == expected
+        forced = service.post("/explore", {"line": "c", "prefixes": ["C"]}).json()
+    (output,) = forced["outputs"]
+    assert output["text"].startswith("C")  # what was asked for is a candidate
+    assert output["memory"] is output["weights"] is output["self_attention"] is None
+    assert np.shape(output["rounds"]) == (1, len(output["target"]), 2)  # their mean
+
+
 # --- many at once, and some who misbehave --------------------------------------------
 
 
@@ -235,17 +256,17 @@ def test_who_goes_away_leaves_the_queue_and_who_waits_too_long_is_told(runs):
 
 def test_health_tells_of_a_program_that_is_compiled(runs, monkeypatch):
     """Who waits too long meanwhile is told; the next who asks has the program."""
-    begun, go, work = threading.Event(), threading.Event(), WORKS["translate"]
+    begun, go, search = threading.Event(), threading.Event(), works.translate_nbest
 
-    def slow(*arguments):
+    def slow(*arguments, **options):
         begun.set()
         assert go.wait(60)
-        return work(*arguments)
+        return search(*arguments, **options)
 
-    monkeypatch.setitem(WORKS, "translate", slow)
+    monkeypatch.setattr(works, "translate_nbest", slow)
     with started({"plain": runs["plain"]}, seconds=1) as service:
         late = service.post("/translate", LINES)
-        refused(late, 504, "a program is compiled for it")
+        refused(late, 504, "a program is being compiled")
         health = service.get("/health").json()
         assert health["status"] == "compiling" and health["compiling_seconds"] > 0.5
         go.set()
@@ -259,6 +280,32 @@ def test_health_tells_of_a_program_that_is_compiled(runs, monkeypatch):
             assert service.get("/health").json()["status"] == "ready"
             go.set()
             assert asked.result(60).status_code == 200
+
+
+def test_who_needs_a_program_holds_up_nobody_else(runs, monkeypatch):
+    begun, go, search = threading.Event(), threading.Event(), works.translate_nbest
+
+    def slow(model, params, source, config, **options):
+        if config.beam == 3:
+            begun.set()
+            assert go.wait(60)
+        return search(model, params, source, config, **options)
+
+    monkeypatch.setattr(works, "translate_nbest", slow)
+    with started({"plain": runs["plain"]}) as service:
+        service.work.aside = True  # as with one device
+        (usual,) = translations(service.post("/translate", LINES))
+        with ThreadPoolExecutor(2) as threads:
+            wide = LINES | {"search": {"beam": 3}}
+            asked = [threads.submit(service.post, "/translate", wide)]
+            assert begun.wait(60)
+            # Its search has a program, but not what reads the translation.
+            asked.append(threads.submit(service.post, "/explore", {"line": "a"}))
+            until(lambda: service.waiting() == 1)
+            assert service.get("/health").json()["status"] == "compiling"
+            assert translations(service.post("/translate", LINES)) == [usual]
+            go.set()
+            assert [one.result(60).status_code for one in asked] == [200, 200]
 
 
 def test_stopping_answers_what_was_asked(runs):

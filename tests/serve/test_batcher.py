@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from kvnmt.serve.batcher import Batcher, FullError
+from kvnmt.serve.batcher import Batcher, FullError, NotReadyError
 
 SIZE, ROOM = 4, 20
 
@@ -24,10 +24,16 @@ class Gate:
 
     def __init__(self):
         self.open, self.begun = threading.Event(), threading.Semaphore(0)
+        self.compiled, self.compiling = threading.Event(), threading.Semaphore(0)
         self.open.set()
         self.batches: list[tuple[str, list]] = []
 
-    def __call__(self, task, items):
+    def __call__(self, task, items, long):
+        if "program" in items:
+            if not long:
+                raise NotReadyError
+            self.compiling.release()
+            assert self.compiled.wait(10)
         self.batches.append((task, list(items)))
         self.begun.release()
         assert self.open.wait(10)
@@ -54,6 +60,7 @@ def batcher(gate) -> Iterator[Batcher]:
     made = Batcher(gate, size=lambda task: SIZE, length=length, room=ROOM, wait=0.001)
     yield made
     gate.open.set()
+    gate.compiled.set()
     made.close(10)
 
 
@@ -130,6 +137,34 @@ def test_an_error_is_told_to_those_who_cause_it(batcher, gate):
     with pytest.raises(ValueError, match="bad"):
         bad.result(10)
     assert batcher.submit("a", []).result(10) == []
+
+
+def test_what_needs_a_program_waits_aside_while_others_go_on(batcher, gate):
+    """It counts as waiting, leaves when it is cancelled, and errors are told."""
+    first = batcher.submit("a", ["program"])
+    assert gate.compiling.acquire(timeout=10)
+    second = batcher.submit("b", ["program", "x"])
+    gone, bad = (
+        batcher.submit("c", ["program"]),
+        batcher.submit("d", ["program", "bad"]),
+    )
+    assert batcher.submit("a", ["quick"]).result(10) == [("a", "quick")]
+    assert batcher.waiting() == 5
+    with pytest.raises(FullError):
+        batcher.submit("a", [1] * (ROOM - 4))
+    assert gone.cancel() and batcher.waiting() == 4
+    assert batcher.submit("a", [1] * SIZE).result(10) == [("a", 1)] * SIZE
+    gate.compiled.set()
+    assert first.result(10) == [("a", "program")]
+    assert second.result(10) == [("b", "program"), ("b", "x")]
+    with pytest.raises(ValueError, match="bad"):
+        bad.result(10)
+    assert "c" not in [task for task, _ in gate.batches]
+    gate.compiled.clear()
+    last = batcher.submit("a", ["program"])
+    threading.Timer(0.05, gate.compiled.set).start()
+    batcher.close(10)
+    assert last.result(0) == [("a", "program")]
 
 
 def test_closing_answers_what_waits_and_takes_no_more(batcher, gate):

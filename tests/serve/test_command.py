@@ -11,14 +11,20 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
+import numpy as np
 import pytest
 
 from kvnmt.cli import serve
+from kvnmt.data.vocabularies import load_vocabularies
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.ensemble import count_members
+from kvnmt.inference.shortlist import Lexicon, Shortlist
+from kvnmt.inference.shortlist_file import write_shortlist
 from kvnmt.inference.translate import translate_lines
 from kvnmt.runs.directory import load_run
+from kvnmt.serve import server
 from kvnmt.serve.guard import VARIABLE
-from tests.helpers import toy_lines, trained
+from tests.helpers import toy_lines, trained, untrained
 
 COMMAND = [sys.executable, "-c", "import sys; from kvnmt.cli import main; main()"]
 
@@ -43,6 +49,31 @@ def test_what_is_missing_is_said(kvnmt, folder, monkeypatch):
     said = kvnmt("serve", folder)
     assert said.status == 2 and said.err.count("\n") == 1
     assert "uvicorn_of_another_name; install" in said.err and "[serve]" in said.err
+
+
+def test_an_ensemble_and_a_shortlist_are_read(kvnmt, folder, tmp_path, monkeypatch):
+    """A table of other vocabularies is refused, and so is a run of others."""
+    base = folder.parent
+    other, turned = (untrained(base, "rnnsearch", turned=t) for t in (False, True))
+    table, served = tmp_path / "table", []
+    lexicon = Lexicon(np.array([2]), np.array([3]), np.array([1.0]))
+    words = load_vocabularies(folder)
+    write_shortlist(
+        Shortlist(lexicon, len(words.source), len(words.target)), words, table
+    )
+    monkeypatch.setattr(server, "make_serving", lambda *made: served.append(made))
+    monkeypatch.setattr(server, "serve", lambda *rest: None)
+    flags = "--port", 0, "--shortlist", table, "--ensemble"
+    assert kvnmt("serve", folder, other, *flags, other).status == 0
+    ((runs, *_, words),) = served
+    assert [count_members(run.params) for run in runs.values()] == [2, 1]
+    assert [*runs] == [*words] == [folder.name, other.name]
+    assert all(one.lexicon.target.tolist() == [3] for one in words.values())
+    said = kvnmt("serve", folder, *flags, turned)
+    assert said.status == 2 and "an ensemble shares both" in said.err
+    said = kvnmt("serve", folder, turned, *flags[:-1])
+    assert said.status == 2 and "with another source vocabulary" in said.err
+    assert len(served) == 1
 
 
 def test_an_address_that_is_taken_is_said(kvnmt, folder):

@@ -111,6 +111,16 @@ def test_no_text_becomes_markup(page):
         page.locator("#line").press("Enter")
 
 
+def test_of_an_ensemble_it_says_what_is_not_shown(tab, both):
+    with started({"both": both}, search=LONG) as service:
+        tab.goto(service.url)
+        type_line(tab, "a b c")
+        note = tab.locator(".panel .members").text_content()
+        assert note.startswith("2 models as one") and "not shown" in note
+        assert tab.locator("figure").count() == 1  # the alignment
+        tab.goto("about:blank")
+
+
 def test_refusals_are_told(page, service):
     page.fill("#line", "a " * 41)
     page.locator("#state.wrong").wait_for()

@@ -58,7 +58,7 @@ def test_its_program_is_not_compiled_again(job):
 
 
 def test_what_does_not_fit_is_an_error_with_remedies(job):
-    with pytest.raises(UserError, match="64 pairs .*--training.batch-size .*remat 8"):
+    with pytest.raises(UserError, match="64 pairs .* training.batch_size .*remat 8"):
         need_of(*job(), 1000)
 
 

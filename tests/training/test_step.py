@@ -202,7 +202,7 @@ def test_a_vocabulary_that_cannot_be_split_is_told():
 
 
 def test_devices_that_cannot_be_grouped_are_told():
-    with pytest.raises(UserError, match="model-axis is 3 but must divide the 8"):
+    with pytest.raises(UserError, match="model_axis is 3 but must divide the 8"):
         devices.data_mesh(3)
 
 

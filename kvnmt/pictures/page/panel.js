@@ -34,6 +34,7 @@ function createPanel(system, width) {
     'section',
     { class: 'panel', 'aria-label': DATA.systems[system].name },
     panelHeading(system, output),
+    ensembleNote(DATA.systems[system]),
     strip,
     readout,
     element('div', {}, pictures, values.node),
@@ -67,6 +68,14 @@ function panelHeading(system, { log_prob: log, score, target }) {
     ),
     element('p', {}, facts.filter(Boolean).join(' · ')),
   );
+}
+
+function ensembleNote({ members }) {
+  if (!(members > 1)) return null;
+  const note =
+    `${members} models as one: an alignment is the mean of theirs. ` +
+    'What each of them keeps in a memory or looks back at is not shown.';
+  return element('p', { class: 'note members' }, note);
 }
 
 // --- words of the target ----------------------------------------------------

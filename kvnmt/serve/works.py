@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done with a batch: a function for every kind of task.
+
+A batch is filled up with empty lines to its number of rows, so that few programs are
+compiled. Before each program its shape is told, which decides it.
+"""
+
+import weakref
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from kvnmt.data.batches import pad, with_end
+from kvnmt.data.buckets import edge
+from kvnmt.data.vocabulary import SPECIAL
+from kvnmt.evaluation.exploration import Advance, outputs
+from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.describe import read_back, summary
+from kvnmt.inference.program import program
+from kvnmt.inference.score import score_lines
+from kvnmt.inference.shortlist import Shortlist
+from kvnmt.inference.translate import Translation, translate_nbest
+from kvnmt.runs.directory import Run
+
+Kind: TypeAlias = Literal["translate", "describe", "explore", "score"]
+Records: TypeAlias = list[dict[str, Any]]
+Ids: TypeAlias = Sequence[Sequence[int]]
+
+
+class Task(NamedTuple):
+    """What a batch does; lines of one task may share it."""
+
+    kind: Kind
+    system: str
+    search: SearchConfig
+    begun: bool = False  # whether some translation begins as asked
+    alone: int | None = None  # a number, for a request that shares with no other
+
+
+class Line(NamedTuple):
+    """A line to translate."""
+
+    text: str
+    prefix: tuple[int, ...] = ()  # ids that its translation begins with
+    place: int = 0  # in its request, which draws depend on
+
+
+class Pair(NamedTuple):
+    """A line and its translation."""
+
+    source: str
+    target: str
+
+
+class Batch(NamedTuple):
+    """A task, what it is done with, and what it is done to."""
+
+    run: Run
+    shortlist: Shortlist | None
+    task: Task
+    items: Sequence[Any]
+    rows: int
+    program: Callable[[Hashable], AbstractContextManager[None]]  # of a shape, in use
+
+
+def _translate(batch: Batch) -> Records:
+    """The translations alone."""
+    records = []
+    for several in _search(batch):
+        record = summary(batch.run, several[0])
+        if batch.task.search.nbest > 1:
+            record["nbest"] = [summary(batch.run, way) for way in several]
+        records.append(record)
+    return records
+
+
+def _describe(batch: Batch) -> Records:
+    """Translations with tokens and alignments."""
+    ways = _filled(_search(batch), batch.rows, [Translation([], 0.0, 0.0)])
+    texts = _filled([line.text for line in batch.items], batch.rows, "")
+    with batch.program(_read_shape(batch, texts, [way[0].ids for way in ways])):
+        nbest = batch.task.search.nbest > 1
+        return read_back(batch.run, texts, ways, nbest=nbest)
+
+
+def _explore(batch: Batch) -> Records:
+    """What the explorer's page shows of lines."""
+    run, name = batch.run, batch.task.system
+    y = _filled([several[0].ids for several in _search(batch)], batch.rows, [])
+    texts = _filled([line.text for line in batch.items], batch.rows, "")
+    x = [run.vocabularies.source.encode(text) for text in texts]
+    with batch.program(_read_shape(batch, texts, y)):
+        return outputs(name, run, x, y, None, _silent)
+
+
+def _score(batch: Batch) -> Records:
+    """Log-probabilities of given translations."""
+    filled = _filled(batch.items, batch.rows, Pair("", ""))
+    source, target = zip(*filled)
+    words = batch.run.vocabularies.target
+    ids = [words.encode(line) for line in target]
+    with batch.program(_read_shape(batch, source, ids)):
+        scores = score_lines(batch.run, source, target)
+    return [
+        {
+            "log_prob": scored.log_prob,
+            "tokens": [*words.pieces(y), SPECIAL[0]],
+            "token_log_probs": scored.token_log_probs,
+        }
+        for y, scored in zip(ids, scores)
+    ]
+
+
+WORKS: dict[Kind, Callable[[Batch], Records]] = {
+    "translate": _translate,
+    "describe": _describe,
+    "explore": _explore,
+    "score": _score,
+}
+
+
+def _search(batch: Batch) -> list[list[Translation]]:
+    """The translations of a batch's lines."""
+    run, task, lines = batch.run, batch.task, batch.items
+    source = [run.vocabularies.source.encode(line.text) for line in lines]
+    prefixes = [line.prefix for line in lines] if task.begun else None
+    with batch.program(_search_shape(batch, source, prefixes)):
+        return translate_nbest(
+            run.model,
+            run.params,
+            source,
+            task.search,
+            prefixes=prefixes,
+            shortlist=batch.shortlist,
+            first=lines[0].place,
+            expected=batch.rows,
+        )
+
+
+def _search_shape(batch: Batch, source: Ids, prefixes: Ids | None) -> Hashable:
+    """What decides which program a search is; None: no line needs one."""
+    places = [n for n, ids in enumerate(source) if ids]
+    if not places:
+        return None
+    width = edge(max(len(source[n]) for n in places) + 1)
+    begun = prefix = few = None
+    if prefixes is not None:
+        begun = edge(max(len(prefixes[n]) for n in places))
+        forced = [np.array(prefixes[n], np.int32) for n in places]
+        prefix = pad(forced, len(places), begun)
+    if batch.shortlist is not None:
+        block = pad([with_end(source[n]) for n in places], len(places), width)
+        few = len(batch.shortlist.candidates(block, prefix).words)
+    # Of many programs those that were used long ago are freed, so none is kept here.
+    search = weakref.ref(program(batch.run.model, batch.task.search))
+    return search, batch.rows, width, begun, few
+
+
+def _read_shape(batch: Batch, texts: Sequence[str], target: Ids) -> Hashable:
+    """What decides which programs read translations."""
+    encode = batch.run.vocabularies.source.encode
+    x, y = max(len(encode(text)) for text in texts), max(map(len, target))
+    return batch.task.system, batch.task.kind, batch.rows, edge(x + 1), edge(y + 1)
+
+
+def _filled(items: Sequence[Any], rows: int, empty: Any) -> list[Any]:
+    return [*items, *[empty] * (rows - len(items))]
+
+
+def _silent(what: str, total: int) -> AbstractContextManager[Advance]:
+    """Shows no progress."""
+    return nullcontext(lambda count: None)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mistakes are told by the field in Python and by the flag on the command line."""
+
+import ast
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import pytest
+
+import kvnmt
+from kvnmt.data.config import DataConfig
+from kvnmt.errors import OptionError
+from kvnmt.model_config import ModelConfig
+from kvnmt.runs.config import Experiment
+from tests.helpers import tiny
+
+PACKAGE = Path(kvnmt.__file__).parent
+# What only the commands reach, and so may speak of flags.
+OF_COMMANDS = (
+    "benchmark",
+    "cli",
+    "compiling",
+    "data/inspection",
+    "evaluation",
+    "serve",
+)
+OTHERS = {"devices.py": "coordinator", "runs/average.py": "keep-last"}
+
+
+def calls(name: str) -> Iterator[tuple[str, ast.Call]]:
+    """Where such an error is made, by the path of the file."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place = path.relative_to(PACKAGE).as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                if node.func.id == name:
+                    yield place, node
+
+
+def texts(node: ast.AST) -> list[str]:
+    """The strings within a call."""
+    found = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
+    return [value for value in found if isinstance(value, str)]
+
+
+def test_the_library_names_no_flag():
+    for place, call in calls("UserError"):
+        said = " ".join(texts(call))
+        if "--" in said and not place.startswith(OF_COMMANDS):
+            assert OTHERS.get(place, "none of these") in said, f"{place}: {said}"
+
+
+def test_the_fields_that_are_named_exist():
+    count = 0
+    for place, call in calls("OptionError"):
+        known = Experiment()
+        if "model." in texts(call):
+            known = ModelConfig()
+        for text in texts(call)[1:]:
+            first, _, rest = text.partition(".")
+            if rest and " " not in text and first in known.__dataclass_fields__:
+                count += 1
+                one = getattr(known, first)
+                # Of a mechanism another may be chosen than the default.
+                assert known == ModelConfig() or hasattr(one, rest), (place, text)
+    assert count >= 14
+
+
+def test_a_sentence_keeps_its_braces_and_passes_between_processes():
+    error = OptionError("'{x}{' is no {0}; set {1}", "a.b", "c_d", prefix="e.")
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == "'{x}{' is no a.b; set c_d"
+    assert again.by_flag == "'{x}{' is no --e.a.b; set --e.c-d"
+
+
+def test_a_mistake_is_told_by_field_and_by_flag(tmp_path):
+    (tmp_path / "{x}").mkdir()
+    (tmp_path / "{x}" / "here").touch()
+    exp = tiny(DataConfig(source=Path("never read")))
+    with pytest.raises(OptionError) as error:
+        kvnmt.train(exp, tmp_path / "{x}")
+    assert "pass resume to go on" in str(error.value)
+    assert "pass --resume to go on" in error.value.by_flag
+    model = ModelConfig(cell="transformer", merge="sum")
+    with pytest.raises(OptionError) as error:
+        kvnmt.build(model, 9, 9).init(jax.random.key(0))
+    assert str(error.value).endswith("set merge forward.")
+    assert error.value.by_flag.endswith("set --model.merge forward.")
