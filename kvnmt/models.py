@@ -135,9 +135,11 @@ def _init_source(
         table = weights(config.initializer).table
         return table(key, (words, config.embedding), jnp.float32)
     if words != target_words:
-        raise UserError(
+        raise OptionError(
             f"all embeddings are tied, and the sides have {words} and {target_words} "
-            "words; take one vocabulary (--data.joint), or set --model.tie output."
+            "words; take one vocabulary for both, or set {0} output.",
+            "tie",
+            prefix="model.",
         )
     return jnp.zeros((words, 0), jnp.float32)
 

@@ -72,9 +72,10 @@ def run(
     words = corpora.vocabularies
     say(corpora.report, console)
     if experiment.model.tie == "all" and digest(words.source) != digest(words.target):
-        raise UserError(
-            "--model.tie all needs one vocabulary for both sides; give "
-            "--data.vocabulary bpe and --data.joint, or --model.tie output."
+        raise OptionError(
+            "{0} all needs one vocabulary for both sides; give {1} bpe and {2}, or "
+            "{0} output.",
+            *("model.tie", "data.vocabulary", "data.joint"),
         )
     model = models.build(experiment.model, len(words.source), len(words.target))
     params = model.init(jax.random.key(experiment.training.seed))
