@@ -3,11 +3,12 @@
 
 from dataclasses import replace
 
+import jax.numpy as jnp
 from flax import struct
 
 from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
-from kvnmt.layers import Linear
+from kvnmt.layers import Linear, embed
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
 
 
@@ -31,6 +32,12 @@ class Params:
         if self.source_embedding is None or self.source_embedding.shape[1]:
             return self.source_embedding
         return self.target_embedding
+
+    def embed_source(self, source: Int[Array, "B S"]) -> Float[Array, "B S _"]:
+        """The embedded source; without entries where none is read."""
+        if self.source_table is None:
+            return jnp.zeros((*source.shape, 0), self.target_embedding.dtype)
+        return embed(self.source_table, source)
 
     @property
     def output_layer(self) -> Linear:

@@ -131,17 +131,13 @@ def _init_source(
 ) -> Float[Array, "V _"] | None:
     if not config.reads_source:
         return None
-    if config.tie != "all":
-        table = weights(config.initializer).table
-        return table(key, (words, config.embedding), jnp.float32)
-    if words != target_words:
-        raise OptionError(
-            f"all embeddings are tied, and the sides have {words} and {target_words} "
-            "words; take one vocabulary for both, or set {0} output.",
-            "tie",
-            prefix="model.",
-        )
-    return jnp.zeros((words, 0), jnp.float32)
+    tied = config.tie == "all"
+    if tied and words != target_words:
+        sentence = "{0} all takes one vocabulary for both sides, which have "
+        sentence += f"{words} and {target_words} words."
+        raise OptionError(sentence, "tie", prefix="model.")
+    shape = words, 0 if tied else config.embedding
+    return weights(config.initializer).table(key, shape, jnp.float32)
 
 
 def _init_output(config: ModelConfig, key: Array, width: int, words: int) -> Linear:
@@ -171,10 +167,7 @@ def _encode(
     encoder = with_masks(
         key_masks, config.dropout.recurrent, params.encoder, len(source)
     )
-    if params.source_table is None:
-        embedded = jnp.zeros((*source.shape, 0), params.target_embedding.dtype)
-    else:
-        embedded = embed(params.source_table, source)  # [B, S, E]
+    embedded = params.embed_source(source)
     embedded = dropout(key_embedding, config.dropout.embedding, embedded)
     encoded = encoders.encode(
         config.reading,
