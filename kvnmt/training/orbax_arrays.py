@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What orbax writes and reads of a checkpoint, and the wait until it has written."""
 
+import contextlib
 import logging
 import threading
 import traceback
@@ -133,8 +134,9 @@ class ArrayFiles:
         return {name: whole(arrays[name], like[name]) for name in like}
 
     def close(self) -> None:
-        """Waits, and lets orbax go."""
-        self._orbax.close()
+        """Lets orbax go. Of a checkpoint that failed it tells again, after `wait`."""
+        with contextlib.suppress(Exception):
+            self._orbax.close()
 
 
 def reason(error: BaseException) -> str:

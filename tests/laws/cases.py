@@ -269,6 +269,7 @@ TARGET_CONTEXTS = {
         ),
     ),
     "two-gram": case(
+        tie="all",
         decoder="memory_rnn",
         target_context=("n_gram", {"parts": 2, "word": False}),
     ),
@@ -325,7 +326,8 @@ DISTINCT = list({config: name for name, config in reversed(CONFIGS.items())}.val
 
 def build(config: ModelConfig) -> Model:
     """The model of a config with the vocabularies of the batch."""
-    return models.build(config, SOURCE_WORDS, TARGET_WORDS)
+    source_words = TARGET_WORDS if config.tie == "all" else SOURCE_WORDS
+    return models.build(config, source_words, TARGET_WORDS)
 
 
 def params(config: ModelConfig, dtype: str = "float32") -> Params:

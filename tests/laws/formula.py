@@ -229,7 +229,7 @@ def formula(config: ModelConfig, Vs: int, Vt: int) -> int:
     width = inputs[0] if config.readout == "none" else size
     if config.low_rank:
         readout, width = readout + width * config.low_rank, config.low_rank
-    tables = (Vs * E if config.merge != "none" else 0) + Vt * E
-    output = Vt if config.tie == "output" else affine(width, Vt)
+    tables = (Vs * E if config.merge != "none" and config.tie != "all" else 0) + Vt * E
+    output = affine(width, Vt) if config.tie == "none" else Vt
     outer = tables + encoder(config, n) + own + readout + output
     return outer + decoder(*moves, n, attention, Vt)

@@ -295,6 +295,21 @@ def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path, monkeypatch):
         assert checkpoints.find("last").step == 4
 
 
+def test_what_fails_twice_is_told_once(tmp_path, monkeypatch):
+    """Arrays and what orbax notes of them fail one after the other on a full disk."""
+
+    def full(self) -> None:
+        raise OSError(28, "No space left on device")
+
+    save_at(tmp_path, 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(ocp.AsyncCheckpointer, "wait_until_finished", full)
+        with pytest.raises(UserError, match="step 4 .* No space left on device"):
+            save_at(tmp_path, 4, rate=False)
+    with Checkpoints(tmp_path) as checkpoints:
+        assert checkpoints.steps() == [3]
+
+
 class Part(futures.Future):
     """A part of a checkpoint that fails, or is written once somebody waits for it."""
 
