@@ -161,7 +161,7 @@ def test_one_table_for_all_words_is_three_that_are_alike(key, x64):
     """It changes by what each of them would change by."""
     base = dataclasses.replace(cases.BASE, tie="all")
     with pytest.raises(UserError, match="^tie all takes .* 7 and 9 words"):
-        jax.eval_shape(cases.build(base).init, key)
+        jax.eval_shape(models.build(base, 7, 9).init, key)
     tied = models.build(base, 9, 9)
     plain = models.build(dataclasses.replace(base, tie="none"), 9, 9)
     normal = np.random.default_rng(2).normal

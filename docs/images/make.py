@@ -24,7 +24,6 @@ from kvnmt.data.synthetic import Pair
 from kvnmt.errors import UserError, run_program
 from kvnmt.evaluation.exploration import explore
 from kvnmt.inference.config import SearchConfig
-from kvnmt.pictures.explorer import write_explorer
 from kvnmt.pictures.heatmaps import attention_heatmap
 from kvnmt.runs.directory import Run, load_run
 
@@ -70,7 +69,7 @@ def photograph_explorer(
     runs: dict[str, Run], pairs: tuple[Pair, ...], path: Path
 ) -> None:
     """Writes the explorer's page and takes a picture of the first sentence."""
-    data = explore(
+    explorer = explore(
         runs,
         [" ".join(pair.source) for pair in pairs],
         [" ".join(pair.target) for pair in pairs],
@@ -83,7 +82,7 @@ def photograph_explorer(
         raise UserError("the explorer is photographed by Chromium; install chromium.")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = Path(folder) / "explorer.html"
-        write_explorer(data, page)
+        explorer.write(page)
         browser = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox"]
         )
