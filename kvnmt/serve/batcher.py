@@ -98,10 +98,7 @@ class Batcher:
         self._aside: deque[list[_Share]] = deque()  # batches
         self._changed = threading.Condition()
         self._closed = self._emptied = False
-        steps = self._run, self._run_aside
-        self._threads = [threading.Thread(target=step, daemon=True) for step in steps]
-        for thread in self._threads:
-            thread.start()
+        self._threads = [_started(self._run), _started(self._run_aside)]
 
     def submit(self, task: Hashable, items: Sequence[Any]) -> "Future[list[Any]]":
         """Puts items into the queue; the future's result has one for each.
@@ -221,10 +218,15 @@ class Batcher:
                 for share in shares:
                     self._answer([share], long)
             else:
-                with contextlib.suppress(InvalidStateError):
-                    shares[0].request.future.set_exception(error)
+                _settle(shares[0].request, error)
         else:
             _tell(shares, results)
+
+
+def _started(work: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    return thread
 
 
 def _most_alike(
@@ -250,7 +252,14 @@ def _tell(shares: Sequence[_Share], results: Iterable[Any]) -> None:
     for request, places in shares:
         request.results |= zip(places, found)
         if len(request.results) == len(request.items):
-            with contextlib.suppress(InvalidStateError):  # it was cancelled
-                request.future.set_result(
-                    [request.results[n] for n in range(len(request.items))]
-                )
+            _settle(request)
+
+
+def _settle(request: _Request, error: BaseException | None = None) -> None:
+    """Gives a request its results or an error, unless it was cancelled."""
+    with contextlib.suppress(InvalidStateError):
+        if error is None:
+            places = range(len(request.items))
+            request.future.set_result([request.results[n] for n in places])
+        else:
+            request.future.set_exception(error)
