@@ -19,7 +19,7 @@ from kvnmt import attention, decoder, target_context
 from kvnmt.errors import UserError
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_experiment
-from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe
+from kvnmt.runs.recipes import DEFAULT, Recipe, start
 from kvnmt.systems.named import system
 
 AXES = {
@@ -30,8 +30,15 @@ AXES = {
 
 
 @dataclass(frozen=True)
+class OptimizerChoice:
+    """Which optimiser, as far as it was typed."""
+
+    name: str | None = None
+
+
+@dataclass(frozen=True)
 class Choices:
-    """The flags of training that decide which other flags there are."""
+    """The flags of training that decide what the others are, or start from."""
 
     system: str | None = None
     attention: str | None = None
@@ -39,6 +46,7 @@ class Choices:
     target_context: str | None = None
     recipe: Recipe | None = None
     resume: bool = False
+    optimizer: OptimizerChoice = OptimizerChoice()
 
     @property
     def changes_model(self) -> bool:
@@ -89,7 +97,7 @@ def parse(
     if "recipe" in names:
         choices = _glance(Choices, arguments, Choices(), unknown=True) or choices
         if choices.recipe or base is None:
-            experiment = RECIPES[choices.recipe or DEFAULT]
+            experiment = start(choices.recipe or DEFAULT, choices.optimizer.name)
     if runs and (choices.resume or not trains):
         experiment = _of_run(kind, arguments, runs) or experiment
     if trains and (choices.changes_model or not choices.resume):

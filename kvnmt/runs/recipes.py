@@ -5,6 +5,7 @@ A recipe chooses no mechanism and no text, and a flag changes any of it.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from kvnmt.data.config import DataConfig
@@ -25,12 +26,12 @@ RECIPES: Mapping[Recipe, Experiment] = {
     "modern": Experiment(
         model=ModelConfig(
             initializer="unit",
-            dropout=Dropout(embedding=0.3, annotations=0.3, output=0.5),
+            dropout=Dropout(embedding=0.2, annotations=0.2, output=0.4),
         ),
         objective=Objective(label_smoothing=0.1),
         data=DataConfig(vocabulary="bpe", joint=True, subwords=10_000),
-        optimizer=OptimizerConfig(decay=0.7, decay_after=6),
-        training=TrainingConfig(epochs=14, batch_size=64, ema=0.999),
+        optimizer=OptimizerConfig(learning_rate=2e-3, decay=0.8, decay_after=6),
+        training=TrainingConfig(epochs=20, batch_size=64, ema=0.999),
         search=SearchConfig(beam=5),
     ),
     # Words, dropout of the readout alone, batches of 80, beam 10, as in the papers of
@@ -38,3 +39,17 @@ RECIPES: Mapping[Recipe, Experiment] = {
     "papers": Experiment(),
 }
 DEFAULT: Recipe = "modern"
+
+
+def start(recipe: Recipe, optimizer: str | None = None) -> Experiment:
+    """The settings of a recipe; its rate belongs to its optimiser.
+
+    Args:
+        recipe: Which.
+        optimizer: The one that is asked for; None: that of the recipe.
+    """
+    experiment = RECIPES[recipe]
+    if optimizer in (None, experiment.optimizer.name):
+        return experiment
+    its = replace(experiment.optimizer, learning_rate=None)
+    return replace(experiment, optimizer=its)
