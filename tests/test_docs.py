@@ -155,6 +155,11 @@ def test_names_of_python_exist(page):
             place = getattr(place, part)
 
 
+def test_the_core_of_the_suite_is_there():
+    core = (ROOT / "tests/core.txt").read_text().split()
+    assert len(core) > 10 and all((ROOT / path).is_file() for path in core)
+
+
 def test_every_page_of_the_docs_is_on_the_front_page():
     front = (ROOT / "README.md").read_text()
     assert len(front.splitlines()) <= 150

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kvnmt.console import counting, say
 from kvnmt.data.text import Block, clean, count_parallel, parallel_blocks, read_lines
-from kvnmt.data.vocabularies import Vocabularies, load_vocabularies
+from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError, at_least, check_bounds
 from kvnmt.files import claim
@@ -21,7 +21,7 @@ from kvnmt.inference.shortlist import BEST, COMMON, count_links
 from kvnmt.inference.shortlist_file import write_shortlist
 from kvnmt.inference.token_links import attended_links, spread_links
 from kvnmt.metrics.links import Gold, check_links, parse_pharaoh
-from kvnmt.runs.directory import Run, check_run, load_aligner
+from kvnmt.runs.directory import Run, load_aligner, load_settings
 
 PAIRS = 1_000  # that are linked at a time
 Linker: TypeAlias = Callable[[Block], NDArray[np.int64]]  # as `count_links` counts
@@ -49,8 +49,7 @@ class Shortlist:
         pairs = count_parallel(self.source, self.target)
         claim(self.output, [self.source, self.target, self.links])
         if self.links:
-            check_run(self.run)
-            words = load_vocabularies(self.run)
+            _, words = load_settings(self.run)
             link = _by_file(words, self.links, pairs)
         else:
             run, _ = load_aligner(self.run)

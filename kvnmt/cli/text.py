@@ -20,10 +20,9 @@ from kvnmt.data.inspection.findings import named
 from kvnmt.data.inspection.validate import FileFigures, Report, ValidateConfig, validate
 from kvnmt.data.prepare import described
 from kvnmt.data.text import read_parallel
-from kvnmt.data.vocabularies import load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError, check_bounds
-from kvnmt.runs.directory import load_experiment
+from kvnmt.runs.directory import load_settings
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe
 from kvnmt.training.config import TrainingConfig
 
@@ -47,9 +46,8 @@ class Validate:
         """Looks."""
         trained, config = None, self.config
         if self.run:
-            longest = load_experiment(self.run).data.longest
-            trained = load_vocabularies(self.run)
-            longest = config.max_length or longest
+            experiment, trained = load_settings(self.run)
+            longest = config.max_length or experiment.data.longest
             config = dataclasses.replace(config, max_length=longest)
         report = validate(config, trained)
         if self.json:

@@ -96,7 +96,7 @@ def tokenised(vocabularies: Vocabularies, block: Block, faulty: Faulty) -> Token
     nothing = 0
     for number, pair in enumerate(zip(text.source, text.target), block.first):
         ids = [words.encode(line) for words, line in zip(vocabularies, pair)]
-        if faulty != "keep" and not all(ids):
+        if not all(ids):
             if faulty == "stop":
                 raise faulty_side(
                     block, number, ids.index([]), "holds nothing that becomes a token"

@@ -12,7 +12,8 @@ import numpy as np
 from kvnmt.data.vocabularies import digests, load_vocabularies
 from kvnmt.errors import UserError
 from kvnmt.models import Params, build
-from kvnmt.runs.directory import load_experiment
+from kvnmt.runs.bounds import check_sizes
+from kvnmt.runs.directory import load_settings
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.typing import PyTree
 
@@ -36,17 +37,18 @@ def average(
     """
     if output.exists():
         raise UserError(f"'{output}' exists already; choose another folder.")
-    models = [load_experiment(folder).model for folder in folders]
-    words = [digests(load_vocabularies(folder)) for folder in folders]
-    for folder, model, digest in zip(folders, models, words):
-        if model != models[0] or digest != words[0]:
+    experiments, words = zip(*map(load_settings, folders))
+    model, first = experiments[0].model, words[0]
+    for folder, experiment, each in zip(folders, experiments, words):
+        if experiment.model != model or digests(each) != digests(first):
             raise UserError(
                 f"'{folder}' and '{folders[0]}' differ in model or vocabulary; only "
                 "checkpoints of one model can be averaged."
             )
-    first = load_vocabularies(folders[0])
-    init = build(models[0], len(first.source), len(first.target)).init
+    init = build(model, len(first.source), len(first.target)).init
     like = jax.eval_shape(init, jax.random.key(0))
+    for folder in folders:
+        check_sizes(like, folder / "checkpoints")
     total: PyTree = _zeros(like)
     names: list[str] = []
     for folder in folders:

@@ -42,11 +42,7 @@ def load_run(folder: Path | str) -> Run:
         UserError: It is no run directory or holds no finished checkpoint.
     """
     folder = Path(folder)
-    check_run(folder)
-    check_links(folder)
-    experiment = load_experiment(folder)
-    check_bounds(experiment)
-    words = load_vocabularies(folder)
+    experiment, words = load_settings(folder)
     model = models.build(experiment.model, len(words.source), len(words.target))
     like = jax.eval_shape(model.init, jax.random.key(0))
     kept = folder / "checkpoints"
@@ -63,6 +59,20 @@ def load_run(folder: Path | str) -> Run:
 
         params = checkpoints.take(best, read)
     return Run(experiment, words, model, params)
+
+
+def load_settings(folder: Path) -> tuple[Experiment, Vocabularies]:
+    """The config and the vocabularies of a run directory that may be anybody's.
+
+    Raises:
+        UserError: It is no run directory, a link leads out of it, or a number of the
+            config is out of its bounds.
+    """
+    check_run(folder)
+    check_links(folder)
+    experiment = load_experiment(folder)
+    check_bounds(experiment)
+    return experiment, load_vocabularies(folder)
 
 
 def load_experiment(folder: Path) -> Experiment:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from kvnmt.errors import UserError
 from kvnmt.search.words import Words
 from kvnmt.typing import Array, Float, Int, Key, PyTree
 
@@ -78,7 +79,12 @@ def length_divisors(length: int, alpha: Array | float, offset: Array | float) ->
 
     Offset 5 is the length penalty of Wu et al. (2016), alpha 0 no normalisation,
     offset 0 with alpha 1 the mean over words.
+
+    Raises:
+        UserError: ``alpha`` is below 0: a search could then not tell when to stop.
     """
+    if isinstance(alpha, float | int) and alpha < 0:
+        raise UserError(f"alpha is {alpha} but must be at least 0.")
     lengths = jnp.maximum(jnp.arange(length + 1), 1)
     return ((offset + lengths) / (offset + 1)) ** alpha
 

@@ -71,8 +71,11 @@ def beam_search(
         shrinks: How often the batch may shrink; see `run_rows`.
 
     Raises:
-        UserError: No hypothesis is wanted, or more than the beam holds.
+        UserError: The beam holds nothing, no hypothesis is wanted, or more than it
+            holds.
     """
+    if beam < 1:
+        raise UserError(f"beam is {beam} but must be at least 1.")
     if not 1 <= count <= beam:
         raise UserError(
             f"count is {count} but must be at least 1 and at most the beam, {beam}."

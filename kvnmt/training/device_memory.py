@@ -10,6 +10,7 @@ import jax
 from kvnmt.data.plan import Plan
 from kvnmt.errors import OptionError, UserError
 from kvnmt.training.ahead import Shape, StepAhead, shape_at
+from kvnmt.typing import PyTree
 
 GIB = 2**30
 UNLIMITED = 2**60  # version 1 of control groups writes nearly 2^63 for no limit
@@ -87,6 +88,12 @@ def program_bytes(program: jax.stages.Compiled) -> int | None:
         + sizes.output_size_in_bytes
         - sizes.alias_size_in_bytes
     )
+
+
+def held(arrays: PyTree) -> int:
+    """Bytes of arrays on the first device of this process."""
+    leaves = jax.tree.leaves(arrays)
+    return sum(leaf.addressable_shards[0].data.nbytes for leaf in leaves)
 
 
 def available() -> int | None:

@@ -147,13 +147,15 @@ def _open(stack: ExitStack, job: Job, state: LoopState, resume: bool) -> Outputs
 
 
 def _check_memory(job: Job, state: LoopState, ahead: StepAhead) -> None:
-    """Refuses batches, of training or of validation, that do not fit."""
+    """Refuses batches that do not fit; validation has the optimiser's arrays beside."""
     available = device_memory.available()
     need = device_memory.check(ahead, job.plan, available)
     if need:
         job.tell(str(need))
     with StepAhead(job.eval_step, state.arrays.served, job.mesh) as step:
         what = "largest batch of validation"
+        if available is not None:
+            available -= device_memory.held(state.arrays.rest)
         device_memory.check(step, job.valid_plan, available, what)
 
 

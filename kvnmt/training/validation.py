@@ -2,8 +2,9 @@
 """What a training run measures on its validation text.
 
 A batch is no larger than a part of a batch of training (`--training.accumulate`), in
-pairs or in tokens, and its logits stand for a part of the words at a time. There is no
-gradient, so nothing is kept for one, whatever `--training.remat` says.
+pairs or in tokens, of the loss and of the search for BLEU alike. The logits of the loss
+stand for a part of the words at a time; a search has those of one step, and so needs
+less. There is no gradient: nothing is kept for one, whatever `--training.remat` says.
 """
 
 from dataclasses import replace
@@ -19,7 +20,7 @@ from kvnmt.data.batches import EncodedCorpus
 from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
 from kvnmt.data.stream import BatchAt
-from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.models import Model, Params
@@ -47,7 +48,7 @@ def figures(
     if not model.reads_source:
         return {"valid_loss": loss}
     whole = devices.gather(params, mesh)
-    bleu = validation_bleu(model, whole, corpora, config.bleu_tokenize)
+    bleu = validation_bleu(model, whole, corpora, config)
     return {"valid_loss": loss, "valid_bleu": bleu}
 
 
@@ -64,13 +65,16 @@ def plan_validation(config: TrainingConfig, valid: EncodedCorpus, mesh: Mesh) ->
     Raises:
         UserError: So many pairs cannot be shared.
     """
-    parts = config.accumulate
-    few = replace(config, accumulate=1, shapes=min(config.shapes, SHAPES))
-    if config.batch_tokens:
-        few = replace(few, batch_tokens=max(config.batch_tokens // parts, 1))
-    else:
-        few = replace(few, batch_size=max(config.batch_size // parts, 1))
+    few = replace(_of_a_part(config), shapes=min(config.shapes, SHAPES))
     return plan_batches(few, valid.lengths, mesh)
+
+
+def greedy(config: TrainingConfig) -> SearchConfig:
+    """The search for BLEU, in batches no larger than a part of one in training."""
+    few, usual = _of_a_part(config), SearchConfig(beam=1)
+    if few.batch_tokens:
+        return replace(usual, batch_tokens=min(few.batch_tokens, usual.batch_tokens))
+    return replace(usual, batch_size=min(few.batch_size, usual.batch_size))
 
 
 @lru_cache(maxsize=KEPT)
@@ -122,14 +126,24 @@ def validation_loss(
 
 
 def validation_bleu(
-    model: Model, params: Params, corpora: Corpora, tokenize: str
+    model: Model, params: Params, corpora: Corpora, config: TrainingConfig
 ) -> float:
     """BLEU of the greedy translations."""
     translations = translate(
         model,
         devices.own(params),
         [ids[:-1].tolist() for ids in corpora.valid.source],
-        SearchConfig(beam=1),
+        greedy(config),
     )
     lines = [corpora.vocabularies.target.decode(t.ids) for t in translations]
-    return corpus_bleu(lines, corpora.references, tokenize=tokenize).score
+    score = corpus_bleu(lines, corpora.references, tokenize=config.bleu_tokenize)
+    return score.score
+
+
+def _of_a_part(config: TrainingConfig) -> TrainingConfig:
+    """The batches of a part as batches of their own."""
+    parts = config.accumulate
+    few = replace(config, accumulate=1)
+    if config.batch_tokens:
+        return replace(few, batch_tokens=max(config.batch_tokens // parts, 1))
+    return replace(few, batch_size=max(config.batch_size // parts, 1))

@@ -18,6 +18,7 @@ import tensorstore as ts
 from kvnmt import files
 from kvnmt.errors import UserError
 from kvnmt.inference.translate import translate_lines
+from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_run
 from kvnmt.training import manifest as manifests
 from tests.helpers import untrained
@@ -42,11 +43,11 @@ class Harmful:
         return Path.touch, (self.path,)
 
 
-def refused(run: Path, *parts: str) -> None:
+def refused(run: Path, *parts: str, read: Callable[[Path], Any] = load_run) -> None:
     """By one sentence, without much memory."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(UserError) as error:
-        load_run(run)
+        read(run)
     message = str(error.value)
     assert all(part in message for part in parts), message
     assert "\n" not in message and len(message) < 1000
@@ -135,16 +136,24 @@ def test_a_config_that_is_none_is_refused(run, text):
     refused(run, "config.json")
 
 
-def test_arrays_without_measure_are_told_before_they_are_read(run):
+@pytest.mark.parametrize(
+    "names, power, part",
+    [
+        (("shape", "chunks"), 20, "has the shape (1048576, 1048576)"),
+        (("chunks",), 20, "is not one of this model"),
+        (("chunks",), 16, "is not one of this model"),
+    ],
+)
+def test_arrays_without_measure_are_told_before_they_are_read(run, names, power, part):
     """The files of a checkpoint may say any shape, and need not hold it."""
     place = f"file://{run}/checkpoints/0/params/"
     store = ts.KvStore.open({"driver": "ocdbt", "base": place}).result()
     key = next(key for key in store.list().result() if key.endswith(b".zarray"))
     plain = json.loads(store.read(key).result().value)
-    plain["shape"] = plain["chunks"] = [2**20, 2**20]
+    plain |= dict.fromkeys(names, [2**power, 2**power])
     store.write(key, json.dumps(plain).encode()).result()
     sealed(run)
-    refused(run, "has the shape (1048576, 1048576)")
+    refused(run, part)
 
 
 MANIFESTS = [
@@ -243,6 +252,22 @@ def test_links_lead_nowhere_outside(run, place, target):
     (run.parent / "secret").write_text("secret\n")
     _link(run / place, target(run))
     refused(run, "a link that leads out")
+
+
+def test_the_mean_of_strangers_runs_is_as_careful(run, tmp_path):
+    """What leads out is not copied, and no sum of a size that is only said is made."""
+
+    def mean(folder: Path) -> object:
+        return average([folder], tmp_path / "mean")
+
+    configured(run, "model.state", 10**9)
+    refused(run, "model.state is 1000000000", read=mean)
+    configured(run, "model.state", 2**16)
+    refused(run, "do not belong together", read=mean)
+    (run.parent / "secret").write_text("secret\n")
+    (run / "versions.json").symlink_to(run.parent / "secret")
+    refused(run, "a link that leads out", read=mean)
+    assert not (tmp_path / "mean").exists()
 
 
 def test_links_within_a_run_and_to_it_are_followed(run):

@@ -403,6 +403,10 @@ def test_a_beam_does_not_hold_more_than_itself(world, limits):
     for count in (0, 3):
         with pytest.raises(UserError, match=f"^count is {count} .* the beam, 2"):
             beam(world, limits, 2, 0.0, count=count)
+    with pytest.raises(UserError, match="^beam is 0"):
+        beam(world, limits, 0, 0.0, count=0)
+    with pytest.raises(UserError, match="^alpha is -1"):
+        length_divisors(3, -1, 5.0)
 
 
 def test_a_step_never_sorts_the_vocabulary():

@@ -10,8 +10,9 @@ from kvnmt.errors import UserError
 from kvnmt.systems.named import system
 from kvnmt.training import device_memory
 from kvnmt.training.ahead import StepAhead
+from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import fit
-from kvnmt.training.validation import make_eval_step, validation_loss
+from kvnmt.training.validation import greedy, make_eval_step, validation_loss
 from tests.helpers import SIZES, tiny, toy_data
 from tests.training.jobs import job_of
 
@@ -54,6 +55,22 @@ def test_batches_of_validation_are_no_larger_than_parts_of_training(
     np.testing.assert_allclose(loss, at_once, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("choices", "rows", "tokens"),
+    [
+        ({}, 64, 4096),
+        ({"batch_size": 512, "accumulate": 2}, 64, 4096),
+        ({"batch_size": 32, "accumulate": 4}, 8, 4096),
+        ({"batch_tokens": 220, "accumulate": 2}, 64, 110),
+        ({"batch_tokens": 2**15}, 64, 4096),
+    ],
+    ids=str,
+)
+def test_so_are_those_of_its_search(choices, rows, tokens):
+    search = greedy(TrainingConfig(**choices))
+    assert (search.beam, search.batch_size, search.batch_tokens) == (1, rows, tokens)
+
+
 def test_logits_of_validation_never_stand_whole():
     model = models.build(system("rnnsearch-star").model(SIZES), 10, BIG)
     params = jax.eval_shape(model.init, jax.random.key(0))
@@ -64,16 +81,17 @@ def test_logits_of_validation_never_stand_whole():
 
 
 def test_validation_that_does_not_fit_is_told_before_training(tmp_path, monkeypatch):
-    """Its sentences may be longer than any that is trained on."""
+    """Its sentences may be longest; the optimiser's arrays stay on the device."""
     data = toy_data(tmp_path / "text")
     long = " ".join(["a"] * 3000)
     for path in (data.valid_source, data.valid_target):
         path.write_text(f"{long}\n")
     job, state = job_of(tiny(data), tmp_path / "run")
-    with StepAhead(job.train_step, state, job.mesh) as step:
-        need = device_memory.check(step, job.plan, None)
+    with StepAhead(job.eval_step, state.served, job.mesh) as step:
+        need = device_memory.check(step, job.valid_plan, None)
     assert need is not None
-    monkeypatch.setattr(device_memory, "available", lambda: need.bytes)
+    moments = 2 * sum(leaf.nbytes for leaf in jax.tree.leaves(state.params))
+    monkeypatch.setattr(device_memory, "available", lambda: need.bytes + moments)
     (tmp_path / "run").mkdir()
     with pytest.raises(
         UserError, match="largest batch of validation: 16 pairs of 3001"
