@@ -93,7 +93,8 @@ def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
         about = {"averaged": names, "vocabularies": words}
         checkpoints.save_params(params, {}, about)
     for name in ("versions.json", "config.json"):
-        shutil.copy(model / name, output / name)
+        if (model / name).exists():  # a run that was put together may lack versions
+            shutil.copy(model / name, output / name)
 
 
 def _steps(folder: Path, checkpoints: Checkpoints, last: int | None) -> list[int]:
