@@ -41,7 +41,9 @@ NEVER_MATTERS |= {"valid_source", "valid_target", "valid_pairs", "tfds_valid"}
 NEVER_MATTERS |= {"vocabularies", "max_length"}
 # What decides no id once there are vocabularies: how they are built.
 ONLY_BUILDS = {"vocabulary", "min_count", "vocabulary_size", "subwords", "joint"}
-ONLY_BUILDS |= {"subword_sentences"}
+ONLY_BUILDS |= {"subword_sentences", "trimmed"}
+# What settings that came later did before: corpora of that time keep their names.
+BEFORE = {"trimmed": False}
 
 
 class Entry(NamedTuple):
@@ -67,6 +69,7 @@ def key_of(
     ignored = NEVER_MATTERS | (ONLY_BUILDS if trained else set())
     names = {field.name for field in fields(config)} - ignored
     decides = {name: getattr(config, name) for name in names}
+    decides = {k: v for k, v in decides.items() if BEFORE.get(k, not v) != v}
     decides |= {"longest": config.longest, "format": FORMAT, "files": digests}
     if trained:
         decides["vocabularies"] = [digest(side) for side in trained]

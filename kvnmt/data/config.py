@@ -37,7 +37,9 @@ class DataConfig:
     # at most so many of them on each side
     vocabulary_size: Annotated[int | None, at_least(3)] = 30000
     subwords: Annotated[int, at_least(3)] = 8000  # pieces to learn, at most, with bpe
-    joint: bool = False  # bpe: one vocabulary for both sides
+    joint: bool = False  # bpe: learn from both sides together
+    # bpe: each side keeps but the pieces that it uses, unless --model.tie is all
+    trimmed: bool = False
     # bpe: learn from at most so many of each side
     subword_sentences: Annotated[int, at_least(1)] = 2_000_000
     # tokens; default: 80 words, 100 subwords, 400 characters

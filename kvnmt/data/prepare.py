@@ -20,6 +20,7 @@ from kvnmt.console import counting
 from kvnmt.data.config import DataConfig
 from kvnmt.data.pool import in_order
 from kvnmt.data.sources import TextReader
+from kvnmt.data.subwords import build_subwords, trim
 from kvnmt.data.text import (
     Block,
     Faulty,
@@ -32,7 +33,6 @@ from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import (
     EOS,
     AnyVocabulary,
-    build_subwords,
     count_characters,
     count_words,
     keep_characters,
@@ -239,11 +239,15 @@ def _subwords(config: DataConfig, text: TextReader) -> Vocabularies:
     source, target = _sample(config, text)
     if config.joint:
         joint = build_subwords(chain(source, target), config.subwords)
-        return Vocabularies(joint, joint)
-    return Vocabularies(
-        source=build_subwords(source, config.subwords),
-        target=build_subwords(target, config.subwords),
-    )
+        learnt = Vocabularies(joint, joint)
+    else:
+        learnt = Vocabularies(
+            source=build_subwords(source, config.subwords),
+            target=build_subwords(target, config.subwords),
+        )
+    if not config.trimmed:
+        return learnt
+    return Vocabularies(trim(learnt.source, source), trim(learnt.target, target))
 
 
 def _sample(config: DataConfig, text: TextReader) -> tuple[list[str], list[str]]:

@@ -7,12 +7,11 @@ Id 0 ends a sentence, id 1 stands for every unknown word; both have a row in the
 embedding table, as in the papers. An id below zero is no word at all (padding).
 
 Words are what stands between ASCII spaces. Characters are Unicode code points, spaces
-among them. Subwords are SentencePiece's byte-pair encoding, learnt from the training
-text, joint or for each side.
+among them. Subwords are SentencePiece's byte-pair encoding, which
+`kvnmt.data.subwords` learns.
 """
 
 import hashlib
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -144,9 +143,16 @@ class Subwords:
     def _processor(self) -> sentencepiece.SentencePieceProcessor:
         return sentencepiece.SentencePieceProcessor(model_proto=self.data)
 
+    @cached_property
+    def _size(self) -> int:
+        size = self._processor.get_piece_size()
+        while self._processor.is_unused(size - 1):
+            size -= 1
+        return size
+
     def __len__(self) -> int:
-        """Pieces, the two specials included."""
-        return self._processor.get_piece_size()
+        """Pieces, the two specials included, but none of those marked unused."""
+        return self._size
 
     def encode(self, line: str) -> list[int]:
         """Ids of the pieces."""
@@ -195,38 +201,6 @@ def keep_characters(
 ) -> Characters:
     """Does with characters what `keep_words` does with words."""
     return Characters("".join(_ranked(counts, min_count, size)))
-
-
-def build_subwords(lines: Iterable[str], size: int) -> Subwords:
-    """Learns a byte-pair encoding from the lines: ``size`` pieces, or all there are.
-
-    Raises:
-        UserError: There is no text, or it has more characters than that.
-    """
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(  # pyright: ignore
-            sentence_iterator=iter(lines),
-            model_writer=model,
-            model_type="bpe",
-            vocab_size=size,
-            hard_vocab_limit=False,  # little text has fewer pieces
-            character_coverage=1.0,
-            max_sentence_length=1 << 30,  # bytes; longer lines would be left out
-            eos_id=EOS,
-            unk_id=UNK,
-            bos_id=-1,
-            pad_id=-1,
-            num_threads=1,
-            minloglevel=2,
-        )
-    except (RuntimeError, OSError):
-        raise OptionError(
-            f"{{0}} {size} cannot be learnt from this text; every character needs a "
-            "piece, so choose more.",
-            "data.subwords",
-        ) from None
-    return Subwords(model.getvalue())
 
 
 def digest(vocabulary: AnyVocabulary) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training an experiment in a run directory: what is checked, made and written."""
 
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -58,6 +59,9 @@ def run(
     """
     console = console or Console(stderr=True, quiet=devices.part()[0] > 0)
     check_bounds(experiment)
+    if experiment.model.tie == "all":  # a table of both sides has the pieces of both
+        data = replace(experiment.data, trimmed=False)
+        experiment = replace(experiment, data=data)
     check_search(experiment.search)
     check_tokenizer(experiment.training.bleu_tokenize)
     trained = None

@@ -12,9 +12,10 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.prepare import build_vocabularies, encode_text
 from kvnmt.data.sources import TextReader
+from kvnmt.data.subwords import build_subwords
 from kvnmt.data.text import Block, Parallel
 from kvnmt.data.vocabularies import Vocabularies, load_vocabularies, save_vocabularies
-from kvnmt.data.vocabulary import UNK, Words, build_subwords, digest
+from kvnmt.data.vocabulary import UNK, Words, digest
 from kvnmt.errors import UserError
 
 

@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.data import synthetic, vocabulary
+from kvnmt.data.subwords import build_subwords, trim
 from kvnmt.data.vocabulary import (
     EOS,
     PAD,
     UNK,
     Words,
-    build_subwords,
     digest,
     load,
     save,
@@ -177,6 +177,30 @@ def test_subwords_spell_words_never_seen(subwords, line):
 
 def test_subwords_are_learnt_the_same_twice(text, subwords):
     assert build_subwords(text, 80) == subwords
+
+
+def test_a_trimmed_vocabulary_cuts_its_text_as_before(text, subwords, tmp_path):
+    """What does not occur in it becomes what does, and nothing unknown."""
+    some = text[::9]
+    trimmed = trim(subwords, some)
+    assert len(trimmed) < len(subwords)
+    used = {piece for line in some for piece in subwords.pieces(subwords.encode(line))}
+    pieces = trimmed.pieces(range(2, len(trimmed)))
+    assert {piece for piece in pieces if len(piece) > 1} <= used <= {*pieces}
+    for line in some:
+        before = subwords.pieces(subwords.encode(line))
+        assert trimmed.pieces(trimmed.encode(line)) == before
+    assert any(
+        trimmed.pieces(trimmed.encode(x)) != subwords.pieces(subwords.encode(x))
+        for x in text
+    )
+    for line in text:
+        ids = trimmed.encode(line)
+        assert UNK not in ids and max(ids) < len(trimmed)
+        assert trimmed.decode(ids) == line
+    assert trim(trimmed, some) == trimmed
+    save(trimmed, tmp_path, "target")
+    assert load(tmp_path, "target") == trimmed
 
 
 @pytest.mark.parametrize("size", [3, 0])

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt.data.vocabulary import Subwords, Words, build_subwords
+from kvnmt.data.subwords import build_subwords
+from kvnmt.data.vocabulary import Subwords, Words
 from kvnmt.data.words import cut
 from tests.helpers import toy_lines
 

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Byte-pair encodings: learnt from text, and rid of what a side does not need.
+
+Pieces that are learnt from both sides together (Sennrich et al. 2016) are not all used
+on each; so are not all steps on the way to a longer piece. A vocabulary without them
+has fewer rows to compute, and spreads no probability over words that never come.
+"""
+
+import io
+from collections.abc import Iterable
+
+import sentencepiece
+from sentencepiece import sentencepiece_model_pb2 as protocol
+
+from kvnmt.data.vocabulary import EOS, UNK, Subwords
+from kvnmt.errors import OptionError
+
+
+def build_subwords(lines: Iterable[str], size: int) -> Subwords:
+    """Learns a byte-pair encoding from the lines: ``size`` pieces, or all there are.
+
+    Raises:
+        UserError: There is no text, or it has more characters than that.
+    """
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(  # pyright: ignore
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type="bpe",
+            vocab_size=size,
+            hard_vocab_limit=False,  # little text has fewer pieces
+            character_coverage=1.0,
+            max_sentence_length=1 << 30,  # bytes; longer lines would be left out
+            eos_id=EOS,
+            unk_id=UNK,
+            bos_id=-1,
+            pad_id=-1,
+            num_threads=1,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError):
+        raise OptionError(
+            f"{{0}} {size} cannot be learnt from this text; every character needs a "
+            "piece, so choose more.",
+            "data.subwords",
+        ) from None
+    return Subwords(model.getvalue())
+
+
+def trim(vocabulary: Subwords, lines: Iterable[str]) -> Subwords:
+    """Leaves out pieces that do not occur in the lines, single characters apart.
+
+    The lines become the same pieces as before. What would become a piece that is left
+    out becomes shorter ones: SentencePiece cuts a piece that is marked unused, and
+    these stand behind all others, where no id reaches.
+    """
+    model = protocol.ModelProto.FromString(vocabulary.data)
+    seen = set[int]()
+    for line in lines:
+        seen.update(vocabulary.encode(line))
+    kinds = protocol.ModelProto.SentencePiece
+    kept, unused = [], []
+    for number, piece in enumerate(model.pieces):
+        needed = piece.type != kinds.NORMAL or len(piece.piece) == 1
+        (kept if needed or number in seen else unused).append(piece)
+    for piece in unused:
+        piece.type = kinds.UNUSED
+    del model.pieces[:]
+    model.pieces.extend(kept + unused)
+    return Subwords(model.SerializeToString())
