@@ -8,12 +8,15 @@ has fewer rows to compute, and spreads no probability over words that never come
 
 import io
 from collections.abc import Iterable
+from typing import Any
 
 import sentencepiece
-from sentencepiece import sentencepiece_model_pb2 as protocol
+from sentencepiece import sentencepiece_model_pb2
 
 from kvnmt.data.vocabulary import EOS, UNK, Subwords
 from kvnmt.errors import OptionError
+
+PROTOCOL: Any = sentencepiece_model_pb2  # its classes are made when it is imported
 
 
 def build_subwords(lines: Iterable[str], size: int) -> Subwords:
@@ -55,11 +58,11 @@ def trim(vocabulary: Subwords, lines: Iterable[str]) -> Subwords:
     out becomes shorter ones: SentencePiece cuts a piece that is marked unused, and
     these stand behind all others, where no id reaches.
     """
-    model = protocol.ModelProto.FromString(vocabulary.data)
+    model = PROTOCOL.ModelProto.FromString(vocabulary.data)
     seen = set[int]()
     for line in lines:
         seen.update(vocabulary.encode(line))
-    kinds = protocol.ModelProto.SentencePiece
+    kinds = PROTOCOL.ModelProto.SentencePiece
     kept, unused = [], []
     for number, piece in enumerate(model.pieces):
         needed = piece.type != kinds.NORMAL or len(piece.piece) == 1
