@@ -13,7 +13,7 @@ from kvnmt.cli.flags import names
 from kvnmt.console import say
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, between, check_bounds
-from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.runs.directory import Run, load_translator
@@ -53,10 +53,12 @@ class Serve:
                 f"serving needs {' and '.join(missing)}; install what is missing with: "
                 'pip install "kvnmt[serve]"'
             )
-        if max(self.search.beam, self.search.nbest) > self.limits.beam:
+        check_search(self.search)
+        larger = "beam" if self.search.beam >= self.search.nbest else "nbest"
+        if (width := getattr(self.search, larger)) > self.limits.beam:
             raise UserError(
-                f"--search.beam is {self.search.beam} but --limits.beam "
-                f"{self.limits.beam}; raise the second or lower the first."
+                f"--search.{larger} is {width} but --limits.beam {self.limits.beam}; "
+                "raise the second or lower the first."
             )
         token = self.token or os.environ.get(VARIABLE) or None
         guard = guard_of(self.host, token, self.origins)
@@ -67,6 +69,7 @@ class Serve:
             runs = self._read()
             words = self._shortlists(runs)
             serving = server.make_serving(runs, self.search, self.limits, guard, words)
+            del runs  # every device has a copy of their arrays
             first = self.search if self.compile_first else None
             server.serve(serving, listening, first, say)
 

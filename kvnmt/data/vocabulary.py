@@ -146,7 +146,7 @@ class Subwords:
     @cached_property
     def _size(self) -> int:
         size = self._processor.get_piece_size()
-        while self._processor.is_unused(size - 1):
+        while size and self._processor.is_unused(size - 1):
             size -= 1
         return size
 

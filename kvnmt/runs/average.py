@@ -12,7 +12,7 @@ import numpy as np
 from kvnmt.data.vocabularies import digests, load_vocabularies
 from kvnmt.errors import UserError
 from kvnmt.models import Params, build
-from kvnmt.runs.bounds import check_sizes
+from kvnmt.runs.bounds import check_finite, check_sizes
 from kvnmt.runs.directory import load_settings
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.typing import PyTree
@@ -77,6 +77,7 @@ def _sum(
     for step in steps:
         checkpoints.manifest(step)  # says what is wrong with it
         params = checkpoints.restore_params(like, step)
+        check_finite(params, checkpoints.folder.of(step))
         total = jax.tree.map(lambda a, b: a + np.asarray(b), total, params)
     return steps, total
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import jax
+import numpy as np
 
 from kvnmt.errors import UserError
 from kvnmt.typing import PyTree
@@ -60,6 +61,23 @@ def check_sizes(like: PyTree, folder: Path) -> None:
                 f"model of the config {needed:,} bytes of parameters: they do not "
                 "belong together."
             )
+
+
+def check_finite(params: PyTree, checkpoint: Path) -> None:
+    """Refuses parameters with which no translation has a probability.
+
+    Args:
+        params: The arrays.
+        checkpoint: What they were read from.
+
+    Raises:
+        UserError: Some number is not finite.
+    """
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
+        raise UserError(
+            f"checkpoint '{checkpoint}' has parameters that are not finite, with which "
+            "nothing can be translated; take another run, or train it again."
+        )
 
 
 def _below(folder: Path) -> Iterator[Path]:

@@ -28,7 +28,7 @@ from kvnmt.errors import OptionError, UserError, check_bounds
 from kvnmt.files import DamagedError, read_small, write_json
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
-from kvnmt.runs.bounds import check_links, check_sizes
+from kvnmt.runs.bounds import check_finite, check_links, check_sizes
 from kvnmt.runs.config import Experiment, from_plain, to_plain
 from kvnmt.runs.former import upgraded
 from kvnmt.runs.run import Run
@@ -55,7 +55,10 @@ def load_run(folder: Path | str) -> Run:
             return [manifest.step]
 
         def read(steps: Sequence[int]) -> models.Params:
-            return checkpoints.restore_params(like, *steps)
+            (step,) = steps
+            params = checkpoints.restore_params(like, step)
+            check_finite(params, kept / str(step))
+            return params
 
         params = checkpoints.take(best, read)
     return Run(experiment, words, model, params)

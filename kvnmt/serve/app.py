@@ -169,9 +169,13 @@ class Answers:
                 f"there was no answer within {self.limits.seconds:g} s ({why}); ask "
                 "again, with fewer lines.",
             )
+        except asyncio.CancelledError:
+            raise Refusal(503, "the service ends before this is answered.") from None
         finally:
             gone.cancel()
             answers.cancel()
+            # Looked at, so that asyncio does not tell of it.
+            answers.add_done_callback(lambda one: one.cancelled() or one.exception())
 
 
 def make_app(answers: Answers) -> Starlette:
@@ -206,6 +210,7 @@ def make_app(answers: Answers) -> Starlette:
 async def _refused(request: Request, refusal: Refusal) -> Response:
     extra = {
         401: {"WWW-Authenticate": 'Basic realm="kvnmt", charset="UTF-8"'},
+        408: {"Connection": "close"},  # what still comes of it is not waited for
         503: {"Retry-After": "1"},
     }
     return _error(refusal.message, refusal.status, extra.get(refusal.status, {}))

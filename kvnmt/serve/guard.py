@@ -31,11 +31,15 @@ class Guard:
         A page of somebody else may send its reader's browser here: under a name that
         leads to this machine, or from its own origin. Both are told by the headers.
         """
-        name = urlsplit(f"//{headers.get('host', '')}").hostname
+        origin = headers.get("origin")
+        try:
+            name = urlsplit(f"//{headers.get('host', '')}").hostname
+            asking = urlsplit(origin or "").netloc
+        except ValueError:
+            raise Refusal(403, "Host or Origin is no address.") from None
         if self.hosts is not None and name not in self.hosts:
             raise Refusal(403, "the service does not answer under this name of a host.")
-        origin = headers.get("origin")
-        same = origin is None or urlsplit(origin).netloc == headers.get("host")
+        same = origin is None or asking == headers.get("host")
         if not same and origin not in self.origins:
             raise Refusal(403, "pages of this origin may not ask; see --origins.")
         if not self.knows(headers):

@@ -71,9 +71,8 @@ class Asker:
             first, *others = cut(run.vocabularies.source, line, self.limits.tokens)
             parts = [Line(first, prefix, next(places))]
             items.append(parts + [Line(part, (), next(places)) for part in others])
-        alone = next(_number) if search.sample else None
         kind = "describe" if aligned else "translate"
-        return Question(Task(kind, name, search, begun, alone), items)
+        return Question(Task(kind, name, search, begun, _alone(search)), items)
 
     def score(self, plain: Mapping[str, Any]) -> Question:
         """Pairs to score."""
@@ -101,12 +100,12 @@ class Asker:
         prefixes = plain.get("prefixes") or [""] * len(self.runs)
         if not isinstance(prefixes, list) or len(prefixes) != len(self.runs):
             raise Refusal(400, "'prefixes' is no list with a string for every system.")
-        questions = []
+        questions, alone = [], _alone(self.search)
         for (name, run), text in zip(self.runs.items(), prefixes):
             count = len(run.vocabularies.source.encode(line))
             check_tokens(count, "'line'", self.limits)
             prefix = self._prefix(run, text, f"the prefix of '{name}'")
-            task = Task("explore", name, self.search, bool(prefix))
+            task = Task("explore", name, self.search, bool(prefix), alone)
             questions.append(Question(task, [[Line(line, prefix)]]))
         return line, questions
 
@@ -167,6 +166,11 @@ class Asker:
                 f"'beam' and 'nbest' may be {self.limits.beam} at most; lower them.",
             )
         return search
+
+
+def _alone(search: SearchConfig) -> int | None:
+    """A number for a request whose draws depend on the places in its batches."""
+    return next(_number) if search.sample else None
 
 
 def read_json(body: bytes) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def make_serving(
     service = Service(runs, shortlists)
     batcher = Batcher(service, size=most_rows, length=length, room=limits.waiting)
     page = live_page([system(name, run) for name, run in runs.items()])
-    asker = Asker(runs, search, limits)
+    asker = Asker(service.runs, search, limits)
     answers = Answers(service, batcher, asker, guard, limits, page)
     config = uvicorn.Config(
         make_app(answers),
@@ -100,14 +100,15 @@ def serve(
         tell: Told where it serves.
 
     Raises:
-        StoppedError: A signal came, and all that was asked before is answered.
+        StoppedError: A signal came; it tells whether all that was asked is answered.
     """
     if search is not None:
-        threading.Thread(target=serving.compile, args=(search,)).start()
+        # Nobody waits for it, so leaving does not either.
+        threading.Thread(target=serving.compile, args=(search,), daemon=True).start()
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
-    tell(f"serving {', '.join(serving.service.runs)} at http://{shown}:{port}/")
-    with _stopping():
+    with _stopping(serving.server):
+        tell(f"serving {', '.join(serving.service.runs)} at http://{shown}:{port}/")
         serving.run(listening)
     raise UserError("the service ended by itself; its log says why.")
 
@@ -131,12 +132,17 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _stopping() -> Iterator[None]:
-    """Within it a signal, which uvicorn passes on once all is answered, ends it."""
+def _stopping(server: uvicorn.Server) -> Iterator[None]:
+    """Within it a signal ends the work.
+
+    Uvicorn passes it on once all is answered, the time for that is over, or a second
+    SIGINT has come.
+    """
 
     def stop(number: int, frame: object) -> NoReturn:
         name = signal.Signals(number).name
-        raise StoppedError(f"{name}: all that was asked is answered.", number)
+        what = "not all" if server.server_state.connections else "all"
+        raise StoppedError(f"{name}: {what} that was asked is answered.", number)
 
     before = {number: signal.signal(number, stop) for number in HANDLED}
     try:

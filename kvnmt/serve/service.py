@@ -7,7 +7,7 @@ compiled: one for each such size and padded length.
 
 import random
 import time
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.runs.directory import Run
 from kvnmt.serve.batcher import NotReadyError
-from kvnmt.serve.works import WORKS, Batch, Line, Pair, Task
+from kvnmt.serve.works import WORKS, Batch, Line, Pair, Shapes, Task
 
 ROWS = (1, 4, 16, 64)  # of a batch
 MOST_ON_CPU = 16  # rows: no slower for a line than more, and more alike in length
@@ -48,7 +48,7 @@ class Service:
         # Whether what compiles may be refused. Two threads that launch programs on
         # several devices at once could make these wait for each other.
         self.aside = mesh.size == 1
-        self._known: set[Hashable] = {None}  # shapes whose programs are compiled
+        self._known: Shapes = set()  # those whose programs are compiled
         self._compiling: float | None = None  # since when
 
     def __call__(self, task: Task, items: list[Any], long: bool = True) -> list[Any]:
@@ -86,9 +86,9 @@ class Service:
         ]
 
     @contextmanager
-    def _program(self, compiles: bool, shape: Hashable) -> Iterator[None]:
-        """Within it a program of a shape is used, and compiled if it may be."""
-        if shape in self._known:
+    def _program(self, compiles: bool, shapes: Shapes) -> Iterator[None]:
+        """Within it programs of shapes are used, and compiled if they may be."""
+        if shapes <= self._known:
             yield
             return
         if not compiles:
@@ -98,7 +98,7 @@ class Service:
             yield
         finally:
             self._compiling = None
-        self._known.add(shape)
+        self._known |= shapes
 
 
 def most_rows(task: Task) -> int:

@@ -2,7 +2,8 @@
 """What is done with a batch: a function for every kind of task.
 
 A batch is filled up with empty lines to its number of rows, so that few programs are
-compiled. Before each program its shape is told, which decides it.
+compiled. Before programs are used their shapes are told, which decide them. They are
+those of the blocks that `kvnmt.data.buckets.in_batches` cuts a batch into.
 """
 
 import weakref
@@ -12,9 +13,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from kvnmt.data.batches import pad, with_end
-from kvnmt.data.buckets import edge
+from kvnmt.data.batches import pad
+from kvnmt.data.buckets import edge, in_batches
 from kvnmt.data.vocabulary import SPECIAL
+from kvnmt.devices import own_mesh
 from kvnmt.evaluation.exploration import Advance, outputs
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import read_back, summary
@@ -27,6 +29,7 @@ from kvnmt.runs.directory import Run
 Kind: TypeAlias = Literal["translate", "describe", "explore", "score"]
 Records: TypeAlias = list[dict[str, Any]]
 Ids: TypeAlias = Sequence[Sequence[int]]
+Shapes: TypeAlias = set[Hashable]
 
 
 class Task(NamedTuple):
@@ -62,7 +65,7 @@ class Batch(NamedTuple):
     task: Task
     items: Sequence[Any]
     rows: int
-    program: Callable[[Hashable], AbstractContextManager[None]]  # of a shape, in use
+    program: Callable[[Shapes], AbstractContextManager[None]]  # those are in use
 
 
 def _translate(batch: Batch) -> Records:
@@ -80,7 +83,7 @@ def _describe(batch: Batch) -> Records:
     """Translations with tokens and alignments."""
     ways = _filled(_search(batch), batch.rows, [Translation([], 0.0, 0.0)])
     texts = _filled([line.text for line in batch.items], batch.rows, "")
-    with batch.program(_read_shape(batch, texts, [way[0].ids for way in ways])):
+    with batch.program(_read_shapes(batch, texts, [way[0].ids for way in ways])):
         nbest = batch.task.search.nbest > 1
         return read_back(batch.run, texts, ways, nbest=nbest)
 
@@ -91,7 +94,7 @@ def _explore(batch: Batch) -> Records:
     y = _filled([several[0].ids for several in _search(batch)], batch.rows, [])
     texts = _filled([line.text for line in batch.items], batch.rows, "")
     x = [run.vocabularies.source.encode(text) for text in texts]
-    with batch.program(_read_shape(batch, texts, y)):
+    with batch.program(_read_shapes(batch, texts, y)):
         return outputs(name, run, x, y, None, _silent)
 
 
@@ -101,7 +104,7 @@ def _score(batch: Batch) -> Records:
     source, target = zip(*filled)
     words = batch.run.vocabularies.target
     ids = [words.encode(line) for line in target]
-    with batch.program(_read_shape(batch, source, ids)):
+    with batch.program(_read_shapes(batch, source, ids)):
         scores = score_lines(batch.run, source, target)
     return [
         {
@@ -126,7 +129,7 @@ def _search(batch: Batch) -> list[list[Translation]]:
     run, task, lines = batch.run, batch.task, batch.items
     source = [run.vocabularies.source.encode(line.text) for line in lines]
     prefixes = [line.prefix for line in lines] if task.begun else None
-    with batch.program(_search_shape(batch, source, prefixes)):
+    with batch.program(_search_shapes(batch, source, prefixes)):
         return translate_nbest(
             run.model,
             run.params,
@@ -139,30 +142,36 @@ def _search(batch: Batch) -> list[list[Translation]]:
         )
 
 
-def _search_shape(batch: Batch, source: Ids, prefixes: Ids | None) -> Hashable:
-    """What decides which program a search is; None: no line needs one."""
-    places = [n for n, ids in enumerate(source) if ids]
-    if not places:
-        return None
-    width = edge(max(len(source[n]) for n in places) + 1)
-    begun = prefix = few = None
-    if prefixes is not None:
-        begun = edge(max(len(prefixes[n]) for n in places))
-        forced = [np.array(prefixes[n], np.int32) for n in places]
-        prefix = pad(forced, len(places), begun)
-    if batch.shortlist is not None:
-        block = pad([with_end(source[n]) for n in places], len(places), width)
-        few = len(batch.shortlist.candidates(block, prefix).words)
+def _search_shapes(batch: Batch, source: Ids, prefixes: Ids | None) -> Shapes:
+    """What decides which programs a search is; none where no line needs one."""
+    search = batch.task.search
     # Of many programs those that were used long ago are freed, so none is kept here.
-    search = weakref.ref(program(batch.run.model, batch.task.search))
-    return search, batch.rows, width, begun, few
+    of = weakref.ref(program(batch.run.model, search))
+    shapes, limits = set(), (search.batch_size, search.batch_tokens)
+    devices = own_mesh().size
+    for places, block in in_batches(
+        source, *limits, expected=batch.rows, multiple=devices
+    ):
+        begun = prefix = few = None
+        if prefixes is not None:
+            begun = edge(max(len(prefixes[n]) for n in places))
+            forced = [np.array(prefixes[n], np.int32) for n in places]
+            prefix = pad(forced, len(block), begun)
+        if batch.shortlist is not None:
+            few = len(batch.shortlist.candidates(block, prefix).words)
+        shapes.add((of, block.shape, begun, few))
+    return shapes
 
 
-def _read_shape(batch: Batch, texts: Sequence[str], target: Ids) -> Hashable:
+def _read_shapes(batch: Batch, texts: Sequence[str], target: Ids) -> Shapes:
     """What decides which programs read translations."""
-    encode = batch.run.vocabularies.source.encode
-    x, y = max(len(encode(text)) for text in texts), max(map(len, target))
-    return batch.task.system, batch.task.kind, batch.rows, edge(x + 1), edge(y + 1)
+    source = [batch.run.vocabularies.source.encode(text) for text in texts]
+    # What a mechanism tells of itself is read on one device.
+    return {
+        (*batch.task[:2], block.shape, edge(max(len(target[n]) for n in places) + 1))
+        for multiple in (own_mesh().size, 1)
+        for places, block in in_batches(source, keep_empty=True, multiple=multiple)
+    }
 
 
 def _filled(items: Sequence[Any], rows: int, empty: Any) -> list[Any]:

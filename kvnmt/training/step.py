@@ -181,15 +181,21 @@ def _program(
             sums, gradients = sums_of(state.params, source, target, masks)
         count = jnp.maximum(sums.tokens, 1).astype(sums.total.dtype)
         gradients = jax.tree.map(lambda g: g / count.astype(g.dtype), gradients)
-        updates, inner = optimizer.update(gradients, state.optimizer, state.params)
-        updates = jax.tree.map(lambda u: u * state.scale.astype(u.dtype), updates)
-        params = optax.apply_updates(state.params, updates)
-        mean = _mean(options.ema, state.step, state.mean, params)
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm) & jnp.isfinite(sums.total)
-        new = TrainState(state.step + 1, params, inner, state.scale, mean)
-        kept = jax.tree.map(lambda new, old: jnp.where(good, new, old), new, state)
-        return kept.replace(step=new.step), Metrics(sums, norm, ~good)
+
+        def updated(state: TrainState, gradients: PyTree) -> TrainState:
+            updates, inner = optimizer.update(gradients, state.optimizer, state.params)
+            updates = jax.tree.map(lambda u: u * state.scale.astype(u.dtype), updates)
+            params = optax.apply_updates(state.params, updates)
+            mean = _mean(options.ema, state.step, state.mean, params)
+            return TrainState(state.step, params, inner, state.scale, mean)
+
+        def same(state: TrainState, gradients: PyTree) -> TrainState:
+            return state
+
+        new = jax.lax.cond(good, updated, same, state, gradients)
+        return new.replace(step=state.step + 1), Metrics(sums, norm, ~good)
 
     if not shardings:
         return jax.jit(step, donate_argnums=1)

@@ -16,11 +16,13 @@ import pytest
 import tensorstore as ts
 
 from kvnmt import files
+from kvnmt.data.vocabularies import digests
 from kvnmt.errors import UserError
 from kvnmt.inference.translate import translate_lines
 from kvnmt.runs.average import average
-from kvnmt.runs.directory import load_run
+from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.training import manifest as manifests
+from kvnmt.training.checkpoint import Checkpoints
 from tests.helpers import untrained
 
 GIGABYTE = 2**30
@@ -154,6 +156,25 @@ def test_arrays_without_measure_are_told_before_they_are_read(run, names, power,
     store.write(key, json.dumps(plain).encode()).result()
     sealed(run)
     refused(run, part)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_numbers_that_are_not_finite_are_refused(run, tmp_path, value):
+    """In an ensemble and in the mean of several runs, too."""
+    (run / "versions.json").write_text("{}")
+    good, bad = load_run(run), tmp_path / "bad"
+    shutil.copytree(run, bad)
+    shutil.rmtree(bad / "checkpoints")
+    words = {"vocabularies": digests(good.vocabularies)}
+    table = good.params.target_embedding.at[-1, -1].set(value)
+    params = good.params.replace(target_embedding=table)
+    with Checkpoints(bad / "checkpoints") as checkpoints:
+        checkpoints.save_params(params, {}, words)
+    said = "checkpoints/0' has parameters that are not finite"
+    refused(bad, str(bad), said)
+    refused(bad, said, read=lambda bad: average([run, bad], tmp_path / "mean"))
+    with pytest.raises(UserError, match="bad/" + said):
+        load_ensemble([run, bad])
 
 
 MANIFESTS = [

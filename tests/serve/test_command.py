@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import pytest
 
 from kvnmt.cli import serve
 from kvnmt.data.vocabularies import load_vocabularies
+from kvnmt.errors import StoppedError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.shortlist import Lexicon, Shortlist
@@ -23,9 +25,11 @@ from kvnmt.inference.shortlist_file import write_shortlist
 from kvnmt.inference.translate import translate_lines
 from kvnmt.runs.directory import load_run
 from kvnmt.serve import server
-from kvnmt.serve.guard import VARIABLE
+from kvnmt.serve.guard import VARIABLE, Guard
 from tests.helpers import toy_lines, trained, untrained
+from tests.serve.serving import LIMITS, SEARCH
 
+COUNT = 40  # lines of a request
 COMMAND = [sys.executable, "-c", "import sys; from kvnmt.cli import main; main()"]
 
 
@@ -83,6 +87,82 @@ def test_an_address_that_is_taken_is_said(kvnmt, folder):
     assert said.status == 2 and f"--port {port}: Address already in use." in said.err
 
 
+@pytest.mark.parametrize("field", ["beam", "nbest"])
+def test_a_search_that_answers_nothing_is_refused_at_the_start(kvnmt, folder, field):
+    given = ("--search.beam", 2, "--search.nbest", 5)
+    said = kvnmt("serve", folder, *given)
+    assert said.status == 2 and "widen --search.beam" in said.err
+    wide = (f"--search.{field}", 30, "--search.sample")
+    said = kvnmt("serve", folder, *wide)
+    assert said.status == 2
+    assert f"--search.{field} is 30 but --limits.beam 20" in said.err
+
+
+@pytest.mark.parametrize("ends, what", [(True, "all"), (False, "not all")])
+def test_a_signal_that_ends_it_tells_whether_all_is_answered(
+    runs, monkeypatch, ends, what
+):
+    """In this process; a batch ends only if it ``ends``."""
+    monkeypatch.setattr(server, "LEAVING", 0.1)
+    serving = server.make_serving(runs, SEARCH, LIMITS, Guard())
+    serving.server.config.timeout_graceful_shutdown = 1
+    begun, go, answers = threading.Event(), threading.Event(), []
+
+    def work(task, items, long):
+        begun.set()
+        assert go.wait(60)
+        return ["done"] * len(items)
+
+    def ask(url):
+        reply = httpx.post(f"{url}translate", json={"lines": ["a"]}, timeout=60)
+        answers.append((reply.status_code, reply.json()))
+
+    def interrupt():
+        assert begun.wait(60)
+        os.kill(os.getpid(), signal.SIGINT)
+        if ends:
+            go.set()
+
+    serving.batcher._work = work
+    with ThreadPoolExecutor(2) as threads:
+
+        def tell(line):
+            threads.submit(ask, line.split()[-1])
+            threads.submit(interrupt)
+
+        said = f"^SIGINT: {what} that was asked is answered.$"
+        listening = server.listen("127.0.0.1", 0)
+        with listening, pytest.raises(StoppedError, match=said):
+            server.serve(serving, listening, None, tell)
+        go.set()
+    told = {"error": "the service ends before this is answered."}
+    assert answers == [(200, {"translations": ["done"]}) if ends else (503, told)]
+
+
+def test_a_signal_at_the_start_ends_it_at_once(runs):
+    """As soon as it says where it serves, while it compiles."""
+    serving = server.make_serving(runs, SEARCH, LIMITS, Guard())
+    begun, go, before = threading.Event(), threading.Event(), threading.enumerate()
+
+    def work(task, items, long):
+        begun.set()
+        go.wait(60)
+        return items
+
+    def tell(line):
+        assert begun.wait(60)
+        signal.raise_signal(signal.SIGTERM)
+
+    serving.batcher._work = work
+    listening = server.listen("127.0.0.1", 0)
+    with listening, pytest.raises(StoppedError, match="^SIGTERM: all"):
+        server.serve(serving, listening, SEARCH, tell)
+    new = [thread for thread in threading.enumerate() if thread not in before]
+    assert new and all(thread.daemon for thread in new)
+    go.set()
+    serving.batcher.close(10)
+
+
 def test_a_signal_ends_it_once_all_is_answered(folder):
     """As a process of its own, as people start it."""
     flags = "--port 0 --no-compile-first --search.beam 1 --search.batch-size 1".split()
@@ -96,17 +176,19 @@ def test_a_signal_ends_it_once_all_is_answered(folder):
     try:
         said = process.stderr.readline()
         (url,) = re.findall(r"at (http://127\.0\.0\.1:\d+/)$", said)
-        lines = toy_lines(5, 30)
+        lines, several = toy_lines(5, COUNT), range(6)
 
-        def ask(line: str) -> str:
-            reply = httpx.post(f"{url}translate", json={"lines": [line]}, timeout=120)
-            return reply.json()["translations"][0]["translation"]
+        def ask(n: int) -> list[str]:
+            turned = {"lines": lines[n:] + lines[:n]}
+            reply = httpx.post(f"{url}translate", json=turned, timeout=120).json()
+            found = [one["translation"] for one in reply["translations"]]
+            return found[-n:] + found[:-n] if n else found
 
-        with ThreadPoolExecutor(len(lines)) as threads:
-            asked = [threads.submit(ask, line) for line in lines]
-            while not any(one.done() for one in asked):
+        with ThreadPoolExecutor(len(several)) as threads:
+            asked, waiting = [threads.submit(ask, n) for n in several], 0
+            while waiting <= len(several[1:]) * COUNT:
                 waiting = httpx.get(f"{url}health", timeout=60).json()["waiting_lines"]
-                if waiting:
+                if any(one.done() for one in asked):
                     break
             process.send_signal(signal.SIGTERM)
             found = [one.result(120) for one in asked if not one.exception(120)]
@@ -117,4 +199,5 @@ def test_a_signal_ends_it_once_all_is_answered(folder):
         process.kill()
     search = SearchConfig(beam=1, batch_size=8)
     expected = translate_lines(load_run(folder), lines, search)
-    assert len(found) > 10 and set(found) <= set(expected)
+    assert found and all(one == expected for one in found)
+    assert len(found) * COUNT >= waiting  # what waited before the signal is answered

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands behind the addresses, without a server."""
+
+import gc
+import weakref
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from kvnmt.serve.batcher import NotReadyError
+from kvnmt.serve.guard import Guard
+from kvnmt.serve.questions import Asker
+from kvnmt.serve.server import make_serving
+from kvnmt.serve.service import Service
+from kvnmt.serve.works import Line, Pair, Task
+from tests.serve.serving import LIMITS, SEARCH
+
+# On the eight devices of tests, 8 rows of 16 positions or 16 rows of 8.
+NARROW = replace(SEARCH, batch_tokens=128)
+
+
+@pytest.mark.parametrize(
+    "kind, item, long",
+    [
+        ("translate", Line, "a b c d " * 3),
+        ("score", lambda line: Pair(line, "A"), "a " * 600),
+    ],
+)
+def test_a_batch_in_several_blocks_needs_the_program_of_each(runs, kind, item, long):
+    service = Service({"plain": runs["plain"]})
+    service.aside = True  # as with one device
+    task = Task(kind, "plain", NARROW)
+
+    def ask(longs: int, may: bool) -> int:
+        lines = [long] * longs + ["a b"] * (16 - longs)
+        return len(service(task, [item(line) for line in lines], may))
+
+    assert ask(16, True) == 16  # two blocks of one shape
+    with pytest.raises(NotReadyError):
+        ask(1, False)
+    assert ask(1, True) == 16
+    assert ask(0, False) == ask(1, False) == 16  # its second block, and both
+
+
+def test_the_page_shares_no_batch_while_words_are_drawn(runs):
+    for sample in (False, True):
+        asker = Asker(runs, replace(SEARCH, sample=sample), LIMITS)
+        first, second = (asker.exploration({"line": "a"})[1] for _ in range(2))
+        for one, other in zip(first, second, strict=True):
+            assert (one.task == other.task) is not sample
+
+
+def test_arrays_stand_once_on_every_device(runs):
+    """Those that were read are freed."""
+    run = runs["plain"]
+    given = {"plain": run._replace(params=jax.tree.map(jnp.copy, run.params))}
+    read = [weakref.ref(leaf) for leaf in jax.tree.leaves(given["plain"].params)]
+    serving = make_serving(given, SEARCH, LIMITS, Guard())
+    del given
+    gc.collect()
+    assert read and not any(leaf() is not None for leaf in read)
+    serving.batcher.close(10)
