@@ -19,6 +19,7 @@ from experiments.claims import Pace
 from experiments.results import Figures
 from experiments.rows import AnyRow, Row, Train
 from experiments.worker import Worker
+from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.program_cache import keep_programs
 from kvnmt.console import print_table
 from kvnmt.data.sources import Split, open_text
@@ -75,6 +76,7 @@ def launch(
         main: What it does.
         about: Its docstring.
     """
+    use_large_pages()
     name = Path(sys.argv[0]).stem
 
     def work() -> None:

@@ -34,6 +34,9 @@ if jaxlib.version.__version__.startswith("0.10."):  # a flag may go with any rel
     ]
 os.environ["XLA_FLAGS"] = " ".join([*_QUICK, os.environ.get("XLA_FLAGS", "")])
 
+# No process of a test begins anew (`kvnmt.cli.large_pages`).
+os.environ.setdefault("GLIBC_TUNABLES", "")
+
 # Tracing makes many small objects that live on: looking for dead ones among them takes
 # a tenth of the time, and where in Python each operation stands is written for nobody.
 gc.set_threshold(100_000, 20, 100)

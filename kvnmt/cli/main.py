@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvnmt import __version__
+from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.errors import UserError, run_program, unknown_name
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Command(NamedTuple):
     # recipe alone.
     runs: str | None = None
     compiles: bool = True  # whether its programs are kept for the next time
+    trains: bool = False  # whether it goes over parameters again and again
 
 
 COMMANDS = {
@@ -39,6 +41,7 @@ COMMANDS = {
         "kvnmt.cli.train:Train",
         "Train a system on parallel text.",
         runs="run",
+        trains=True,
     ),
     "translate": Command(
         "kvnmt.cli.translate:Translate",
@@ -82,6 +85,7 @@ COMMANDS = {
         "kvnmt.cli.benchmark:Benchmark",
         "Measure the speed of systems beside each other on this device.",
         compiles=False,  # it tells how long compiling takes
+        trains=True,
     ),
     "compile": Command(
         "kvnmt.cli.compile:Compile",
@@ -148,6 +152,8 @@ def main(
     gc.set_threshold(100_000, 20, 100)
     words = [command] if command else []
     words += sys.argv[1:] if arguments is None else arguments
+    if arguments is None and any(COMMANDS[w].trains for w in words if w in COMMANDS):
+        use_large_pages()
     try:
         try:
             run_program("kvnmt", lambda: _run(words, base))

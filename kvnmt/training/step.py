@@ -8,6 +8,7 @@ neither on how many devices share the work nor on how many parts a batch is
 computed in.
 """
 
+from collections.abc import Callable
 from dataclasses import fields
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -191,16 +192,32 @@ def _program(
             mean = _mean(options.ema, state.step, state.mean, params)
             return TrainState(state.step, params, inner, state.scale, mean)
 
-        def same(state: TrainState, gradients: PyTree) -> TrainState:
-            return state
-
-        new = jax.lax.cond(good, updated, same, state, gradients)
+        new = _update_if(good, updated, state, gradients, device.platform)
         return new.replace(step=state.step + 1), Metrics(sums, norm, ~good)
 
     if not shardings:
         return jax.jit(step, donate_argnums=1)
     places = jax.tree.unflatten(tree, shardings)
     return jax.jit(step, donate_argnums=1, out_shardings=(places, None))
+
+
+def _update_if(
+    good: Bool[Array, ""],
+    updated: Callable[[TrainState, PyTree], TrainState],
+    state: TrainState,
+    gradients: PyTree,
+    platform: str,
+) -> TrainState:
+    """The updated state, or the same.
+
+    On a CPU an eighth of a step is saved by a branch: where every array is chosen by
+    itself, what others are made of is computed again for each, from copies.
+    """
+    if platform == "cpu":
+        same = lambda state, _: state  # noqa: E731
+        return jax.lax.cond(good, updated, same, state, gradients)
+    new = updated(state, gradients)
+    return jax.tree.map(lambda new, old: jnp.where(good, new, old), new, state)
 
 
 def _sums(
