@@ -9,7 +9,7 @@ computed in.
 """
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -193,7 +193,7 @@ def _program(
             return TrainState(state.step, params, inner, state.scale, mean)
 
         new = _update_if(good, updated, state, gradients, device.platform)
-        return new.replace(step=state.step + 1), Metrics(sums, norm, ~good)
+        return replace(new, step=state.step + 1), Metrics(sums, norm, ~good)
 
     if not shardings:
         return jax.jit(step, donate_argnums=1)
