@@ -46,7 +46,6 @@ from kvnmt.runs.recipes import RECIPES
 from kvnmt.target_context import self_attentive
 from kvnmt.training.loop import Result
 from kvnmt.training.losses import Objective
-from kvnmt.training.optimizer import OptimizerConfig
 
 BASELINE = "rnnsearch-star"
 MODERN = RECIPES["modern"]  # what `kvnmt train` does with nothing but files
@@ -66,6 +65,16 @@ def with_dropout(changes: dict[str, float], experiment: Experiment) -> Experimen
     return with_model({"dropout": rates}, experiment)
 
 
+def with_data(changes: dict[str, object], experiment: Experiment) -> Experiment:
+    """With text that becomes ids otherwise."""
+    return replace(experiment, data=replace(experiment.data, **changes))
+
+
+def with_optimizer(changes: dict[str, object], experiment: Experiment) -> Experiment:
+    """With another rate."""
+    return replace(experiment, optimizer=replace(experiment.optimizer, **changes))
+
+
 def with_words(experiment: Experiment) -> Experiment:
     """With words that were seen at least twice."""
     return replace(experiment, data=DataConfig(min_count=2))
@@ -73,12 +82,14 @@ def with_words(experiment: Experiment) -> Experiment:
 
 WITHOUT: dict[str, Change] = {
     "joint pieces": with_words,
+    "trimming them": partial(with_data, {"trimmed": False}),
     "label smoothing": lambda e: replace(e, objective=Objective()),
     "dropout of embeddings": partial(with_dropout, {"embedding": 0.0}),
     "dropout of annotations": partial(with_dropout, {"annotations": 0.0}),
     "dropout of the readout": partial(with_dropout, {"output": 0.0}),
     "averaging": lambda e: replace(e, training=replace(e.training, ema=0.0)),
-    "a falling rate": lambda e: replace(e, optimizer=OptimizerConfig()),
+    "a falling rate": partial(with_optimizer, {"decay": 1.0}),
+    "a high rate": partial(with_optimizer, {"learning_rate": None, "warmup": 0}),
     "inputs of unit size": partial(with_model, {"initializer": "glorot"}),
 }
 # Systems that are composed of mechanisms of several papers: what each starts from.
