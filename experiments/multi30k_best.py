@@ -89,7 +89,7 @@ WITHOUT: dict[str, Change] = {
     "dropout of the readout": partial(with_dropout, {"output": 0.0}),
     "averaging": lambda e: replace(e, training=replace(e.training, ema=0.0)),
     "a falling rate": partial(with_optimizer, {"decay": 1.0}),
-    "a high rate": partial(with_optimizer, {"learning_rate": None, "warmup": 0}),
+    "a high rate": partial(with_optimizer, {"learning_rate": None}),
     "inputs of unit size": partial(with_model, {"initializer": "glorot"}),
 }
 # Systems that are composed of mechanisms of several papers: what each starts from.

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvnmt import __version__
-from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.errors import UserError, run_program, unknown_name
 
 if TYPE_CHECKING:
@@ -153,6 +152,8 @@ def main(
     words = [command] if command else []
     words += sys.argv[1:] if arguments is None else arguments
     if arguments is None and any(COMMANDS[w].trains for w in words if w in COMMANDS):
+        from kvnmt.cli.large_pages import use_large_pages
+
         use_large_pages()
     try:
         try:

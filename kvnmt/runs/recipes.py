@@ -31,9 +31,7 @@ RECIPES: Mapping[Recipe, Experiment] = {
         ),
         objective=Objective(label_smoothing=0.1),
         data=DataConfig(vocabulary="bpe", joint=True, subwords=10_000, trimmed=True),
-        optimizer=OptimizerConfig(
-            learning_rate=3e-3, warmup=300, decay=0.75, decay_after=5
-        ),
+        optimizer=OptimizerConfig(learning_rate=3e-3, decay=0.75, decay_after=5),
         training=TrainingConfig(epochs=16, batch_size=64, ema=0.999),
         search=SearchConfig(beam=5),
     ),
