@@ -46,8 +46,11 @@ def claim(path: Path, inputs: Iterable[Path | None]) -> None:
     for other in inputs:
         if other and other.resolve() == path.resolve():
             raise UserError(f"'{path}' is read too; write to another file.")
+    there = os.path.lexists(path)
     try:
         path.open("ab").close()
+        if not there:
+            path.unlink()
     except OSError as error:
         raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
 

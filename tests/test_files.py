@@ -13,6 +13,7 @@ from kvnmt.files import (
     MANIFEST,
     DamagedError,
     check_files,
+    claim,
     digest_of,
     locked,
     read_manifest,
@@ -36,6 +37,18 @@ def test_a_file_is_replaced_whole_or_stays(tmp_path, monkeypatch):
         write_whole(path, "two\n")
     assert path.read_text() == "one\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_place_that_was_claimed_is_as_it_was(tmp_path):
+    path, full = tmp_path / "new", tmp_path / "full"
+    full.write_text("text")
+    for place in (path, full):
+        claim(place, [])
+    assert [*tmp_path.iterdir()] == [full] and full.read_text() == "text"
+    with pytest.raises(UserError, match="is read too"):
+        claim(full, [None, full])
+    with pytest.raises(UserError, match="cannot be written"):
+        claim(tmp_path / "nowhere" / "file", [])
 
 
 def test_a_manifest_comes_back(tmp_path):

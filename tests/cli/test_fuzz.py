@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from tests.helpers import WORDS, Said, toy_data, trained
 
-CASES = int(os.environ.get("KVNMT_FUZZ", "50"))  # in four tests
+CASES = int(os.environ.get("KVNMT_FUZZ", "50"))  # in five tests
 GREEDY = ["--search.beam", "1", "--search.batch-size", "8", "--max-input", "7"]
 
 fuzzed = settings(
-    max_examples=max(CASES // 4, 1),
+    max_examples=max(CASES // 5, 1),
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 SEPARATORS = ["\r", "\t", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029", "\xa0"]
@@ -155,6 +155,57 @@ def test_pairs_are_scored_or_refused(
     check_told(said)
     assert everything(tmp_path) == before
     assert len(split(said.out)) == (len(pairs) if said.status == 0 else 0)
+
+
+link = st.sampled_from(
+    ["0-0", "1-0", "0-1", "2-3", "0?1", "1", "x-y", "-1-0", "0-0 1-1"]
+)
+linked = st.lists(link, max_size=3).map(" ".join).map(str.encode)
+
+
+@fuzzed
+@given(
+    st.sampled_from(["evaluate", "shortlist"]),
+    st.lists(st.tuples(line, line, line, linked), max_size=8),
+    st.just([]) | st.lists(broken, max_size=2),
+    flags(
+        measures=["score", "significance", "adequacy", "alignment", "all", "x"],
+        tokenize=["13a", "none", "char", "x"],
+        stem=["3"],
+        best=["1", "5"],
+        common=["2"],
+        gold=["nowhere"],
+        links=["nowhere"],
+        nothing=["1"],
+    ),
+)
+def test_files_are_measured_and_linked_or_refused(
+    kvnmt, tmp_path_factory, run, command, rows, more, options
+):
+    """Only the table that was asked for is written, and only where all is well."""
+    folder = tmp_path_factory.mktemp("fuzz")
+    names = ("source", "reference", "hypothesis", "links")
+    paths = {name: folder / name for name in names}
+    for number, path in enumerate(paths.values()):
+        path.write_bytes(b"".join(row[number] + b"\n" for row in rows))
+    paths["hypothesis"].write_bytes(
+        b"".join(row[2] + b"\n" for row in rows) + b"\n".join(more)
+    )
+    if command == "evaluate":
+        given = [paths["hypothesis"], "--source", paths["source"]]
+        given += ["--reference", paths["reference"], "--json"]
+    else:
+        given = [run, "--source", paths["source"], "--target", paths["reference"]]
+        given += ["--links", paths["links"], "--output", folder / "table"]
+    before = everything(folder)
+    said = kvnmt(command, *given, *options)
+    check_told(said)
+    made = {folder / "table"} if (command, said.status) == ("shortlist", 0) else set()
+    after = everything(folder)
+    assert after.keys() - before.keys() == made
+    assert before.items() <= after.items()
+    if command == "evaluate" and said.status == 0:
+        json.loads(said.out)
 
 
 TEXT = flags(
