@@ -13,7 +13,7 @@ from kvnmt.errors import UserError
 
 
 class Vocabularies(NamedTuple):
-    """One for each side; the same object where they are joint."""
+    """One for each side; alike where they are joint and none is trimmed."""
 
     source: AnyVocabulary
     target: AnyVocabulary
