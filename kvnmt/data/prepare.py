@@ -238,16 +238,12 @@ def _count(
 def _subwords(config: DataConfig, text: TextReader) -> Vocabularies:
     source, target = _sample(config, text)
     if config.joint:
-        joint = build_subwords(chain(source, target), config.subwords)
-        learnt = Vocabularies(joint, joint)
+        ours = theirs = build_subwords(chain(source, target), config.subwords)
     else:
-        learnt = Vocabularies(
-            source=build_subwords(source, config.subwords),
-            target=build_subwords(target, config.subwords),
-        )
-    if not config.trimmed:
-        return learnt
-    return Vocabularies(trim(learnt.source, source), trim(learnt.target, target))
+        ours, theirs = (build_subwords(x, config.subwords) for x in (source, target))
+    if config.trimmed:
+        ours, theirs = trim(ours, source), trim(theirs, target)
+    return Vocabularies(ours, theirs)
 
 
 def _sample(config: DataConfig, text: TextReader) -> tuple[list[str], list[str]]:
