@@ -165,7 +165,7 @@ linked = st.lists(link, max_size=3).map(" ".join).map(str.encode)
 
 @fuzzed
 @given(
-    st.sampled_from(["evaluate", "shortlist"]),
+    st.sampled_from(["evaluate", "shortlist", "explore", "average"]),
     st.lists(st.tuples(line, line, line, linked), max_size=8),
     st.just([]) | st.lists(broken, max_size=2),
     flags(
@@ -174,6 +174,8 @@ linked = st.lists(link, max_size=3).map(" ".join).map(str.encode)
         stem=["3"],
         best=["1", "5"],
         common=["2"],
+        first=["1", "0"],
+        last=["1", "9"],
         gold=["nowhere"],
         links=["nowhere"],
         nothing=["1"],
@@ -182,7 +184,7 @@ linked = st.lists(link, max_size=3).map(" ".join).map(str.encode)
 def test_files_are_measured_and_linked_or_refused(
     kvnmt, tmp_path_factory, run, command, rows, more, options
 ):
-    """Only the table that was asked for is written, and only where all is well."""
+    """Only what was asked for is written, and only where all is well."""
     folder = tmp_path_factory.mktemp("fuzz")
     names = ("source", "reference", "hypothesis", "links")
     paths = {name: folder / name for name in names}
@@ -191,19 +193,24 @@ def test_files_are_measured_and_linked_or_refused(
     paths["hypothesis"].write_bytes(
         b"".join(row[2] + b"\n" for row in rows) + b"\n".join(more)
     )
-    if command == "evaluate":
-        given = [paths["hypothesis"], "--source", paths["source"]]
-        given += ["--reference", paths["reference"], "--json"]
-    else:
-        given = [run, "--source", paths["source"], "--target", paths["reference"]]
-        given += ["--links", paths["links"], "--output", folder / "table"]
+    source, reference, hypothesis, links = paths.values()
+    output, text = folder / "output", ["--source", source]
+    given = {
+        "evaluate": [hypothesis, *text, "--reference", reference, "--json"],
+        "shortlist": [run, *text, "--target", reference, "--links", links],
+        "explore": [run, *text, "--reference", reference, "--forced"],
+        "average": [run],
+    }[command]
+    if command != "evaluate":
+        given += ["--output", output]
     before = everything(folder)
     said = kvnmt(command, *given, *options)
     check_told(said)
-    made = {folder / "table"} if (command, said.status) == ("shortlist", 0) else set()
     after = everything(folder)
-    assert after.keys() - before.keys() == made
     assert before.items() <= after.items()
+    assert output.exists() == (said.status == 0 and command != "evaluate")
+    if command != "average":  # a folder
+        assert after.keys() - before.keys() <= {output}
     if command == "evaluate" and said.status == 0:
         json.loads(said.out)
 
