@@ -118,6 +118,16 @@ def test_a_recipe_is_what_all_other_flags_start_from(places):
     assert read("prepare", "", places).data == RECIPES["modern"].data
 
 
+@pytest.mark.parametrize("name", ["adam", "adadelta"])
+def test_the_rate_of_a_recipe_is_that_of_its_optimizer(places, name):
+    rate = RECIPES["modern"].optimizer.learning_rate
+    chosen = read("train", f"NEW --optimizer.name {name}", places).experiment.optimizer
+    assert chosen.learning_rate == (rate if name == "adam" else None)
+    line = f"NEW --optimizer.name {name} --optimizer.learning-rate 0.5"
+    chosen = read("train", line, places).experiment.optimizer
+    assert (chosen.name, chosen.learning_rate) == (name, 0.5)
+
+
 def test_a_system_named_counts_for_a_run_too(places):
     found = read("train", "MINE --resume --attention additive", places)
     assert found.experiment.model.attention == additive.Options()

@@ -3,6 +3,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -34,6 +35,19 @@ def test_a_folder_without_config_is_told(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(UserError, match=f"'{folder}' is no run directory"):
             load_run(folder)
+
+
+@pytest.mark.parametrize("tie", ["none", "all"])
+def test_a_table_of_both_sides_has_the_pieces_of_both(tmp_path, monkeypatch, tie):
+    choices = {"vocabulary": "bpe", "joint": True, "subwords": 40, "trimmed": True}
+    exp = tiny(replace(toy_data(tmp_path / "text"), **choices))
+    exp = replaced(exp, "model.tie", tie)
+    jobs = []
+    monkeypatch.setattr(experiment, "fit", lambda job, state, **_: jobs.append(job))
+    experiment.run(exp, tmp_path / "run", console=quiet())
+    words = jobs[0].corpora.vocabularies
+    assert (digest(words.source) == digest(words.target)) == (tie == "all")
+    assert load_experiment(tmp_path / "run").data.trimmed == (tie != "all")
 
 
 def contents(folder: Path) -> dict[Path, bytes | None]:
