@@ -2,9 +2,9 @@
 """Large pages of memory, for a process that trains on a CPU.
 
 A step goes over all parameters, moments and gradients. A processor has the addresses of
-few pages at hand: with pages of 2 MiB instead of 4 KiB it takes an eighth less time.
-Linux gives them where a program asks, and the GNU C library's allocator asks where
-``GLIBC_TUNABLES`` says so before the process begins. So the process begins anew.
+few pages at hand: with pages of 2 MiB instead of 4 KiB it takes up to an eighth less
+time. Linux gives them where a program asks, and the GNU C library's allocator asks
+where ``GLIBC_TUNABLES`` says so before the process begins. So the process begins anew.
 """
 
 import os

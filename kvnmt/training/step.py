@@ -210,8 +210,8 @@ def _update_if(
 ) -> TrainState:
     """The updated state, or the same.
 
-    On a CPU an eighth of a step is saved by a branch: where every array is chosen by
-    itself, what others are made of is computed again for each, from copies.
+    On a CPU up to an eighth of a step is saved by a branch: where every array is chosen
+    by itself, what others are made of is computed again for each, from copies.
     """
     if platform == "cpu":
         same = lambda state, _: state  # noqa: E731
