@@ -33,6 +33,8 @@ class Dropout:
     # of the states of encoder and decoder where the next step takes them, the same
     # entries at every step of a sentence (Gal and Ghahramani 2016).
     recurrent: Rate = 0.0
+    # of source and previous target words as a whole (Sennrich and Zhang 2019)
+    word: Rate = 0.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class ModelConfig:
     # To the target embedding: the output layer, or the source embedding too, where both
     # sides have one vocabulary.
     tie: Literal["none", "output", "all"] = "none"
+    # A tied output layer reads o_t / sqrt(E), as embeddings of unit size need it.
+    scale_tied: bool = False
     initializer: Scheme = "gaussian"
     average_auxiliary: bool = False  # auxiliary predictors vote, but in training
     dropout: Dropout = field(default_factory=Dropout)

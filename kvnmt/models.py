@@ -38,6 +38,7 @@ from kvnmt.layers import (
     init_linear,
     split_key,
     with_masks,
+    word_dropout,
 )
 from kvnmt.model_arrays import Params, Source, State, narrow
 from kvnmt.model_config import ModelConfig
@@ -167,8 +168,7 @@ def _encode(
     encoder = with_masks(
         key_masks, config.dropout.recurrent, params.encoder, len(source)
     )
-    embedded = params.embed_source(source)
-    embedded = dropout(key_embedding, config.dropout.embedding, embedded)
+    embedded = _dropped(config, key_embedding, params.embed_source(source))
     encoded = encoders.encode(
         config.reading,
         encoder,
@@ -182,6 +182,14 @@ def _encode(
     annotations = dropout(key_annotations, rate, encoded.annotations)
     encoded = replace(encoded, annotations=annotations)
     return Source(parts.decoder.prepare(params.decoder, encoded), encoded.mask)
+
+
+def _dropped(
+    config: ModelConfig, key: Key[Array, "*B"] | None, embedded: Float[Array, "B T E"]
+) -> Float[Array, "B T E"]:
+    (key_words,) = split_key(key, 1)
+    embedded = dropout(key, config.dropout.embedding, embedded)
+    return word_dropout(key_words, config.dropout.word, embedded)
 
 
 def _initial_state(
@@ -237,7 +245,7 @@ def _forward(
     target = jnp.asarray(target)[:, :-1]
     previous = jnp.pad(target, ((0, 0), (1, 0)), constant_values=-1)
     embedded = embed(params.target_embedding, previous)  # [B, T, E]
-    embedded = dropout(key_embedding, config.dropout.embedding, embedded)
+    embedded = _dropped(config, key_embedding, embedded)
     inputs = parts.decoder.inputs(params.decoder, embedded)
     length = embedded.shape[1]
     start = parts.decoder.initial_state(params.decoder, constants, length, key_start)
@@ -291,6 +299,8 @@ def _predict(
     inputs = context | {"context": features.context} | dict(features.extras)
     read = readouts.apply(config.readout, params.readout, inputs)
     read = dropout(key, config.dropout.output, read)
+    if config.scale_tied and config.tie != "none":
+        read = read * config.embedding**-0.5
     layers = params.output_layer, *params.auxiliary
     vectors = read, *features.auxiliary
     heads = tuple(Head(layer, x, allowed) for layer, x in zip(layers, vectors))

@@ -19,7 +19,7 @@ from kvnmt.training.losses import Objective, loss
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 
-NO_DROPOUT = Dropout(0.0, 0.0, 0.0, 0.0, 0.0)
+NO_DROPOUT = Dropout(output=0.0)
 
 # GRUs over source positions, a memory's own, LSTMs, and a unit taken apart.
 WITH_UNITS = ["coverage-neural", "memory-rnn", "attn", "past-future", "memdec"]
@@ -43,7 +43,7 @@ def test_dropout_needs_a_key_and_a_rate(key):
 
 
 @pytest.mark.parametrize(
-    "place", ["embedding", "annotations", "state", "output", "recurrent"]
+    "place", ["embedding", "annotations", "state", "output", "recurrent", "word"]
 )
 def test_dropout_in_each_place(place, key):
     rates = dataclasses.replace(NO_DROPOUT, **{place: 0.5})
@@ -184,6 +184,18 @@ def test_one_table_for_all_words_is_three_that_are_alike(key, x64):
     np.testing.assert_allclose(ours, theirs, rtol=1e-10)
     parts = changes.source_embedding, changes.target_embedding, changes.output.W[0].T
     np.testing.assert_allclose(change.target_embedding, sum(parts), rtol=1e-9)
+
+
+def test_a_scaled_tied_layer_reads_its_vector_over_the_root_of_its_width(key):
+    tied = dataclasses.replace(cases.BASE, tie="output", dropout=NO_DROPOUT)
+    scaled = dataclasses.replace(tied, scale_tied=True)
+    params = cases.build(tied).init(key)
+    table = params.target_embedding
+    by_hand = params.output_layer.replace(W=(table.T / table.shape[1] ** 0.5,))
+    plain = dataclasses.replace(tied, tie="none", scale_tied=True)  # which has no say
+    heads = cases.forward(scaled)(params, SOURCE, TARGET, None)
+    other = cases.forward(plain)(params.replace(output=by_hand), SOURCE, TARGET, None)
+    np.testing.assert_allclose(heads.logits, other.logits, atol=1e-6)
 
 
 def test_modifying_initial_weights_starts_unread(key):

@@ -24,7 +24,7 @@ from kvnmt import files
 from kvnmt.console import error_console
 from kvnmt.data.batches import EncodedCorpus, Sentences
 from kvnmt.data.config import DataConfig
-from kvnmt.data.prepare import Dropped, EncodedBlock, id_type
+from kvnmt.data.encoding import Dropped, EncodedBlock, id_type
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.data.vocabulary import load as load_vocabulary
@@ -43,7 +43,7 @@ NEVER_MATTERS |= {"vocabularies", "max_length"}
 ONLY_BUILDS = {"vocabulary", "min_count", "vocabulary_size", "subwords", "joint"}
 ONLY_BUILDS |= {"subword_sentences", "trimmed"}
 # What settings that came later did before: corpora of that time keep their names.
-BEFORE = {"trimmed": False}
+BEFORE = {"trimmed": False, "subword_dropout": 0.0, "segmentations": 1}
 
 
 class Entry(NamedTuple):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from kvnmt.errors import at_least
+from kvnmt.errors import at_least, between
 
 LONGEST = {"words": 80, "bpe": 100, "characters": 400}  # tokens of a training sentence
 
@@ -40,6 +40,10 @@ class DataConfig:
     joint: bool = False  # bpe: learn from both sides together
     # bpe: each side keeps but the pieces that it uses, unless --model.tie is all
     trimmed: bool = False
+    # bpe: how many of the merges are left out, by chance, in training text
+    subword_dropout: Annotated[float, between(0, 0.99)] = 0.0
+    # how often training text comes in an epoch, each time with other merges left out
+    segmentations: Annotated[int, at_least(1)] = 1
     # bpe: learn from at most so many of each side
     subword_sentences: Annotated[int, at_least(1)] = 2_000_000
     # tokens; default: 80 words, 100 subwords, 400 characters

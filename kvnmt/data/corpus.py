@@ -13,7 +13,7 @@ from kvnmt.console import error_console
 from kvnmt.data import cache, prepare, sources
 from kvnmt.data.batches import EncodedCorpus, Sentences, encoded
 from kvnmt.data.config import DataConfig
-from kvnmt.data.prepare import Dropped, EncodedBlock, Ids
+from kvnmt.data.encoding import Dropped, EncodedBlock, Ids, tokenised
 from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
 from kvnmt.data.vocabularies import Vocabularies, load_vocabularies
@@ -62,7 +62,7 @@ def load_corpora(
     collect(blocks, config.faulty, valid.unit)  # first, since it is short
     prepared = prepare_train(config, trained, console)
     vocabularies = prepared.vocabularies
-    pairs = [prepare.tokenised(vocabularies, one, config.faulty) for one in blocks]
+    pairs = [tokenised(vocabularies, one, config.faulty) for one in blocks]
     references = [line for part in pairs for line in part.text.target]
     if not references:
         raise nothing_left(valid.unit)

@@ -12,6 +12,7 @@ among them. Subwords are SentencePiece's byte-pair encoding, which
 """
 
 import hashlib
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -157,6 +158,21 @@ class Subwords:
     def encode(self, line: str) -> list[int]:
         """Ids of the pieces."""
         return self._processor.encode(line)
+
+    def sample(self, line: str, dropout: float, number: int) -> list[int]:
+        """Ids of pieces that were merged with some merges left out by chance.
+
+        This is the BPE-dropout of Provilkov et al. (2020), by SentencePiece.
+
+        Args:
+            line: A sentence.
+            dropout: Chance of a merge to be left out, each time that it would be made.
+            number: Of the sample: the same line and number give the same pieces.
+        """
+        # Below 2**32 - 1, which SentencePiece takes for no seed.
+        seed = zlib.crc32(f"{number} {line}".encode()) >> 1
+        sentencepiece.set_random_generator_seed(seed)
+        return self._processor.encode(line, enable_sampling=True, alpha=dropout)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The piece of every id that is one."""

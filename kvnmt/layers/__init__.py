@@ -14,6 +14,7 @@ from kvnmt.layers.basic import (
     precise,
     row_keys,
     split_key,
+    word_dropout,
 )
 from kvnmt.layers.recurrent import (
     GRU,
@@ -88,4 +89,5 @@ __all__ = [
     "scan",
     "split_key",
     "with_masks",
+    "word_dropout",
 ]

@@ -99,6 +99,15 @@ def dropout(
     return jnp.where(kept, x / (1.0 - rate), 0)
 
 
+def word_dropout(
+    key: Key[Array, "*B"] | None, rate: float, x: Float[Array, "B T E"]
+) -> Float[Array, "B T E"]:
+    """Drops whole vectors as `dropout` drops entries."""
+    if key is None or rate == 0.0:
+        return x
+    return x * dropout(key, rate, jnp.ones_like(x[..., :1]))
+
+
 @typed
 def masked_softmax(
     energies: Float[Array, "*N S"], mask: Bool[Array, "*N S"]

@@ -27,6 +27,7 @@ RECIPES: Mapping[Recipe, Experiment] = {
     "modern": Experiment(
         model=ModelConfig(
             initializer="unit",
+            scale_tied=True,
             dropout=Dropout(embedding=0.2, annotations=0.2, output=0.4),
         ),
         objective=Objective(label_smoothing=0.1),

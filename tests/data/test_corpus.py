@@ -2,12 +2,14 @@
 """From files to ids: which pairs are kept, which vocabularies they get."""
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from kvnmt.data import prepare, synthetic
+from kvnmt.data.batches import Sentences
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.prepare import build_vocabularies, encode_text
@@ -210,6 +212,29 @@ def test_workers_and_blocks_change_nothing(text, workers):
     for side in (0, 1):
         ids = [i for block in blocks for i in block[side].ids.tolist()]
         assert ids == whole[side].ids.tolist()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_every_segmentation_of_a_text_is_another(text, workers):
+    config = DataConfig(vocabulary="bpe", subwords=60, workers=workers)
+    config = dataclasses.replace(config, subword_dropout=0.2, segmentations=3)
+    vocabularies = build_vocabularies(config, as_text(text, size=50))
+    ways = defaultdict(set)  # of cutting a pair, by the pair
+    for block in encode_text(config, vocabularies, as_text(text, size=50)):
+        sides = [Sentences(*side) for side in block[:2]]
+        for pair in zip(*sides, strict=True):
+            lines = (words.decode(ids) for words, ids in zip(vocabularies, pair))
+            ways[tuple(lines)].add(str(pair))
+    assert set(ways) == set(zip(text.source, text.target))
+    assert sum(map(len, ways.values())) > 2.5 * len(ways)
+    assert max(map(len, ways.values())) == 3
+
+
+def test_merges_are_left_out_of_subwords_alone(text):
+    config = DataConfig(min_count=1, subword_dropout=0.1)
+    vocabularies = build_vocabularies(config, as_text(text))
+    with pytest.raises(UserError, match="^data.subword_dropout leaves out .* to bpe"):
+        list(encode_text(config, vocabularies, as_text(text)))
 
 
 def test_vocabularies_of_another_run_are_taken(tmp_path):

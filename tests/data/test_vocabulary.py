@@ -203,6 +203,22 @@ def test_a_trimmed_vocabulary_cuts_its_text_as_before(text, subwords, tmp_path):
     assert load(tmp_path, "target") == trimmed
 
 
+def test_merges_that_are_left_out_spell_the_same_line(text, subwords):
+    trimmed = trim(subwords, text[::9])
+    for words in (subwords, trimmed):
+        samples = [[words.sample(line, 0.3, n) for line in text] for n in range(3)]
+        for drawn in samples:
+            assert [words.decode(ids) for ids in drawn] == text
+            assert max(map(max, drawn)) < len(words) and UNK not in set().union(*drawn)
+        lengths = [sum(map(len, drawn)) for drawn in samples]
+        assert len(set(lengths)) == 3  # each its own
+        assert min(lengths) > 1.1 * sum(len(words.encode(line)) for line in text)
+        again = [words.sample(line, 0.3, 1) for line in reversed(text)]
+        assert again[::-1] == samples[1]  # whatever was drawn before
+        assert words.sample(text[0], 0.0, 5) == words.encode(text[0])
+        assert len(words.sample(text[0], 0.99, 5)) > 0.9 * len(text[0])
+
+
 @pytest.mark.parametrize("size", [3, 0])
 def test_a_number_of_subwords_that_cannot_be_is_told_in_words(text, size):
     with pytest.raises(UserError) as error:
