@@ -3,7 +3,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,14 +18,21 @@ from kvnmt.compiling.sections import Kernel, largest_kernels
 from kvnmt.console import error_console, print_table
 from kvnmt.errors import at_least, check_bounds
 from kvnmt.files import claim, write_lines
-from kvnmt.runs.config import converter
+from kvnmt.runs.config import Experiment, converter
+from kvnmt.runs.recipes import Recipe
+from kvnmt.training.step_options import StepOptions
 
 
 @dataclass(frozen=True)
 class Compile:
     """Compile for devices that need not be there: memory, kernels, collectives."""
 
-    config: Annotated[CompileConfig, FLAT] = field(default_factory=CompileConfig)
+    config: Annotated[CompileConfig, FLAT]
+    system: str = "rnnsearch-star"  # one of the named systems
+    attention: str | None = None  # another attention mechanism, by name
+    decoder: str | None = None  # another decoder
+    target_context: str | None = None  # another target context
+    recipe: Recipe | None = None  # what all other flags start from; default: modern
     # cpu, gpu:h100, gpu:h100:8, tpu:v5e, tpu:v5e:4x4: which devices, how many.
     target: Annotated[str, tyro.conf.arg(name="for")] = "cpu"
     largest_batch: bool = False  # compile the largest batch that fits
@@ -33,6 +40,21 @@ class Compile:
     kernels: Annotated[int, at_least(0)] = 0
     hlo: Path | None = None  # file for the text of the compiled program
     json: bool = False  # print a line of JSON instead of tables
+
+    @staticmethod
+    def config_of(experiment: Experiment) -> CompileConfig:
+        """What the flags start from: a training as an experiment has it."""
+        training = experiment.training
+        options = {f.name: getattr(training, f.name) for f in fields(StepOptions)}
+        return CompileConfig(
+            model=experiment.model,
+            objective=experiment.objective,
+            batch_size=training.batch_size,
+            model_axis=training.model_axis,
+            optimizer=experiment.optimizer,
+            search=experiment.search,
+            **options,
+        )
 
     def __call__(self) -> None:
         """Compiles."""
@@ -57,6 +79,7 @@ class Compile:
         """All that is known, as JSON holds it."""
         line = {
             "for": self.target,
+            "system": self._name,
             "config": converter().unstructure(result.config),
             **plain(result.compiled.figures),
             "trials": [trial._asdict() for trial in result.trials],
@@ -68,7 +91,7 @@ class Compile:
     def _print(self, result: Largest) -> None:
         """Prints tables."""
         figures = result.compiled.figures
-        print(tables.title(figures, result.config), end="\n\n")
+        print(tables.title(self._name, figures, result.config), end="\n\n")
         print_table(tables.memory_table(figures))
         print()
         notes = tables.notes(figures, result.trials)
@@ -77,6 +100,12 @@ class Compile:
             if kernels:
                 print()
                 print_table(tables.kernel_table(section.name, kernels))
+
+    @property
+    def _name(self) -> str:
+        """The system, and the mechanisms that are others than its own."""
+        others = (self.attention, self.decoder, self.target_context)
+        return " with ".join([self.system, *filter(None, others)])
 
     def _kernels(self, result: Largest) -> Iterator[list[Kernel]]:
         """Of every section those asked for."""

@@ -38,7 +38,7 @@ class OptimizerChoice:
 
 @dataclass(frozen=True)
 class Choices:
-    """The flags of training that decide what the others are, or start from."""
+    """The flags that decide what the others are, or start from."""
 
     system: str | None = None
     attention: str | None = None
@@ -81,7 +81,8 @@ def parse(
     """Reads the flags of a command that start from a recipe, a system or a run.
 
     Args:
-        kind: The command, with a field ``experiment``, ``search`` or ``data``.
+        kind: The command, with a field ``experiment``, ``search`` or ``data``, or with
+            a function ``config_of`` from an experiment to its field ``config``.
         arguments: What was typed after the command's name.
         prog: What the program is called in messages.
         runs: The field of the command that names one or several runs, if there is one.
@@ -93,14 +94,14 @@ def parse(
     """
     choices, experiment = Choices(), base or Experiment()
     names = {field.name for field in dataclasses.fields(kind)}
-    trains = "experiment" in names
+    builds = "system" in names
     if "recipe" in names:
         choices = _glance(Choices, arguments, Choices(), unknown=True) or choices
         if choices.recipe or base is None:
             experiment = start(choices.recipe or DEFAULT, choices.optimizer.name)
-    if runs and (choices.resume or not trains):
+    if runs and (choices.resume or not builds):
         experiment = _of_run(kind, arguments, runs) or experiment
-    if trains and (choices.changes_model or not choices.resume):
+    if builds and (choices.changes_model or not choices.resume):
         experiment = choices.apply(experiment)
     return tyro.cli(
         kind,
@@ -173,6 +174,8 @@ def _start(kind: Any, experiment: Experiment) -> Any:
             values[field.name] = experiment
         elif field.name in ("search", "data"):
             values[field.name] = getattr(experiment, field.name)
+        elif field.name == "config":
+            values[field.name] = kind.config_of(experiment)
         elif field.default is field.default_factory is dataclasses.MISSING:
             values[field.name] = tyro.MISSING
     return kind(**values)

@@ -89,6 +89,7 @@ COMMANDS = {
     "compile": Command(
         "kvnmt.cli.compile:Compile",
         "Compile for devices that need not be there: memory, kernels, collectives.",
+        runs="",
         compiles=False,
     ),
     "systems": Command(

@@ -60,15 +60,21 @@ class Compiled(NamedTuple):
     text: str  # it, as the compiler writes it
 
 
+REMEDIES = {
+    "train": "a smaller --batch-size, or --accumulate 2, --remat 8 or --dtype bfloat16",
+    "search": "a smaller --search.batch-size or --search.beam",
+}
+
+
 class TooLargeError(UserError):
     """The compiler refuses a program that needs more memory than there is."""
 
-    def __init__(self, target: Target, needed: int | None):
+    def __init__(self, config: CompileConfig, target: Target, needed: int | None):
         size = "more is" if needed is None else f"{needed / UNITS['G']:.2f} GiB are"
         there = f"{(target.memory or 0) / UNITS['G']:.2f} GiB"
         super().__init__(
             f"the program does not fit on {target.kind}: {size} needed of {there}; set "
-            "a smaller batch, or --accumulate 2, --remat 8 or --dtype bfloat16."
+            f"{REMEDIES[config.what]}."
         )
         self.needed = needed
 
@@ -92,7 +98,7 @@ def compile_for(config: CompileConfig, target: Target) -> Compiled:
         executable = lowered.compile(compiler_options=target.options or None)
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" in str(error):
-            raise TooLargeError(target, _needed(str(error))) from None
+            raise TooLargeError(config, target, _needed(str(error))) from None
         reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
         raise UserError(f"the compiler of {target.kind} gives up: {reason}.") from None
     end = time.perf_counter()

@@ -6,7 +6,7 @@ functions. No array is made but a key: parameters and batches are shapes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
@@ -21,9 +21,9 @@ from kvnmt.inference.config import SearchConfig, numbers_of
 from kvnmt.inference.program import program
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model
-from kvnmt.systems.named import system
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
+from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.sharding import shardings
 from kvnmt.training.step import StepOptions
@@ -37,8 +37,8 @@ class CompileConfig(StepOptions):
     """What is compiled."""
 
     what: Literal["train", "search"] = "train"  # a step of training, or a search
-    system: str = "rnnsearch-star"  # one of the named systems
-    model: ModelConfig = field(default_factory=ModelConfig)  # sizes
+    model: ModelConfig = field(default_factory=ModelConfig)
+    objective: Objective = field(default_factory=Objective)
     vocabulary: Annotated[int, at_least(3)] = 30000  # words on each side
     # sentences of a training batch over all devices; of a search: --search.batch-size.
     batch_size: Annotated[int, at_least(1)] = 80
@@ -72,21 +72,24 @@ def trace(config: CompileConfig, among: Sequence[Device]) -> Traced:
         among: The devices that share the work.
 
     Raises:
-        UserError: A number is out of its bounds, or the devices cannot share so.
+        UserError: A number is out of its bounds, an option is not one of what is
+            compiled, or the devices cannot share so.
     """
     check_bounds(config)
-    model = models.build(
-        system(config.system).model(config.model),
-        config.vocabulary,
-        config.vocabulary,
-    )
+    model = models.build(config.model, config.vocabulary, config.vocabulary)
     mesh = mesh_of(among, config.model_axis)
     if config.what == "train":
         return _train(config, model, mesh)
     if not model.reads_source:
         raise UserError(
-            f"{config.system} reads no source and cannot translate; leave --what out."
+            "a language model reads no source and cannot translate; leave --what out."
         )
+    for option in fields(StepOptions):
+        # A recipe may have a running mean, which is no option of a search either.
+        if option.name != "ema" and getattr(config, option.name) != option.default:
+            raise UserError(
+                f"--{option.name} is an option of training; leave it out of a search."
+            )
     return _search(config, model, mesh)
 
 
@@ -125,7 +128,7 @@ def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
     state = jax.tree.map(_shape, state, places)
     step = steps.train_program(
         model,
-        system(config.system).objective(),
+        config.objective,
         update,
         config,
         mesh,

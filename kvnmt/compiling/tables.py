@@ -14,15 +14,15 @@ MIB = 2**20
 WIDEST = 60  # characters of a column
 
 
-def title(figures: Figures, config: CompileConfig) -> str:
-    """What was compiled, in a line."""
+def title(name: str, figures: Figures, config: CompileConfig) -> str:
+    """What was compiled, in a line; a name for the model comes first."""
     axes = f"{figures.devices} x {figures.device}"
     if config.model_axis > 1:
         data = figures.devices // config.model_axis
         axes += f" ({data} data x {config.model_axis} model)"
     sizes = config.model
     text = (
-        f"{config.system} on {axes}, {config.what}: "
+        f"{name} on {axes}, {config.what}: "
         f"sizes {sizes.embedding} / {sizes.encoder} / {sizes.state}, "
         f"vocabulary {config.vocabulary}, batch {config.rows} x {config.source_length}"
     )

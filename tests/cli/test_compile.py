@@ -5,7 +5,10 @@ import json
 
 import pytest
 
+from kvnmt.attention import delta_memory, kv_memory
 from kvnmt.compiling import targets
+from kvnmt.errors import UserError
+from kvnmt.runs.recipes import RECIPES
 
 FLAGS = (
     "--model.embedding 4 --model.encoder 4 --model.state 4 --vocabulary 9 "
@@ -25,6 +28,31 @@ def test_a_line_of_json_and_the_program(kvnmt, tmp_path):
     assert all(len(section["largest"]) == 3 for section in line["sections"])
     assert line["compile_seconds"] >= 0 and line["trials"] == []
     assert (tmp_path / "hlo").read_text().startswith("HloModule")
+
+
+def test_the_model_is_the_one_that_training_with_the_flags_has(kvnmt, monkeypatch):
+    """A system is where flags start from, mechanisms and their options among them."""
+    configs = []
+
+    def compile_for(config, target):
+        configs.append(config)
+        raise UserError("enough.")
+
+    monkeypatch.setattr("kvnmt.cli.compile.compile_for", compile_for)
+    flags = "--system kvmematt-r2-atteos --model.layers 3 --model.decoder.rounds 3"
+    assert kvnmt("compile", *flags.split()).err == "kvnmt: enough.\n"
+    model = configs[-1].model
+    rounds = model.decoder.rounds, model.attention == kv_memory.Options()
+    assert (model.layers, *rounds) == (3, 3, True)
+    assert configs[-1].objective.atteos == 1
+    modern = RECIPES["modern"]
+    assert configs[-1].batch_size == modern.training.batch_size
+    assert (configs[-1].ema, configs[-1].search) == (modern.training.ema, modern.search)
+    flags = "--recipe papers --attention delta_memory --model.attention.update kda"
+    kvnmt("compile", *flags.split(), "--dtype", "bfloat16")
+    assert configs[-1].model.attention == delta_memory.Options(update="kda")
+    assert configs[-1].dtype == "bfloat16" and configs[-1].ema == 0
+    assert configs[-1].objective == RECIPES["papers"].objective
 
 
 def test_tables_for_people(kvnmt):

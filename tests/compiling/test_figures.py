@@ -17,11 +17,10 @@ from kvnmt.compiling.program import Traced
 from kvnmt.compiling.sections import largest_kernels
 from kvnmt.compiling.targets import TPUS, Target, target
 from kvnmt.errors import UserError
-from tests.compiling.test_program import TINY
+from tests.compiling.test_program import TINY, of_system
 
-TRAIN = replace(
-    TINY, system="kvmematt-r2", batch_size=4, source_length=5, target_length=7
-)
+LENGTHS = {"batch_size": 4, "source_length": 5, "target_length": 7}
+TRAIN = replace(of_system("kvmematt-r2"), **LENGTHS)
 SEARCH = replace(TINY, what="search", source_length=5)
 
 
@@ -60,7 +59,7 @@ def test_a_search_goes_as_far_as_its_longest_translation():
 
 def test_devices_meet_outside_of_loops():
     some = Target("cpu", "cpu", jax.devices()[:4], None, {})
-    config = replace(TRAIN, system="rnnsearch-star", model_axis=2, vocabulary=10)
+    config = replace(TINY, **LENGTHS, model_axis=2, vocabulary=10)
     outside, *loops = compile_for(config, some).figures.sections
     assert any(each.name == "all-reduce" for each in outside.collectives)
     assert not any(part.collectives for part in loops)
@@ -74,7 +73,7 @@ def test_the_largest_batch_fills_the_memory(compiled, monkeypatch):
         asked.append(config.rows)
         memory = Memory(*[0] * 3, 1000 * config.rows, 17_000, 0, devices.memory)
         if config.rows > 500:
-            raise TooLargeError(devices, None)
+            raise TooLargeError(config, devices, None)
         return compiled._replace(figures=compiled.figures._replace(memory=memory))
 
     monkeypatch.setattr("kvnmt.compiling.largest.compile_for", compile_rows)
@@ -127,6 +126,8 @@ def test_a_refusal_is_told_with_its_remedy(monkeypatch, refusal, part):
     monkeypatch.setattr(compiling, "trace", lambda config, devices: traced)
     with pytest.raises(TooLargeError, match=f"{part} needed .*--accumulate 2"):
         compile_for(TRAIN, target("cpu"))
+    with pytest.raises(TooLargeError, match="a smaller --search.batch-size or"):
+        compile_for(SEARCH, target("cpu"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from kvnmt.compiling.program import CompileConfig, share, trace
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.model_config import ModelConfig
-from kvnmt.systems.named import SYSTEMS
+from kvnmt.systems.named import SYSTEMS, system
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 TINY = CompileConfig(
@@ -25,6 +25,13 @@ TINY = CompileConfig(
 FLOAT64 = re.compile(r"\bf64\b|xf64")
 
 
+def of_system(name: str, config: CompileConfig = TINY) -> CompileConfig:
+    """The config with the mechanisms and the objective of a system."""
+    chosen = system(name)
+    objective = chosen.objective(config.objective)
+    return replace(config, model=chosen.model(config.model), objective=objective)
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_every_system_is_lowered_for_every_platform(name):
     """With one call for all of them; nothing comes back to Python, nothing is wide."""
@@ -32,7 +39,7 @@ def test_every_system_is_lowered_for_every_platform(name):
     if not SYSTEMS[name].is_language_model:
         programs.append("search")
     for what in programs:
-        config = replace(TINY, system=name, what=what)
+        config = replace(of_system(name), what=what)
         stage = trace(config, jax.devices()[:1]).stage
         text = stage.lower(lowering_platforms=PLATFORMS).as_text()
         assert "stablehlo.while" in text
@@ -68,8 +75,11 @@ def test_bytes_are_those_of_one_device():
 @pytest.mark.parametrize(
     ("changes", "part"),
     [
-        ({"system": "rnnsearch-stra"}, "did you mean 'rnnsearch-star'"),
-        ({"system": "lm-lstm", "what": "search"}, "reads no source"),
+        (
+            {"model": of_system("lm-lstm").model, "what": "search"},
+            "^a language model reads no source",
+        ),
+        ({"what": "search", "dtype": "bfloat16"}, "^--dtype is an option of training"),
         ({"model_axis": 3}, "--model-axis is 3"),
         ({"what": "search", "model_axis": 2}, "leave --model-axis out"),
         ({"model_axis": 2}, "make it 8"),
