@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A measurement beside an older one: faster, slower, or no difference seen.
 
-Speed is compared as speed over matrix peak, each as measured in its own run: a machine
-that was slower as a whole that day made neither faster nor slower. The rule: the ratio
-lies between the one lower quartile over the other upper quartile, and the reverse.
-Where all of that is above 1 the new one is faster, where all is below it is slower;
-otherwise no difference was seen, which is not to say that there is none.
+Speed is compared as speed over yardstick, each as measured in its own run: a machine
+that was slower as a whole that day made neither faster nor slower. The yardstick is the
+matrix peak in float32, whatever the systems computed with, of one device. The rule: a
+ratio lies between the one lower quartile over the other upper one, and the reverse;
+that of speeds is divided by that of yardsticks. Where all of that is above 1 the new
+one is faster, where all is below it is slower; otherwise no difference was seen, which
+is not to say that there is none.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from kvnmt.benchmark.report import Report, to_plain
+from kvnmt.benchmark.report import Report, speeds, to_plain, yardstick
 from kvnmt.benchmark.rounds import Spread
 from kvnmt.errors import UserError
 
 Verdict: TypeAlias = Literal["faster", "slower", "no difference seen", "too few rounds"]
 
+ONE = Spread(1.0, 1.0, 1.0)
 LEAST = 4  # rounds that have quartiles
 SIZES = ("model", "source_length", "target_length", "fill", "vocabulary", "batch_size")
 
@@ -31,7 +34,7 @@ class Change:
     before: float  # median
     now: float
     unit: str
-    ratio: Spread  # of speed over matrix peak; above 1: faster
+    ratio: Spread  # of speed over yardstick; above 1: faster
     verdict: Verdict
 
 
@@ -49,10 +52,10 @@ def changes(report: Report, old: Mapping[str, Any], path: Path) -> list[Change]:
     plain = to_plain(report)
     _check_sizes(plain["config"], old["config"], path)
     rounds = min(plain["config"]["repeats"], old["config"]["repeats"])
-    scale = old["peak"] / plain["peak"]
-    before = dict(_figures(old))
+    scale = _scale(plain, old, path)
+    before = dict(speeds(old))
     result = []
-    for (what, unit), now in _figures(plain):
+    for (what, unit), now in speeds(plain):
         if (what, unit) in before:
             ratio = ratio_of(now, before[what, unit], scale)
             result.append(
@@ -73,18 +76,18 @@ def changes(report: Report, old: Mapping[str, Any], path: Path) -> list[Change]:
     return result
 
 
-def ratio_of(now: Spread, before: Spread, scale: float = 1.0) -> Spread:
+def ratio_of(now: Spread, before: Spread, scale: Spread = ONE) -> Spread:
     """How many times as fast it is now, with what the quartiles leave open.
 
     Args:
         now: Speeds.
         before: Speeds of the older measurement.
-        scale: The older matrix peak over the newer one.
+        scale: The older yardstick over the newer one.
     """
     return Spread(
-        low=scale * now.low / before.high,
-        median=scale * now.median / before.median,
-        high=scale * now.high / before.low,
+        low=scale.low * now.low / before.high,
+        median=scale.median * now.median / before.median,
+        high=scale.high * now.high / before.low,
     )
 
 
@@ -99,14 +102,15 @@ def verdict(ratio: Spread, rounds: int) -> Verdict:
     return "no difference seen"
 
 
-def _figures(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Spread]]:
-    """Every speed of a report, by what it is of and its unit."""
-    for row in report["training"]:
-        figure = Spread(**row["target_tokens_per_second"])
-        yield (f"train {row['system']}", "target tokens/s"), figure
-    for row in report["decoding"]:
-        what = f"decode {row['system']}, beam {row['beam']}, batch {row['batch']}"
-        yield (what, "sentences/s"), Spread(**row["sentences_per_second"])
+def _scale(plain: Mapping[str, Any], old: Mapping[str, Any], path: Path) -> Spread:
+    """How many times as fast the machine was before, with what the quartiles leave."""
+    now, before = yardstick(plain), yardstick(old)
+    if now is None or before is None:
+        raise UserError(
+            f"'{path}' holds no float32 product, which machines are compared by; "
+            "measure it again with this version."
+        )
+    return ratio_of(before, now)
 
 
 def _check_sizes(config: Mapping[str, Any], old: Mapping[str, Any], path: Path) -> None:

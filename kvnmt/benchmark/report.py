@@ -2,7 +2,7 @@
 """One measurement from beginning to end, and the file that keeps it."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,9 @@ class Report:
     config: BenchmarkConfig
     peak: float  # operations a second
     peak_seconds: Spread  # of the product that it was measured by
+    # The same in float32, whatever is computed with: what measurements are compared by.
+    yardstick: float
+    yardstick_seconds: Spread
     training: tuple[TrainingRow, ...] = ()
     decoding: tuple[DecodingRow, ...] = ()
 
@@ -53,26 +56,29 @@ def measure(config: BenchmarkConfig, advance: Advance = lambda what: None) -> Re
     """
     check(config)
     check_devices(config)
-    multiply = product(config.dtype)
-    of_product: list[float] = []
+    products = [product(dtype) for dtype in dict.fromkeys((config.dtype, "float32"))]
+    of_products: list[list[float]] = [[] for _ in products]
     systems, batch = [], random_batch(config)
     if config.train:
         systems = _compile(config, batch, advance)
     lanes = [lane for compiled in systems for lane in compiled.lanes]
-    of_lanes = _time(multiply, lanes, config, of_product, advance)
+    of_lanes = _time(products, lanes, config, of_products, advance)
     searches = decoders(config, advance) if config.decode else []
     lanes = [decoder.lane for decoder in searches]
-    of_searches = _time(multiply, lanes, config, of_product, advance)
-    peak, times = multiply.flops / min(of_product), iter(of_lanes)
+    of_searches = _time(products, lanes, config, of_products, advance)
+    peaks = [each.flops / min(of) for each, of in zip(products, of_products)]
+    times = iter(of_lanes)
     of_systems = [[next(times) for _ in compiled.lanes] for compiled in systems]
     return Report(
         version=__version__,
         device=jax.devices()[0].device_kind,
         devices=jax.device_count(),
         config=config,
-        peak=peak,
-        peak_seconds=spread(of_product),
-        training=tuple(training_rows(systems, of_systems, batch, peak)),
+        peak=peaks[0],
+        peak_seconds=spread(of_products[0]),
+        yardstick=peaks[-1],
+        yardstick_seconds=spread(of_products[-1]),
+        training=tuple(training_rows(systems, of_systems, batch, peaks[0])),
         decoding=tuple(decoding_rows(searches, of_searches)),
     )
 
@@ -90,16 +96,42 @@ def read(path: Path) -> dict[str, Any]:
     """
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
+        list(speeds(report))
+        yardstick(report)
+        int(report["config"]["repeats"])
     except OSError as error:
         raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
-    except ValueError:
-        report = None
-    known = {"config", "peak", "training", "decoding"}
-    if not isinstance(report, dict) or not known <= report.keys():
+    except (AttributeError, KeyError, TypeError, ValueError):
         raise UserError(
             f"'{path}' holds no measurement; write one by kvnmt benchmark --json."
-        )
+        ) from None
     return report
+
+
+def speeds(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Spread]]:
+    """Every speed of a report that is plain data, by what it is of and its unit."""
+    for row in report["training"]:
+        figure = Spread(**row["target_tokens_per_second"])
+        yield (f"train {row['system']}", "target tokens/s"), figure
+    for row in report["decoding"]:
+        what = f"decode {row['system']}, beam {row['beam']}, batch {row['batch']}"
+        yield (what, "sentences/s"), Spread(**row["sentences_per_second"])
+
+
+def yardstick(report: Mapping[str, Any]) -> Spread | None:
+    """Operations a second of a float32 product, of a device; its best and its spread.
+
+    The devices of a CPU share its cores, so they count as one. None: a former version
+    measured the product in another type alone.
+    """
+    name = "yardstick" if report.get("yardstick") else "peak"
+    if name == "peak" and report["config"].get("dtype", "float32") != "float32":
+        return None
+    count = 1 if report["device"] == "cpu" else report["devices"]
+    alone, took = report[name] / count, Spread(**report[f"{name}_seconds"])
+    return Spread(
+        alone * took.median / took.high, alone, alone * took.median / took.low
+    )
 
 
 def _compile(
@@ -114,15 +146,17 @@ def _compile(
 
 
 def _time(
-    multiply: Product,
+    products: Sequence[Product],
     lanes: Sequence[Lane],
     config: BenchmarkConfig,
-    of_product: list[float],
+    of_products: Sequence[list[float]],
     advance: Advance,
 ) -> list[list[float]]:
-    """Seconds of every round of each lane; those of the product are added to its."""
+    """Seconds of every round of each lane; those of a product are added to its."""
     if not lanes:
         return []
-    first, *rest = time_rounds([multiply.lane, *lanes], config.repeats, advance)
-    of_product += first
-    return rest
+    both = [*(each.lane for each in products), *lanes]
+    times = time_rounds(both, config.repeats, advance)
+    for seconds, more in zip(of_products, times):
+        seconds += more
+    return times[len(products) :]

@@ -38,7 +38,7 @@ def of_systems(report: Report, changes: Sequence[Change] = ()) -> Shown:
     if changes:
         tables.append(_changes(changes))
         notes.append(
-            "x: speed over matrix peak, now by before; faster or slower: the quartiles "
+            "x: speed over yardstick, now by before; faster or slower: the quartiles "
             "of now and before leave nothing else open"
         )
     return Shown(tables, notes)

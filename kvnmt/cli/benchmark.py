@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from kvnmt.benchmark import against, compare, report, table
 from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig
+from kvnmt.benchmark.published import MENG
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import error_console, print_table, say
 from kvnmt.errors import UserError
@@ -36,7 +37,8 @@ class Benchmark:
                 self._show(asdict(both), table.of_both(both))
                 return
             measured = report.measure(self.config, status.update)
-        plain, changes = report.to_plain(measured), []
+        plain = report.to_plain(measured) | {"published": MENG._asdict()}
+        changes = []
         if self.compare and old:
             changes = compare.changes(measured, old, self.compare)
             plain["changes"] = [asdict(change) for change in changes]
@@ -44,6 +46,7 @@ class Benchmark:
 
     def _show(self, plain: dict[str, Any], shown: table.Shown) -> None:
         if self.json:
+            plain["notes"] = [*shown.notes]
             print(json.dumps(plain, indent=1, default=str))
             return
         for part in shown.tables:

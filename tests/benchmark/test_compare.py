@@ -19,7 +19,11 @@ OLD = Path("old.json")
 
 
 def report(
-    tokens: Spread, peak: float = 100.0, system: str = "rnnsearch-star", **config
+    tokens: Spread,
+    peak: float = 100.0,
+    system: str = "rnnsearch-star",
+    took: Spread = Spread(1, 1, 1),
+    **config,
 ) -> Report:
     one = Spread(1, 1, 1)
     row = TrainingRow(
@@ -35,7 +39,8 @@ def report(
         share=0.5,
         split=None,
     )
-    return Report("1", "cpu", 1, BenchmarkConfig(**config), peak, one, (row,))
+    peaks = (peak if config.get("dtype") is None else 8 * peak, one, peak, took)
+    return Report("1", "cpu", 1, BenchmarkConfig(**config), *peaks, (row,))
 
 
 @pytest.mark.parametrize(
@@ -65,6 +70,39 @@ def test_a_slower_machine_makes_nothing_slower():
     assert (change.before, change.now) == (100, 50)
     (change,) = changes(report(Spread(90, 100, 110), peak=200.0), old, OLD)
     assert change.verdict == "faster"
+
+
+def test_another_type_is_measured_by_the_same_yardstick():
+    old = to_plain(report(Spread(90, 100, 110)))
+    half = report(Spread(240, 250, 260), dtype="bfloat16")
+    (change,) = changes(half, old, OLD)
+    assert (change.ratio.median, change.verdict) == (2.5, "faster")
+    before = to_plain(half) | {"yardstick": None}  # of a former version
+    with pytest.raises(UserError, match="'old.json' holds no float32 product"):
+        changes(half, before, OLD)
+    for name in ("yardstick", "yardstick_seconds"):
+        del old[name]
+    assert changes(half, old, OLD) == [change]
+
+
+@pytest.mark.parametrize(("device", "said"), [("cpu", "slower"), ("H100", "faster")])
+def test_more_devices_are_more_speed_but_on_a_cpu_they_share_its_cores(device, said):
+    def measured(speed: float, devices: int) -> Report:
+        made = report(Spread(speed, speed, speed), peak=100.0 * devices)
+        return dataclasses.replace(made, device=device, devices=devices)
+
+    (change,) = changes(measured(500, 8), to_plain(measured(100, 1)), OLD)
+    assert change.verdict == said
+
+
+def test_what_the_yardstick_leaves_open_is_left_open():
+    old = to_plain(report(Spread(100, 100, 100)))
+    now = Spread(115, 115, 115)
+    (change,) = changes(report(now), old, OLD)
+    assert change.verdict == "faster"
+    (change,) = changes(report(now, took=Spread(0.8, 1.0, 1.2)), old, OLD)
+    assert change.ratio.median == pytest.approx(1.15)
+    assert change.verdict == "no difference seen"
 
 
 def test_decoding_is_compared_by_beam_and_batch():

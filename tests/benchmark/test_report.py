@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from kvnmt import cli, models
+from kvnmt.attention import kv_memory
 from kvnmt.benchmark import report
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.training import random_batch
@@ -86,7 +87,7 @@ def test_a_report_is_read_again(measured, tmp_path):
     path = tmp_path / "old.json"
     path.write_text(json.dumps(measured))
     assert report.read(path) == measured
-    for text in ("", "[]", "{}"):
+    for text in ("", "[]", "{}", json.dumps(measured | {"training": [{}]})):
         path.write_text(text)
         with pytest.raises(UserError, match="holds no measurement"):
             report.read(path)
@@ -105,6 +106,8 @@ def test_a_report_is_read_again(measured, tmp_path):
         {"vocabulary": 2},
         {"fill": 0.0},
         {"model": ModelConfig(encoder=0)},
+        {"model": ModelConfig(layers=2)},  # which is each system's own
+        {"model": ModelConfig(attention=kv_memory.Options())},
         {"beams": ()},
         {"batches": (1, 0)},
         {"train": False, "decode": False},
