@@ -8,7 +8,8 @@ ratio of a turn is that of two runs right behind each other.
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,7 +102,7 @@ def measure(
         if config.train and not against.ours:
             _train(turn, figures)
         if config.decode:
-            _translate(turn, config, figures)
+            _translate(turn, config, against.shortlist, figures)
     return Against(
         version=__version__,
         peer=peer,
@@ -178,29 +179,41 @@ def _train(turn: Turn, figures: dict[tuple[str, str], Figures]) -> None:
 
 
 def _translate(
-    turn: Turn, config: BenchmarkConfig, figures: dict[tuple[str, str], Figures]
+    turn: Turn,
+    config: BenchmarkConfig,
+    shortlist: Path | None,
+    figures: dict[tuple[str, str], Figures],
 ) -> None:
-    task = turn.task
-    source, target = (
-        task.text / f"test.{language}" for language in (task.source, task.target)
+    """Translates with both; with a shortlist with ours again, beside their figure."""
+    longest = turn.task.longest
+    for beam, batch in product(config.beams, config.batches):
+        name = f"translate, beam {beam}, batch {batch}"
+        exact = Search(beam=beam, batch_size=batch, longest=longest)
+        both = {side: _translated(turn, side, exact) for side in turn.programs}
+        rows = {name: both}
+        if shortlist:
+            few = replace(exact, shortlist=shortlist)
+            rows[f"{name}, shortlist"] = both | {"ours": _translated(turn, "ours", few)}
+        for what, of_both in rows.items():
+            for side, (speed, bleu) in of_both.items():
+                _add(figures, (what, "sentences/s"), side, speed)
+                figures[what, "sentences/s"].bleu[side] = bleu
+
+
+def _translated(turn: Turn, side: str, search: Search) -> tuple[float, float]:
+    """Sentences a second, and BLEU."""
+    task, installed = turn.task, turn.programs[side]
+    name = f"{side}-translate-{search.beam}-{search.batch_size}"
+    done = run(
+        installed,
+        [installed.program.translate(turn.models[side], search)],
+        threads=task.threads,
+        log=turn.logs / f"{name}{'-shortlist' if search.shortlist else ''}.log",
+        lines=task.text / f"test.{task.source}",
     )
-    references = read_lines(target)
-    for beam in config.beams:
-        for batch in config.batches:
-            search = Search(beam=beam, batch_size=batch, longest=task.longest)
-            name = (f"translate, beam {beam}, batch {batch}", "sentences/s")
-            for side, installed in turn.programs.items():
-                program = installed.program
-                done = run(
-                    installed,
-                    [program.translate(turn.models[side], search)],
-                    threads=task.threads,
-                    log=turn.logs / f"{side}-translate-{beam}-{batch}.log",
-                    lines=source,
-                )
-                _add(figures, name, side, len(references) / program.seconds(done.log))
-                score = corpus_bleu(done.lines, references, tokenize="none").score
-                figures[name].bleu[side] = score
+    references = read_lines(task.text / f"test.{task.target}")
+    speed = len(references) / installed.program.seconds(done.log)
+    return speed, corpus_bleu(done.lines, references, tokenize="none").score
 
 
 def _add(

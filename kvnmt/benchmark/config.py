@@ -62,6 +62,8 @@ class AgainstConfig:
     threads: Annotated[int | None, at_least(1)] = None  # default: as many as cores
     ours: Path | None = None  # run directory that translates; default: train one
     theirs: Path | None = None  # the other program's model
+    # a table of kvnmt shortlist for --ours, whose speed stands beside exact search.
+    shortlist: Path | None = None
 
 
 def check(config: BenchmarkConfig) -> None:
@@ -119,6 +121,8 @@ def check_against(config: BenchmarkConfig, against: AgainstConfig) -> None:
         )
     if against.ours and not config.decode:
         raise UserError("--ours and --theirs translate; give --decode too.")
+    if against.shortlist and not against.ours:
+        raise UserError("--shortlist is of a model's vocabularies; give --ours too.")
     if against.work.exists() and any(against.work.iterdir()):
         raise UserError(
             f"'{against.work}' is not empty; choose another --work, or remove it."

@@ -125,6 +125,28 @@ def test_models_that_are_there_translate(tmp_path):
     assert [row.what for row in result.rows] == ["translate, beam 3, batch 1"]
 
 
+def test_a_shortlist_stands_beside_exact_search(tmp_path):
+    """Ours is run with it once more; theirs stands beside both."""
+
+    def translate(folder: Path, search):
+        seconds = 0.25 if search.shortlist == tmp_path / "table" else 0.5
+        return ("-c", TRANSLATE, "Ours", str(folder), str(seconds))
+
+    models = {side: tmp_path / "there" / side for side in ("ours", "theirs")}
+    for folder in models.values():
+        folder.mkdir(parents=True)
+    config = against(tmp_path, turns=2, shortlist=tmp_path / "table", **models)
+    result = measure(
+        CONFIG, config, programs=(OURS._replace(translate=translate), THEIRS)
+    )
+    exact, few = result.rows
+    assert few.what == "translate, beam 3, batch 1, shortlist"
+    assert (exact.ratio.median, few.ratio.median) == (4, 8)
+    assert exact.theirs == few.theirs and few.bleu is not None
+    logs = {path.name for path in config.work.glob("turn-2/*.log")}
+    assert "ours-translate-3-1-shortlist.log" in logs
+
+
 def test_ratios_are_of_one_turn():
     row = row_of("x", "target tokens/s", Figures([10, 40, 20], [10, 20, 20]))
     assert row.ratio == Spread(1, 1, 1.5)
@@ -166,6 +188,7 @@ def test_a_log_without_a_speed_is_told(tmp_path):
         ({"ours": Path("a"), "theirs": Path("b")}, {"decode": False}, "--decode"),
         ({"work": Path(".")}, {}, "is not empty"),
         ({"longest": 3}, {}, "nothing is left"),
+        ({"shortlist": Path("a")}, {}, "--shortlist .* give --ours too"),
         ({"test": "none"}, {}, "none.de"),
     ],
 )

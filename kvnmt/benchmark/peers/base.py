@@ -44,11 +44,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Search:
-    """How lines are translated: by exact search, nothing left out."""
+    """How lines are translated: by exact search, unless a shortlist is given."""
 
     beam: int
     batch_size: int
     longest: int  # words of a translation
+    shortlist: Path | None = None  # which this program alone takes
 
 
 class Program(NamedTuple):

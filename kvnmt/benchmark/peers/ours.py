@@ -48,6 +48,7 @@ def translate(folder: Path, search: Search) -> Arguments:
         *("-m", "kvnmt.benchmark.peers.translating"),
         str(folder),
         *(str(search.beam), str(search.batch_size), str(search.longest)),
+        *([str(search.shortlist)] if search.shortlist else []),
     )
 
 
