@@ -13,6 +13,7 @@ from kvnmt.training.ahead import Shape, StepAhead, shape_at
 from kvnmt.typing import PyTree
 
 GIB = 2**30
+TRAINING, VALIDATION = "largest batch", "largest batch of validation"
 UNLIMITED = 2**60  # version 1 of control groups writes nearly 2^63 for no limit
 
 
@@ -24,7 +25,7 @@ class Need(NamedTuple):
     target: int
     bytes: int
     available: int | None  # None: the device does not say
-    what: str = "largest batch"
+    what: str
 
     def __str__(self) -> str:
         """Returns the line that people read."""
@@ -36,7 +37,7 @@ class Need(NamedTuple):
 
 
 def check(
-    step: StepAhead, plan: Plan, available: int | None, what: str = "largest batch"
+    step: StepAhead, plan: Plan, available: int | None, what: str = TRAINING
 ) -> Need | None:
     """Has the step compiled for the largest batches and asks what it needs.
 
@@ -44,7 +45,7 @@ def check(
         step: What is called later.
         plan: Has the shapes.
         available: Bytes that a device has; None: nobody knows.
-        what: What the batch is called, for people.
+        what: Which batch: `TRAINING` or `VALIDATION`.
 
     Returns:
         The need; None where the compiler does not tell.
@@ -63,7 +64,7 @@ def check(
             needs.append(Need(*shape, size, available, what))
     need = max(needs, key=lambda need: need.bytes, default=None)
     if need and available is not None and need.bytes > available:
-        raise too_large(str(need))
+        raise too_large(str(need), what)
     return need
 
 
@@ -143,12 +144,17 @@ def _read(path: Path) -> str:
         return ""
 
 
-def too_large(what: str) -> UserError:
+def too_large(problem: str, what: str = TRAINING) -> UserError:
     """Builds the error for a batch that does not fit."""
-    names = "batch_size", "batch_tokens", "accumulate", "remat", "dtype"
+    names = ["batch_size", "batch_tokens", "accumulate", "remat", "dtype"]
+    remedy = "set a smaller {0} or {1}, or, to compute the same batch with less, {2} 2"
+    # Validation has no gradient, for which things are kept, and computes in float32.
+    if what == TRAINING:
+        remedy += ", {3} 8 or {4} bfloat16"
+    else:
+        remedy += ", in whose parts validation is computed too"
     return OptionError(
-        f"{what}, which is more than there is; set a smaller {{0}} or {{1}}, or, to "
-        "compute the same batch with less, {2} 2, {3} 8 or {4} bfloat16.",
+        f"{problem}, which is more than there is; {remedy}.",
         *(f"training.{name}" for name in names),
     )
 

@@ -153,10 +153,9 @@ def _check_memory(job: Job, state: LoopState, ahead: StepAhead) -> None:
     if need:
         job.tell(str(need))
     with StepAhead(job.eval_step, state.arrays.served, job.mesh) as step:
-        what = "largest batch of validation"
         if available is not None:
             available -= device_memory.held(state.arrays.rest)
-        device_memory.check(step, job.valid_plan, available, what)
+        device_memory.check(step, job.valid_plan, available, device_memory.VALIDATION)
 
 
 def _is_stale(job: Job, state: LoopState) -> bool:

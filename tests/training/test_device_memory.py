@@ -62,6 +62,12 @@ def test_what_does_not_fit_is_an_error_with_remedies(job):
         need_of(*job(), 1000)
 
 
+def test_validation_is_told_what_helps_validation():
+    sentence = str(memory.too_large("3 GiB", memory.VALIDATION))
+    assert "training.accumulate 2, in whose parts" in sentence
+    assert "remat" not in sentence and "bfloat16" not in sentence
+
+
 def test_running_out_of_memory_is_told_alike():
     error = memory.explained(RuntimeError("RESOURCE_EXHAUSTED: Out of"), 80, 51, 52)
     assert isinstance(error, UserError) and "80 pairs of 51 and 52" in str(error)
