@@ -70,8 +70,9 @@ def load_corpora(
         empty=sum(part.text.empty for part in pairs),
         undecodable=sum(part.text.undecodable for part in pairs),
     )
+    ways = f" in {config.segmentations} segmentations" * (config.segmentations > 1)
     report = (
-        f"{len(prepared.train.source):,} training pairs (left out: "
+        f"{len(prepared.train.source):,} training pairs{ways} (left out: "
         f"{prepare.described(prepared.dropped, config)}), {len(references):,} "
         f"validation pairs (left out: {prepare.described(left_out, config)}), "
         f"vocabularies of {len(vocabularies.source):,} and {len(vocabularies.target):,}"

@@ -230,6 +230,17 @@ def test_every_segmentation_of_a_text_is_another(text, workers):
     assert max(map(len, ways.values())) == 3
 
 
+def test_segmentations_are_told(tmp_path):
+    lines = ["ab abc|xy xyz"] * 3
+    choices = {"subword_dropout": 0.5, "segmentations": 4, "subwords": 12}
+    config = write(tmp_path, lines, lines[:1], vocabulary="bpe", **choices)
+    corpora = load_corpora(config)
+    assert corpora.report.startswith("12 training pairs in 4 segmentations (left")
+    assert len({str(ids) for ids in corpora.train.source}) > 1
+    (ids,) = plain(corpora.valid.source)  # nothing is left to chance
+    assert ids[:-1] == corpora.vocabularies.source.encode("ab abc")
+
+
 def test_merges_are_left_out_of_subwords_alone(text):
     config = DataConfig(min_count=1, subword_dropout=0.1)
     vocabularies = build_vocabularies(config, as_text(text))
