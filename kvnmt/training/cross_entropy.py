@@ -6,10 +6,12 @@ the words at a time. The gradient is computed with the loss: it is that of one s
 that what comes from above is a single factor, and nothing has to be computed again::
 
     d total / d logits = p - (1 - rate) onehot(y) - rate / V        0 at padding
+    d total / d x      = p W' - (1 - rate) W'[y] - rate mean(W')
 
-The true word is chosen by comparing, not by indexing: the gradient of an index writes
-into an array of the size of the logits, and does not know a vocabulary that is split
-over devices.
+With ``q = exp(logits - max)`` and ``p = q / sum(q)`` the product ``q [W' 1]`` gives both
+``q W'`` and the sum: the logits are gone over once less than for a softmax. The logit of
+the true word is chosen by comparing: an index would know no vocabulary that is split
+over devices. ``W'[y]`` is looked up as an embedding is, for all words at once.
 """
 
 from functools import partial
@@ -55,7 +57,9 @@ def _sums(
     def add(
         sums: tuple[Array, Array], part: tuple[Array, Array]
     ) -> tuple[tuple[Array, Array], None]:
-        total, nats, _ = _part(head.layer, *part, rate)
+        logits = _product(part[0], head.layer.W[0]) + head.layer.b
+        norm = jax.nn.logsumexp(logits, axis=-1)
+        total, nats = _values(logits, norm, part[1], rate)
         return (sums[0] + total, sums[1] + nats), None
 
     zero = precise(jnp.zeros((), head.x.dtype))
@@ -67,25 +71,25 @@ def _with_gradient(
     head: Head, target: Int[Array, "B T"], rate: float, logits: int
 ) -> tuple[tuple[Array, Array], Head]:
     layer, x = head.layer, head.x
+    # Ones beside a factor give the sums of the other: what would be a pass of its own.
+    # Eight of them, since products of odd widths are slow.
+    wide = jnp.pad(layer.W[0], ((0, 8), (0, 0)), constant_values=1)
 
     def add(
-        carried: tuple[Array, Array, Linear], part: tuple[Array, Array]
-    ) -> tuple[tuple[Array, Array, Linear], Array]:
-        total, nats, slope = _part(layer, *part, rate)
-        slope = slope.astype(x.dtype)  # of the products
-        # A column of ones reads the bias: its gradient costs no pass of its own. Eight
-        # of them, since products of odd widths are slow.
+        carried: tuple[Array, Array, Array], part: tuple[Array, Array]
+    ) -> tuple[tuple[Array, Array, Array], Array]:
+        total, nats, slope, mean = _part(wide, layer.b, *part, rate)
         columns = jnp.pad(part[0], ((0, 0), (0, 8)), constant_values=1)
-        d = _product(columns.T, slope)
-        carried = carried[0] + total, carried[1] + nats, _add(carried[2], d)
-        return carried, _product(slope, layer.W[0].T).astype(x.dtype)
+        d = carried[2] + _product(columns.T, slope.astype(x.dtype))
+        return (carried[0] + total, carried[1] + nats, d), mean
 
-    zeros = jax.tree.map(lambda leaf: precise(jnp.zeros_like(leaf)), layer)
-    start = (zeros.b[0], zeros.b[0], zeros)
-    (total, nats, d_layer), d_x = jax.lax.scan(add, start, _parts(head, target, logits))
-    d_x = d_x.reshape(-1, x.shape[-1])[: x.size // x.shape[-1]].reshape(x.shape)
-    d_layer = jax.tree.map(lambda d, leaf: d.astype(leaf.dtype), d_layer, layer)
-    return (total, nats), Head(d_layer, d_x)
+    zeros = precise(jnp.zeros_like(wide))
+    start = (zeros[0, 0], zeros[0, 0], zeros)
+    (total, nats, d), means = jax.lax.scan(add, start, _parts(head, target, logits))
+    layers = Linear((d[:-8].astype(layer.W[0].dtype),), d[-1].astype(layer.b.dtype))
+    means = means.reshape(-1, x.shape[-1])[: target.size].reshape(x.shape)
+    d_x = jnp.where((target >= 0)[..., None], means - _goal(layer, target, rate), 0)
+    return (total, nats), Head(layers, d_x.astype(x.dtype))
 
 
 def _scaled(
@@ -110,28 +114,53 @@ def _parts(
 
 
 def _part(
-    layer: Linear, x: Float[Array, "N L"], target: Int[Array, " N"], rate: float
-) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, "N V"]]:
-    """What is minimised, the nats, and the slope of the former by the logits."""
-    logits = _product(x, layer.W[0]) + layer.b
-    size = logits.shape[-1]
-    real, right = target >= 0, jnp.arange(size) == target[:, None]
-    norm = jax.nn.logsumexp(logits, axis=-1)
+    wide: Float[Array, "L_8 V"],
+    b: Float[Array, " V"],
+    x: Float[Array, "N L"],
+    target: Int[Array, " N"],
+    rate: float,
+) -> tuple[
+    Float[Array, ""], Float[Array, ""], Float[Array, "N V"], Float[Array, "N L"]
+]:
+    """What is minimised, the nats, the slope of the former by the logits, and p W'."""
+    logits = _product(x, wide[:-8]) + b
+    largest = jnp.max(logits, axis=-1, keepdims=True)
+    q = jnp.exp(logits - largest)
+    read = _product(q.astype(x.dtype), wide.T)
+    sums = read[:, -1:]
+    norm = largest + jnp.log(sums)
+    total, nats = _values(logits, norm[:, 0], target, rate)
+    right = jnp.arange(b.size) == target[:, None]
+    goal = jnp.where(right, 1 - rate, 0) + rate / b.size
+    slope = jnp.where((target >= 0)[:, None], q / sums - goal.astype(q.dtype), 0)
+    return total, nats, slope, read[:, :-8] / sums
+
+
+def _values(
+    logits: Float[Array, "N V"],
+    norm: Float[Array, " N"],
+    target: Int[Array, " N"],
+    rate: float,
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """What is minimised, and the nats."""
+    real, right = target >= 0, jnp.arange(logits.shape[-1]) == target[:, None]
     chosen = jnp.sum(jnp.where(right, logits, 0), axis=-1)
     nats = jnp.sum(jnp.where(real, norm - chosen, 0))
-    total = nats
-    if rate:
-        even = jnp.sum(jnp.where(real, norm - jnp.mean(logits, axis=-1), 0))
-        total = (1 - rate) * nats + rate * even
-    goal = jnp.where(right, 1 - rate, 0) + rate / size
-    slope = jnp.exp(logits - norm[:, None]) - goal.astype(logits.dtype)
-    return total, nats, jnp.where(real[:, None], slope, 0)
+    if not rate:
+        return nats, nats
+    even = jnp.sum(jnp.where(real, norm - jnp.mean(logits, axis=-1), 0))
+    return (1 - rate) * nats + rate * even, nats
+
+
+def _goal(
+    layer: Linear, target: Int[Array, "B T"], rate: float
+) -> Float[Array, "B T L"]:
+    """What p W' is where the loss is least; anything at padding."""
+    W = layer.W[0].T
+    goal = (1 - rate) * W[jnp.maximum(target, 0)]
+    return goal + rate * jnp.mean(W, axis=0) if rate else goal
 
 
 def _product(a: Float[Array, "N M"], b: Float[Array, "M O"]) -> Float[Array, "N O"]:
     """Summed in float32 at least, whatever is multiplied."""
     return jnp.matmul(a, b, preferred_element_type=precise(a[:0]).dtype)
-
-
-def _add(layer: Linear, d: Float[Array, "L_8 V"]) -> Linear:
-    return Linear((layer.W[0] + d[:-8],), layer.b + d[-1])
