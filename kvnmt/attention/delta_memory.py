@@ -30,9 +30,9 @@ result         what N heads read, N d_v = C numbers for each direction; alignmen
 Our choices: ``direction = both`` has a memory from each end, of N heads each, and reads
 both. ``write = decoder`` is the relative of the key memory's write: the new decoder
 state rewrites what later queries read. It has parameters of its own. Weights of several
-heads are shown as one: the sum of their absolute values, or their mean with signs. With
-several rounds and ``write = decoder`` the memory of the first round is the one that is
-read and rewritten.
+heads are one in the alignment, the sum of their absolute values; with signs each head
+has its own, those that begin at the end after the others. With several rounds and
+``write = decoder`` the memory of the first round is the one that is read and rewritten.
 
 What lies at padding writes nothing. No softmax is involved: a weight may be negative.
 """
@@ -210,9 +210,9 @@ def weigh(
     """The signed weights, and how much of the context the decoder wrote itself."""
     query = _query(options, params, moment)
     memory, weights = _carried(source, state)
-    signed = jnp.mean(read_memory(weights, query), axis=1)  # [B, S]
+    signed = read_memory(weights, query)  # [B, N, S]
     if isinstance(state, tuple):
-        return base.Weighed(signed, own=jnp.zeros_like(signed[:, 0]))
+        return base.Weighed(signed, own=jnp.zeros_like(signed[:, 0, 0]))
     left = source.memory if state.left is None else state.left
     theirs = _length(read_memory(left, query))
     own = _length(read_memory(memory - left, query))
@@ -261,5 +261,6 @@ def build(options: Options) -> base.Attention:
         initial_state=partial(initial_state, options),
         write=partial(write, options) if options.write == "decoder" else None,
         weigh=partial(weigh, options),
+        weighed_heads=options.ends * options.heads,
         context_size=lambda sizes: options.ends * sizes.annotation,
     )

@@ -2,7 +2,7 @@
 """Linear memories and slots: what becomes what, and what was read from where."""
 
 import dataclasses
-from functools import cache, partial
+from functools import partial
 from typing import Any, get_args
 
 import jax
@@ -179,47 +179,42 @@ class Course:
         return [(read(*g), weigh(*g)) for g in given]
 
 
-@cache
-def course(update: Update) -> Course:
-    made = Course(update=update, write="decoder")
-    made.write_all()
-    return made
+BOTH = {"heads": 2, "direction": "both"}  # four heads
 
 
 @pytest.mark.parametrize("update", UPDATES)
-def test_weights_tell_what_was_read(update, x64):
+@pytest.mark.parametrize("options", [{}, BOTH], ids=["one", "both"])
+def test_weights_tell_what_was_read(update, options, x64):
     """The source's values with the signed weights, and what the decoder wrote."""
-    made = course(update)
-    words = in_order(writes(update, made.params.source, made.annotations, 1))
+    made = Course(update=update, write="decoder", **options)
+    made.write_all()
+    N = made.attention.weighed_heads
+    words = in_order(writes(update, made.params.source, made.annotations, N))
     own: list[tuple[np.ndarray, np.ndarray]] = []  # p and value of every own write
     for (attended, weighed), state, moment in zip(
         made.reads(), made.states, made.moments
     ):
-        q = queries(update, made.params.W_query, moment.query, 1)[:, 0]
-        theirs = jnp.einsum("bs,bsv->bv", weighed.signed, words.value[:, 0])
+        q = queries(update, made.params.W_query, moment.query, N)
+        theirs = jnp.einsum("bns,bnsv->bnv", weighed.signed, words.value)
         left = made.source.memory if state.left is None else state.left
-        np.testing.assert_allclose(theirs, read(left[:, 0], q), **close)
-        mine = sum((jnp.sum(q * p, -1)[:, None] * v for p, v in own), 0 * theirs)
-        np.testing.assert_allclose(attended.context, theirs + mine, **close)
-        size = np.linalg.norm(theirs, axis=-1), np.linalg.norm(mine, axis=-1)
-        np.testing.assert_allclose(weighed.own, size[1] / sum(size), **close)
-        total = np.abs(weighed.signed).sum(-1, keepdims=True)
-        np.testing.assert_allclose(
-            attended.alignment, np.abs(weighed.signed) / total, **close
-        )
-        assert np.all(np.asarray(weighed.signed)[1, 6:] == 0)
-        write = writes(update, made.params.decoder, moment.decoder_state, 1)
-        after = write.replace(key=write.key[:, 0], log_decay=write.log_decay[:, 0])
-        own = [(_transit(p, after, write), v) for p, v in own]
-        own.append((write.key[:, 0], write.value[:, 0]))
-    assert np.any(np.asarray(made.reads()[1][1].signed) < 0)
+        np.testing.assert_allclose(theirs, read(left, q), **close)
+        mine = sum((jnp.sum(q * p, -1)[..., None] * v for p, v in own), 0 * theirs)
+        context = (theirs + mine).reshape(B, -1)
+        np.testing.assert_allclose(attended.context, context, **close)
+        size = [jnp.linalg.norm(x.reshape(B, -1), axis=-1) for x in (mine, theirs)]
+        np.testing.assert_allclose(weighed.own, size[0] / sum(size), **close)
+        write = writes(update, made.params.decoder, moment.decoder_state, N)
+        own = [(_transit(p, write), v) for p, v in own]
+        own.append((write.key, write.value))
+    signed = np.asarray(weighed.signed)
+    assert np.any(signed < 0) and np.all(signed[1, :, 6:] == 0)
 
 
-def _transit(p: jax.Array, after: Writes, write: Writes) -> jax.Array:
-    p = jnp.exp(after.log_decay) * p
+def _transit(p: jax.Array, write: Writes) -> jax.Array:
+    p = jnp.exp(write.log_decay) * p
     if write.erase is None:
         return p
-    return p - after.key * jnp.sum(write.erase[:, 0] * p, -1, keepdims=True)
+    return p - write.key * jnp.sum(write.erase * p, -1, keepdims=True)
 
 
 @pytest.mark.parametrize("update", ["gated_delta", "gated_delta_2"])
