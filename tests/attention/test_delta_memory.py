@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from kvnmt.attention import Moment, delta_memory, slots
+from kvnmt.catalogue import Mechanism
 from kvnmt.initializers import gaussian
 from kvnmt.layers import Linear
 from kvnmt.layers.linear_memory import (
@@ -27,6 +28,7 @@ from kvnmt.layers.linear_memory import (
 )
 from kvnmt.layers.write_chunks import fill, reads, source_weights
 from kvnmt.typing import Sizes
+from tests.references import memories
 
 SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)
 UPDATES = get_args(Update)
@@ -145,9 +147,8 @@ def test_without_erasing_a_delta_rule_is_a_sum(by, x64):
 class Course:
     """An attention over one sentence, written by a decoder three times."""
 
-    def __init__(self, **options: Any):
-        self.options = delta_memory.Options(**options)
-        self.attention = delta_memory.build(self.options)
+    def __init__(self, module: Mechanism = delta_memory, **options: Any):
+        self.attention = module.build(module.Options(**options))
         shapes = jax.eval_shape(
             lambda key: self.attention.init(key, SIZES, gaussian()), jax.random.key(0)
         )
@@ -191,13 +192,9 @@ def test_weights_tell_what_was_read(update, options, x64):
     N = made.attention.weighed_heads
     words = in_order(writes(update, made.params.source, made.annotations, N))
     own: list[tuple[np.ndarray, np.ndarray]] = []  # p and value of every own write
-    for (attended, weighed), state, moment in zip(
-        made.reads(), made.states, made.moments
-    ):
+    for (attended, weighed), moment in zip(made.reads(), made.moments):
         q = queries(update, made.params.W_query, moment.query, N)
         theirs = jnp.einsum("bns,bnsv->bnv", weighed.signed, words.value)
-        left = made.source.memory if state.left is None else state.left
-        np.testing.assert_allclose(theirs, read(left, q), **close)
         mine = sum((jnp.sum(q * p, -1)[..., None] * v for p, v in own), 0 * theirs)
         context = (theirs + mine).reshape(B, -1)
         np.testing.assert_allclose(attended.context, context, **close)
@@ -260,22 +257,33 @@ def test_the_second_direction_begins_at_the_end(x64):
 
 @pytest.mark.parametrize("gate", ["gsa", "abc"])
 def test_weights_of_slots_tell_what_was_read(gate, x64):
-    attention = slots.build(slots.Options(gate=gate, slots=3, tau=2.0))
-    shapes = attention.init(jax.random.key(0), SIZES, gaussian())
-    numbers = np.random.default_rng(5)
-    params = jax.tree.map(lambda x: jnp.asarray(numbers.normal(size=x.shape)), shapes)
-    annotations = draw(6, B, T, SIZES.annotation)
-    source = attention.prepare(params, annotations, jnp.asarray(MASK))
-    query = draw(7, B, SIZES.state)
-    attended = attention.read(params, source, (), Moment(query, query[:, :3], query))
-    total = np.asarray(source.weights).sum(-1)  # [B, M]
-    assert np.all(np.asarray(source.weights) >= 0)
-    if gate == "abc":
-        np.testing.assert_allclose(total, 1, **close)
-        values = annotations @ params.writer.W_value
-        mixed = jnp.einsum("bs,bsc->bc", attended.alignment, values)
-        np.testing.assert_allclose(attended.context, mixed, **close)
-    else:  # all that has faded is missing
-        gates = jax.nn.sigmoid(annotations @ params.writer.W_gate) ** 0.5
-        left = jnp.prod(jnp.where(MASK[..., None], gates, 1), axis=1)
-        np.testing.assert_allclose(total, 1 - left, **close)
+    """Beside slots that are filled one write after another, the decoder's last."""
+    made = Course(slots, gate=gate, slots=3, tau=2.0, write="decoder")
+    made.write_all()
+    source, own = (
+        {"W_k": w.W_key.T, "W_v": w.W_value.T, "W_m": w.W_gate.T}
+        for w in (made.params.writer, made.params.decoder)
+    )
+    options = {"gate": gate, "tau": 2.0}
+    for row, words in enumerate(MASK.sum(axis=1)):
+        filled = memories.empty_slots(3, SIZES.alignment, SIZES.annotation)
+        for h in made.annotations[row, :words]:
+            filled = memories.filled_slot(source, options, filled, h)
+        values = list(made.annotations[row, :words] @ made.params.writer.W_value)
+        for (attended, weighed), moment in zip(made.reads(), made.moments):
+            q = made.params.W_query.T @ moment.query[row]
+            read, weights = memories.read_slots(filled, q)
+            signed = np.asarray(weighed.signed)[row, 0]
+            np.testing.assert_allclose(signed[:words], weights[:words], **close)
+            assert np.all(signed[words:] == 0)
+            theirs = signed[:words] @ np.stack(values[:words])
+            mine = sum(w * v for w, v in list(zip(weights, values))[words:])
+            np.testing.assert_allclose(attended.context[row], read, **close)
+            np.testing.assert_allclose(theirs + mine, read, **close)
+            size = np.linalg.norm(mine), np.linalg.norm(theirs)
+            np.testing.assert_allclose(weighed.own[row], size[0] / sum(size), **close)
+            assert (sum(weights) < 1 - 1e-6) == (gate == "gsa")  # some has faded
+            filled = memories.filled_slot(
+                own, options, filled, moment.decoder_state[row]
+            )
+            values.append(own["W_v"] @ moment.decoder_state[row])

@@ -23,7 +23,7 @@ def test_which_mechanisms_have_signs():
         for name, member in CATALOGUE.items()
         if has_signs(dataclasses.replace(BASE, attention=member.Options()))
     }
-    assert telling == {"delta_memory"}
+    assert telling == {"delta_memory", "slots"}
 
 
 def test_sizes_are_the_alignment_and_own_writes_begin_after_the_first():

@@ -45,7 +45,7 @@ OPTIONS: dict[str, Options] = {
     "delta-writes-both": delta_memory.Options(
         update="gated_delta_2", heads=2, direction="both", write="decoder"
     ),
-    "abc": slots.Options(gate="abc"),
+    "abc-writes": slots.Options(gate="abc", write="decoder"),
 }
 LAW = {law.name: law for law in LAWS}
 EXCUSED: dict[type[Options], set[str]] = {
@@ -58,7 +58,7 @@ EXCUSED: dict[type[Options], set[str]] = {
 ORDERLESS = {
     "delta-sum",
     "delta-sum-writes",
-    "abc",
+    "abc-writes",
 }  # of these, sums and softmaxes alone
 
 
