@@ -9,10 +9,12 @@ slots by a softmax over their keys::
 
 ====  ======================================  ========================================
 gsa   a = sig(W x)^(1 / tau), f = 1 - a       Y. Zhang, S. Yang et al. (2024), "Gated
-                                              Slot Attention", section 3
+                                              Slot Attention for Efficient Linear-Time
+                                              Sequence Modeling", section 3, arXiv
+                                              2409.07146
 abc   f_t = exp(u_t) / z_t, u = W x,          H. Peng et al. (2022), "ABC: Attention
-      a_t = z_{t-1} / z_t, z_t = sum          with Bounded-memory Control", section 3
-      exp(u_i) of i <= t
+      a_t = z_{t-1} / z_t, z_t = sum          with Bounded-memory Control", section 3,
+      exp(u_i) of i <= t                      arXiv 2110.02488
 ====  ======================================  ========================================
 
 k, v and q are W x. Slots are sums of what was written, so o is one too, of the v_j with

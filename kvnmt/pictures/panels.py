@@ -48,6 +48,11 @@ def shade(panel: Axes, weights: np.ndarray, greatest: float = 1.0) -> None:
     panel.imshow(weights, cmap="Blues", vmin=0.0, vmax=greatest, aspect="auto")
 
 
+def shade_signs(panel: Axes, weights: np.ndarray, greatest: float) -> None:
+    """Likewise from ``-greatest``, orange, to ``greatest``, blue; 0 is white."""
+    panel.imshow(weights, cmap="PuOr", vmin=-greatest, vmax=greatest, aspect="auto")
+
+
 def write_words(
     panel: Axes,
     rows: Sequence[str],

@@ -2,6 +2,7 @@
 """Linear memories and slots: what becomes what, and what was read from where."""
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import Any, get_args
 
@@ -83,6 +84,25 @@ def test_writes_at_once_are_writes_one_by_one(update, x64):
         assert np.all(np.asarray(weights)[1, :, :, 6:] == 0)  # padding
 
 
+def test_gradients_at_once_are_gradients_one_by_one(x64):
+    """Of what is left and of what was read between, by all that a writer has."""
+    asked = draw(2, B, 2, T, SHAPE.key)
+
+    def total(which: Callable[..., tuple], writer: Writer) -> jax.Array:
+        return sum(jnp.sum(jnp.sin(x)) for x in which(made_by("kda", writer), asked))
+
+    def at_once(made: Writes, asked: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return fill(made, 4), reads(made, asked, 4)
+
+    of_chunks, of_steps = (
+        jax.jit(jax.grad(partial(total, which)))(writer_of("kda"))
+        for which in (at_once, steps)
+    )
+    for leaf, other in zip(jax.tree.leaves(of_chunks), jax.tree.leaves(of_steps)):
+        np.testing.assert_allclose(leaf, other, **close)
+        assert np.all(np.asarray(leaf) != 0)
+
+
 def spread(gate: Linear, times: int) -> Linear:
     """The gate of a head as the gates of its channels."""
     (W,) = gate.W
@@ -119,6 +139,19 @@ def test_every_update_becomes_a_simpler_one(x64):
     decay = writer_of("decay")
     same_memory("gated", by_channels(decay), "decay", decay)
     same_memory("decay", without_decay(decay), "sum", decay.replace(decay=None))
+
+
+def test_a_decay_that_sees_no_input_is_a_fixed_one(x64):
+    """RetNet's: what was written n steps ago has faded n times."""
+    base = writer_of("decay")
+    (W,) = base.decay.gate.W
+    gate = Linear((0 * W,), base.decay.gate.b)
+    made = made_by("decay", base.replace(decay=base.decay.replace(gate=gate)))
+    fades = jnp.exp(-jnp.exp(base.decay.A) * jax.nn.softplus(gate.b))  # [N]
+    ago = jnp.maximum(MASK.sum(axis=1)[:, None] - 1 - np.arange(T), 0)  # [B, T]
+    left = fades[:, None] ** ago[:, None]
+    want = jnp.einsum("bnt,bntk,bntv->bnkv", left, made.key, made.value)
+    np.testing.assert_allclose(fill(made), want, **close)
 
 
 @pytest.mark.parametrize("by", ["channels", "scalar", "none"])

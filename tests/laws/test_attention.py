@@ -40,6 +40,7 @@ OPTIONS: dict[str, Options] = {
     "rewritten": kv_memory.Options(values="rewritten"),
     "shared-tanh": kv_memory.Options(share_addresses=True, add="tanh"),
     "heads": multi_head.Options(heads=5),
+    "kda": delta_memory.Options(update="kda"),
     "delta-sum": delta_memory.Options(update="sum"),
     "delta-sum-writes": delta_memory.Options(update="sum", write="decoder"),
     "delta-writes-both": delta_memory.Options(

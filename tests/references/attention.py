@@ -302,8 +302,8 @@ def slots_read(theta, options, memory, now):
     slots = memories.empty_slots(options["slots"], keys, values)
     for h in memory["Hs"]:
         slots = memories.filled_slot(theta["write"], options, slots, h)
-    for s in memory.get("own", []):
-        slots = memories.filled_slot(theta["own"], options, slots, s)
+    for writer, s in memory.get("own", []):
+        slots = memories.filled_slot(writer, options, slots, s)
     read, weights = memories.read_slots(slots, theta["query"]["W"] @ now.q)
     return read, memories.shares(weights[: len(memory["Hs"])])
 
@@ -311,7 +311,7 @@ def slots_read(theta, options, memory, now):
 def slots_write(theta, options, memory, now):
     if options["write"] == "none":
         return memory
-    return memory | {"own": [*memory.get("own", []), now.s]}
+    return memory | {"own": [*memory.get("own", []), (theta["own"], now.s)]}
 
 
 ATTENTIONS = {
