@@ -125,7 +125,7 @@ def signed_heatmap(
 ) -> None:
     """Draws weights with signs, a panel for every head of every round.
 
-    What is read is blue, what is taken away orange, on one scale. Where the decoder
+    What is read is purple, what is taken away orange, on one scale. Where the decoder
     writes, too, a narrow panel after those of the round has the share of its own
     writes, from 0, white, to 1.
 

@@ -29,9 +29,11 @@ def make_panels(
     added to the picture when it is saved. No layout engine can then resize the cells.
     """
     # Ten-point letters are less than 0.1 inches wide: titles do not touch either.
-    widest_title = 0.1 * max(map(text_width, titles))
-    narrowest = cell * min(columns for _, columns in shapes)
-    gap = _GAP + max(gap, widest_title - narrowest)
+    wider = (
+        0.1 * text_width(title) - cell * columns
+        for title, (_, columns) in zip(titles, shapes, strict=True)
+    )
+    gap = _GAP + max(gap, *wider)
     width = sum(cell * columns + gap for _, columns in shapes) - gap
     height = cell * max(rows for rows, _ in shapes)
     figure = Figure((width, height))
@@ -49,7 +51,7 @@ def shade(panel: Axes, weights: np.ndarray, greatest: float = 1.0) -> None:
 
 
 def shade_signs(panel: Axes, weights: np.ndarray, greatest: float) -> None:
-    """Likewise from ``-greatest``, orange, to ``greatest``, blue; 0 is white."""
+    """Likewise from ``-greatest``, orange, to ``greatest``, purple; 0 is white."""
     panel.imshow(weights, cmap="PuOr", vmin=-greatest, vmax=greatest, aspect="auto")
 
 

@@ -272,8 +272,8 @@ def test_signs_are_told_apart_by_head_and_round(tmp_path, saved, count, written)
             share = shown[2].images[0].get_array()
             np.testing.assert_array_equal(share, own[0][:, None])
             assert [t.get_text() for t in shown[2].get_xticklabels()] == ["own writes"]
-    blue, orange = (panels[0].images[0].cmap(place)[::2] for place in (1.0, 0.0))
-    assert blue[1] > blue[0] and orange[0] > orange[1]
+    purple, orange = (panels[0].images[0].cmap(place)[::2] for place in (1.0, 0.0))
+    assert purple[1] > purple[0] and orange[0] > orange[1]
 
 
 def test_signs_of_another_sentence_are_refused(tmp_path):
