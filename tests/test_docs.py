@@ -72,6 +72,24 @@ def commands() -> Iterator[tuple[str, str]]:
                 )
 
 
+def rows(page: str, heading: str) -> dict[str, list[str]]:
+    """The cells of the first table below a heading, by the system of the row."""
+    text = (ROOT / page).read_text().split(f"\n{heading}\n")[1]
+    table = re.search(r"(\n\|.*)+", text)
+    assert table is not None
+    lines = table[0].strip().splitlines()
+    cells = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+    return {name: others for name, *others in cells}
+
+
+def test_figures_of_memories_are_those_of_the_table():
+    """Name, parameters, then the five figures that both tables have."""
+    table = rows("experiments/README.md", "## The catalogue on one budget")
+    for name, figures in rows("docs/memories.md", "## What comes of it").items():
+        if name.startswith("`"):
+            assert table[name][1:6] == figures, name
+
+
 PYTHON = [
     (page, number)
     for page in ("README.md", "docs/python.md")

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the pictures of the front page from a finished quickstart.
+"""Draws the pictures of the pages: two from a finished quickstart, one without.
 
+The signed weights are those of a small linear memory, which is trained for them in a
+minute on short sentences of the same language; ``--only-memory`` draws them alone.
 The page of the explorer is photographed by Chromium (Debian's package ``chromium``,
 and playwright of ``.[test]``). Launch::
 
@@ -12,15 +14,16 @@ import io
 import shutil
 import tempfile
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tyro
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+import kvnmt
 from kvnmt.data import synthetic
-from kvnmt.data.synthetic import Pair
+from kvnmt.data.synthetic import Corpus, Pair
 from kvnmt.errors import UserError, run_program
 from kvnmt.evaluation.exploration import explore
 from kvnmt.inference.config import SearchConfig
@@ -34,6 +37,8 @@ SIZE = {"width": 1280, "height": 1010}
 SENTENCES = 16
 WORD = 6  # the step that the explorer shows
 COLORS = 240  # of a photograph, so that its file is small
+MEMORY = "gated-delta-memory"
+LONGEST = 9  # words of the sentences that the memory learns
 
 
 @dataclass(frozen=True)
@@ -42,10 +47,14 @@ class Pictures:
 
     folder: Path = Path("runs/quickstart")
     seed: int = 1  # of the quickstart's corpus
+    only_memory: bool = False
 
 
 def main(options: Pictures) -> None:
-    """Draws both pictures."""
+    """Draws the pictures."""
+    draw_memory(options.seed, HERE / "signed-weights.png")
+    if options.only_memory:
+        return
     runs = {name: load_run(options.folder / name) for name in SYSTEMS}
     pairs = synthetic.make_corpus(options.seed).test
     draw_attention(runs[SYSTEMS[-1]], pairs, HERE / "attention.png")
@@ -63,6 +72,48 @@ def draw_attention(run: Run, pairs: tuple[Pair, ...], path: Path) -> None:
         path,
         gold=pair.links,
     )
+
+
+def draw_memory(seed: int, path: Path) -> None:
+    """Trains a linear memory, and draws how it reads its longest test sentence."""
+    parts = {
+        name: tuple(pair for pair in pairs if len(pair.source) <= LONGEST)
+        for name, pairs in vars(synthetic.make_corpus(seed)).items()
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        run = train_memory(Corpus(**parts), Path(folder))
+    pair = max(parts["test"], key=lambda pair: len(pair.source))
+    explanation = run.explain(" ".join(pair.source), " ".join(pair.target))
+    explanation.draw_weights(path)
+
+
+def train_memory(corpus: Corpus, folder: Path) -> Run:
+    """A memory of two heads, at small sizes."""
+    synthetic.write_corpus(corpus, folder / "text")
+    sides = {
+        f"{name}{side}": folder / f"text/{part}.{suffix}"
+        for name, part in (("", "train"), ("valid_", "valid"))
+        for side, suffix in (("source", "src"), ("target", "trg"))
+    }
+    data = kvnmt.DataConfig(**sides, min_count=1)
+    sizes = kvnmt.ModelConfig(
+        embedding=48, encoder=48, state=48, merge="sum", initializer="unit"
+    )
+    experiment = kvnmt.experiment(MEMORY, data, sizes, recipe="papers")
+    attention = replace(experiment.model.attention, heads=2)
+    experiment = replace(
+        experiment,
+        model=replace(experiment.model, attention=attention),
+        optimizer=kvnmt.OptimizerConfig(learning_rate=3e-3),
+        training=kvnmt.TrainingConfig(
+            epochs=8,
+            batch_size=40,
+            shapes=1,
+            bleu_tokenize="none",
+            validate_every=10_000,  # once, at the end
+        ),
+    )
+    return kvnmt.train(experiment, folder / "run")
 
 
 def photograph_explorer(

@@ -234,7 +234,7 @@ for update in ("sum", "decay", "gated", "delta", "gated_delta", "kda", "gated_de
     rows = []
     for _ in range(3):
         told = memory.weigh(params, source, state, moment)
-        rows.append(told.signed[0])
+        rows.append(told.signed[0, 0])  # of the one head
         after = moment.replace(decoder_state=new_state)
         state = memory.write(params, source, state, after)
     weighed[update] = np.stack(rows)

@@ -53,7 +53,7 @@ class Change:
 class Weighed:
     """What one read consisted of, where its weights have signs: for people to see."""
 
-    signed: Float[Array, "B S"]  # the exact weight of each source word
+    signed: Float[Array, "B N S"]  # of each source word, exact, of N heads or one
     own: Float[Array, " B"]  # share of what the decoder wrote itself, from 0 to 1
 
 
@@ -157,5 +157,6 @@ class Attention(NamedTuple):
     write: Write | None = None  # None: the State never changes
     explain: Explain | None = None  # None: there is no memory of slots to tell of
     weigh: Weigh | None = None  # None: the alignment is what `read` mixes with
+    weighed_heads: int = 1  # N of what `weigh` tells
     context_size: Width = annotation_size  # of the context that `read` gives
     unread: Width = all_read  # its leading columns with zero weight in the readout

@@ -15,8 +15,8 @@ parameters     W_q: D N d_k. A writer of width I: I N (d_k + d_v), and
                beta (I + 1) N; for b and w by channels (I + 1) N (d_k + d_v).
                The source's has I = C, the decoder's I = D
 source         memory [N, d_k, d_v], weights [N, d_k, S]
-state, carried with ``write = decoder``: both, and what is left of the source's
-               memory [N, d_k, d_v]; of a sum, the memory alone
+state, carried with ``write = decoder``: the decoder's own memory [N, d_k, d_v] and,
+               but for a sum, how it changes the source's [N, d_k, d_k]
 result         what N heads read, N d_v = C numbers for each direction; alignment
 =============  ==============================================================
 
@@ -27,19 +27,24 @@ result         what N heads read, N d_v = C numbers for each direction; alignmen
     a_j = |q . p_j| / sum_i |q . p_i|             shown; q . p_j is the exact weight
     M <- D M - k (b * k)^T D M + k (w * v)^T      for s_t, with ``write = decoder``
 
+With ``A_t = (I - k_t (b_t * k_t)^T) D_t`` of the decoder's writes and their product
+``A = A_t .. A_1``, the memory is A M of the source and what the decoder has written
+itself. So ``M^T q`` is the source's memory read by ``A^T q`` and the decoder's read by
+q: neither memory nor weights of the source are copied for every hypothesis.
+
 Our choices: ``direction = both`` has a memory from each end, of N heads each, and reads
 both. ``write = decoder`` is the relative of the key memory's write: the new decoder
 state rewrites what later queries read. It has parameters of its own. Weights of several
-heads are shown as one: the sum of their absolute values, or their mean with signs. With
-several rounds and ``write = decoder`` the memory of the first round is the one that is
-read and rewritten.
+heads are one in the alignment, the sum of their absolute values; with signs each head
+has its own, those that begin at the end after the others. With several rounds each
+fills its own memory of the source; what the decoder writes and erases is common to all.
 
 What lies at padding writes nothing. No softmax is involved: a weight may be negative.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -107,14 +112,10 @@ class Source:
 
 @struct.dataclass
 class State:
-    """The memory as the decoder has rewritten it.
+    """What the decoder has written, and what it has done to what was there."""
 
-    A sum erases nothing: what is left of the source is all of it, and is not carried.
-    """
-
-    memory: Float[Array, "B N K V"]
-    weights: Float[Array, "B N K S"] | None  # p_1 .. p_S
-    left: Float[Array, "B N K V"] | None  # what is left of the source's memory
+    own: Float[Array, "B N K V"]
+    change: Float[Array, "B N K K"] | None  # A; None: a sum leaves all as it is
 
 
 def init(
@@ -156,12 +157,14 @@ def prepare(
 def initial_state(
     options: Options, params: Params, source: Source
 ) -> State | tuple[()]:
-    """The memory of the source, where the decoder writes too."""
+    """Nothing is written and nothing changed yet."""
     if options.write == "none":
         return ()
+    own = jnp.zeros_like(source.memory)
     if options.update == "sum":
-        return State(source.memory, None, None)
-    return State(source.memory, source.weights, left=source.memory)
+        return State(own, change=None)
+    *heads, K, _ = own.shape
+    return State(own, jnp.broadcast_to(jnp.eye(K, dtype=own.dtype), (*heads, K, K)))
 
 
 def read(
@@ -172,10 +175,9 @@ def read(
     moment: base.Moment,
 ) -> base.Attended:
     """Reads the memory; the alignment is the share of each word's absolute weight."""
-    query = _query(options, params, moment)
-    memory, weights = _carried(source, state)
-    context = read_memory(memory, query)  # [B, N, V]
-    size = jnp.sum(jnp.abs(read_memory(weights, query)), axis=1)  # [B, S]
+    looked = _look(options, params, source, state, moment)
+    context = looked.theirs + looked.own  # [B, N, V]
+    size = jnp.sum(jnp.abs(looked.signed), axis=1)  # [B, S]
     total = jnp.sum(size, axis=-1, keepdims=True)
     alignment = size / jnp.where(total > 0, total, 1)
     dtype = moment.query.dtype
@@ -190,14 +192,12 @@ def write(
     state: State,
     moment: base.Moment,
 ) -> State:
-    """Writes the new decoder state; what it erases, it erases of all."""
+    """Writes the new decoder state; what it erases, it erases of the source too."""
     assert moment.decoder_state is not None and params.decoder is not None
     heads = options.ends * options.heads
     made = writes(options.update, params.decoder, moment.decoder_state, heads)
-    weights, left = jax.tree.map(
-        lambda kept: transit(kept, made), (state.weights, state.left)
-    )
-    return State(rewrite(state.memory, made), weights, left)
+    change = None if state.change is None else transit(state.change, made)
+    return State(rewrite(state.own, made), change)
 
 
 def weigh(
@@ -208,30 +208,36 @@ def weigh(
     moment: base.Moment,
 ) -> base.Weighed:
     """The signed weights, and how much of the context the decoder wrote itself."""
-    query = _query(options, params, moment)
-    memory, weights = _carried(source, state)
-    signed = jnp.mean(read_memory(weights, query), axis=1)  # [B, S]
-    if isinstance(state, tuple):
-        return base.Weighed(signed, own=jnp.zeros_like(signed[:, 0]))
-    left = source.memory if state.left is None else state.left
-    theirs = _length(read_memory(left, query))
-    own = _length(read_memory(memory - left, query))
+    looked = _look(options, params, source, state, moment)
+    theirs, own = _length(looked.theirs), _length(looked.own)
     total = theirs + own
-    return base.Weighed(signed, own / jnp.where(total > 0, total, 1))
+    return base.Weighed(looked.signed, own / jnp.where(total > 0, total, 1))
 
 
-def _query(
-    options: Options, params: Params, moment: base.Moment
-) -> Float[Array, "B N K"]:
+class _Look(NamedTuple):
+    """What is read of the source's memory and of the decoder's own."""
+
+    theirs: Float[Array, "B N V"]
+    own: Float[Array, "B N V"]
+    signed: Float[Array, "B N S"]  # the weights that make ``theirs``
+
+
+def _look(
+    options: Options,
+    params: Params,
+    source: Source,
+    state: State | tuple[()],
+    moment: base.Moment,
+) -> _Look:
     heads = options.ends * options.heads
-    return queries(options.update, params.W_query, moment.query, heads)
-
-
-def _carried(source: Source, state: State | tuple[()]) -> tuple[Array, Array]:
-    """Memory and weights from where they are."""
-    if isinstance(state, tuple):
-        return source.memory, source.weights
-    return state.memory, source.weights if state.weights is None else state.weights
+    query = back = queries(options.update, params.W_query, moment.query, heads)
+    if not isinstance(state, tuple) and state.change is not None:
+        back = read_memory(state.change, query)  # A^T q
+    theirs = read_memory(source.memory, back)
+    own = jnp.zeros_like(theirs)
+    if not isinstance(state, tuple):
+        own = read_memory(state.own, query)
+    return _Look(theirs, own, read_memory(source.weights, back))
 
 
 def _from_both_ends(options: Options, made: Writes) -> Writes:
@@ -261,5 +267,6 @@ def build(options: Options) -> base.Attention:
         initial_state=partial(initial_state, options),
         write=partial(write, options) if options.write == "decoder" else None,
         weigh=partial(weigh, options),
+        weighed_heads=options.ends * options.heads,
         context_size=lambda sizes: options.ends * sizes.annotation,
     )

@@ -7,9 +7,11 @@ does not grow with the sentence. Equations and papers are in
 are written by content.
 
 =============  ==============================================================
-parameters     W_q: D d_k; W_k, W_v, W of the gates: C (d_k + C + m)
-source         slots: keys [m, d_k], values [m, C]; weights c [m, S]
-state, carried none
+parameters     W_q: D d_k; W_k, W_v, W of the gates: C (d_k + C + m), for the
+               decoder's writes D (d_k + C + m) more
+source         slots: keys [m, d_k], values [m, C]; weights c [m, S]; of abc log z
+state, carried with ``write = decoder``: what the decoder has written, keys [m, d_k]
+               and values [m, C], and what is left of the source [m]; of abc log z
 result         context of width C, alignment
 =============  ==============================================================
 
@@ -18,15 +20,23 @@ result         context of width C, alignment
     K = sum_j c_j k_j^T      V = sum_j c_j v_j^T      c_mj = f_mj prod_{i > j} a_mi
     p = softmax(K q)         c = V^T p
     a_j = w_j / sum_i w_i    shown; w_j = sum_m p_m c_mj is the exact weight of v_j
+    K <- Diag(a) K + f k^T,  V alike      for s_t, with ``write = decoder``
 
 With ``abc`` each slot is an attention of its own, ``c_m = softmax_j(W h_j)``, whose
 query is learnt; the w_j sum to 1. With ``gsa`` the last words count most, and the w_j
-sum to less than 1.
+sum to less than 1: the rest has faded. The alignment cannot say how much; the weights
+of `weigh` can.
+
+Our choice: ``write = decoder`` is that of `kvnmt.attention.delta_memory`. The decoder
+has a writer of its own; what it writes fades the source's slots, and its share is told.
+What it has written is kept apart from the source's slots, of which no hypothesis has a
+copy. With several rounds each fills its own slots of the source; what the decoder
+writes and fades is common to all, with ``abc`` by the z of the first.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -36,7 +46,15 @@ from kvnmt.attention import base
 from kvnmt.errors import WIDEST, at_least, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import precise
-from kvnmt.layers.slot_memory import Gate, Writer, choose, gates, init_writer
+from kvnmt.layers.slot_memory import (
+    Gate,
+    Writer,
+    choose,
+    gates,
+    init_writer,
+    next_gates,
+    rewrite,
+)
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
 
 
@@ -48,6 +66,7 @@ class Options(base.Options):
     slots: Annotated[int, between(1, WIDEST)] = 8  # m
     key_size: Annotated[int | None, between(1, WIDEST)] = None  # d_k; None: A
     tau: Annotated[float, at_least(1)] = 8.0  # of gsa: how slowly slots fade
+    write: Literal["none", "decoder"] = "none"
 
 
 @struct.dataclass
@@ -56,6 +75,7 @@ class Params:
 
     W_query: Float[Array, "D K"]
     writer: Writer
+    decoder: Writer | None  # None: nothing is written while a sentence is translated
 
 
 @struct.dataclass
@@ -65,17 +85,32 @@ class Source:
     keys: Float[Array, "B M K"]
     values: Float[Array, "B M C"]
     weights: Float[Array, "B M S"]  # c_mj
+    log_total: Float[Array, "B M"] | None  # log z of abc
+
+
+@struct.dataclass
+class State:
+    """What the decoder has written, and what that has left of the source."""
+
+    keys: Float[Array, "B M K"]
+    values: Float[Array, "B M C"]
+    left: Float[Array, "B M"]  # of the source's slots, from 1
+    log_total: Float[Array, "B M"] | None  # log z of abc, the source's included
 
 
 def init(
     options: Options, key: Key[Array, ""], sizes: Sizes, weights: Weights
 ) -> Params:
     """Makes the parameters of one round."""
-    key_query, key_writer = jax.random.split(key)
-    C, K = sizes.annotation, options.key_size or sizes.alignment
+    key_query, key_writer, key_decoder = jax.random.split(key, 3)
+    C, K, m = sizes.annotation, options.key_size or sizes.alignment, options.slots
+    decoder = None
+    if options.write == "decoder":
+        decoder = init_writer(key_decoder, sizes.state, K, C, m, weights)
     return Params(
         W_query=weights.matrix(key_query, (sizes.state, K), jnp.float32),
-        writer=init_writer(key_writer, C, K, C, options.slots, weights),
+        writer=init_writer(key_writer, C, K, C, m, weights),
+        decoder=decoder,
     )
 
 
@@ -94,21 +129,82 @@ def prepare(
         keys=jnp.einsum("bms,bsk->bmk", weights, precise(keys)),
         values=jnp.einsum("bms,bsc->bmc", weights, precise(values)),
         weights=weights,
+        log_total=-faded[:, -1] if options.gate == "abc" else None,
+    )
+
+
+def initial_state(
+    options: Options, params: Params, source: Source
+) -> State | tuple[()]:
+    """Nothing is written and nothing faded yet."""
+    if options.write == "none":
+        return ()
+    return State(
+        keys=jnp.zeros_like(source.keys),
+        values=jnp.zeros_like(source.values),
+        left=jnp.ones_like(source.values[..., 0]),
+        log_total=source.log_total,
     )
 
 
 def read(
-    params: Params, source: Source, state: tuple[()], moment: base.Moment
+    params: Params, source: Source, state: State | tuple[()], moment: base.Moment
 ) -> base.Attended:
     """Reads the slots; the alignment says whose words that were."""
-    query = precise(moment.query @ params.W_query)
-    chosen = choose(source.keys, query)  # [B, M]
-    context = jnp.einsum("bm,bmc->bc", chosen, source.values)
-    weights = jnp.einsum("bm,bms->bs", chosen, source.weights)
-    total = jnp.sum(weights, axis=-1, keepdims=True)
-    alignment = weights / jnp.where(total > 0, total, 1)
-    dtype = moment.query.dtype
+    looked = _look(params, source, state, moment)
+    total = jnp.sum(looked.weights, axis=-1, keepdims=True)
+    alignment = looked.weights / jnp.where(total > 0, total, 1)
+    dtype, context = moment.query.dtype, looked.theirs + looked.own
     return base.Attended(context.astype(dtype), alignment.astype(dtype))
+
+
+def write(
+    options: Options, params: Params, source: Source, state: State, moment: base.Moment
+) -> State:
+    """Writes the new decoder state; what is there fades, the source's too."""
+    assert moment.decoder_state is not None and params.decoder is not None
+    writer, new = params.decoder, moment.decoder_state
+    f, log_a, log_total = next_gates(writer, new, options.tau, state.log_total)
+    return State(
+        keys=rewrite(state.keys, f, log_a, new @ writer.W_key),
+        values=rewrite(state.values, f, log_a, new @ writer.W_value),
+        left=jnp.exp(log_a) * state.left,
+        log_total=log_total,
+    )
+
+
+def weigh(
+    params: Params, source: Source, state: State | tuple[()], moment: base.Moment
+) -> base.Weighed:
+    """The weights as they are, and how much the decoder wrote itself."""
+    looked = _look(params, source, state, moment)
+    theirs, own = (jnp.linalg.norm(x, axis=-1) for x in (looked.theirs, looked.own))
+    total = theirs + own
+    signed = looked.weights[:, None]
+    return base.Weighed(signed, own / jnp.where(total > 0, total, 1))
+
+
+class _Look(NamedTuple):
+    """What is read of the source's slots and of the decoder's own."""
+
+    theirs: Float[Array, "B C"]
+    own: Float[Array, "B C"]
+    weights: Float[Array, "B S"]  # those that make ``theirs``
+
+
+def _look(
+    params: Params, source: Source, state: State | tuple[()], moment: base.Moment
+) -> _Look:
+    query = precise(moment.query @ params.W_query)
+    if isinstance(state, tuple):
+        chosen = of_source = choose(source.keys, query)  # [B, M]
+        own = jnp.zeros_like(source.values[:, 0])
+    else:
+        chosen = choose(state.left[..., None] * source.keys + state.keys, query)
+        of_source = chosen * state.left
+        own = jnp.einsum("bm,bmc->bc", chosen, state.values)
+    theirs = jnp.einsum("bm,bmc->bc", of_source, source.values)
+    return _Look(theirs, own, jnp.einsum("bm,bms->bs", of_source, source.weights))
 
 
 def build(options: Options) -> base.Attention:
@@ -117,4 +213,7 @@ def build(options: Options) -> base.Attention:
         init=partial(init, options),
         prepare=partial(prepare, options),
         read=read,
+        initial_state=partial(initial_state, options),
+        write=partial(write, options) if options.write == "decoder" else None,
+        weigh=weigh,
     )

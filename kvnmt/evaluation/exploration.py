@@ -186,6 +186,6 @@ def _thousandths(matrix: NDArray[np.floating]) -> list[Any]:
     return np.rint(THOUSAND * matrix).astype(int).tolist()
 
 
-def _rounded(matrix: NDArray[np.floating]) -> list[list[float]]:
+def _rounded(matrix: NDArray[np.floating]) -> list[Any]:
     """Three places of what is of the order of one."""
     return np.round(matrix.astype(float), 3).tolist()

@@ -76,6 +76,19 @@ class Explanation(NamedTuple):
             path,
         )
 
+    def draw_weights(self, path: str | os.PathLike[str] | BinaryIO) -> None:
+        """Writes a PNG of the weights with signs, a panel for each head and round.
+
+        Raises:
+            UserError: There are none, or the file cannot be written.
+        """
+        from kvnmt.pictures.heatmaps import signed_heatmap  # matplotlib is slow
+
+        if self.weights is None:
+            raise UserError("the system has no signed weights; see the alignment.")
+        words = self.source_tokens, self.target_tokens
+        signed_heatmap(self.weights.signed, self.weights.own, *words, path)
+
     def _repr_html_(self) -> str:
         cells = "".join(
             f"<td title='{value:.3f} nats'>{html.escape(token)}<br>"
@@ -90,6 +103,8 @@ class Explanation(NamedTuple):
             shown += _picture(self.draw, "alignment")
         if self.memory is not None:
             shown += _picture(self.draw_memory, "what the memory forgot and added")
+        if self.weights is not None:
+            shown += _picture(self.draw_weights, "exact weights with their signs")
         return shown
 
 

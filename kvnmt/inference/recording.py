@@ -86,7 +86,7 @@ def record(
 
             def cut(leaf: Any, row: int = row, T: int = T, S: int = S) -> Any:
                 leaf = leaf[:T, row].swapaxes(0, 1)
-                return leaf[..., :S] if leaf.ndim == 3 else leaf
+                return leaf[..., :S] if leaf.ndim > 2 else leaf
 
             results[i] = jax.tree.map(cut, told)
         advance(len(places))
@@ -106,7 +106,7 @@ def recording(rounds: int, asked: Asked) -> Callable[[Attention], Attention]:
 
         def initial_state(params: PyTree, source: Source) -> State:
             inner = attention.initial_state(params, source.inner)
-            return State(inner, _nothing(asked, rounds, source.mask.shape))
+            return State(inner, _nothing(attention, asked, rounds, source.mask))
 
         def read(
             params: PyTree, source: Source, state: State, moment: Moment
@@ -130,12 +130,15 @@ def recording(rounds: int, asked: Asked) -> Callable[[Attention], Attention]:
     return around
 
 
-def _nothing(asked: Asked, rounds: int, shape: tuple[int, ...]) -> Change | Weighed:
-    B, S = shape
+def _nothing(
+    attention: Attention, asked: Asked, rounds: int, mask: Bool[Array, "B S"]
+) -> Change | Weighed:
+    B, S = mask.shape
     words = jnp.zeros((B, rounds, S))
     if asked == "explain":
         return Change(words, words, words)
-    return Weighed(words, own=words[..., 0])
+    heads = jnp.zeros((B, rounds, attention.weighed_heads, S))
+    return Weighed(heads, own=words[..., 0])
 
 
 def _append(old: Array, new: Array) -> Array:

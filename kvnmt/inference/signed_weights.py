@@ -13,11 +13,13 @@ from kvnmt.models import Params
 
 
 class SignedWeights(NamedTuple):
-    """One pair; an array per round, rows the target words, EOS last.
+    """One pair; an array per round.
 
-    ``signed`` has a column for each source word, EOS last: the exact weight that what
-    it wrote has in the context, below zero where it is taken away. ``own`` is the share
-    of the context, from 0 to 1, that the decoder itself has written.
+    ``signed`` is [N, T, S], of each head that is read, those that begin at the end
+    after the others: the exact weight that what a source word wrote has in what the
+    head reads for a target word, below zero where it is taken away. ``own``, [T], is
+    the share of the context, from 0 to 1, that the decoder itself has written. EOS is
+    the last of the T and of the S words.
     """
 
     signed: list[NDArray[np.floating]]
@@ -46,4 +48,4 @@ def signed_weights(
         advance: Called after every batch with how many pairs it held.
     """
     told = record(config, "weigh", params, source, target, advance)
-    return [SignedWeights(list(w.signed), list(w.own)) for w in told]
+    return [SignedWeights(list(w.signed.swapaxes(1, 2)), list(w.own)) for w in told]

@@ -20,6 +20,7 @@ from kvnmt.typing import Array, PyTree
 ORDER = np.array([3, 0, 4, 2, 1])  # of source words
 ROWS = np.array([1, 0, 0])  # the empty row leaves, the first comes twice
 MORE = 2  # columns of padding
+TINY = 1e-30  # for no sum to be divided by
 
 
 class Law(NamedTuple):
@@ -64,6 +65,25 @@ def support(trial: Trial) -> Iterator[str]:
     for word, alignment in _alignments(trial.course()):
         if not (alignment[MASK] > 0).all():
             yield f"at word {word} the least weight is {alignment[MASK].min():.2g}"
+
+
+def weighed(trial: Trial) -> Iterator[str]:
+    """Weights with signs are those that the alignment shows the sizes of."""
+    course, heads = trial.course(), trial.attention.weighed_heads
+    for word, told in enumerate(course.told, start=1):
+        signed, own = np.asarray(told.signed), np.asarray(told.own)
+        if signed.shape != (B, heads, S) or own.shape != (B,):
+            yield f"what is told of word {word} has shapes {signed.shape}, {own.shape}"
+            continue
+        if np.any(np.moveaxis(signed, 1, -1)[~MASK] != 0):
+            yield f"at word {word} padding has weights"
+        if not ((own >= 0) & (own <= 1)).all():
+            yield f"at word {word} shares of own writes lie outside of 0 to 1"
+        sizes = np.abs(signed).sum(axis=1)
+        shares = sizes / np.maximum(sizes.sum(axis=1, keepdims=True), TINY)
+        shown = course.looks[word - 1].alignment
+        if shown is None or not np.allclose(shown, shares, rtol=0, atol=1e-5):
+            yield f"at word {word} the alignment is not the share of the weights' sizes"
 
 
 def unread(trial: Trial) -> Iterator[str]:
@@ -159,6 +179,7 @@ LAWS = (
     Law("sum", "an alignment sums to 1, of a row without words to 0", total),
     Law("padding", "padding gets no weight", padding),
     Law("support", "every real word gets some weight", support),
+    Law("weighed", "an alignment shows the sizes of what `weigh` tells", weighed),
     Law("unread", "what lies at padding is never read", unread),
     Law("wider", "more padding changes nothing", wider),
     Law("order", "source words in another order are read the same", order),

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvnmt.attention import Attended, Attention, Moment
+from kvnmt.attention import Attended, Attention, Moment, Weighed
 from kvnmt.initializers import gaussian
 from kvnmt.typing import Array, PyTree, Sizes
 
@@ -26,6 +26,7 @@ class Course(NamedTuple):
 
     looks: list[Attended]
     states: list[PyTree]  # before the first word, and after each
+    told: list[Weighed]  # of each look; none where the alignment tells all
 
 
 class Trial(NamedTuple):
@@ -84,22 +85,25 @@ def unroll(
     """Reads and writes at every moment, one round each."""
     source = attention.prepare(params, annotations, jnp.asarray(mask))
     state = attention.initial_state(params, source)
-    looks, states = [], [state]
+    looks, states, told = [], [state], []
     for moment in moments:
         before = replace(moment, decoder_state=None)
         looks.append(attention.read(params, source, state, before))
+        if attention.weigh is not None:
+            told.append(attention.weigh(params, source, state, before))
         if attention.write is not None:
             after = replace(moment, attended=looks[-1])
             state = attention.write(params, source, state, after)
         states.append(state)
-    return Course(looks, states)
+    return Course(looks, states, told)
 
 
 def gradient_of(attention: Attention) -> Callable[..., PyTree]:
     """The gradient, by params and annotations, of all that is read and carried."""
 
     def total(*arrays: PyTree) -> Array:
-        leaves = jax.tree.leaves(unroll(attention, *arrays))
+        course = unroll(attention, *arrays)
+        leaves = jax.tree.leaves((course.looks, course.states))
         return jnp.asarray(sum(jnp.sum(jnp.sin(leaf)) for leaf in leaves))
 
     return jax.grad(total, argnums=(0, 1))

@@ -7,24 +7,44 @@ decayed memory::
 
     M <- D M - k (b * k)^T D M + k (w * v)^T       D = Diag(a)
 
-=============  ========  ===========  ===========  =====================================
+=============  ========  ===========  ===========  ======
 name           a         b            w            source
-=============  ========  ===========  ===========  =====================================
-sum            1         0            1            Schmidhuber 1992; Katharopoulos et
-                                                   al. 2020, without its normaliser
-decay          scalar    0            1            Sun et al. 2023 (RetNet, fixed); Dao
-                                                   and Gu 2024 (Mamba-2, from the input)
-gated          channels  0            1            Yang et al. 2024 (GLA)
-delta          1         beta         beta         Schlag et al. 2021; Yang et al. 2024
-gated_delta    scalar    beta         beta         Yang et al. 2025
-kda            channels  beta         beta         Kimi Team 2025 (Kimi Delta Attention)
-gated_delta_2  channels  channels     channels     Hatamizadeh et al. 2026
-=============  ========  ===========  ===========  =====================================
+=============  ========  ===========  ===========  ======
+sum            1         0            1            1, 2
+decay          scalar    0            1            3, 4
+gated          channels  0            1            5
+delta          1         beta         beta         6, 7
+gated_delta    scalar    beta         beta         8
+kda            channels  beta         beta         9
+gated_delta_2  channels  channels     channels     10
+=============  ========  ===========  ===========  ======
+
+1.  J. Schmidhuber (1992), "Learning to Control Fast-Weight Memories".
+2.  A. Katharopoulos et al. (2020), "Transformers are RNNs: Fast Autoregressive
+    Transformers with Linear Attention", arXiv 2006.16236; without its normaliser.
+3.  Y. Sun et al. (2023), "Retentive Network: A Successor to Transformer for Large
+    Language Models", arXiv 2307.08621. Its decay is a fixed number for each head; that
+    cannot be chosen here, it is what is left of ours where the matrix of a is 0.
+4.  T. Dao, A. Gu (2024), "Transformers are SSMs: Generalized Models and Efficient
+    Algorithms Through Structured State Space Duality" (Mamba-2), arXiv 2405.21060: the
+    decay of ``decay``, from the input.
+5.  S. Yang, B. Wang, Y. Shen, R. Panda, Y. Kim (2024), "Gated Linear Attention
+    Transformers with Hardware-Efficient Training" (GLA), arXiv 2312.06635.
+6.  I. Schlag, K. Irie, J. Schmidhuber (2021), "Linear Transformers Are Secretly Fast
+    Weight Programmers", arXiv 2102.11174.
+7.  S. Yang, B. Wang, Y. Zhang, Y. Shen, Y. Kim (2024), "Parallelizing Linear
+    Transformers with the Delta Rule over Sequence Length" (DeltaNet), arXiv 2406.06484.
+8.  S. Yang, J. Kautz, A. Hatamizadeh (2025), "Gated Delta Networks: Improving Mamba2
+    with Delta Rule", arXiv 2412.06464.
+9.  Kimi Team (2025), "Kimi Linear: An Expressive, Efficient Attention Architecture"
+    (Kimi Delta Attention), arXiv 2510.26692.
+10. A. Hatamizadeh, Y. Choi, J. Kautz (2026), "Gated DeltaNet-2: Decoupling Erase and
+    Write in Linear Attention", arXiv 2605.22791.
 
 ::
 
     k, q = l2norm(silu(W x))              of the last four; the sum of squares + 1e-6
-    k = W x,  q = W x / sqrt(d_k)         of the others
+    k = W x,  q = W x / sqrt(d_k)         of the others: the query alone is scaled
     v = W x;  beta, b, w = sig(W x + bias)
     a = exp(-exp(A) softplus(W x + bias))      one A for each head
 

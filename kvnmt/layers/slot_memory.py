@@ -9,15 +9,22 @@ slots by a softmax over their keys::
 
 ====  ======================================  ========================================
 gsa   a = sig(W x)^(1 / tau), f = 1 - a       Y. Zhang, S. Yang et al. (2024), "Gated
-                                              Slot Attention", section 3
+                                              Slot Attention for Efficient Linear-Time
+                                              Sequence Modeling", section 3, arXiv
+                                              2409.07146
 abc   f_t = exp(u_t) / z_t, u = W x,          H. Peng et al. (2022), "ABC: Attention
-      a_t = z_{t-1} / z_t, z_t = sum          with Bounded-memory Control", section 3
-      exp(u_i) of i <= t
+      a_t = z_{t-1} / z_t, z_t = sum          with Bounded-memory Control", section 3,
+      exp(u_i) of i <= t                      arXiv 2110.02488
 ====  ======================================  ========================================
 
 k, v and q are W x. Slots are sums of what was written, so o is one too, of the v_j with
 the weights ``sum_m p_m c_mj``, where ``c_mj = f_mj prod_{i > j} a_mi``. They are not
 negative; those of abc sum to 1, those of gsa to less by what has faded.
+
+Departures: the papers have several heads; gated slot attention also passes q, k, v and
+what is read through swish, and normalises the latter. Here there is one head, and none
+of that, so that the gates alone differ. The papers read and write one sequence as it
+goes on; here the source is written before it is read.
 """
 
 from typing import Literal, TypeAlias
@@ -92,6 +99,16 @@ def next_gates(
         return -jnp.expm1(log_a), log_a, None
     total = jnp.logaddexp(log_total, u)
     return jnp.exp(u - total), log_total - total, total
+
+
+def rewrite(
+    slots: Float[Array, "*B M _"],
+    f: Float[Array, "*B M"],
+    log_a: Float[Array, "*B M"],
+    new: Float[Array, "*B _"],
+) -> Float[Array, "*B M _"]:
+    """``Diag(a) K + f k^T``: one write of a key, or of a value."""
+    return jnp.exp(log_a)[..., None] * slots + f[..., None] * precise(new)[..., None, :]
 
 
 def choose(

@@ -97,10 +97,11 @@ def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
                                  "added", each T rows of S floats, at least 0: L2 norms
                                  of what the write after that target word did to the
                                  key of that source word
-                weights          None, or R objects with "signed", T rows of S floats:
-                                 the weights that the alignment shows without signs,
-                                 unscaled; and "own", T integers per mille, the share
-                                 of what was read that the decoder has written
+                weights          None, or R objects with "signed", for each head T rows
+                                 of S floats: the weights that the alignment shows
+                                 without signs, unscaled; and "own", T integers per
+                                 mille, the share of what was read that the decoder
+                                 has written
                 self_attention   None, or T rows of T integers per mille: row t is the
                                  step that predicts ``target[t]``, column 0 stands
                                  before the first word, column i is ``target[i - 1]``;

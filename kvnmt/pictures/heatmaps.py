@@ -2,18 +2,18 @@
 """Pictures of attention, words along both axes, written as PNG."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import chain, pairwise
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import Circle, Rectangle
 
 from kvnmt.metrics.links import Links
-from kvnmt.pictures.drawing import GOLD, MOVED, font_families, save
+from kvnmt.pictures.drawing import font_families, save
+from kvnmt.pictures.marks import dot_moves, explain_marks, outline
 from kvnmt.pictures.panels import (
     CELL,
     LONGEST_SIDE,
@@ -21,12 +21,23 @@ from kvnmt.pictures.panels import (
     make_panels,
     rule,
     shade,
+    shade_signs,
     shorten,
     text_width,
     write_words,
 )
 
 _NULL = "∅"
+_OWN = "own writes"
+
+
+class _Panel(NamedTuple):
+    """What a panel shows, and how."""
+
+    title: str
+    matrix: np.ndarray
+    columns: Sequence[str]  # labels
+    paint: Callable[[Axes, np.ndarray], None]
 
 
 def attention_heatmap(
@@ -61,12 +72,13 @@ def attention_heatmap(
         titles = [f"round {r}" if len(rounds) > 1 else "" for r in numbers]
     gold = gold or frozenset()
     _check_shapes(rounds, (len(target), len(source)), titles, gold)
-    figure, panels = _draw(rounds, source, target, titles)
+    drawn = [_Panel(*one, source, shade) for one in zip(titles, rounds, strict=True)]
+    figure, panels = _draw(drawn, target)
     for panel in panels:
-        _outline(panel, gold)
+        outline(panel, gold)
     steps = zip(panels[1:], pairwise(rounds), strict=True)
-    moves = [_dot_moves(panel, before, after) for panel, (before, after) in steps]
-    _explain_marks(figure, outlined=bool(gold), dotted=any(moves))
+    moves = [dot_moves(panel, before, after) for panel, (before, after) in steps]
+    explain_marks(figure, outlined=bool(gold), dotted=any(moves))
     save(figure, path)
 
 
@@ -98,7 +110,52 @@ def memory_heatmap(
         titles += [f"forgotten{of_round}", f"added{of_round}"]
     _check_shapes(matrices, (len(target), len(source)), titles, frozenset())
     greatest = max(float(matrix.max()) for matrix in matrices) or 1.0
-    figure, _ = _draw(matrices, source, target, titles, greatest)
+    paint = partial(shade, greatest=greatest)
+    drawn = [_Panel(*one, source, paint) for one in zip(titles, matrices, strict=True)]
+    figure, _ = _draw(drawn, target)
+    save(figure, path)
+
+
+def signed_heatmap(
+    signed: Sequence[np.ndarray],
+    own: Sequence[np.ndarray],
+    source: Sequence[str],
+    target: Sequence[str],
+    path: str | os.PathLike[str] | BinaryIO,
+) -> None:
+    """Draws weights with signs, a panel for every head of every round.
+
+    What is read is purple, what is taken away orange, on one scale. Where the decoder
+    writes, too, a narrow panel after those of the round has the share of its own
+    writes, from 0, white, to 1.
+
+    Args:
+        signed: One [N, T, S] array per round, of N heads.
+        own: One [T] array per round.
+        source: S labels, with EOS if the weights have its column.
+        target: T labels, with EOS if the weights have its row.
+        path: Where to write the PNG: a path, or a file open for bytes.
+
+    Raises:
+        ValueError: There is nothing to draw, or shapes and words do not fit together.
+        UserError: The file cannot be written.
+    """
+    rounds = [np.asarray(heads, np.float64) for heads in signed]
+    size = (len(target), len(source))
+    for heads in rounds:
+        _check_shapes(list(heads), size, [""] * len(heads), frozenset())
+    greatest = max(float(np.abs(heads).max()) for heads in rounds) or 1.0
+    signs = partial(shade_signs, greatest=greatest)
+    written = any(np.any(np.asarray(shares) > 0) for shares in own)
+    panels = []
+    for number, (heads, shares) in enumerate(zip(rounds, own, strict=True), start=1):
+        of_round = [f"round {number}"] * (len(rounds) > 1)
+        for n, weights in enumerate(heads, start=1):
+            title = ", ".join(of_round + [f"head {n}"] * (len(heads) > 1))
+            panels.append(_Panel(title, weights, source, signs))
+        if written:
+            panels.append(_Panel("", np.asarray(shares)[:, None], [_OWN], shade))
+    figure, _ = _draw(panels, target)
     save(figure, path)
 
 
@@ -155,23 +212,21 @@ def self_attention_heatmap(
 
 
 def _draw(
-    matrices: Sequence[np.ndarray],
-    source: Sequence[str],
-    target: Sequence[str],
-    titles: Sequence[str],
-    greatest: float = 1.0,
+    drawn: Sequence[_Panel], target: Sequence[str]
 ) -> tuple[Figure, Sequence[Axes]]:
     """Draws [T, S] matrices: a row for each target word, a column for each source."""
-    cell = min(CELL, LONGEST_SIDE / max(len(matrices) * len(source), len(target)))
-    shape = (len(target), len(source))
-    figure, panels = make_panels(titles, [shape] * len(matrices), cell)
-    families = font_families([*titles, *source, *target])
-    for panel, matrix, title in zip(panels, matrices, titles, strict=True):
-        shade(panel, matrix, greatest)
+    shapes = [matrix.shape for _, matrix, *_ in drawn]
+    across = sum(columns for _, columns in shapes)
+    cell = min(CELL, LONGEST_SIDE / max(across, len(target)))
+    titles = [panel.title for panel in drawn]
+    figure, panels = make_panels(titles, shapes, cell)
+    families = font_families([*titles, *target, *chain(*(p.columns for p in drawn))])
+    for panel, (title, matrix, columns, paint) in zip(panels, drawn, strict=True):
+        paint(panel, matrix)
         panel.xaxis.tick_top()  # before labels are set: these are other texts
         rows = target if panel is panels[0] else []
-        write_words(panel, rows, source, title, cell, families)
-        rule(panel, shape)
+        write_words(panel, rows, columns, title, cell, families)
+        rule(panel, matrix.shape)
     add_color_bar(figure, panels[0].images[0])
     return figure, panels
 
@@ -204,45 +259,3 @@ def _rule_triangle(panel: Axes, size: int) -> None:
     panel.hlines(edges, first, np.minimum(edges + 1, last), **look)
     panel.vlines(edges, np.maximum(edges - 1, first), last, **look)
     panel.spines[:].set_visible(False)
-
-
-def _outline(panel: Axes, gold: Links) -> None:
-    for i, j in gold:
-        square = Rectangle(
-            (i - 0.32, j - 0.32), 0.64, 0.64, fill=False, edgecolor=GOLD, linewidth=1.5
-        )
-        panel.add_patch(square)
-
-
-def _dot_moves(panel: Axes, before: np.ndarray, after: np.ndarray) -> bool:
-    """Marks where a target word changed its strongest source word; did any?"""
-    was, now = before.argmax(axis=1), after.argmax(axis=1)
-    for j in np.flatnonzero(was != now):
-        panel.add_patch(
-            Circle(
-                (float(now[j]), float(j)),
-                0.15,
-                facecolor=MOVED,
-                edgecolor="white",
-                linewidth=0.8,
-            )
-        )
-    return bool((was != now).any())
-
-
-def _explain_marks(figure: Figure, *, outlined: bool, dotted: bool) -> None:
-    square = Line2D([], [], marker="s", markersize=8, color=GOLD, fillstyle="none")
-    dot = Line2D([], [], marker="o", markersize=6, color=MOVED)
-    marks = [(square, "gold link")] * outlined
-    marks += [(dot, "strongest word moved")] * dotted
-    for line, label in marks:
-        line.set(linestyle="", label=label)
-    if marks:
-        figure.legend(
-            handles=[line for line, _ in marks],
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.05 / figure.get_figheight()),
-            ncols=2,
-            frameon=False,
-            fontsize=9,
-        )

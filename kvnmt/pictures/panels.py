@@ -29,9 +29,11 @@ def make_panels(
     added to the picture when it is saved. No layout engine can then resize the cells.
     """
     # Ten-point letters are less than 0.1 inches wide: titles do not touch either.
-    widest_title = 0.1 * max(map(text_width, titles))
-    narrowest = cell * min(columns for _, columns in shapes)
-    gap = _GAP + max(gap, widest_title - narrowest)
+    wider = (
+        0.1 * text_width(title) - cell * columns
+        for title, (_, columns) in zip(titles, shapes, strict=True)
+    )
+    gap = _GAP + max(gap, *wider)
     width = sum(cell * columns + gap for _, columns in shapes) - gap
     height = cell * max(rows for rows, _ in shapes)
     figure = Figure((width, height))
@@ -46,6 +48,11 @@ def make_panels(
 def shade(panel: Axes, weights: np.ndarray, greatest: float = 1.0) -> None:
     """Shades the cell of row t and column j by ``weights[t, j]``, 0 to ``greatest``."""
     panel.imshow(weights, cmap="Blues", vmin=0.0, vmax=greatest, aspect="auto")
+
+
+def shade_signs(panel: Axes, weights: np.ndarray, greatest: float) -> None:
+    """Likewise from ``-greatest``, orange, to ``greatest``, purple; 0 is white."""
+    panel.imshow(weights, cmap="PuOr", vmin=-greatest, vmax=greatest, aspect="auto")
 
 
 def write_words(

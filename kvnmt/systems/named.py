@@ -34,6 +34,7 @@ from kvnmt.decoder import (
 )
 from kvnmt.errors import unknown_name
 from kvnmt.model_config import ModelConfig
+from kvnmt.target_context import delta_memory as target_delta_memory
 from kvnmt.target_context import (
     key_value_predict,
     mean,
@@ -42,6 +43,7 @@ from kvnmt.target_context import (
     self_attentive_rnn,
     state_only,
 )
+from kvnmt.target_context import slots as target_slots
 from kvnmt.training.losses import Objective
 
 # What a system that does not say otherwise is made of: RNNsearch*.
@@ -247,6 +249,13 @@ SYSTEMS: dict[str, NamedSystem] = {
         "Daniluk et al. 2017", {"target_context": key_value_predict.Options()}
     ),
     "n-gram": NamedSystem("Daniluk et al. 2017", {"target_context": n_gram.Options()}),
+    "delta-residual": NamedSystem(
+        "Kimi Team 2025",
+        {"target_context": target_delta_memory.Options(update="kda", heads=4)},
+    ),
+    "slot-residual": NamedSystem(
+        "Zhang et al. 2024", {"target_context": target_slots.Options()}
+    ),
     "transformer": _transformer(VASWANI, multi_head.Options()),
     "transformer-kvmematt-r1": _transformer(BOTH, kv_memory.Options()),
     "transformer-kvmematt-r2": _transformer(BOTH, kv_memory.Options(), 2),

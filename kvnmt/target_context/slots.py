@@ -36,6 +36,7 @@ from kvnmt.layers.slot_memory import (
     gates,
     init_writer,
     next_gates,
+    rewrite,
 )
 from kvnmt.target_context import base
 from kvnmt.typing import Array, DType, Float, Key, Sizes
@@ -139,14 +140,9 @@ def step(
     chosen = choose(memory.keys, precise(state @ params.W_query))
     found = jnp.einsum("bm,bmd->bd", chosen, memory.values)
     f, log_a, log_total = next_gates(writer, state, options.tau, memory.log_total)
-
-    def rewrite(slots: Array, new: Array) -> Array:
-        added = f[..., None] * precise(new)[:, None]
-        return jnp.exp(log_a)[..., None] * slots + added
-
     memory = State(
-        keys=rewrite(memory.keys, state @ writer.W_key),
-        values=rewrite(memory.values, state @ writer.W_value),
+        keys=rewrite(memory.keys, f, log_a, state @ writer.W_key),
+        values=rewrite(memory.values, f, log_a, state @ writer.W_value),
         log_total=log_total,
     )
     return memory, _result(state, embedded, found)

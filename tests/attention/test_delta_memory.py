@@ -2,7 +2,8 @@
 """Linear memories and slots: what becomes what, and what was read from where."""
 
 import dataclasses
-from functools import cache, partial
+from collections.abc import Callable
+from functools import partial
 from typing import Any, get_args
 
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from kvnmt.attention import Moment, delta_memory, slots
+from kvnmt.catalogue import Mechanism
 from kvnmt.initializers import gaussian
 from kvnmt.layers import Linear
 from kvnmt.layers.linear_memory import (
@@ -27,6 +29,7 @@ from kvnmt.layers.linear_memory import (
 )
 from kvnmt.layers.write_chunks import fill, reads, source_weights
 from kvnmt.typing import Sizes
+from tests.references import memories
 
 SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)
 UPDATES = get_args(Update)
@@ -81,6 +84,25 @@ def test_writes_at_once_are_writes_one_by_one(update, x64):
         assert np.all(np.asarray(weights)[1, :, :, 6:] == 0)  # padding
 
 
+def test_gradients_at_once_are_gradients_one_by_one(x64):
+    """Of what is left and of what was read between, by all that a writer has."""
+    asked = draw(2, B, 2, T, SHAPE.key)
+
+    def total(which: Callable[..., tuple], writer: Writer) -> jax.Array:
+        return sum(jnp.sum(jnp.sin(x)) for x in which(made_by("kda", writer), asked))
+
+    def at_once(made: Writes, asked: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return fill(made, 4), reads(made, asked, 4)
+
+    of_chunks, of_steps = (
+        jax.jit(jax.grad(partial(total, which)))(writer_of("kda"))
+        for which in (at_once, steps)
+    )
+    for leaf, other in zip(jax.tree.leaves(of_chunks), jax.tree.leaves(of_steps)):
+        np.testing.assert_allclose(leaf, other, **close)
+        assert np.all(np.asarray(leaf) != 0)
+
+
 def spread(gate: Linear, times: int) -> Linear:
     """The gate of a head as the gates of its channels."""
     (W,) = gate.W
@@ -119,6 +141,19 @@ def test_every_update_becomes_a_simpler_one(x64):
     same_memory("decay", without_decay(decay), "sum", decay.replace(decay=None))
 
 
+def test_a_decay_that_sees_no_input_is_a_fixed_one(x64):
+    """RetNet's: what was written n steps ago has faded n times."""
+    base = writer_of("decay")
+    (W,) = base.decay.gate.W
+    gate = Linear((0 * W,), base.decay.gate.b)
+    made = made_by("decay", base.replace(decay=base.decay.replace(gate=gate)))
+    fades = jnp.exp(-jnp.exp(base.decay.A) * jax.nn.softplus(gate.b))  # [N]
+    ago = jnp.maximum(MASK.sum(axis=1)[:, None] - 1 - np.arange(T), 0)  # [B, T]
+    left = fades[:, None] ** ago[:, None]
+    want = jnp.einsum("bnt,bntk,bntv->bnkv", left, made.key, made.value)
+    np.testing.assert_allclose(fill(made), want, **close)
+
+
 @pytest.mark.parametrize("by", ["channels", "scalar", "none"])
 def test_without_erasing_a_delta_rule_is_a_sum(by, x64):
     """b = 0 and w = 1: the sum of the values at the keys, decayed or not."""
@@ -145,9 +180,8 @@ def test_without_erasing_a_delta_rule_is_a_sum(by, x64):
 class Course:
     """An attention over one sentence, written by a decoder three times."""
 
-    def __init__(self, **options: Any):
-        self.options = delta_memory.Options(**options)
-        self.attention = delta_memory.build(self.options)
+    def __init__(self, module: Mechanism = delta_memory, **options: Any):
+        self.attention = module.build(module.Options(**options))
         shapes = jax.eval_shape(
             lambda key: self.attention.init(key, SIZES, gaussian()), jax.random.key(0)
         )
@@ -179,47 +213,38 @@ class Course:
         return [(read(*g), weigh(*g)) for g in given]
 
 
-@cache
-def course(update: Update) -> Course:
-    made = Course(update=update, write="decoder")
-    made.write_all()
-    return made
+BOTH = {"heads": 2, "direction": "both"}  # four heads
 
 
 @pytest.mark.parametrize("update", UPDATES)
-def test_weights_tell_what_was_read(update, x64):
+@pytest.mark.parametrize("options", [{}, BOTH], ids=["one", "both"])
+def test_weights_tell_what_was_read(update, options, x64):
     """The source's values with the signed weights, and what the decoder wrote."""
-    made = course(update)
-    words = in_order(writes(update, made.params.source, made.annotations, 1))
+    made = Course(update=update, write="decoder", **options)
+    made.write_all()
+    N = made.attention.weighed_heads
+    words = in_order(writes(update, made.params.source, made.annotations, N))
     own: list[tuple[np.ndarray, np.ndarray]] = []  # p and value of every own write
-    for (attended, weighed), state, moment in zip(
-        made.reads(), made.states, made.moments
-    ):
-        q = queries(update, made.params.W_query, moment.query, 1)[:, 0]
-        theirs = jnp.einsum("bs,bsv->bv", weighed.signed, words.value[:, 0])
-        left = made.source.memory if state.left is None else state.left
-        np.testing.assert_allclose(theirs, read(left[:, 0], q), **close)
-        mine = sum((jnp.sum(q * p, -1)[:, None] * v for p, v in own), 0 * theirs)
-        np.testing.assert_allclose(attended.context, theirs + mine, **close)
-        size = np.linalg.norm(theirs, axis=-1), np.linalg.norm(mine, axis=-1)
-        np.testing.assert_allclose(weighed.own, size[1] / sum(size), **close)
-        total = np.abs(weighed.signed).sum(-1, keepdims=True)
-        np.testing.assert_allclose(
-            attended.alignment, np.abs(weighed.signed) / total, **close
-        )
-        assert np.all(np.asarray(weighed.signed)[1, 6:] == 0)
-        write = writes(update, made.params.decoder, moment.decoder_state, 1)
-        after = write.replace(key=write.key[:, 0], log_decay=write.log_decay[:, 0])
-        own = [(_transit(p, after, write), v) for p, v in own]
-        own.append((write.key[:, 0], write.value[:, 0]))
-    assert np.any(np.asarray(made.reads()[1][1].signed) < 0)
+    for (attended, weighed), moment in zip(made.reads(), made.moments):
+        q = queries(update, made.params.W_query, moment.query, N)
+        theirs = jnp.einsum("bns,bnsv->bnv", weighed.signed, words.value)
+        mine = sum((jnp.sum(q * p, -1)[..., None] * v for p, v in own), 0 * theirs)
+        context = (theirs + mine).reshape(B, -1)
+        np.testing.assert_allclose(attended.context, context, **close)
+        size = [jnp.linalg.norm(x.reshape(B, -1), axis=-1) for x in (mine, theirs)]
+        np.testing.assert_allclose(weighed.own, size[0] / sum(size), **close)
+        write = writes(update, made.params.decoder, moment.decoder_state, N)
+        own = [(_transit(p, write), v) for p, v in own]
+        own.append((write.key, write.value))
+    signed = np.asarray(weighed.signed)
+    assert np.any(signed < 0) and np.all(signed[1, :, 6:] == 0)
 
 
-def _transit(p: jax.Array, after: Writes, write: Writes) -> jax.Array:
-    p = jnp.exp(after.log_decay) * p
+def _transit(p: jax.Array, write: Writes) -> jax.Array:
+    p = jnp.exp(write.log_decay) * p
     if write.erase is None:
         return p
-    return p - after.key * jnp.sum(write.erase[:, 0] * p, -1, keepdims=True)
+    return p - write.key * jnp.sum(write.erase * p, -1, keepdims=True)
 
 
 @pytest.mark.parametrize("update", ["gated_delta", "gated_delta_2"])
@@ -265,22 +290,33 @@ def test_the_second_direction_begins_at_the_end(x64):
 
 @pytest.mark.parametrize("gate", ["gsa", "abc"])
 def test_weights_of_slots_tell_what_was_read(gate, x64):
-    attention = slots.build(slots.Options(gate=gate, slots=3, tau=2.0))
-    shapes = attention.init(jax.random.key(0), SIZES, gaussian())
-    numbers = np.random.default_rng(5)
-    params = jax.tree.map(lambda x: jnp.asarray(numbers.normal(size=x.shape)), shapes)
-    annotations = draw(6, B, T, SIZES.annotation)
-    source = attention.prepare(params, annotations, jnp.asarray(MASK))
-    query = draw(7, B, SIZES.state)
-    attended = attention.read(params, source, (), Moment(query, query[:, :3], query))
-    total = np.asarray(source.weights).sum(-1)  # [B, M]
-    assert np.all(np.asarray(source.weights) >= 0)
-    if gate == "abc":
-        np.testing.assert_allclose(total, 1, **close)
-        values = annotations @ params.writer.W_value
-        mixed = jnp.einsum("bs,bsc->bc", attended.alignment, values)
-        np.testing.assert_allclose(attended.context, mixed, **close)
-    else:  # all that has faded is missing
-        gates = jax.nn.sigmoid(annotations @ params.writer.W_gate) ** 0.5
-        left = jnp.prod(jnp.where(MASK[..., None], gates, 1), axis=1)
-        np.testing.assert_allclose(total, 1 - left, **close)
+    """Beside slots that are filled one write after another, the decoder's last."""
+    made = Course(slots, gate=gate, slots=3, tau=2.0, write="decoder")
+    made.write_all()
+    source, own = (
+        {"W_k": w.W_key.T, "W_v": w.W_value.T, "W_m": w.W_gate.T}
+        for w in (made.params.writer, made.params.decoder)
+    )
+    options = {"gate": gate, "tau": 2.0}
+    for row, words in enumerate(MASK.sum(axis=1)):
+        filled = memories.empty_slots(3, SIZES.alignment, SIZES.annotation)
+        for h in made.annotations[row, :words]:
+            filled = memories.filled_slot(source, options, filled, h)
+        values = list(made.annotations[row, :words] @ made.params.writer.W_value)
+        for (attended, weighed), moment in zip(made.reads(), made.moments):
+            q = made.params.W_query.T @ moment.query[row]
+            read, weights = memories.read_slots(filled, q)
+            signed = np.asarray(weighed.signed)[row, 0]
+            np.testing.assert_allclose(signed[:words], weights[:words], **close)
+            assert np.all(signed[words:] == 0)
+            theirs = signed[:words] @ np.stack(values[:words])
+            mine = sum(w * v for w, v in list(zip(weights, values))[words:])
+            np.testing.assert_allclose(attended.context[row], read, **close)
+            np.testing.assert_allclose(theirs + mine, read, **close)
+            size = np.linalg.norm(mine), np.linalg.norm(theirs)
+            np.testing.assert_allclose(weighed.own[row], size[0] / sum(size), **close)
+            assert (sum(weights) < 1 - 1e-6) == (gate == "gsa")  # some has faded
+            filled = memories.filled_slot(
+                own, options, filled, moment.decoder_state[row]
+            )
+            values.append(own["W_v"] @ moment.decoder_state[row])

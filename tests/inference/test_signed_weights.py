@@ -23,15 +23,16 @@ def test_which_mechanisms_have_signs():
         for name, member in CATALOGUE.items()
         if has_signs(dataclasses.replace(BASE, attention=member.Options()))
     }
-    assert telling == {"delta_memory"}
+    assert telling == {"delta_memory", "slots"}
 
 
 def test_sizes_are_the_alignment_and_own_writes_begin_after_the_first():
     """In both rounds, and where the decoder looks after its scan and writes nothing."""
-    writes = delta_memory.Options(update="gated_delta", write="decoder")
-    for attention, decoder in (
-        (writes, conditional.Options(rounds=2)),
-        (delta_memory.Options(), stacked_lstm.Options()),
+    both = {"heads": 2, "direction": "both"}
+    writes = delta_memory.Options(update="gated_delta", write="decoder", **both)
+    for attention, decoder, heads in (
+        (writes, conditional.Options(rounds=2), 4),
+        (delta_memory.Options(), stacked_lstm.Options(), 1),
     ):
         config = dataclasses.replace(BASE, attention=attention, decoder=decoder)
         model = models.build(config, 9, 8)
@@ -43,8 +44,9 @@ def test_sizes_are_the_alignment_and_own_writes_begin_after_the_first():
             for signed, own, alignment in zip(
                 one.signed, one.own, pair.alignments, strict=True
             ):
-                assert signed.shape == (len(y) + 1, len(x) + 1)
-                size = np.abs(signed) / np.abs(signed).sum(-1, keepdims=True)
+                assert signed.shape == (heads, len(y) + 1, len(x) + 1)
+                size = np.abs(signed).sum(axis=0)
+                size /= size.sum(-1, keepdims=True)
                 np.testing.assert_allclose(size, alignment, atol=1e-5)
                 assert own.shape == (len(y) + 1,) and np.all((own >= 0) & (own <= 1))
             assert one.own[0][0] == 0

@@ -60,6 +60,8 @@ def fitting(config: ModelConfig) -> dict[str, Any]:
         return {"state": 5 * reads["parts"]}
     if attention == "delta_memory" and looks["heads"] == 4:
         return {"alignment": 4}
+    if target_context == "delta_memory" and reads["heads"] == 4:
+        return {"alignment": 4, "state": 8}
     return {"merge": "halves"} if attention == "key_value" else {}
 
 
@@ -182,15 +184,20 @@ MEMORIES = {  # linear memories and slots, of the source and of the translation
         attention=delta(update="kda", heads=2, direction="both", write="decoder"),
         target_context=slots(gate="abc", slots=3, key_size=2),
     ),
-    "delta-channels-writes": case(
+    "delta-channels-writes-r2": case(
         attention=delta(update="gated_delta_2", write="decoder"),
+        decoder=rounds(2),
         target_context=delta(update="gated_delta_2"),
     ),
     "slots-abc": case(
-        attention=slots(gate="abc", slots=3, key_size=4, tau=2.0),
+        attention=slots(gate="abc", slots=3, key_size=4, write="decoder"),
         target_context=delta(update="gated_delta"),
     ),
-    "slots-fading": case(attention=slots(tau=1.0), target_context=slots(tau=2.0)),
+    "slots-fading-r2": case(
+        attention=slots(tau=1.0, write="decoder"),
+        decoder=rounds(2),
+        target_context=slots(tau=2.0),
+    ),
 }
 DECODERS = {
     "start-backward": case(decoder=rounds(1, initial="backward"), cell="lstm"),

@@ -117,6 +117,11 @@ def slots(o: Any, query: int, inputs: int, A: int) -> int:
     return query * keys + inputs * (keys + inputs + o.slots)
 
 
+def _slots(o: Any, n: Widths) -> int:
+    own = n.D * ((o.key_size or n.A) + n.C + o.slots)
+    return slots(o, n.D, n.C, n.A) + (own if o.write == "decoder" else 0)
+
+
 ATTENTIONS: dict[str, Callable[[Any, Widths], int]] = {
     "none": lambda o, n: affine(n.C, n.D) if o.projection else 0,
     "additive": lambda o, n: n.address,
@@ -131,7 +136,7 @@ ATTENTIONS: dict[str, Callable[[Any, Widths], int]] = {
         (1 if o.share_addresses else 2) * n.address + 2 * affine(n.D, n.C)
     ),
     "delta_memory": _delta,
-    "slots": lambda o, n: slots(o, n.D, n.C, n.A),
+    "slots": _slots,
 }
 
 

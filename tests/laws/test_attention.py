@@ -40,12 +40,13 @@ OPTIONS: dict[str, Options] = {
     "rewritten": kv_memory.Options(values="rewritten"),
     "shared-tanh": kv_memory.Options(share_addresses=True, add="tanh"),
     "heads": multi_head.Options(heads=5),
+    "kda": delta_memory.Options(update="kda"),
     "delta-sum": delta_memory.Options(update="sum"),
     "delta-sum-writes": delta_memory.Options(update="sum", write="decoder"),
     "delta-writes-both": delta_memory.Options(
         update="gated_delta_2", heads=2, direction="both", write="decoder"
     ),
-    "abc": slots.Options(gate="abc"),
+    "abc-writes": slots.Options(gate="abc", write="decoder"),
 }
 LAW = {law.name: law for law in LAWS}
 EXCUSED: dict[type[Options], set[str]] = {
@@ -58,7 +59,7 @@ EXCUSED: dict[type[Options], set[str]] = {
 ORDERLESS = {
     "delta-sum",
     "delta-sum-writes",
-    "abc",
+    "abc-writes",
 }  # of these, sums and softmaxes alone
 
 

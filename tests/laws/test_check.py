@@ -14,6 +14,7 @@ from kvnmt.attention.address import energies, read_values
 from kvnmt.errors import UserError
 from kvnmt.laws.attention import LAWS
 from kvnmt.laws.check import check
+from kvnmt.laws.trial import make_trial
 from kvnmt.layers import masked_softmax
 from kvnmt.typing import Array, Sizes
 
@@ -121,6 +122,33 @@ def differs_when_compiled(scores, source):
     return masked_softmax(scores + compiled * source.annotations[..., 0], source.mask)
 
 
+def telling(change) -> Attention:
+    """Additive attention that tells what ``change`` makes of its alignment."""
+
+    def weigh(params, source, state, moment):
+        alignment = SOUND.read(params, source, state, moment).alignment
+        return change(alignment, source)
+
+    return SOUND._replace(weigh=weigh)
+
+
+def tells_squares(alignment, source):
+    return base.Weighed(alignment[:, None] ** 2, own=0 * alignment[:, 0])
+
+
+def tells_of_padding(alignment, source):
+    signed = jnp.where(source.mask, -alignment, 1e-9)
+    return base.Weighed(signed[:, None], own=0 * alignment[:, 0])
+
+
+def tells_too_large_a_share(alignment, source):
+    return base.Weighed(alignment[:, None], own=0 * alignment[:, 0] + 2)
+
+
+def tells_no_head(alignment, source):
+    return base.Weighed(alignment, own=0 * alignment[:, 0])
+
+
 WRONG = {
     "mass": (changed(leaks_mass), {"sum"}),
     "padding": (changed(sees_padding), {"padding", "unread", "wider"}),
@@ -131,6 +159,7 @@ WRONG = {
     "hard": (changed(looks_at_one_word), {"support", "reach"}),
     "dead": (changed(ignores_its_scores), {"reach"}),
     "tracer": (changed(differs_when_compiled), {"compiled"}),
+    "signs": (telling(tells_squares), {"weighed"}),
     "width": (SOUND._replace(read=reads_too_wide), {"context"}),
     "slots": (carrying(nothing_received, books_padding), {"kept"}),
     "idle": (carrying(nothing_received, books_nothing), {"state"}),
@@ -151,6 +180,21 @@ def test_a_wrong_mechanism_is_caught(name):
 
 def test_every_law_catches_something():
     assert set().union(*(broken for _, broken in WRONG.values())) == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    "change, reason",
+    [
+        (tells_squares, "at word 1 the alignment is not"),
+        (tells_of_padding, "at word 1 padding has weights"),
+        (tells_too_large_a_share, "at word 1 shares of own writes"),
+        (tells_no_head, "what is told of word 1 has shapes"),
+    ],
+)
+def test_what_is_told_goes_with_what_is_shown(change, reason):
+    (law,) = [law for law in LAWS if law.name == "weighed"]
+    first, *_ = law.violations(make_trial(telling(change)))
+    assert first.startswith(reason)
 
 
 def test_sound_mechanisms_hold():

@@ -65,7 +65,8 @@ MEMORIES = {
     "kvmematt-r2": "keys",
     "interactive": "keys",
     "memdec": "cells",
-    "gated-delta-memory": "memory",
+    "gated-delta-memory": "own",
+    "slot-residual": "values",
     "coverage-linguistic": "coverage",
     "coverage-subtractive": "coverage",
 }

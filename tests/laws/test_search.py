@@ -39,11 +39,14 @@ RANKINGS = {
 KINDS = [  # a member of every kind of state that a search carries
     "rnnsearch",
     "kvmematt-r2",
+    "gated-delta-memory",
     "attn-input-feeding",
     "memdec",
     "past-future-losses",
     "memory-rnn",
     "self-attentive-residual",
+    "delta-residual",
+    "slot-residual",
     "transformer-kvmematt-r1",
 ]
 TRANSLATORS = [name for name, c in cases.NAMED.items() if c.reads_source]

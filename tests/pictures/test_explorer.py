@@ -8,6 +8,7 @@ from base64 import b64decode
 from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -49,6 +50,7 @@ SYSTEMS = [
     _system("kv-memory", 2, "memory"),
     _system("residual", 1, "self_attention"),
 ]
+HEADS = 2
 PLAIN, LINEAR = _system("plain", 0), _system("linear", 1, "weights")
 
 
@@ -72,7 +74,7 @@ def _write(rng, alignment: np.ndarray) -> dict[str, list[list[float]]]:
 
 def _read(rng, alignment: np.ndarray) -> dict[str, list]:
     """Signs, and what the decoder had written: nothing before the first word."""
-    signed = 0.5 * alignment * rng.choice([-1, 1], alignment.shape)
+    signed = 0.5 * alignment * rng.choice([-1, 1], (HEADS, *alignment.shape))
     own = np.round(1000 * rng.uniform(0.1, 0.9, len(alignment))).astype(int)
     own[0] = 0
     return {"signed": np.round(signed, 3).tolist(), "own": own.tolist()}
@@ -428,6 +430,11 @@ def test_self_attention_is_of_earlier_words(page, written):
     assert page.locator("#tip").is_hidden()
 
 
+def _signed(weight: float) -> str:
+    sign = "\u2212" if weight < 0 else "+"
+    return f"{sign}{abs(weight):.3f}"
+
+
 def test_signs_are_two_colours_and_told(page, tmp_path):
     data = _sample([LINEAR], TEXTS[:1])
     _show_other(page, tmp_path / "linear.html", data)
@@ -435,25 +442,32 @@ def test_signs_are_two_colours_and_told(page, tmp_path):
     assert titles == ["Alignment", "Signed weights"]
     (output,) = data["sentences"][0]["outputs"]
     (read,) = output["weights"]
-    signed = np.array(read["signed"])
-    red, _, blue = np.moveaxis(_cells(page, 1, signed.shape, 0.1), 2, 0)
-    clear = np.abs(signed) > 0.1 * np.abs(signed).max()
-    assert clear.sum() > 10
-    assert ((blue > red) == (signed > 0))[clear].all()
-    share = _cells(page, 2, (len(signed), 1), 0.1).mean(axis=2)[:, 0]
+    heads = np.array(read["signed"])
+    for n, signed in enumerate(heads):
+        red, _, blue = np.moveaxis(_cells(page, 1 + n, signed.shape, 0.1), 2, 0)
+        clear = np.abs(signed) > 0.1 * np.abs(signed).max()
+        assert clear.sum() > 10
+        assert ((blue > red) == (signed > 0))[clear].all()
+        caption = page.locator("figcaption").nth(1 + n).inner_text()
+        assert caption == f"read of round 1, head {n + 1}"
+    share = _cells(page, 1 + HEADS, (len(heads[0]), 1), 0.1).mean(axis=2)[:, 0]
     assert (np.diff(share[np.argsort(read["own"])]) <= 1 / 255).all()
     canvas = page.locator("figure canvas").nth(1)
     size = canvas.bounding_box()["width"] / len(output["source"])
     canvas.hover(position={"x": 2.5 * size, "y": 3.5 * size})
-    sign = "\u2212" if signed[3, 2] < 0 else "+"
     told = page.locator("#tip").inner_text().split()
-    weight = f"{sign}{abs(signed[3, 2]):.3f}"
-    assert told == ["sleeps", "←", "Katze", "weight", "1", weight]
+    weights = [_signed(heads[n, 3, 2]) for n in range(HEADS)]
+    lines = [["weight", "1,", "head", str(n + 1), weights[n]] for n in range(HEADS)]
+    assert told == ["sleeps", "←", "Katze", *chain(*lines)]
     canvas.click(position={"x": 2.5 * size, "y": 3.5 * size})
     said = page.locator(".readout").inner_text()
-    strongest = np.abs(signed[3]).argmax()
-    assert f"{output['source'][strongest]} " in said
+    strongest = np.abs(heads[:, 3]).sum(axis=0).argmax()
+    its = " ".join(map(_signed, heads[:, 3, strongest]))
+    assert f"{output['source'][strongest]} {its}" in said
     assert f"decoder's own writes {read['own'][3] / 1000:.3f}" in said
+    page.get_by_text("All values of this step").click()
+    columns = page.locator(".values thead th").all_inner_texts()
+    assert columns[2:] == [f"signed 1, head {n + 1}" for n in range(HEADS)]
     page.locator("#back").click(click_count=3)
     assert "own writes" not in page.locator(".readout").inner_text()
 

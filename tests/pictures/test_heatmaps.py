@@ -13,6 +13,7 @@ from kvnmt.pictures.heatmaps import (
     attention_heatmap,
     memory_heatmap,
     self_attention_heatmap,
+    signed_heatmap,
 )
 
 SOURCE = ["ein", "$5", "und", "$6", "</s>"]
@@ -247,3 +248,35 @@ def test_a_memory_of_another_sentence_is_refused(tmp_path):
     turned = [matrix.T for matrix in _rounds(1)]
     with pytest.raises(ValueError, match="4 target and 5 source labels"):
         memory_heatmap(turned, turned, SOURCE, TARGET, tmp_path / "a.png")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("written", [0.0, 0.25])
+def test_signs_are_told_apart_by_head_and_round(tmp_path, saved, count, written):
+    signed = [np.stack([matrix, -2 * matrix]) for matrix in _rounds(count)]
+    own = [np.array([0, *[written] * 3]) for _ in signed]
+    signed_heatmap(signed, own, SOURCE, TARGET, tmp_path / "a.png")
+    *panels, bar = saved[0].axes
+    greatest = np.abs(signed).max()
+    assert bar.get_ylim() == (-greatest, greatest)
+    of_rounds = np.split(np.array(panels), count)
+    for number, (shown, heads) in enumerate(zip(of_rounds, signed), start=1):
+        assert len(shown) == 2 + bool(written)
+        for n, matrix in enumerate(heads):
+            np.testing.assert_array_equal(shown[n].images[0].get_array(), matrix)
+            assert shown[n].images[0].get_clim() == (-greatest, greatest)
+            of_round = f"round {number}, " if count > 1 else ""
+            assert shown[n].get_title() == f"{of_round}head {n + 1}"
+            assert [text.get_text() for text in shown[n].get_xticklabels()] == SOURCE
+        if written:
+            share = shown[2].images[0].get_array()
+            np.testing.assert_array_equal(share, own[0][:, None])
+            assert [t.get_text() for t in shown[2].get_xticklabels()] == ["own writes"]
+    purple, orange = (panels[0].images[0].cmap(place)[::2] for place in (1.0, 0.0))
+    assert purple[1] > purple[0] and orange[0] > orange[1]
+
+
+def test_signs_of_another_sentence_are_refused(tmp_path):
+    turned = [matrix.T[None] for matrix in _rounds(1)]
+    with pytest.raises(ValueError, match="4 target and 5 source labels"):
+        signed_heatmap(turned, [np.zeros(5)], SOURCE, TARGET, tmp_path / "a.png")

@@ -268,9 +268,11 @@ def multi_head_read(theta, options, memory, now):
 
 
 def delta_read(theta, options, memory, now):
-    heads = memory.get("heads") or delta_heads(theta, options, memory)
+    heads = delta_heads(theta, options, memory)
     read, weights = [], np.zeros(len(memory["Hs"]))
     for n, head in enumerate(heads):
+        for own in memory.get("own", []):
+            head = memories.rewritten(head, own[n])
         q = memories.query(options["update"], theta["query"]["W"], now.q, n, len(heads))
         read.append(head.M.T @ q)
         weights = weights + [abs(float(q @ p)) for p in head.P]
@@ -286,11 +288,10 @@ def delta_heads(theta, options, memory):
 def delta_write(theta, options, memory, now):
     if options["write"] == "none":
         return memory
-    heads, own = memory.get("heads") or delta_heads(theta, options, memory), []
-    for n, head in enumerate(heads):
-        what = theta["own"], options["update"], now.s, n, len(heads)
-        own.append(memories.rewritten(head, memories.written(*what)))
-    return memory | {"heads": own}
+    N = len(delta_heads(theta, options, memory))
+    what = theta["own"], options["update"], now.s
+    own = [memories.written(*what, n, N) for n in range(N)]
+    return memory | {"own": [*memory.get("own", []), own]}
 
 
 # Slots, filled by the annotations.
@@ -301,8 +302,16 @@ def slots_read(theta, options, memory, now):
     slots = memories.empty_slots(options["slots"], keys, values)
     for h in memory["Hs"]:
         slots = memories.filled_slot(theta["write"], options, slots, h)
+    for writer, s in memory.get("own", []):
+        slots = memories.filled_slot(writer, options, slots, s)
     read, weights = memories.read_slots(slots, theta["query"]["W"] @ now.q)
-    return read, memories.shares(weights)
+    return read, memories.shares(weights[: len(memory["Hs"])])
+
+
+def slots_write(theta, options, memory, now):
+    if options["write"] == "none":
+        return memory
+    return memory | {"own": [*memory.get("own", []), (theta["own"], now.s)]}
 
 
 ATTENTIONS = {
@@ -317,5 +326,5 @@ ATTENTIONS = {
     "kv_memory": Reference(memory_start, memory_read, memory_update),
     "multi_head": Reference(annotations, multi_head_read, nothing),
     "delta_memory": Reference(annotations, delta_read, delta_write),
-    "slots": Reference(annotations, slots_read, nothing),
+    "slots": Reference(annotations, slots_read, slots_write),
 }

@@ -30,7 +30,6 @@ class Head(NamedTuple):
 
     M: Vector
     P: list[Vector]
-    left: Vector  # of the source
 
 
 def part(vector: Vector, head: int, heads: int) -> Vector:
@@ -69,11 +68,11 @@ def rewritten(head: Head, w: Written, own: bool = True) -> Head:
     """The head after a write: by the source, which gets a p_j, or the decoder's own."""
     added = np.outer(w.k, w.u)
     P = [w.A @ p for p in head.P] + ([] if own else [w.k])
-    return Head(w.A @ head.M + added, P, w.A @ head.left + (0 if own else added))
+    return Head(w.A @ head.M + added, P)
 
 
 def empty(keys: int, values: int) -> Head:
-    return Head(np.zeros((keys, values)), [], np.zeros((keys, values)))
+    return Head(np.zeros((keys, values)), [])
 
 
 def filled(theta: Theta, options: dict, Hs: list[Vector], keys: int) -> list[Head]:

@@ -81,6 +81,8 @@ def test_explanations_agree_with_scores(run):
     shape = len(explanation.target_tokens), len(explanation.source_tokens)
     assert [matrix.shape for matrix in rounds] == [shape]
     assert explanation.memory is None
+    with pytest.raises(kvnmt.UserError, match="no signed weights"):
+        explanation.draw_weights("weights.png")
     forced = run.explain("a b c", "H")
     assert forced.translation == "H"
     assert forced.log_prob < explanation.log_prob
@@ -109,6 +111,16 @@ def test_memories_are_explained(tmp_path_factory):
         untrained(base, "kvmematt-r2"), untrained(base, "rnnsearch-star")
     ).explain("a b", "A B C")
     assert both.memory is None  # two models have no memory in common
+
+
+def test_signed_weights_are_explained_and_drawn(tmp_path_factory, tmp_path):
+    run = kvnmt.load(untrained(tmp_path_factory.getbasetemp(), "gated-delta-memory"))
+    explanation = run.explain("a b", "A B C")
+    assert explanation.weights is not None
+    assert [matrix.shape for matrix in explanation.weights.signed] == [(4, 4, 3)]
+    explanation.draw_weights(tmp_path / "weights.png")
+    assert (tmp_path / "weights.png").read_bytes().startswith(b"\x89PNG")
+    assert explanation._repr_html_().count("data:image/png;base64,iVBOR") == 2
 
 
 def test_explanations_are_shown(run, tmp_path):

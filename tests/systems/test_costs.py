@@ -48,8 +48,10 @@ def test_what_is_carried(rows):
     assert carried["self-attentive-rnn"] == 4 * (D + T * D + 1)
     assert carried["memdec"] == 4 * (D + 8 * D + 8)
     assert carried["delta-memory"] == carried["slots"] == 4 * D
-    memory, shown = 4 * 1 * 3, 4 * 1 * S  # 4 heads of A = 4 by C = 12 numbers
-    assert carried["gated-delta-memory"] == 4 * (D + 2 * memory + shown)
+    memory, change = 4 * 1 * 3, 4 * 1 * 1  # 4 heads of A = 4 by C = 12 numbers
+    assert carried["gated-delta-memory"] == 4 * (D + memory + change)
+    assert carried["delta-residual"] == 4 * (D + memory)
+    assert carried["slot-residual"] == 4 * (D + 8 * (4 + D))
     layers = 4 * 2 * (2 * T * D + D + 1)
     assert carried["transformer"] == layers
     assert carried["transformer-kvmematt-r2"] == layers + 4 * S * D

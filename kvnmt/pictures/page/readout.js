@@ -33,9 +33,10 @@ function sayRound(rounds, round, t, source) {
 }
 
 function saySigns({ signed, own }, r, t, source) {
-  const sizes = signed[t].map(Math.abs);
+  const ofWord = source.map((_, s) => signed.map((head) => head[t][s]));
+  const sizes = ofWord.map((weights) => weights.reduce((a, b) => a + Math.abs(b), 0));
   const order = [...sizes.keys()].sort((a, b) => sizes[b] - sizes[a]).slice(0, 4);
-  const words = order.map((s) => [source[s], saySigned(signed[t][s])]);
+  const words = order.map((s) => [source[s], ofWord[s].map(saySigned).join(' ')]);
   const note = own[t] > 0 ? `${OWN} ${sayWeight(own[t])}` : null;
   return sayLine(`signed ${r + 1}`, words, note);
 }

@@ -30,8 +30,8 @@ function valueTables(output, t) {
     `round ${r + 1}`,
     matrix[t].map(sayWeight),
   ]);
-  (weights ?? []).forEach(({ signed }, r) =>
-    columns.push([`signed ${r + 1}`, signed[t].map(saySigned)]),
+  headsOf(weights ?? []).forEach(({ name, values }) =>
+    columns.push([`signed ${name}`, values[t].map(saySigned)]),
   );
   (memory ?? []).forEach((round, r) =>
     KINDS.forEach((kind) =>

@@ -6,7 +6,17 @@ const OWN = "decoder's own writes";
 
 // One scale for the sentence, the same on both sides of zero.
 const weightScale = (weights) =>
-  greatest(weights.map(({ signed }) => signed.map((row) => row.map(Math.abs))));
+  greatest(headsOf(weights).map(({ values }) => values.map((row) => row.map(Math.abs))));
+
+// Every head of every round, and what it is called.
+const headsOf = (weights) =>
+  weights.flatMap(({ signed }, r) =>
+    signed.map((values, n) => ({
+      values,
+      round: r,
+      name: signed.length > 1 ? `${r + 1}, head ${n + 1}` : `${r + 1}`,
+    })),
+  );
 
 const saySigned = (value) => `${value < 0 ? '\u2212' : '+'}${sayNorm(Math.abs(value))}`;
 
@@ -17,19 +27,22 @@ function weightsSection({ source, target, weights }, width, point, add, addOwn) 
   const most = weightScale(weights);
   const labels = rowLabelWidth(target);
   const room = width - (hasOwn(weights) ? weights.length * (labels + CELLS.most) : 0);
-  const cell = cellSize(room, weights.length, source.length, target.length, labels);
+  const heads = headsOf(weights);
+  const cell = cellSize(room, heads.length, source.length, target.length, labels);
   const shared = { rows: target, cell, labels };
   const tell = (t, s) => [
     `${target[t]} ← ${source[s]}`,
-    weights.map(({ signed }, r) => [`weight ${r + 1}`, saySigned(signed[t][s])]),
+    heads.map(({ name, values }) => [`weight ${name}`, saySigned(values[t][s])]),
   ];
   const shade = (value) => (most > 0 ? (1 + value / most) / 2 : 0.5);
   const paint = { name: 'signed', shade };
-  const figures = weights.flatMap(({ signed, own }, r) => {
-    const caption = `read of round ${r + 1}`;
-    const words = { columns: source, values: signed, caption, tell, point, paint };
-    const figure = add(matrixFigure({ ...shared, ...words }));
-    return hasOwn(weights) ? [figure, addOwn(ownFigure(shared, own))] : [figure];
+  const readFigure = ({ name, values }) => {
+    const words = { columns: source, values, tell, point, paint };
+    return add(matrixFigure({ ...shared, ...words, caption: `read of round ${name}` }));
+  };
+  const figures = weights.flatMap(({ own }, r) => {
+    const reads = heads.filter(({ round }) => round === r).map(readFigure);
+    return hasOwn(weights) ? [...reads, addOwn(ownFigure(shared, own))] : reads;
   });
   const note =
     'Exact weight of what each source word wrote in what was read; below zero it is taken away';
