@@ -8,9 +8,9 @@ that what comes from above is a single factor, and nothing has to be computed ag
     d total / d logits = p - (1 - rate) onehot(y) - rate / V        0 at padding
     d total / d x      = p W' - (1 - rate) W'[y] - rate mean(W')
 
-With ``q = exp(logits - max)`` and ``p = q / sum(q)`` the product ``q [W' 1]`` gives both
-``q W'`` and the sum: the logits are gone over once less than for a softmax. The logit of
-the true word is chosen by comparing: an index would know no vocabulary that is split
+With ``q = exp(logits - max)`` and ``p = q / sum(q)`` the product ``q [W' 1]`` gives
+``q W'`` and the sum: the logits are gone over once less than for a softmax. The logit
+of the true word is chosen by comparing: an index would know no vocabulary that is split
 over devices. ``W'[y]`` is looked up as an embedding is, for all words at once.
 """
 
