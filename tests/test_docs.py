@@ -215,7 +215,7 @@ def test_flags_exist(kvnmt, monkeypatch):
         flags |= set(FLAG.findall(kvnmt(*command.split()[1:], "--help").out.decode()))
         flags.add("--program-cache")
     options = set(_flags_of_options())
-    for command in ("kvnmt train", "kvnmt systems", "kvnmt benchmark", "kvnmt prepare"):
+    for command in ("kvnmt train", "kvnmt systems", "kvnmt compile", "kvnmt prepare"):
         known[command] |= options
     for module, flags in _flags_of_experiments():
         is_table = {"--workdir", "--dry-run"} <= flags
