@@ -104,7 +104,7 @@ def main(options: LanguageModels, train: Train = training.run) -> None:
         key=digest(json.dumps(texts).encode()),
         write=lambda: write_text(options.workdir, texts),
     )
-    table = Table("validation perplexity", COLUMNS, rows, text=text)
+    table = Table("validation perplexity", COLUMNS, rows, texts=[text])
     make_table(options, table, train)
 
 

@@ -163,6 +163,12 @@ class Meng(PaperOptions):
         is_german = self.setting == "paper" and self.pair != "zh-en"
         return self.pair if is_german else super().data
 
+    @property
+    def more_tests(self) -> tuple[Path, ...]:
+        """The text that people aligned."""
+        files = self.aligned_source, self.aligned_target, self.gold
+        return tuple(path for path in files if path)
+
 
 def main(options: Meng, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""

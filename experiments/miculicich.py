@@ -113,6 +113,11 @@ class Miculicich(PaperOptions):
     workdir: Path = Path("runs/miculicich")  # where the runs are written
     brackets: Path | None = None  # trees of the test references
 
+    @property
+    def more_tests(self) -> tuple[Path, ...]:
+        """The trees."""
+        return (self.brackets,) if self.brackets else ()
+
 
 def main(options: Miculicich, train: Train = training.run) -> None:
     """Trains what is not yet trained, prints the table, and draws figure 2."""

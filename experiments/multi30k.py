@@ -25,7 +25,13 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from experiments.recipes import bleu, parallel_text, small_model, with_system
+from experiments.recipes import (
+    bleu,
+    parallel_text,
+    small_model,
+    test_files,
+    with_system,
+)
 from experiments.results import Figures
 from experiments.rows import Row, Train
 from experiments.summaries import Summary
@@ -155,6 +161,7 @@ def configure(
             warm_start=run_folder(options, BASELINE, "scratch", seed) if warm else None,
         ),
         measure=partial(measure, texts),
+        tests=test_files(options.data, options.source, options.target),
     )
 
 

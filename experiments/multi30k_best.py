@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.recipes import parallel_text, with_system
+from experiments.recipes import parallel_text, test_files, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train
 from experiments.summaries import Summary
@@ -189,6 +189,7 @@ def configure(
         experiment=compose(with_system(recipe, start, epochs=epochs, seed=seed)),
         measure=partial(measure, texts, without),
         data=f"{options.source}-{options.target}",
+        tests=test_files(options.data, options.source, options.target),
     )
 
 

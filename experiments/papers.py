@@ -71,6 +71,11 @@ class PaperOptions(Options):
         """What the results say of setting and text."""
         return self.setting if self.source else SETTINGS[-1]
 
+    @property
+    def more_tests(self) -> tuple[Path, ...]:
+        """Files that a paper reads beside its test text."""
+        return ()
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -110,6 +115,7 @@ class Material(NamedTuple):
 
     data: DataConfig
     test: Test | None
+    tests: tuple[Path, ...] = ()  # files of the test
     pairs: Sequence[Pair] = ()  # of the test, if it is made up
     text: Text | None = None  # how it is written
 
@@ -131,7 +137,7 @@ def make_paper(options: PaperOptions, paper: Paper, train: Train) -> list[Figure
         title=f"{paper.title}; {options.data}",
         columns=[*FIRST_COLUMNS, *paper.columns, *LAST_COLUMNS],
         rows=rows,
-        text=material.text,
+        texts=[material.text] if material.text else [],
     )
     return make_table(options, table, train)
 
@@ -179,6 +185,7 @@ def configure(
         experiment=variant.change(experiment) if variant.change else experiment,
         measure=partial(measure, material, paper.measure, variant.marks),
         data=options.data,
+        tests=(*material.tests, *options.more_tests),
     )
 
 
@@ -210,7 +217,7 @@ def material_of(options: PaperOptions, paper: Paper) -> Material:
     test = read_test(tests[1], tests[0]) if tests[1] else None
     if test:
         test.settings = Settings(tokenize="none")
-    return Material(replace(base, **files), test)
+    return Material(replace(base, **files), test, tuple(filter(None, tests)))
 
 
 def _flag(name: str) -> str:
@@ -233,7 +240,7 @@ def _made_up(options: PaperOptions, paper: Paper, base: DataConfig) -> Material:
     )
     test = Test(reference, source, settings=Settings(tokenize="none"))
     data = parallel_text(base, folder, "src", "trg")
-    return Material(data, test, corpus.test, text)
+    return Material(data, test, made_up.test_files(folder), corpus.test, text)
 
 
 def measure(

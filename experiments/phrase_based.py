@@ -101,6 +101,11 @@ def main(options: PhraseBased, learn: Learn | None = None) -> None:
             folder=row_folder(options, seed),
             system=SYSTEM,
             work=partial(measure, options, seed, texts, learn or thot_models.learn),
+            tests=tuple(
+                text_path(options, split, language)
+                for split in ("train", "valid", "test2016")
+                for language in (options.source, options.target)
+            ),
         )
         for seed in options.seeds
     ]

@@ -8,6 +8,7 @@ all else is here. Any number of the same processes may work on one table.
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -16,7 +17,7 @@ from rich.console import Console
 
 from experiments import preview
 from experiments.claims import Pace
-from experiments.results import Figures
+from experiments.results import RESULT, Figures
 from experiments.rows import AnyRow, Row, Train
 from experiments.worker import Worker
 from kvnmt.cli.large_pages import use_large_pages
@@ -49,8 +50,9 @@ class Options:
 class Text:
     """Files that rows read, written once by one of the processes."""
 
-    key: str  # what they are made of; if it is another, they are written anew
+    key: str  # what they are made of
     write: Callable[[], object]
+    name: str = "text"  # tells several of a table apart
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[AnyRow]
     notes: Sequence[str] = ()
-    text: Text | None = None
+    texts: Sequence[Text] = ()
     # From the results of the rows to what is shown.
     lines: Callable[[list[Figures]], list[Figures]] = list
 
@@ -112,9 +114,9 @@ def make_table(
     if options.list:
         preview.show_states(rows)
         return []
-    if made.text:
-        prepare(options.workdir, made.text)
-    else:
+    for text in made.texts:
+        prepare(options.workdir, text)
+    if not made.texts:
         check_text(rows)
     if options.dry_run:
         preview.show_plans(rows)
@@ -197,14 +199,21 @@ def prepare(workdir: Path, text: Text) -> None:
     """Writes the files that rows read, unless they are there; others wait for it.
 
     Raises:
-        UserError: They cannot be written.
+        UserError: They cannot be written, or runs were made with others.
     """
     make_folder(workdir)
-    mark = workdir / "text.key"
+    mark = workdir / f"{text.name}.key"
     with locked(workdir / "lock"):
-        if not mark.exists() or mark.read_text() != text.key:
-            text.write()
-            write_whole(mark, text.key)
+        former = mark.read_text() if mark.exists() else None
+        if former == text.key:
+            return
+        if former and any(chain(workdir.glob(f"*/{RESULT}"), workdir.glob("claims/*"))):
+            raise UserError(
+                f"'{workdir}' has runs on other text than these flags make; choose "
+                "another --workdir."
+            )
+        text.write()
+        write_whole(mark, text.key)
 
 
 def with_flags(rows: Sequence[AnyRow], flags: Sequence[str]) -> list[AnyRow]:
