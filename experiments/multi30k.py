@@ -86,6 +86,7 @@ PUBLISHED = {
 TABLES = (
     Summary(
         name="multi30k",
+        data="de-en",
         columns=COLUMNS[2:-1],
         published=PUBLISHED,
         published_as="published, NIST zh-en",
@@ -94,7 +95,7 @@ TABLES = (
             "phrase-based (Thot), scratch": "one weight chosen on 100 lines of valid",
         },
     ),
-    Summary(name="multi30k-5", columns=COLUMNS[2:-1]),
+    Summary(name="multi30k-5", columns=COLUMNS[2:-1], data="de-en"),
 )
 
 
@@ -127,7 +128,7 @@ def main(options: Multi30k, train: Train = training.run) -> None:
         for name in options.systems
         for seed in options.seeds
     ]
-    title = f"Multi30k {options.source}-{options.target}, beam {BASE.search.beam}"
+    title = f"Multi30k {pair_of(options)}, beam {BASE.search.beam}"
     note = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
     make_table(options, Table(title, COLUMNS, rows, [note]), train)
 
@@ -161,14 +162,19 @@ def configure(
             warm_start=run_folder(options, BASELINE, "scratch", seed) if warm else None,
         ),
         measure=partial(measure, texts),
+        data=pair_of(options),
         tests=test_files(options.data, options.source, options.target),
     )
 
 
 def run_folder(options: Multi30k, name: str, start: str, seed: int) -> Path:
     """The run directory of a row."""
-    pair = f"{options.source}-{options.target}"
-    return options.workdir / f"{pair}-{name}-{start}-{seed}"
+    return options.workdir / f"{pair_of(options)}-{name}-{start}-{seed}"
+
+
+def pair_of(options: Multi30k) -> str:
+    """The languages."""
+    return f"{options.source}-{options.target}"
 
 
 def measure(texts: dict[str, Parallel], run: Run, result: Result) -> Figures:

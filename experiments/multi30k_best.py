@@ -115,6 +115,7 @@ COLUMNS = (
 TABLES = (
     Summary(
         name="multi30k_best",
+        data="en-de",
         columns=COLUMNS[2:-1],
         by=("system", "without"),
         published={

@@ -100,6 +100,7 @@ def main(options: PhraseBased, learn: Learn | None = None) -> None:
         OtherRow(
             folder=row_folder(options, seed),
             system=SYSTEM,
+            data=pair_of(options),
             work=partial(measure, options, seed, texts, learn or thot_models.learn),
             tests=tuple(
                 text_path(options, split, language)
@@ -112,14 +113,18 @@ def main(options: PhraseBased, learn: Learn | None = None) -> None:
     only_shown = options.list or options.dry_run or all(row.result() for row in rows)
     if learn is None and not only_shown:
         thot_models.check_installed()
-    pair = f"{options.source}-{options.target}"
-    make_table(options, Table(f"Multi30k {pair}", COLUMNS, rows, notes(options)))
+    title = f"Multi30k {pair_of(options)}"
+    make_table(options, Table(title, COLUMNS, rows, notes(options)))
 
 
 def row_folder(options: PhraseBased, seed: int) -> Path:
     """Where the models, the translations and the result of a row are."""
-    pair = f"{options.source}-{options.target}"
-    return options.workdir / f"{pair}-phrase-based-{seed}"
+    return options.workdir / f"{pair_of(options)}-phrase-based-{seed}"
+
+
+def pair_of(options: PhraseBased) -> str:
+    """The languages."""
+    return f"{options.source}-{options.target}"
 
 
 def text_path(options: PhraseBased, split: str, language: str) -> Path:

@@ -31,6 +31,7 @@ def test_warm_rows_start_from_the_baseline_at_half_the_rate(tmp_path):
     )
     assert scratch.folder == tmp_path / "runs" / "en-fr-kvmematt-r2-scratch-3"
     assert warm.folder == tmp_path / "runs" / "en-fr-kvmematt-r2-warm-3"
+    assert scratch.data == warm.data == "en-fr"
     assert scratch.experiment.training.warm_start is None
     base = tmp_path / "runs" / "en-fr-rnnsearch-star-scratch-3"
     assert warm.experiment.training.warm_start == base

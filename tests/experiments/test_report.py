@@ -3,6 +3,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,21 @@ def test_seeds_are_put_together(tmp_path):
     warm = ["`rnnsearch-star`", "warm", "", "30.00", "1 234 567", "1"]
     assert grid.rows == [scratch, warm]
     assert grid.note == "Measured 2026-01-01 (commit 0123456789ab) on 1 x cpu."
+
+
+def test_language_pairs_are_rows_of_their_own(tmp_path):
+    """A result of a former version names no pair; published is but the first."""
+    summary = replace(SUMMARY, data="de-en")
+    keep(tmp_path, "a", **row(1, 20.0))
+    keep(tmp_path, "b", **row(2, 22.0), data="de-en")
+    keep(tmp_path, "c", **row(1, 30.0), data="cs-en")
+    grid = grid_of(summary, tmp_path)
+    assert grid.headings[:4] == ["system", "start", "data", "published"]
+    assert grid.numeric == [False] * 3 + [True] * 4
+    assert [line[2:5] for line in grid.rows] == [
+        ["de-en", "36.53", "21.00 ± 1.41"],
+        ["cs-en", "", "30.00"],
+    ]
 
 
 def test_what_was_not_run_is_said(tmp_path):
