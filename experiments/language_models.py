@@ -89,7 +89,7 @@ class LanguageModels(Options):
     valid: Path
     workdir: Path = Path("runs/language_models")  # where the runs are written
     systems: tuple[str, ...] = tuple(WIDTHS)
-    epochs: int = 8  # at most
+    epochs: int = 6  # at most
 
 
 def main(options: LanguageModels, train: Train = training.run) -> None:

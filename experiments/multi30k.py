@@ -110,7 +110,7 @@ class Multi30k(Options):
     systems: tuple[str, ...] = SYSTEMS
     starts: tuple[Literal["scratch", "warm"], ...] = ("scratch", "warm")
     epochs: int = 12  # at most, from scratch
-    warm_epochs: int = 3  # at most, from the trained baseline
+    warm_epochs: int = 2  # at most, from the trained baseline
 
 
 def main(options: Multi30k, train: Train = training.run) -> None:

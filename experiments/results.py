@@ -16,20 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from kvnmt.errors import UserError
-from kvnmt.files import digest, make_folder, write_json
-from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.files import make_folder, write_json
 from kvnmt.runs.directory import package_versions
 
 RESULT = "result.json"
 HERE = Path(__file__).parent
 KEPT = HERE / "results"
 Figures = dict[str, Any]
-
-# Of a config, what says where things lie and changes no figure.
-PLACES = (
-    *("source", "target", "valid_source", "valid_target", "pairs", "valid_pairs"),
-    *("tfds_folder", "vocabularies", "cache", "workers"),
-)
 
 
 def read_result(folder: Path) -> Figures | None:
@@ -60,16 +53,6 @@ def provenance() -> Figures:
         "versions": versions,
         "command": _command(),
     }
-
-
-def config_digest(experiment: Experiment) -> str:
-    """Tells configs apart, but for where their files lie."""
-    plain = to_plain(experiment)
-    for name in PLACES:
-        del plain["data"][name]
-    del plain["training"]["workers"]
-    plain["training"]["warm_start"] = experiment.training.warm_start is not None
-    return digest(json.dumps(plain, sort_keys=True).encode(), 32)[:12]
 
 
 def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
@@ -104,6 +87,8 @@ def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
 def kept_results(name: str, kept: Path = KEPT) -> list[Figures]:
     """The results that are kept for a table, one for each row and seed.
 
+    Each names its ``file``.
+
     Raises:
         UserError: A file is no result.
     """
@@ -111,7 +96,13 @@ def kept_results(name: str, kept: Path = KEPT) -> list[Figures]:
     for path in sorted((kept / name).glob("*.json")):
         result = read_file(path)
         shared = {key: value for key, value in result.items() if key != "rows"}
-        rows += [shared | row for row in result.get("rows", [{}])]
+        if "measured" not in result or "device" not in result:
+            raise UserError(
+                f"'{path}' does not say when and on what it was measured; keep "
+                "results with --collect."
+            )
+        of_file = shared | {"file": f"{name}/{path.name}"}
+        rows += [of_file | row for row in result.get("rows", [{}])]
     return rows
 
 

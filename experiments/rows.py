@@ -9,9 +9,14 @@ from typing import Literal, Protocol
 import jax
 from rich.console import Console
 
-from experiments.results import Figures, config_digest, read_result, write_result
-from experiments.settings import check_same_text, text_digest, text_files
-from kvnmt.errors import UserError
+from experiments.results import Figures, read_result, write_result
+from experiments.settings import (
+    check_same_config,
+    check_same_text,
+    config_digest,
+    text_digest,
+    text_files,
+)
 from kvnmt.models import count_parameters
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run, load_run
@@ -65,13 +70,8 @@ class Row:
             UserError: It cannot be read, or is that of another config or text.
         """
         figures = read_result(self.folder)
-        config = figures.get("config") if figures else None
-        if config not in (None, config_digest(self.experiment)):
-            raise UserError(
-                f"the run in '{self.folder}' was measured with another configuration "
-                "than this; choose another --workdir."
-            )
         if figures:
+            check_same_config(figures.get("config"), self.experiment, self.folder)
             check_same_text(figures.get("text"), self.text, self.folder)
         return figures
 
@@ -86,6 +86,7 @@ class Row:
             "seed": self.experiment.training.seed,
             "data": self.data,
             "config": config_digest(self.experiment),
+            "setting": config_digest(self.experiment, seed=False),
             "text": self.text,
             "state": self.experiment.model.state,
             "parameters": count_parameters(run.params),

@@ -145,24 +145,39 @@ def _cell(column: Column, group: Sequence[Figures]) -> str:
     """The figure of a column, over the seeds.
 
     Raises:
-        UserError: There are two figures of a seed.
+        UserError: There are two figures of a seed, or seeds of two settings.
     """
     data, key = (None, column.key) if isinstance(column.key, str) else column.key
-    by_seed: dict[int | None, Any] = {}
+    by_seed: dict[int | None, Figures] = {}
     for result in group:
         if result.get(key) is None or data not in (None, result.get("data")):
             continue
-        if by_seed.setdefault(result.get("seed"), result[key]) is not result[key]:
+        first = by_seed.setdefault(result.get("seed"), result)
+        if first is not result:
             raise UserError(
-                f"two results of '{result['system']}' with seed {result.get('seed')} "
-                f"hold '{key}'; delete the older below experiments/results/."
+                f"'{first['file']}' and '{result['file']}' both hold '{key}' of "
+                f"'{result['system']}' with seed {result.get('seed')}; delete the "
+                "older below experiments/results/."
             )
-    values = list(by_seed.values())
+    _check_alike(list(by_seed.values()))
+    values = [result[key] for result in by_seed.values()]
     if not values:
         return ""
     if isinstance(values[0], str):
         return "; ".join(dict.fromkeys(values))
     return mean_and_spread(values, column.form)
+
+
+def _check_alike(seeds: Sequence[Figures]) -> None:
+    """Makes sure that seeds differ in nothing else, as far as they tell."""
+    for what, plural in (("setting", "settings"), ("text", "texts")):
+        told = [result for result in seeds if result.get(what)]
+        for other in told:
+            if other[what] != told[0][what]:
+                raise UserError(
+                    f"'{told[0]['file']}' and '{other['file']}' are in one cell but of "
+                    f"different {plural}; keep one of them below experiments/results/."
+                )
 
 
 def _order(row: _Name) -> tuple[Any, ...]:

@@ -93,7 +93,23 @@ def test_what_was_not_run_is_said(tmp_path):
 def test_two_results_of_a_seed_are_refused(tmp_path):
     keep(tmp_path, "a", **row(1, 20.0))
     keep(tmp_path, "b", **row(1, 21.0))
-    with pytest.raises(UserError, match="seed 1"):
+    with pytest.raises(UserError, match=r"mine/a\.json' and 'mine/b\.json' .* seed 1"):
+        grid_of(SUMMARY, tmp_path)
+
+
+@pytest.mark.parametrize("what", ["setting", "text"])
+def test_seeds_of_two_settings_are_refused(tmp_path, what):
+    for seed, told in enumerate((None, "s", "s", "another"), 1):
+        keep(tmp_path, str(seed), **row(seed, 20.0), **{what: told})
+    sentence = rf"mine/2\.json' and 'mine/4\.json' .* different {what}s"
+    with pytest.raises(UserError, match=sentence):
+        grid_of(SUMMARY, tmp_path)
+
+
+def test_a_kept_result_without_a_day_is_one_sentence(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.json").write_text(json.dumps(row(1, 20.0)))
+    with pytest.raises(UserError, match=r"mine/a\.json' does not say when"):
         grid_of(SUMMARY, tmp_path)
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from experiments.claims import Claims, Pace
 from experiments.preview import state_of
 from experiments.results import read_result
-from experiments.rows import OtherRow, Row, Train
+from experiments.rows import OtherRow, Row
 from experiments.table import complete, work
 from kvnmt.errors import StoppedError, UserError
 from tests.experiments import workers
@@ -186,13 +186,3 @@ def test_an_interrupted_row_says_its_epoch(tmp_path):
     (row.folder / "config.json").touch()
     (row.folder / "metrics.jsonl").write_text('{"step": 6, "epoch": 1.5}\n')
     assert state_of(row) == "interrupted at epoch 1.5"
-
-
-@pytest.mark.parametrize("train", [never])
-def test_a_result_of_another_config_is_refused(tmp_path, train: Train):
-    experiment = tiny(toy_data(tmp_path / "text"))
-    row = Row(tmp_path / "row", "rnnsearch-star", experiment, workers.nothing)
-    row.folder.mkdir()
-    (row.folder / "result.json").write_text('{"config": "another", "bleu": 1}')
-    with pytest.raises(UserError, match="another --workdir"):
-        complete([row], train)
