@@ -200,5 +200,7 @@ def _note(results: Sequence[Figures]) -> str:
     for result in results:
         commit = result.get("commit")
         code = f"commit {commit[:12]}" if commit else "commit not noted"
+        if commit and commit.endswith("-dirty"):
+            code += " with changes"
         ways.append(f"{result['measured']} ({code}) on {result['device']}")
     return f"Measured {'; '.join(dict.fromkeys(ways))}." if ways else ""

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from experiments import preview
 from experiments.claims import Pace
-from experiments.results import RESULT, Figures
+from experiments.results import RESULT, Figures, commit
 from experiments.rows import AnyRow, Row, Train
 from experiments.worker import Worker
 from kvnmt.cli.large_pages import use_large_pages
@@ -79,6 +79,7 @@ def launch(
         about: Its docstring.
     """
     use_large_pages()
+    commit()  # that of now: a pull may come while rows are trained
     name = Path(sys.argv[0]).stem
 
     def work() -> None:

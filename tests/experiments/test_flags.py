@@ -41,6 +41,14 @@ def test_rows_are_listed_with_their_state(call, tmp_path):
     assert not (tmp_path / "w").exists()
 
 
+def test_the_commit_is_that_of_the_launch(call, monkeypatch):
+    asked = []
+    monkeypatch.setattr("experiments.table.commit", lambda: asked.append("commit"))
+    monkeypatch.setattr(multi30k, "make_table", lambda *args: asked.append("table"))
+    call()
+    assert asked == ["commit", "table"]
+
+
 def test_a_dry_run_tells_what_would_be_trained(call, tmp_path):
     done = {"system": "rnnencdec", "steps": 12, "minutes": 6.0}
     write_result(tmp_path / "w" / "another", done)

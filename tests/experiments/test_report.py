@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import report
+from experiments import report, results
 from experiments.report import README, ReportOptions, all_tables, latex, written
 from experiments.results import KEPT, collect, kept_results
 from experiments.summaries import Summary, grid_of
@@ -134,6 +134,48 @@ def test_results_of_a_workdir_are_kept(tmp_path):
     assert bleu == [21.0, 22.0]
     with pytest.raises(UserError, match="no result"):
         collect(tmp_path, "mine", tmp_path / "kept")
+
+
+def test_a_kept_result_of_another_setting_is_not_overwritten(tmp_path):
+    folder = tmp_path / "runs" / "row-1"
+    folder.mkdir(parents=True)
+
+    def measure(**figures: object) -> list[Path]:
+        text = json.dumps(MEASURED | row(1, 20.0) | figures)
+        (folder / "result.json").write_text(text)
+        return collect(tmp_path / "runs", "mine", tmp_path / "kept")
+
+    (path,) = measure()
+    measure()
+    for before, after in (({}, {"setting": "s"}), ({"text": "t"}, {"text": "u"})):
+        path.unlink()
+        measure(**before)
+        kept = path.read_text()
+        with pytest.raises(UserError, match=r"row-1\.json' is of another .* delete it"):
+            measure(**after)
+        assert path.read_text() == kept
+    measure(text="t", bleu=21.0)
+    assert json.loads(path.read_text())["bleu"] == 21.0
+
+
+def test_only_the_tables_that_are_named_are_written():
+    text = README.read_text()
+    marked = re.compile(r"(<!-- table [\w-]+ -->\n).*?(?=<!-- end -->)", re.S)
+    none = marked.sub(r"\1", text)
+    some = written(none, all_tables(), only=["multi30k-5"])
+    assert len(none) < len(some) < len(text) and "| 40.12 |" not in some
+    with pytest.raises(UserError, match="multi30k"):
+        report.main(ReportOptions(tables=("multi3k",)))
+
+
+def test_what_a_result_was_measured_with(tmp_path, monkeypatch):
+    """Code that was changed says so; a CPU has a name."""
+    keep(tmp_path, "a", **row(1, 20.0), commit="0123456789abcdef-dirty")
+    assert "0123456789ab with changes) on" in grid_of(SUMMARY, tmp_path).note
+    cpus = tmp_path / "cpuinfo"
+    cpus.write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n")
+    monkeypatch.setattr(results, "CPUS", cpus)
+    assert results.provenance()["device"].endswith("x cpu (Some CPU @ 2 GHz)")
 
 
 def test_what_is_collected_stands_in_a_table(tmp_path, monkeypatch, capsys):
