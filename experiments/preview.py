@@ -46,8 +46,9 @@ def state_of(row: AnyRow) -> str:
     if holder := claims.holder():
         return f"running since {holder.since} by {holder.by}"
     last = claims.last()
-    if last and last.ended == "failed":
-        return f"failed: {last.reason}"
+    failures = claims.failures()
+    if last and last.ended == "failed" or len(failures) > 1 and not last.ended:
+        return f"failed: {failures[-1]}"
     if (row.folder / "config.json").exists():
         validated = records.read(row.folder)
         epoch = f"{validated[-1]['epoch']:.3g}" if validated else "0"

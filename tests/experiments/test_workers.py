@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.claims import Claims, Pace
+from experiments.claims import SILENT_END, Claims, Pace
 from experiments.preview import state_of
 from experiments.results import read_result
 from experiments.rows import OtherRow, Row
 from experiments.table import complete, work
+from experiments.worker import Worker
 from kvnmt.errors import StoppedError, UserError
 from tests.experiments import workers
 from tests.experiments.fake import draw, never
@@ -161,6 +162,22 @@ def test_a_failed_row_is_tried_again_once_and_told_in_the_end(tmp_path):
     with pytest.raises(UserError):
         complete(rows)
     assert tries.count("bad") == 4
+
+
+def test_a_row_that_kills_its_processes_does_not_kill_all_of_them(tmp_path):
+    """Two that leave no new checkpoint are enough; one that left one does not count."""
+    rows = [other(tmp_path / name) for name in ("deadly", "slow", "good")]
+    checkpoints = {"deadly": (0, 0), "slow": (0, 20)}
+    worker = Worker(rows, never, Console(quiet=True), HERE._replace(late=99))
+    for name, steps in checkpoints.items():
+        path = elsewhere(tmp_path / name, seconds=100)
+        for number, step in enumerate(steps, 1):
+            claim = json.loads(path.read_text()) | {"checkpoint": step}
+            path.with_name(f"{number}.json").write_text(json.dumps(claim))
+            os.utime(path.with_name(f"{number}.json"), (1, 1))
+    (tmp_path / "slow" / "checkpoints" / "20").mkdir(parents=True)
+    assert worker.work() == {"deadly": SILENT_END}
+    assert [state_of(row) for row in rows] == [f"failed: {SILENT_END}", "done", "done"]
 
 
 def test_a_signal_gives_the_row_back(tmp_path):
