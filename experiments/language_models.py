@@ -99,7 +99,8 @@ def main(options: LanguageModels, train: Train = training.run) -> None:
         for name in options.systems
         for seed in options.seeds
     ]
-    texts = {"train": read_lines(options.train), "valid": read_lines(options.valid)}
+    files = {} if options.looks else {"train": options.train, "valid": options.valid}
+    texts = {part: read_lines(path) for part, path in files.items()}
     text = Text(
         key=digest(json.dumps(texts).encode()),
         write=lambda: write_text(options.workdir, texts),

@@ -149,7 +149,7 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
             options.data / f"{split}.{options.source}",
             options.data / f"{split}.{options.target}",
         )
-        for split in ("valid", "test2016")
+        for split in (() if options.looks else ("valid", "test2016"))
     }
     chosen = [(name, "") for name in options.systems]
     if options.ablate:

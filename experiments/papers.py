@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from experiments import made_up
+from experiments.paper_tables import SETTINGS
 from experiments.recipes import greedy_bleu, parallel_text, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train
-from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, make_table
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
@@ -31,7 +31,6 @@ from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
 from kvnmt.training.loop import Result
 
-SETTINGS = ("paper", "small", "made-up")  # the last: small, on the made-up language
 TEXT = ("source", "target", "valid_source", "valid_target")
 HELD_OUT = 400  # made-up sentences to validate on
 BLEU = Column("bleu", "BLEU", "{:.2f}")
@@ -69,7 +68,8 @@ class PaperOptions(Options):
     @property
     def data(self) -> str:
         """What the results say of setting and text."""
-        return self.setting if self.source else SETTINGS[-1]
+        is_own = self.source or self.setting == "paper"
+        return self.setting if is_own else SETTINGS[-1]
 
     @property
     def more_tests(self) -> tuple[Path, ...]:
@@ -205,6 +205,8 @@ def material_of(options: PaperOptions, paper: Paper) -> Material:
     files = {name: getattr(options, name) for name in TEXT}
     tests = options.test_source, options.test_target
     missing = [_flag(name) for name, path in files.items() if path is None]
+    if options.looks:
+        return _to_look_at(options, base, files, tests)
     if missing and (options.setting == "paper" or any(files.values()) or any(tests)):
         raise UserError(
             f"{', '.join(missing)} not named; name the text that is trained and "
@@ -218,6 +220,22 @@ def material_of(options: PaperOptions, paper: Paper) -> Material:
     if test:
         test.settings = Settings(tokenize="none")
     return Material(replace(base, **files), test, tuple(filter(None, tests)))
+
+
+def _to_look_at(
+    options: PaperOptions,
+    base: DataConfig,
+    files: Mapping[str, Path | None],
+    tests: Sequence[Path | None],
+) -> Material:
+    """What results are compared with; no text is read or made."""
+    folder = options.workdir / "corpus"
+    if options.data == SETTINGS[-1]:
+        data = parallel_text(base, folder, "src", "trg")
+        return Material(data, None, made_up.test_files(folder))
+    if None in files.values():
+        return Material(base, None)
+    return Material(replace(base, **files), None, tuple(filter(None, tests)))
 
 
 def _flag(name: str) -> str:
@@ -261,30 +279,3 @@ def measure(
     if material.pairs:
         figures |= made_up.measure(run, system.hypotheses, material.pairs)
     return figures | more(test, system)
-
-
-def summary(
-    name: str,
-    columns: Sequence[Column],
-    published: Mapping[str, str],
-    published_as: str,
-    *,
-    by: Sequence[str] = ("system", "start"),
-    differences: Mapping[str, str] | None = None,
-    folder: str = "",
-) -> Summary:
-    """A table of experiments/README.md, with columns for each setting."""
-    return Summary(
-        name=name,
-        columns=[
-            Column((setting, column.key), f"{column.heading}, {setting}", column.form)
-            for setting in SETTINGS
-            for column in columns
-            if isinstance(column.key, str)
-        ],
-        folder=folder,
-        by=tuple(by),
-        published=published,
-        published_as=published_as,
-        differences=differences or {},
-    )

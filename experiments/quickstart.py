@@ -114,7 +114,8 @@ def main(
             )
         ],
     )
-    if len(make_table(options, table, train)) == len(rows):
+    done = make_table(options, table, train)
+    if len(done) == len(rows) and not options.looks:
         show_translations(console, options, corpus.test)
         show_next(console, options, corpus.test)
 

@@ -41,9 +41,15 @@ class Options:
     workdir: Path  # where the run directories are
     seeds: tuple[int, ...] = (1,)
     list: bool = False  # show the rows and their state, and leave
+    show: bool = False  # show the table of what is done so far, and leave
     dry_run: bool = False  # show what would be trained, as JSON, and leave
     # Flags of the configuration, for every row.
     config: tyro.conf.Suppress[tuple[str, ...]] = ()
+
+    @property
+    def looks(self) -> bool:
+        """Whether it only tells what is there, for which no text is needed."""
+        return self.list or self.show
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ def make_table(
         The results of all rows that are measured.
 
     Raises:
-        UserError: A row failed twice, or cannot begin.
+        UserError: A flag is none of this table, a row failed twice, or cannot begin.
         StoppedError: A signal asked for it; nothing is lost.
     """
     rows = with_flags(made.rows, options.config)
@@ -115,6 +121,10 @@ def make_table(
     if options.list:
         preview.show_states(rows)
         return []
+    if options.show:
+        results, notes = preview.usable(rows)
+        _show_some(made, results, len(rows), notes)
+        return results
     for text in made.texts:
         prepare(options.workdir, text)
     if not made.texts:
@@ -124,14 +134,20 @@ def make_table(
         return []
     failures = work(rows, train)
     results = results_of(rows)
-    shown = made.lines(results)
-    missing = len(rows) - len(results) - len(failures)
-    notes = [*made.notes]
-    if missing:
-        notes.append(f"{missing} of {len(rows)} rows are not done; --list shows them")
-    show(made.title, made.columns, shown, notes)
+    _show_some(made, results, len(rows) - len(failures))
     refuse(failures, len(rows))
     return results
+
+
+def _show_some(
+    made: Table, results: list[Figures], count: int, notes: Sequence[str] = ()
+) -> None:
+    """Prints the results of so many rows, and how many are missing."""
+    missing = count - len(results)
+    notes = [*made.notes, *notes]
+    if missing:
+        notes.append(f"{missing} of {count} rows are not done; --list shows them")
+    show(made.title, made.columns, made.lines(results), notes)
 
 
 def complete(rows: Sequence[AnyRow], train: Train = training.run) -> list[Figures]:
@@ -221,8 +237,11 @@ def with_flags(rows: Sequence[AnyRow], flags: Sequence[str]) -> list[AnyRow]:
     """The rows with flags of the configuration, which are read for each of them.
 
     Raises:
-        UserError: A number is out of its bounds, or belongs to the table.
+        UserError: A flag is unknown, a number is out of its bounds, or it belongs to
+            the table.
     """
+    if flags and not any(isinstance(row, Row) for row in rows):
+        raise UserError(f"{flags[0]} is no flag here: no model of kvnmt is trained.")
     return [
         replace(row, experiment=_with_flags(row.experiment, flags))
         if flags and isinstance(row, Row)

@@ -203,3 +203,5 @@ def test_an_interrupted_row_says_its_epoch(tmp_path):
     (row.folder / "config.json").touch()
     (row.folder / "metrics.jsonl").write_text('{"step": 6, "epoch": 1.5}\n')
     assert state_of(row) == "interrupted at epoch 1.5"
+    with Claims(row.folder).take():
+        assert state_of(row).endswith(", at epoch 1.5")
