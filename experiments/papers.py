@@ -25,6 +25,7 @@ from kvnmt.errors import UserError, unknown_name
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.inputs import read_test
+from kvnmt.files import write_lines
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import Settings, corpus_bleu
 from kvnmt.runs.config import Experiment
@@ -32,6 +33,7 @@ from kvnmt.runs.directory import Run
 from kvnmt.training.loop import Result
 
 TEXT = ("source", "target", "valid_source", "valid_target")
+TRANSLATIONS = "translations.txt"  # of the test text, in a run directory
 HELD_OUT = 400  # made-up sentences to validate on
 BLEU = Column("bleu", "BLEU", "{:.2f}")
 FIRST_COLUMNS = Column("system", "system"), Column("start", "start")
@@ -179,11 +181,12 @@ def configure(
         seed=seed,
         warm_start=folder_of(options, paper.variants[0], seed) if warm else None,
     )
+    folder = folder_of(options, variant, seed)
     return Row(
-        folder=folder_of(options, variant, seed),
+        folder=folder,
         system=variant.system,
         experiment=variant.change(experiment) if variant.change else experiment,
-        measure=partial(measure, material, paper.measure, variant.marks),
+        measure=partial(measure, material, paper.measure, variant.marks, folder),
         data=options.data,
         tests=(*material.tests, *options.more_tests),
     )
@@ -265,10 +268,14 @@ def measure(
     material: Material,
     more: Measure,
     marks: Mapping[str, Any],
+    folder: Path,
     run: Run,
     result: Result,
 ) -> Figures:
-    """BLEU on the test text, and whatever more the paper has."""
+    """BLEU on the test text, and whatever more the paper has.
+
+    The translations stay in the run directory.
+    """
     figures, test = {**marks, **greedy_bleu(run, result)}, material.test
     lines = test.source or [] if test else []
     translate = partial(translate_lines, run, lines, run.experiment.search)
@@ -276,6 +283,7 @@ def measure(
     if test:
         bleu = corpus_bleu(system.hypotheses, test.reference, tokenize="none")
         figures["bleu"] = bleu.score
+        write_lines(folder / TRANSLATIONS, system.hypotheses)
     if material.pairs:
         figures |= made_up.measure(run, system.hypotheses, material.pairs)
     return figures | more(test, system)
