@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from experiments import growth, multi30k
+from experiments import growth, meng, multi30k
 from experiments.growth import Growth
+from experiments.meng import Meng
 from experiments.multi30k import Multi30k
 from experiments.results import write_result
 from experiments.settings import config_digest
@@ -53,6 +54,11 @@ def test_rows_are_listed_without_their_text_and_damaged_ones_among_them(call, tm
     out, _ = call("--list", "--seeds", "1", "2", "3", "4", "--starts", "scratch")
     counts = [out.count(word) for word in ("cannot be used:", "done", "not started")]
     assert counts == [2, 1, 1]
+
+
+def test_a_paper_lists_its_rows_without_text(tmp_path, capsys):
+    meng.main(Meng(workdir=tmp_path / "w", list=True))
+    assert "paper-rnnsearch-star-scratch-1" in capsys.readouterr().out
 
 
 def test_what_is_done_so_far_is_shown_without_text_and_training(call, tmp_path):
