@@ -33,12 +33,14 @@ from experiments.hand_aligned import (
     TASKS,
     align_with_eflomal,
     align_with_thot,
+    originals,
     write_gold,
     write_text,
 )
 from experiments.recipes import greedy_bleu, parallel_text, small_model, with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, OtherRow, Row, Train
+from experiments.settings import text_digest
 from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.data.config import DataConfig
@@ -121,6 +123,7 @@ def main(options: Alignment, train: Train = training.run) -> None:
                 folder=options.workdir / f"{pair}-aligners",
                 system="aligners",
                 work=partial(measure_aligners, options, pair),
+                tests=gold_files(options, pair),
             )
         )
         for seed in () if options.aligners else options.seeds:
@@ -130,7 +133,7 @@ def main(options: Alignment, train: Train = training.run) -> None:
         columns=[Column("what", "system"), *COLUMNS[1:], *LAST_COLUMNS],
         rows=rows,
         notes=[NOTE],
-        text=Text(key=" ".join(options.pairs), write=lambda: write_texts(options)),
+        texts=[text_of(options, pair) for pair in options.pairs],
         lines=lambda results: [
             line for result in results for line in result.get("rows", [])
         ],
@@ -138,11 +141,15 @@ def main(options: Alignment, train: Train = training.run) -> None:
     make_table(options, table, train)
 
 
-def write_texts(options: Alignment) -> None:
-    """Writes what is trained on and what is read."""
-    for pair in options.pairs:
+def text_of(options: Alignment, pair: str) -> Text:
+    """What is trained on and what is read."""
+
+    def write() -> None:
         write_text(text_folder(options, pair), options.data, pair, seed=1)
         write_gold(text_folder(options, pair), options.data, pair)
+
+    read = text_digest(originals(options.data, pair))
+    return Text(key=f"{pair} {read}", write=write, name=f"text-{pair}")
 
 
 def rows_of(options: Alignment, pair: str, seed: int) -> list[AnyRow]:
@@ -157,6 +164,7 @@ def rows_of(options: Alignment, pair: str, seed: int) -> list[AnyRow]:
         system="all",
         work=partial(measure, options, pair, trained, turned),
         after=tuple(row.folder for row in (*trained, turned)),
+        tests=gold_files(options, pair),
     )
     return [*trained, turned, read]
 
@@ -187,6 +195,12 @@ def configure(options: Alignment, pair: str, name: str, start: str, seed: int) -
 def text_folder(options: Alignment, pair: str) -> Path:
     """Where the text of a pair is, the same for both directions."""
     return options.workdir / "text" / "-".join(sorted(pair.split("-")))
+
+
+def gold_files(options: Alignment, pair: str) -> tuple[Path, ...]:
+    """What people aligned, as it is read."""
+    folder = text_folder(options, pair)
+    return tuple(folder / f"gold.{side}" for side in (*pair.split("-"), "align"))
 
 
 def measure(options: Alignment, pair: str, rows: Sequence[Row], turned: Row) -> Figures:

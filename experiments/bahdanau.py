@@ -34,7 +34,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.papers import BLEU, Paper, PaperOptions, Variant, make_paper, summary
+from experiments.paper_tables import summary
+from experiments.papers import BLEU, Paper, PaperOptions, Variant, make_paper
 from experiments.recipes import ADADELTA, MADE_UP
 from experiments.results import Figures
 from experiments.rows import Train

@@ -29,6 +29,7 @@ from kvnmt.files import locked, make_folder, write_json
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 TAKEN_OVER = 75  # exit status of a process that lost its claim
+SILENT_END = "its process ended without a word, as one that is killed for its memory."
 
 
 class Pace(NamedTuple):
@@ -49,6 +50,7 @@ class Claim:
     since: str = ""
     ended: str = ""  # done, stopped, failed; empty: not yet
     reason: str = ""  # why it failed
+    checkpoint: int | None = None  # step of the newest when the work began
     silent: float = 0.0  # seconds since the last heartbeat
 
 
@@ -94,6 +96,7 @@ class Claims:
             folder: Run directory of the row.
             pace: How often processes look at each other.
         """
+        self.folder = folder
         self.path, self.pace = folder.parent / "claims" / folder.name, pace
 
     def last(self) -> Claim | None:
@@ -101,9 +104,21 @@ class Claims:
         return self._read(max(self._numbers(), default=0))
 
     def failures(self) -> list[str]:
-        """Why the work on the row failed, every time it did."""
-        claims = [self._read(number) for number in sorted(self._numbers())]
-        return [claim.reason for claim in claims if claim and claim.ended == "failed"]
+        """Why the work on the row failed, every time it did.
+
+        A process that is gone, told nothing and left no new checkpoint failed, too.
+        """
+        read = [self._read(number) for number in sorted(self._numbers())]
+        claims = [claim for claim in read if claim]
+        afters = [claim.checkpoint for claim in claims[1:]] + [self._checkpoint()]
+        if claims and not claims[-1].ended and self.holder():
+            del claims[-1]
+        return [
+            claim.reason or SILENT_END
+            for claim, after in zip(claims, afters)
+            if claim.ended == "failed"
+            or (not claim.ended and claim.checkpoint == after)
+        ]
 
     def holder(self) -> Claim | None:
         """The claim of the process that works on the row now; None: none does."""
@@ -162,6 +177,11 @@ class Claims:
                 raise UserError(f"'{self.path}' cannot be written: {why}.") from None
             yield locks
 
+    def _checkpoint(self) -> int:
+        """The step of the newest checkpoint of the row; 0: it has none."""
+        names = [path.name for path in (self.folder / "checkpoints").glob("*")]
+        return max((int(name) for name in names if name.isdecimal()), default=0)
+
     def _numbers(self) -> list[int]:
         names = [path.stem for path in self.path.glob("*.json")]
         return [int(name) for name in names if name.isdecimal()]
@@ -189,6 +209,7 @@ class Claims:
         plain = {
             "by": f"{socket.gethostname()}:{os.getpid()}",
             "machine": _machine(),
+            "checkpoint": self._checkpoint(),
             "since": f"{datetime.now().astimezone():%Y-%m-%d %H:%M %z}",
         }
         write_json(path, plain)

@@ -65,8 +65,16 @@ TASKS = {
 }
 
 
+def originals(data: Path, pair: str) -> list[Path]:
+    """The files that the text of a pair is made of."""
+    task, sides = TASKS[pair], pair.split("-")
+    gold = [data / "align" / task.gold / f"dev.{s}" for s in (*sides, "align")]
+    parts = [f"{part}.{side}" for part in ("train", "valid") for side in sides]
+    return [*(data / task.text / part for part in parts), *gold]
+
+
 def write_text(folder: Path, data: Path, pair: str, seed: int) -> None:
-    """Writes the tokenised text that both directions train on, unless it is there.
+    """Writes the tokenised text that both directions train on.
 
     Args:
         folder: Where it is written.
@@ -75,8 +83,6 @@ def write_text(folder: Path, data: Path, pair: str, seed: int) -> None:
         seed: Of the draw of lines that are put in a row.
     """
     task, sides = TASKS[pair], pair.split("-")
-    if (folder / "train.en").exists():
-        return
     folder.mkdir(parents=True, exist_ok=True)
     for part in ("valid", "train"):
         text = read_parallel(

@@ -89,7 +89,7 @@ class LanguageModels(Options):
     valid: Path
     workdir: Path = Path("runs/language_models")  # where the runs are written
     systems: tuple[str, ...] = tuple(WIDTHS)
-    epochs: int = 8  # at most
+    epochs: int = 6  # at most
 
 
 def main(options: LanguageModels, train: Train = training.run) -> None:
@@ -99,12 +99,13 @@ def main(options: LanguageModels, train: Train = training.run) -> None:
         for name in options.systems
         for seed in options.seeds
     ]
-    texts = {"train": read_lines(options.train), "valid": read_lines(options.valid)}
+    files = {} if options.looks else {"train": options.train, "valid": options.valid}
+    texts = {part: read_lines(path) for part, path in files.items()}
     text = Text(
         key=digest(json.dumps(texts).encode()),
         write=lambda: write_text(options.workdir, texts),
     )
-    table = Table("validation perplexity", COLUMNS, rows, text=text)
+    table = Table("validation perplexity", COLUMNS, rows, texts=[text])
     make_table(options, table, train)
 
 

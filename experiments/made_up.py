@@ -4,6 +4,7 @@
 import random
 from collections.abc import Sequence
 from itertools import islice
+from pathlib import Path
 
 from kvnmt.data.synthetic import Pair
 from kvnmt.inference.score import align_lines, rounds_of
@@ -20,6 +21,11 @@ def lines_of(pairs: Sequence[Pair]) -> tuple[list[str], list[str]]:
     """The lines of both sides."""
     source = [" ".join(pair.source) for pair in pairs]
     return source, [" ".join(pair.target) for pair in pairs]
+
+
+def test_files(folder: Path) -> tuple[Path, ...]:
+    """What is measured on, of a corpus that was written."""
+    return tuple(folder / f"test.{side}" for side in ("src", "trg", "align"))
 
 
 def measure(

@@ -36,6 +36,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from experiments.paper_tables import summary
 from experiments.papers import (
     BLEU,
     BY_GOLD,
@@ -43,7 +44,6 @@ from experiments.papers import (
     PaperOptions,
     Variant,
     make_paper,
-    summary,
 )
 from experiments.recipes import ADADELTA, MADE_UP
 from experiments.results import Figures
@@ -163,6 +163,12 @@ class Meng(PaperOptions):
         is_german = self.setting == "paper" and self.pair != "zh-en"
         return self.pair if is_german else super().data
 
+    @property
+    def more_tests(self) -> tuple[Path, ...]:
+        """The text that people aligned."""
+        files = self.aligned_source, self.aligned_target, self.gold
+        return tuple(path for path in files if path)
+
 
 def main(options: Meng, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
@@ -178,6 +184,8 @@ def paper_of(options: Meng) -> Paper:
     words = WORDS if options.pair == "zh-en" else PIECES
     paper = replace(PAPER, settings={**PAPER.settings, "paper": words})
     source, target = options.aligned_source, options.aligned_target
+    if options.looks:
+        return paper
     if source and target and options.gold:
         aligned = read_test(target, source, gold=options.gold)
         return replace(paper, measure=partial(read_aligned, aligned))

@@ -33,7 +33,8 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.papers import BLEU, Paper, PaperOptions, Variant, make_paper, summary
+from experiments.paper_tables import summary
+from experiments.papers import BLEU, Paper, PaperOptions, Variant, make_paper
 from experiments.recipes import ADADELTA, MADE_UP
 from experiments.results import Figures
 from experiments.rows import Train
@@ -113,11 +114,16 @@ class Miculicich(PaperOptions):
     workdir: Path = Path("runs/miculicich")  # where the runs are written
     brackets: Path | None = None  # trees of the test references
 
+    @property
+    def more_tests(self) -> tuple[Path, ...]:
+        """The trees."""
+        return (self.brackets,) if self.brackets else ()
+
 
 def main(options: Miculicich, train: Train = training.run) -> None:
     """Trains what is not yet trained, prints the table, and draws figure 2."""
     trees = None
-    if options.brackets:
+    if options.brackets and not options.looks:
         if options.test_target is None:
             raise UserError("--brackets are trees of --test-target; name that too.")
         trees = read_test(options.test_target, brackets=options.brackets).brackets

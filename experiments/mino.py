@@ -33,6 +33,7 @@ Launch::
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from experiments.paper_tables import summary
 from experiments.papers import (
     BLEU,
     BY_GOLD,
@@ -40,7 +41,6 @@ from experiments.papers import (
     PaperOptions,
     Variant,
     make_paper,
-    summary,
 )
 from experiments.recipes import ADADELTA, MADE_UP
 from experiments.rows import Train

@@ -25,14 +25,23 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from experiments.recipes import bleu, parallel_text, small_model, with_system
+from experiments.recipes import (
+    parallel_text,
+    small_model,
+    test_files,
+    with_system,
+)
 from experiments.results import Figures
 from experiments.rows import Row, Train
 from experiments.summaries import Summary
 from experiments.table import Options, Table, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.evaluation import System, Test, adequacy
 from kvnmt.evaluation.base import Column
+from kvnmt.files import write_lines
+from kvnmt.inference.translate import translate_lines
+from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model_config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -63,12 +72,18 @@ COLUMNS = (
     Column("parameters", "parameters", "{:,}"),
     Column("valid_bleu", "BLEU valid", "{:.2f}"),
     Column("test2016_bleu", "BLEU test2016", "{:.2f}"),
+    Column("unread", "unread", "{:.2%}"),
+    Column("overread", "overread", "{:.2%}"),
+    Column("repeated_1", "repeated 1-grams", "{:+.2%}"),
+    Column("repeated_2", "2-grams", "{:+.2%}"),
     Column("target_tokens_per_second", "target tokens/s", "{:,.0f}"),
     Column("minutes", "minutes", "{:.1f}"),
     Column("epochs", "epochs", "{:g}"),
     Column("best_epoch", "best epoch", "{:g}"),
     Column("seed", "seed"),
 )
+# What is kept of kvnmt.evaluation.adequacy; it needs no gold alignment.
+ADEQUACY = "unread", "overread", "repeated_1", "repeated_2", "repeated_3", "repeated_4"
 # Meng et al. (2018), table 1.
 PUBLISHED = {
     "rnnsearch-star, scratch": "36.53",
@@ -80,6 +95,7 @@ PUBLISHED = {
 TABLES = (
     Summary(
         name="multi30k",
+        data="de-en",
         columns=COLUMNS[2:-1],
         published=PUBLISHED,
         published_as="published, NIST zh-en",
@@ -88,7 +104,7 @@ TABLES = (
             "phrase-based (Thot), scratch": "one weight chosen on 100 lines of valid",
         },
     ),
-    Summary(name="multi30k-5", columns=COLUMNS[2:-1]),
+    Summary(name="multi30k-5", columns=COLUMNS[2:-1], data="de-en"),
 )
 
 
@@ -103,7 +119,7 @@ class Multi30k(Options):
     systems: tuple[str, ...] = SYSTEMS
     starts: tuple[Literal["scratch", "warm"], ...] = ("scratch", "warm")
     epochs: int = 12  # at most, from scratch
-    warm_epochs: int = 3  # at most, from the trained baseline
+    warm_epochs: int = 2  # at most, from the trained baseline
 
 
 def main(options: Multi30k, train: Train = training.run) -> None:
@@ -113,7 +129,7 @@ def main(options: Multi30k, train: Train = training.run) -> None:
             options.data / f"{split}.{options.source}",
             options.data / f"{split}.{options.target}",
         )
-        for split in ("valid", "test2016")
+        for split in (() if options.looks else ("valid", "test2016"))
     }
     rows = [
         configure(options, name, start, seed, texts)
@@ -121,7 +137,7 @@ def main(options: Multi30k, train: Train = training.run) -> None:
         for name in options.systems
         for seed in options.seeds
     ]
-    title = f"Multi30k {options.source}-{options.target}, beam {BASE.search.beam}"
+    title = f"Multi30k {pair_of(options)}, beam {BASE.search.beam}"
     note = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
     make_table(options, Table(title, COLUMNS, rows, [note]), train)
 
@@ -144,8 +160,9 @@ def configure(
         data=parallel_text(BASE.data, options.data, options.source, options.target),
         optimizer=OptimizerConfig(learning_rate=rate, decay=decay),
     )
+    folder = run_folder(options, name, start, seed)
     return Row(
-        folder=run_folder(options, name, start, seed),
+        folder=folder,
         system=name,
         experiment=with_system(
             base,
@@ -154,19 +171,46 @@ def configure(
             seed=seed,
             warm_start=run_folder(options, BASELINE, "scratch", seed) if warm else None,
         ),
-        measure=partial(measure, texts),
+        measure=partial(measure, texts, folder, options.target),
+        data=pair_of(options),
+        tests=test_files(options.data, options.source, options.target),
     )
 
 
 def run_folder(options: Multi30k, name: str, start: str, seed: int) -> Path:
     """The run directory of a row."""
-    pair = f"{options.source}-{options.target}"
-    return options.workdir / f"{pair}-{name}-{start}-{seed}"
+    return options.workdir / f"{pair_of(options)}-{name}-{start}-{seed}"
 
 
-def measure(texts: dict[str, Parallel], run: Run, result: Result) -> Figures:
-    """BLEU on every text."""
-    return {f"{split}_bleu": bleu(run, text) for split, text in texts.items()}
+def pair_of(options: Multi30k) -> str:
+    """The languages."""
+    return f"{options.source}-{options.target}"
+
+
+def measure(
+    texts: dict[str, Parallel], folder: Path, target: str, run: Run, result: Result
+) -> Figures:
+    """BLEU on every text, over- and under-translation on the test set.
+
+    Args:
+        texts: By the names of their files.
+        folder: The run directory, where the translations stay.
+        target: Their language.
+        run: The trained run.
+        result: Of its training.
+    """
+    figures: Figures = {}
+    for split, text in texts.items():
+        lines = translate_lines(run, text.source, run.experiment.search)
+        write_lines(folder / f"{split}.{target}", lines)
+        score = corpus_bleu(lines, text.target, tokenize="none").score
+        figures[f"{split}_bleu"] = score
+        if split == "test2016":
+            test = Test(text.target, text.source)
+            system = System("system", partial(list, lines), run)
+            (row,) = adequacy.measure(test, [system]).rows
+            figures |= {key: row[key] for key in ADEQUACY if key in row}
+    return figures
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.recipes import parallel_text, with_system
+from experiments.recipes import parallel_text, test_files, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train
 from experiments.summaries import Summary
@@ -115,6 +115,7 @@ COLUMNS = (
 TABLES = (
     Summary(
         name="multi30k_best",
+        data="en-de",
         columns=COLUMNS[2:-1],
         by=("system", "without"),
         published={
@@ -148,7 +149,7 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
             options.data / f"{split}.{options.source}",
             options.data / f"{split}.{options.target}",
         )
-        for split in ("valid", "test2016")
+        for split in (() if options.looks else ("valid", "test2016"))
     }
     chosen = [(name, "") for name in options.systems]
     if options.ablate:
@@ -189,6 +190,7 @@ def configure(
         experiment=compose(with_system(recipe, start, epochs=epochs, seed=seed)),
         measure=partial(measure, texts, without),
         data=f"{options.source}-{options.target}",
+        tests=test_files(options.data, options.source, options.target),
     )
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from experiments import made_up
+from experiments.paper_tables import SETTINGS
 from experiments.recipes import greedy_bleu, parallel_text, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train
-from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, make_table
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
@@ -25,14 +25,15 @@ from kvnmt.errors import UserError, unknown_name
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.inputs import read_test
+from kvnmt.files import write_lines
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import Settings, corpus_bleu
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
 from kvnmt.training.loop import Result
 
-SETTINGS = ("paper", "small", "made-up")  # the last: small, on the made-up language
 TEXT = ("source", "target", "valid_source", "valid_target")
+TRANSLATIONS = "translations.txt"  # of the test text, in a run directory
 HELD_OUT = 400  # made-up sentences to validate on
 BLEU = Column("bleu", "BLEU", "{:.2f}")
 FIRST_COLUMNS = Column("system", "system"), Column("start", "start")
@@ -69,7 +70,13 @@ class PaperOptions(Options):
     @property
     def data(self) -> str:
         """What the results say of setting and text."""
-        return self.setting if self.source else SETTINGS[-1]
+        is_own = self.source or self.setting == "paper"
+        return self.setting if is_own else SETTINGS[-1]
+
+    @property
+    def more_tests(self) -> tuple[Path, ...]:
+        """Files that a paper reads beside its test text."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,7 @@ class Material(NamedTuple):
 
     data: DataConfig
     test: Test | None
+    tests: tuple[Path, ...] = ()  # files of the test
     pairs: Sequence[Pair] = ()  # of the test, if it is made up
     text: Text | None = None  # how it is written
 
@@ -131,7 +139,7 @@ def make_paper(options: PaperOptions, paper: Paper, train: Train) -> list[Figure
         title=f"{paper.title}; {options.data}",
         columns=[*FIRST_COLUMNS, *paper.columns, *LAST_COLUMNS],
         rows=rows,
-        text=material.text,
+        texts=[material.text] if material.text else [],
     )
     return make_table(options, table, train)
 
@@ -173,12 +181,14 @@ def configure(
         seed=seed,
         warm_start=folder_of(options, paper.variants[0], seed) if warm else None,
     )
+    folder = folder_of(options, variant, seed)
     return Row(
-        folder=folder_of(options, variant, seed),
+        folder=folder,
         system=variant.system,
         experiment=variant.change(experiment) if variant.change else experiment,
-        measure=partial(measure, material, paper.measure, variant.marks),
+        measure=partial(measure, material, paper.measure, variant.marks, folder),
         data=options.data,
+        tests=(*material.tests, *options.more_tests),
     )
 
 
@@ -198,6 +208,8 @@ def material_of(options: PaperOptions, paper: Paper) -> Material:
     files = {name: getattr(options, name) for name in TEXT}
     tests = options.test_source, options.test_target
     missing = [_flag(name) for name, path in files.items() if path is None]
+    if options.looks:
+        return _to_look_at(options, base, files, tests)
     if missing and (options.setting == "paper" or any(files.values()) or any(tests)):
         raise UserError(
             f"{', '.join(missing)} not named; name the text that is trained and "
@@ -210,7 +222,23 @@ def material_of(options: PaperOptions, paper: Paper) -> Material:
     test = read_test(tests[1], tests[0]) if tests[1] else None
     if test:
         test.settings = Settings(tokenize="none")
-    return Material(replace(base, **files), test)
+    return Material(replace(base, **files), test, tuple(filter(None, tests)))
+
+
+def _to_look_at(
+    options: PaperOptions,
+    base: DataConfig,
+    files: Mapping[str, Path | None],
+    tests: Sequence[Path | None],
+) -> Material:
+    """What results are compared with; no text is read or made."""
+    folder = options.workdir / "corpus"
+    if options.data == SETTINGS[-1]:
+        data = parallel_text(base, folder, "src", "trg")
+        return Material(data, None, made_up.test_files(folder))
+    if None in files.values():
+        return Material(base, None)
+    return Material(replace(base, **files), None, tuple(filter(None, tests)))
 
 
 def _flag(name: str) -> str:
@@ -233,17 +261,21 @@ def _made_up(options: PaperOptions, paper: Paper, base: DataConfig) -> Material:
     )
     test = Test(reference, source, settings=Settings(tokenize="none"))
     data = parallel_text(base, folder, "src", "trg")
-    return Material(data, test, corpus.test, text)
+    return Material(data, test, made_up.test_files(folder), corpus.test, text)
 
 
 def measure(
     material: Material,
     more: Measure,
     marks: Mapping[str, Any],
+    folder: Path,
     run: Run,
     result: Result,
 ) -> Figures:
-    """BLEU on the test text, and whatever more the paper has."""
+    """BLEU on the test text, and whatever more the paper has.
+
+    The translations stay in the run directory.
+    """
     figures, test = {**marks, **greedy_bleu(run, result)}, material.test
     lines = test.source or [] if test else []
     translate = partial(translate_lines, run, lines, run.experiment.search)
@@ -251,33 +283,7 @@ def measure(
     if test:
         bleu = corpus_bleu(system.hypotheses, test.reference, tokenize="none")
         figures["bleu"] = bleu.score
+        write_lines(folder / TRANSLATIONS, system.hypotheses)
     if material.pairs:
         figures |= made_up.measure(run, system.hypotheses, material.pairs)
     return figures | more(test, system)
-
-
-def summary(
-    name: str,
-    columns: Sequence[Column],
-    published: Mapping[str, str],
-    published_as: str,
-    *,
-    by: Sequence[str] = ("system", "start"),
-    differences: Mapping[str, str] | None = None,
-    folder: str = "",
-) -> Summary:
-    """A table of experiments/README.md, with columns for each setting."""
-    return Summary(
-        name=name,
-        columns=[
-            Column((setting, column.key), f"{column.heading}, {setting}", column.form)
-            for setting in SETTINGS
-            for column in columns
-            if isinstance(column.key, str)
-        ],
-        folder=folder,
-        by=tuple(by),
-        published=published,
-        published_as=published_as,
-        differences=differences or {},
-    )

@@ -34,7 +34,6 @@ from experiments.table import Options, Table, launch, make_table
 from experiments.thot_models import UNTUNED, WEIGHTS
 from kvnmt.console import say
 from kvnmt.data.text import Parallel, read_parallel
-from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.files import make_folder, write_lines
 from kvnmt.metrics.bleu import corpus_bleu
@@ -85,36 +84,42 @@ def main(options: PhraseBased, learn: Learn | None = None) -> None:
     Raises:
         UserError: Thot is not installed, or a flag or the text cannot be read.
     """
-    if options.config:
-        raise UserError(
-            f"{options.config[0]} is no flag here: no model of kvnmt is trained."
-        )
     texts = {
         split: read_parallel(
             text_path(options, split, options.source),
             text_path(options, split, options.target),
         )
-        for split in ("train", "valid", "test2016")
+        for split in (() if options.looks else ("train", "valid", "test2016"))
     }
     rows = [
         OtherRow(
             folder=row_folder(options, seed),
             system=SYSTEM,
+            data=pair_of(options),
             work=partial(measure, options, seed, texts, learn or thot_models.learn),
+            tests=tuple(
+                text_path(options, split, language)
+                for split in ("train", "valid", "test2016")
+                for language in (options.source, options.target)
+            ),
         )
         for seed in options.seeds
     ]
-    only_shown = options.list or options.dry_run or all(row.result() for row in rows)
+    only_shown = options.looks or options.dry_run or all(row.result() for row in rows)
     if learn is None and not only_shown:
         thot_models.check_installed()
-    pair = f"{options.source}-{options.target}"
-    make_table(options, Table(f"Multi30k {pair}", COLUMNS, rows, notes(options)))
+    title = f"Multi30k {pair_of(options)}"
+    make_table(options, Table(title, COLUMNS, rows, notes(options)))
 
 
 def row_folder(options: PhraseBased, seed: int) -> Path:
     """Where the models, the translations and the result of a row are."""
-    pair = f"{options.source}-{options.target}"
-    return options.workdir / f"{pair}-phrase-based-{seed}"
+    return options.workdir / f"{pair_of(options)}-phrase-based-{seed}"
+
+
+def pair_of(options: PhraseBased) -> str:
+    """The languages."""
+    return f"{options.source}-{options.target}"
 
 
 def text_path(options: PhraseBased, split: str, language: str) -> Path:

@@ -3,8 +3,8 @@
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,12 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from experiments.claims import Claims
-from experiments.results import KEPT, RESULT, read_file, read_result
+from experiments.results import KEPT, RESULT, Figures, read_file, read_result
 from experiments.rows import AnyRow, Row
+from experiments.settings import config_digest
 from kvnmt import models
 from kvnmt.console import error_console, print_table
 from kvnmt.data.corpus import Corpora, load_corpora
-from kvnmt.errors import check_bounds
+from kvnmt.errors import UserError, check_bounds
 from kvnmt.runs.config import to_plain
 from kvnmt.runs.warm_start import path_name
 from kvnmt.training import device_memory, records
@@ -38,22 +39,52 @@ def show_states(rows: Sequence[AnyRow]) -> None:
     print_table(grid)
 
 
+def usable(rows: Sequence[AnyRow]) -> tuple[list[Figures], list[str]]:
+    """The results that can be read, and what is wrong with others."""
+    results, wrong = [], []
+    for row in rows:
+        try:
+            results += [result] if (result := row.result()) else []
+        except UserError as error:
+            wrong.append(str(error))
+    return results, wrong
+
+
 def state_of(row: AnyRow) -> str:
     """How far a row is, in some words."""
-    if row.result():
-        return "done"
+    try:
+        if row.result():
+            return "done"
+        return _state_of_open(row)
+    except UserError as error:
+        return f"cannot be used: {error}"
+
+
+def _state_of_open(row: AnyRow) -> str:
+    """The state of a row without a result."""
     claims = Claims(row.folder)
     if holder := claims.holder():
-        return f"running since {holder.since} by {holder.by}"
+        at = f", at epoch {_epoch(row)}" if _is_begun(row) else ""
+        return f"running since {holder.since} by {holder.by}{at}"
     last = claims.last()
     if last and last.ended == "failed":
         return f"failed: {last.reason}"
-    if (row.folder / "config.json").exists():
-        validated = records.read(row.folder)
-        epoch = f"{validated[-1]['epoch']:.3g}" if validated else "0"
-        return f"interrupted at epoch {epoch}"
+    if last and not last.ended and len(failures := claims.failures()) > 1:
+        return f"failed: {failures[-1]}"
+    if _is_begun(row):
+        return f"interrupted at epoch {_epoch(row)}"
     waits = [path.name for path in row.needs if read_result(path) is None]
     return f"not started; needs {', '.join(waits)}" if waits else "not started"
+
+
+def _is_begun(row: AnyRow) -> bool:
+    return (row.folder / "config.json").exists()
+
+
+def _epoch(row: AnyRow) -> str:
+    """The epoch of the last validation."""
+    validated = records.read(row.folder)
+    return f"{validated[-1]['epoch']:.3g}" if validated else "0"
 
 
 def show_plans(rows: Sequence[AnyRow]) -> None:
@@ -135,17 +166,13 @@ def _memory(job: Job, state: TrainState) -> dict[str, Any] | str:
 
 
 def _time(row: Row, steps: int) -> dict[str, Any] | str:
-    """Minutes by a result of the same system, those beside the row first."""
+    """Minutes by a result of the same setting, those beside the row first."""
+    setting = config_digest(row.experiment, seed=False)
     beside = sorted(row.folder.parent.glob(f"*/{RESULT}"))
     for path in (*beside, *sorted(KEPT.glob("*/*.json"))):
-        minutes = _minutes_per_step(path, row.system)
-        if minutes:
-            return {"minutes": round(minutes * steps, 1), "by": str(path)}
+        with suppress(UserError):
+            result = read_file(path)
+            if result.get("setting") == setting and result.get("steps"):
+                minutes = result.get("minutes", 0) / result["steps"] * steps
+                return {"minutes": round(minutes, 1), "by": str(path)}
     return UNKNOWN
-
-
-def _minutes_per_step(path: Path, system: str) -> float | None:
-    result = read_file(path)
-    if result.get("system") != system or not result.get("steps"):
-        return None
-    return result.get("minutes", 0) / result["steps"]

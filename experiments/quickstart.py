@@ -105,12 +105,17 @@ def main(
         columns=COLUMNS,
         rows=rows,
         notes=["dropped, repeated: share of source words", f"BLEU: {signature}"],
-        text=Text(
-            key=f"{options.corpus_seed} {options.pairs} {held_out}",
-            write=lambda: synthetic.write_corpus(corpus, options.workdir / "corpus"),
-        ),
+        texts=[
+            Text(
+                key=f"{options.corpus_seed} {options.pairs} {held_out}",
+                write=lambda: synthetic.write_corpus(
+                    corpus, options.workdir / "corpus"
+                ),
+            )
+        ],
     )
-    if len(make_table(options, table, train)) == len(rows):
+    done = make_table(options, table, train)
+    if len(done) == len(rows) and not options.looks:
         show_translations(console, options, corpus.test)
         show_next(console, options, corpus.test)
 
@@ -141,7 +146,13 @@ def configure(
         warm_start=run_folder(options, BASELINE, seed) if warm else None,
     )
     folder = run_folder(options, name, seed)
-    return Row(folder, name, experiment, partial(measure, corpus.test, folder))
+    return Row(
+        folder,
+        name,
+        experiment,
+        measure=partial(measure, corpus.test, folder),
+        tests=made_up.test_files(options.workdir / "corpus"),
+    )
 
 
 def measure(pairs: Sequence[Pair], folder: Path, run: Run, result: Result) -> Figures:

@@ -91,6 +91,11 @@ def parallel_text(
     )
 
 
+def test_files(folder: Path, source: str, target: str) -> tuple[Path, ...]:
+    """The files of Multi30k that systems are measured on, beside those of valid."""
+    return folder / f"test2016.{source}", folder / f"test2016.{target}"
+
+
 def bleu(run: Run, text: Parallel) -> float:
     """BLEU of a run's translations of tokenised text, as its config searches."""
     hypotheses = translate_lines(run, text.source, run.experiment.search)

@@ -10,12 +10,14 @@ Launch::
 
     python -m experiments.report                              # writes the README
     python -m experiments.report --collect runs/multi30k      # and keeps results first
+    python -m experiments.report --tables multi30k            # of these alone
     python -m experiments.report --latex --tables multi30k
 """
 
 import importlib
 import pkgutil
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +42,7 @@ class ReportOptions:
     collect: Path | None = None  # folder of runs whose results are kept from now on
     name: str | None = None  # of their table; default: of that folder
     latex: bool = False  # print the tables as LaTeX; the README stays
-    tables: tuple[str, ...] = ()  # which of them; default: all
+    tables: tuple[str, ...] = ()  # which are printed or written; default: all
 
 
 def main(options: ReportOptions) -> None:
@@ -55,6 +57,8 @@ def main(options: ReportOptions) -> None:
             "from an installed package."
         )
     tables = all_tables()
+    for name in options.tables:
+        _known(tables, name)
     if options.collect:
         name = options.name or options.collect.resolve().name
         places = {table.place for table in tables.values()}
@@ -67,7 +71,7 @@ def main(options: ReportOptions) -> None:
             print(latex(grid_of(_known(tables, name), KEPT)))
         return
     before = README.read_text()
-    after = written(before, tables, KEPT)
+    after = written(before, tables, KEPT, options.tables)
     if after != before:
         write_whole(README, after)
         say(f"'{README}' is written anew")
@@ -82,13 +86,19 @@ def all_tables() -> dict[str, Summary]:
     return tables
 
 
-def written(text: str, tables: dict[str, Summary], kept: Path = KEPT) -> str:
+def written(
+    text: str,
+    tables: dict[str, Summary],
+    kept: Path = KEPT,
+    only: Sequence[str] = (),
+) -> str:
     """A page with its tables made anew from the results.
 
     Args:
         text: The page.
         tables: By name.
         kept: Where the results are.
+        only: The tables that are made; none: all.
 
     Raises:
         UserError: The page asks for a table that no module has.
@@ -96,6 +106,8 @@ def written(text: str, tables: dict[str, Summary], kept: Path = KEPT) -> str:
 
     def make(match: re.Match[str]) -> str:
         start, name, end = match.groups()
+        if only and name not in only:
+            return match[0]
         return f"{start}{markdown(grid_of(_known(tables, name), kept))}{end}"
 
     return MARKED.sub(make, text)

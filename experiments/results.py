@@ -7,29 +7,25 @@ result with ``rows`` stands for several: each has its own figures and shares the
 """
 
 import json
+import platform
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from kvnmt.errors import UserError
-from kvnmt.files import digest, make_folder, write_json
-from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.files import make_folder, write_json
 from kvnmt.runs.directory import package_versions
 
 RESULT = "result.json"
 HERE = Path(__file__).parent
+CPUS = Path("/proc/cpuinfo")
 KEPT = HERE / "results"
 Figures = dict[str, Any]
-
-# Of a config, what says where things lie and changes no figure.
-PLACES = (
-    *("source", "target", "valid_source", "valid_target", "pairs", "valid_pairs"),
-    *("tfds_folder", "vocabularies", "cache", "workers"),
-)
 
 
 def read_result(folder: Path) -> Figures | None:
@@ -53,23 +49,14 @@ def write_result(folder: Path, figures: Figures) -> Figures:
 def provenance() -> Figures:
     """What figures that are measured now are measured with."""
     versions = package_versions()
+    device = versions.pop("device")
     return {
         "measured": date.today().isoformat(),
-        "device": versions.pop("device"),
-        "commit": _commit(),
+        "device": f"{device} ({processor()})" if device.endswith(" cpu") else device,
+        "commit": commit(),
         "versions": versions,
         "command": _command(),
     }
-
-
-def config_digest(experiment: Experiment) -> str:
-    """Tells configs apart, but for where their files lie."""
-    plain = to_plain(experiment)
-    for name in PLACES:
-        del plain["data"][name]
-    del plain["training"]["workers"]
-    plain["training"]["warm_start"] = experiment.training.warm_start is not None
-    return digest(json.dumps(plain, sort_keys=True).encode(), 32)[:12]
 
 
 def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
@@ -84,7 +71,8 @@ def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
         What was written.
 
     Raises:
-        UserError: There is no result, or one cannot be read.
+        UserError: There is no result, one cannot be read, or one would take the place
+            of another setting's.
     """
     results = {
         path.parent.name: read_file(path) for path in workdir.glob(f"*/{RESULT}")
@@ -94,15 +82,30 @@ def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
             f"'{workdir}' has no result; name the folder that the runs of a table are "
             "in, once one of them is measured."
         )
-    make_folder(kept / name)
     written = {kept / name / f"{row}.json": results[row] for row in sorted(results)}
+    for path, result in written.items():
+        _check_same_setting(path, result)
+    make_folder(kept / name)
     for path, result in written.items():
         write_json(path, result)
     return list(written)
 
 
+def _check_same_setting(path: Path, result: Figures) -> None:
+    """Makes sure that a kept result may be overwritten."""
+    if not path.exists() or (before := read_file(path)) == result:
+        return
+    if any(before.get(key) != result.get(key) for key in ("setting", "text")):
+        raise UserError(
+            f"'{path}' is of another setting or text, or of a version that noted none; "
+            "delete it if the new result is to take its place."
+        )
+
+
 def kept_results(name: str, kept: Path = KEPT) -> list[Figures]:
     """The results that are kept for a table, one for each row and seed.
+
+    Each names its ``file``.
 
     Raises:
         UserError: A file is no result.
@@ -111,7 +114,13 @@ def kept_results(name: str, kept: Path = KEPT) -> list[Figures]:
     for path in sorted((kept / name).glob("*.json")):
         result = read_file(path)
         shared = {key: value for key, value in result.items() if key != "rows"}
-        rows += [shared | row for row in result.get("rows", [{}])]
+        if "measured" not in result or "device" not in result:
+            raise UserError(
+                f"'{path}' does not say when and on what it was measured; keep "
+                "results with --collect."
+            )
+        of_file = shared | {"file": f"{name}/{path.name}"}
+        rows += [of_file | row for row in result.get("rows", [{}])]
     return rows
 
 
@@ -132,9 +141,22 @@ def read_file(path: Path) -> Figures:
     return figures
 
 
+def processor() -> str:
+    """The model of the CPU."""
+    with suppress(OSError):
+        for line in CPUS.read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() == "model name":
+                return value.strip()
+    return platform.processor() or platform.machine()
+
+
 @cache
-def _commit() -> str | None:
-    """The commit of this code, and whether files differ from it; None: unknown."""
+def commit() -> str | None:
+    """The commit of this code, and whether files differ from it; None: unknown.
+
+    Asked first when a table is launched: the files may be others in the end.
+    """
     if not (HERE.parent / ".git").exists():
         return None
     command = "git describe --always --abbrev=40 --dirty --exclude=*".split()

@@ -9,8 +9,14 @@ from typing import Literal, Protocol
 import jax
 from rich.console import Console
 
-from experiments.results import Figures, config_digest, read_result, write_result
-from kvnmt.errors import UserError
+from experiments.results import Figures, read_result, write_result
+from experiments.settings import (
+    check_same_config,
+    check_same_text,
+    config_digest,
+    text_digest,
+    text_files,
+)
 from kvnmt.models import count_parameters
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run, load_run
@@ -39,6 +45,7 @@ class Row:
     measure: Measure
     data: str = ""  # which text, where a table has several
     after: tuple[Path, ...] = ()  # rows that must be measured first
+    tests: tuple[Path, ...] = ()  # files that it is measured on
 
     @property
     def start(self) -> Literal["scratch", "warm"]:
@@ -51,19 +58,21 @@ class Row:
         start = self.experiment.training.warm_start
         return (*self.after, start) if start else self.after
 
+    @property
+    def text(self) -> str | None:
+        """Tells apart what it is trained, validated and measured on."""
+        return text_digest([*text_files(self.experiment), *self.tests])
+
     def result(self) -> Figures | None:
         """What was measured; None: nothing yet.
 
         Raises:
-            UserError: It cannot be read, or is that of another config.
+            UserError: It cannot be read, or is that of another config or text.
         """
         figures = read_result(self.folder)
-        config = figures.get("config") if figures else None
-        if config not in (None, config_digest(self.experiment)):
-            raise UserError(
-                f"the run in '{self.folder}' was measured with another configuration "
-                "than this; choose another --workdir."
-            )
+        if figures:
+            check_same_config(figures.get("config"), self.experiment, self.folder)
+            check_same_text(figures.get("text"), self.text, self.folder)
         return figures
 
     def make(self, train: Train, console: Console) -> None:
@@ -77,6 +86,8 @@ class Row:
             "seed": self.experiment.training.seed,
             "data": self.data,
             "config": config_digest(self.experiment),
+            "setting": config_digest(self.experiment, seed=False),
+            "text": self.text,
             "state": self.experiment.model.state,
             "parameters": count_parameters(run.params),
             "steps": result.steps,
@@ -100,19 +111,32 @@ class OtherRow:
     work: Callable[[], Figures]  # gives the figures, perhaps of several ``rows``
     data: str = ""
     after: tuple[Path, ...] = ()  # rows that must be measured first
+    tests: tuple[Path, ...] = ()  # files that it is measured on
 
     @property
     def needs(self) -> tuple[Path, ...]:
         """The rows without which it cannot begin."""
         return self.after
 
+    @property
+    def text(self) -> str | None:
+        """Tells apart what it is measured on."""
+        return text_digest(self.tests)
+
     def result(self) -> Figures | None:
-        """What was measured; None: nothing yet."""
-        return read_result(self.folder)
+        """What was measured; None: nothing yet.
+
+        Raises:
+            UserError: It cannot be read, or is that of another text.
+        """
+        figures = read_result(self.folder)
+        if figures:
+            check_same_text(figures.get("text"), self.text, self.folder)
+        return figures
 
     def make(self, train: Train, console: Console) -> None:
         """Does the work; leaves a result."""
-        named = {"system": self.system, "data": self.data}
+        named = {"system": self.system, "data": self.data, "text": self.text}
         write_result(self.folder, named | self.work())
 
 

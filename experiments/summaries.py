@@ -22,6 +22,7 @@ class Summary:
     name: str  # in the README
     columns: Sequence[Column]  # a key of two parts is of that data alone
     folder: str = ""  # of its results; by default its name
+    data: str = ""  # of results that name none, and of what is published
     by: tuple[str, ...] = ("system", "start")  # what tells its rows apart
     published: Mapping[str, str] = field(default_factory=dict)  # by the row's name
     published_as: str = "published"
@@ -31,6 +32,18 @@ class Summary:
     def place(self) -> str:
         """The name of its folder of results."""
         return self.folder or self.name
+
+    @property
+    def is_of_columns(self) -> bool:
+        """Whether columns, not rows, tell data apart."""
+        return any(not isinstance(column.key, str) for column in self.columns)
+
+
+class _Name(NamedTuple):
+    """What tells a row of a table apart."""
+
+    names: tuple[str, ...]
+    data: str  # empty where columns tell it
 
 
 class Grid(NamedTuple):
@@ -53,31 +66,29 @@ def grid_of(summary: Summary, kept: Path = KEPT) -> Grid:
         UserError: A result cannot be read.
     """
     results = _of_columns(summary, kept_results(summary.place, kept))
-    groups: dict[tuple[str, ...], list[Figures]] = {}
-    for name in summary.published:
-        groups[tuple(name.split(", "))] = []
-    for result in results:
-        names = tuple(str(result.get(key, "")) for key in summary.by)
-        groups.setdefault(names, []).append(result)
-    order = sorted(groups, key=_order)
-    columns = [[_named(names[i]) for names in order] for i in range(len(summary.by))]
+    groups = _groups(summary, results)
+    order = sorted(groups, key=lambda row: (row.data != summary.data, _order(row)))
+    columns = [[_named(row.names[i]) for row in order] for i in range(len(summary.by))]
     headings = [*summary.by]
+    if len({row.data for row in order}) > 1:
+        headings.append("data")
+        columns.append([row.data for row in order])
+    named = len(headings)
     if summary.published:
         headings.append(summary.published_as)
-        columns.append([summary.published.get(", ".join(names), "") for names in order])
+        columns.append([_told(summary.published, summary, row) for row in order])
     for column in summary.columns:
-        cells = [_cell(column, groups[names]) for names in order]
+        cells = [_cell(column, groups[row]) for row in order]
         if any(cells):
             headings.append(column.heading)
             columns.append(cells)
     headings.append("seeds")
-    columns.append([_seeds(groups[names]) for names in order])
-    numeric = [place >= len(summary.by) for place in range(len(headings))]
+    columns.append([_seeds(groups[row]) for row in order])
+    numeric = [place >= named for place in range(len(headings))]
     if summary.differences:
         headings.append("differences")
         numeric.append(False)
-        of_rows = [summary.differences.get(", ".join(names), "") for names in order]
-        columns.append(of_rows)
+        columns.append([_told(summary.differences, summary, row) for row in order])
     return Grid(headings, numeric, [list(row) for row in zip(*columns)], _note(results))
 
 
@@ -87,6 +98,25 @@ def mean_and_spread(values: Sequence[float], form: str) -> str:
     if len({*values}) > 1:
         text += f" ± {form.format(statistics.stdev(values))}"
     return text.replace(",", " ")
+
+
+def _groups(summary: Summary, results: list[Figures]) -> dict[_Name, list[Figures]]:
+    """The results of every row, and none of rows that others published alone."""
+    data = "" if summary.is_of_columns else summary.data
+    groups: dict[_Name, list[Figures]] = {
+        _Name(tuple(name.split(", ")), data): [] for name in summary.published
+    }
+    for result in results:
+        names = tuple(str(result.get(key, "")) for key in summary.by)
+        of_row = data if summary.is_of_columns else result.get("data") or data
+        groups.setdefault(_Name(names, of_row), []).append(result)
+    return groups
+
+
+def _told(texts: Mapping[str, str], summary: Summary, row: _Name) -> str:
+    """What is said of a row, on the data that it is said of."""
+    is_other = not summary.is_of_columns and row.data != summary.data
+    return "" if is_other else texts.get(", ".join(row.names), "")
 
 
 def _of_columns(summary: Summary, results: list[Figures]) -> list[Figures]:
@@ -115,19 +145,22 @@ def _cell(column: Column, group: Sequence[Figures]) -> str:
     """The figure of a column, over the seeds.
 
     Raises:
-        UserError: There are two figures of a seed.
+        UserError: There are two figures of a seed, or seeds of two settings.
     """
     data, key = (None, column.key) if isinstance(column.key, str) else column.key
-    by_seed: dict[int | None, Any] = {}
+    by_seed: dict[int | None, Figures] = {}
     for result in group:
         if result.get(key) is None or data not in (None, result.get("data")):
             continue
-        if by_seed.setdefault(result.get("seed"), result[key]) is not result[key]:
+        first = by_seed.setdefault(result.get("seed"), result)
+        if first is not result:
             raise UserError(
-                f"two results of '{result['system']}' with seed {result.get('seed')} "
-                f"hold '{key}'; delete the older below experiments/results/."
+                f"'{first['file']}' and '{result['file']}' both hold '{key}' of "
+                f"'{result['system']}' with seed {result.get('seed')}; delete the "
+                "older below experiments/results/."
             )
-    values = list(by_seed.values())
+    _check_alike(list(by_seed.values()))
+    values = [result[key] for result in by_seed.values()]
     if not values:
         return ""
     if isinstance(values[0], str):
@@ -135,14 +168,26 @@ def _cell(column: Column, group: Sequence[Figures]) -> str:
     return mean_and_spread(values, column.form)
 
 
-def _order(names: tuple[str, ...]) -> tuple[Any, ...]:
+def _check_alike(seeds: Sequence[Figures]) -> None:
+    """Makes sure that seeds differ in nothing else, as far as they tell."""
+    for what, plural in (("setting", "settings"), ("text", "texts")):
+        told = [result for result in seeds if result.get(what)]
+        for other in told:
+            if other[what] != told[0][what]:
+                raise UserError(
+                    f"'{told[0]['file']}' and '{other['file']}' are in one cell but of "
+                    f"different {plural}; keep one of them below experiments/results/."
+                )
+
+
+def _order(row: _Name) -> tuple[Any, ...]:
     """Systems as in the catalogue, from scratch first; all others last."""
-    known = list(SYSTEMS)
+    known, names = list(SYSTEMS), row.names
     is_other = names[0] not in known
     place = 0 if is_other else known.index(names[0])
     # 8 stands before 10.
     others = [(len(name), name) for name in names[1:]]
-    return is_other, "warm" in names, place, names[0], others
+    return row.data, is_other, "warm" in names, place, names[0], others
 
 
 def _named(name: str) -> str:
@@ -155,5 +200,7 @@ def _note(results: Sequence[Figures]) -> str:
     for result in results:
         commit = result.get("commit")
         code = f"commit {commit[:12]}" if commit else "commit not noted"
+        if commit and commit.endswith("-dirty"):
+            code += " with changes"
         ways.append(f"{result['measured']} ({code}) on {result['device']}")
     return f"Measured {'; '.join(dict.fromkeys(ways))}." if ways else ""

@@ -8,6 +8,7 @@ all else is here. Any number of the same processes may work on one table.
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -16,7 +17,7 @@ from rich.console import Console
 
 from experiments import preview
 from experiments.claims import Pace
-from experiments.results import Figures
+from experiments.results import RESULT, Figures, commit
 from experiments.rows import AnyRow, Row, Train
 from experiments.worker import Worker
 from kvnmt.cli.large_pages import use_large_pages
@@ -40,17 +41,24 @@ class Options:
     workdir: Path  # where the run directories are
     seeds: tuple[int, ...] = (1,)
     list: bool = False  # show the rows and their state, and leave
+    show: bool = False  # show the table of what is done so far, and leave
     dry_run: bool = False  # show what would be trained, as JSON, and leave
     # Flags of the configuration, for every row.
     config: tyro.conf.Suppress[tuple[str, ...]] = ()
+
+    @property
+    def looks(self) -> bool:
+        """Whether it only tells what is there, for which no text is needed."""
+        return self.list or self.show
 
 
 @dataclass(frozen=True)
 class Text:
     """Files that rows read, written once by one of the processes."""
 
-    key: str  # what they are made of; if it is another, they are written anew
+    key: str  # what they are made of
     write: Callable[[], object]
+    name: str = "text"  # tells several of a table apart
 
 
 @dataclass(frozen=True)
@@ -61,7 +69,7 @@ class Table:
     columns: Sequence[Column]
     rows: Sequence[AnyRow]
     notes: Sequence[str] = ()
-    text: Text | None = None
+    texts: Sequence[Text] = ()
     # From the results of the rows to what is shown.
     lines: Callable[[list[Figures]], list[Figures]] = list
 
@@ -77,6 +85,7 @@ def launch(
         about: Its docstring.
     """
     use_large_pages()
+    commit()  # that of now: a pull may come while rows are trained
     name = Path(sys.argv[0]).stem
 
     def work() -> None:
@@ -104,7 +113,7 @@ def make_table(
         The results of all rows that are measured.
 
     Raises:
-        UserError: A row failed twice, or cannot begin.
+        UserError: A flag is none of this table, a row failed twice, or cannot begin.
         StoppedError: A signal asked for it; nothing is lost.
     """
     rows = with_flags(made.rows, options.config)
@@ -112,23 +121,33 @@ def make_table(
     if options.list:
         preview.show_states(rows)
         return []
-    if made.text:
-        prepare(options.workdir, made.text)
-    else:
+    if options.show:
+        results, notes = preview.usable(rows)
+        _show_some(made, results, len(rows), notes)
+        return results
+    for text in made.texts:
+        prepare(options.workdir, text)
+    if not made.texts:
         check_text(rows)
     if options.dry_run:
         preview.show_plans(rows)
         return []
     failures = work(rows, train)
     results = results_of(rows)
-    shown = made.lines(results)
-    missing = len(rows) - len(results) - len(failures)
-    notes = [*made.notes]
-    if missing:
-        notes.append(f"{missing} of {len(rows)} rows are not done; --list shows them")
-    show(made.title, made.columns, shown, notes)
+    _show_some(made, results, len(rows) - len(failures))
     refuse(failures, len(rows))
     return results
+
+
+def _show_some(
+    made: Table, results: list[Figures], count: int, notes: Sequence[str] = ()
+) -> None:
+    """Prints the results of so many rows, and how many are missing."""
+    missing = count - len(results)
+    notes = [*made.notes, *notes]
+    if missing:
+        notes.append(f"{missing} of {count} rows are not done; --list shows them")
+    show(made.title, made.columns, made.lines(results), notes)
 
 
 def complete(rows: Sequence[AnyRow], train: Train = training.run) -> list[Figures]:
@@ -197,22 +216,32 @@ def prepare(workdir: Path, text: Text) -> None:
     """Writes the files that rows read, unless they are there; others wait for it.
 
     Raises:
-        UserError: They cannot be written.
+        UserError: They cannot be written, or runs were made with others.
     """
     make_folder(workdir)
-    mark = workdir / "text.key"
+    mark = workdir / f"{text.name}.key"
     with locked(workdir / "lock"):
-        if not mark.exists() or mark.read_text() != text.key:
-            text.write()
-            write_whole(mark, text.key)
+        former = mark.read_text() if mark.exists() else None
+        if former == text.key:
+            return
+        if former and any(chain(workdir.glob(f"*/{RESULT}"), workdir.glob("claims/*"))):
+            raise UserError(
+                f"'{workdir}' has runs on other text than these flags make; choose "
+                "another --workdir."
+            )
+        text.write()
+        write_whole(mark, text.key)
 
 
 def with_flags(rows: Sequence[AnyRow], flags: Sequence[str]) -> list[AnyRow]:
     """The rows with flags of the configuration, which are read for each of them.
 
     Raises:
-        UserError: A number is out of its bounds, or belongs to the table.
+        UserError: A flag is unknown, a number is out of its bounds, or it belongs to
+            the table.
     """
+    if flags and not any(isinstance(row, Row) for row in rows):
+        raise UserError(f"{flags[0]} is no flag here: no model of kvnmt is trained.")
     return [
         replace(row, experiment=_with_flags(row.experiment, flags))
         if flags and isinstance(row, Row)

@@ -29,6 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from experiments.paper_tables import summary
 from experiments.papers import (
     BLEU,
     BY_GOLD,
@@ -36,7 +37,6 @@ from experiments.papers import (
     PaperOptions,
     Variant,
     make_paper,
-    summary,
 )
 from experiments.recipes import ADADELTA, MADE_UP
 from experiments.rows import Train

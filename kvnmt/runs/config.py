@@ -90,6 +90,17 @@ def from_plain(plain: dict[str, Any]) -> Experiment:
     return converter().structure(plain, Experiment)
 
 
+def leaves(plain: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values of nested plain data by their dotted paths."""
+    found: dict[str, Any] = {}
+    for name, value in plain.items():
+        if isinstance(value, dict):
+            found |= leaves(value, f"{prefix}{name}.")
+        else:
+            found[f"{prefix}{name}"] = value
+    return found
+
+
 def check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
     """Refuses to resume a run with what its arrays and its batches do not allow.
 
@@ -102,7 +113,7 @@ def check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
         OptionError: They differ in what a run keeps; every field, or flag, is named
             with both values.
     """
-    before, now = _leaves(to_plain(saved)), _leaves(to_plain(asked))
+    before, now = leaves(to_plain(saved)), leaves(to_plain(asked))
     mechanisms = [
         path.removesuffix("name")
         for path in before
@@ -148,17 +159,6 @@ def converter() -> cattrs.Converter:
     ):
         _register(made, base, catalogue)
     return made
-
-
-def _leaves(plain: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The values of nested plain data by their dotted paths."""
-    leaves: dict[str, Any] = {}
-    for name, value in plain.items():
-        if isinstance(value, dict):
-            leaves |= _leaves(value, f"{prefix}{name}.")
-        else:
-            leaves[f"{prefix}{name}"] = value
-    return leaves
 
 
 def _flag(path: str, value: Any) -> str:

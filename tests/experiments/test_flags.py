@@ -6,10 +6,14 @@ import sys
 
 import pytest
 
-from experiments import multi30k
+from experiments import growth, meng, multi30k
+from experiments.growth import Growth
+from experiments.meng import Meng
 from experiments.multi30k import Multi30k
 from experiments.results import write_result
+from experiments.settings import config_digest
 from experiments.table import launch, with_flags
+from kvnmt.errors import UserError
 from tests.experiments.fake import write_captions
 
 SMALL = """--model.embedding 4 --model.encoder 6 --model.state 6 --training.shapes 1
@@ -41,9 +45,53 @@ def test_rows_are_listed_with_their_state(call, tmp_path):
     assert not (tmp_path / "w").exists()
 
 
+def test_rows_are_listed_without_their_text_and_damaged_ones_among_them(call, tmp_path):
+    (tmp_path / "test2016.de").unlink()
+    for seed, text in ((1, "{"), (2, '{"config": "d-another"}'), (3, '{"bleu": 1}')):
+        folder = tmp_path / "w" / f"de-en-rnnencdec-scratch-{seed}"
+        folder.mkdir(parents=True)
+        (folder / "result.json").write_text(text)
+    out, _ = call("--list", "--seeds", "1", "2", "3", "4", "--starts", "scratch")
+    counts = [out.count(word) for word in ("cannot be used:", "done", "not started")]
+    assert counts == [2, 1, 1]
+
+
+def test_a_paper_lists_its_rows_without_text(tmp_path, capsys):
+    meng.main(Meng(workdir=tmp_path / "w", list=True))
+    assert "paper-rnnsearch-star-scratch-1" in capsys.readouterr().out
+
+
+def test_what_is_done_so_far_is_shown_without_text_and_training(call, tmp_path):
+    (tmp_path / "test2016.de").unlink()
+    done = {"system": "rnnencdec", "start": "scratch", "seed": 2, "test2016_bleu": 12.5}
+    write_result(tmp_path / "w" / "de-en-rnnencdec-scratch-2", done)
+    out, _ = call("--show", "--seeds", "1", "2", "--starts", "scratch")
+    assert "12.50" in out and "1 of 2 rows are not done" in out
+
+
+def test_a_flag_that_no_row_has_is_refused(tmp_path):
+    options = Growth(workdir=tmp_path / "w", config=("--model.sate", "5"))
+    with pytest.raises(UserError, match="--model.sate is no flag here"):
+        growth.main(options)
+    assert not (tmp_path / "w").exists()
+
+
+def test_the_commit_is_that_of_the_launch(call, monkeypatch):
+    asked = []
+    monkeypatch.setattr("experiments.table.commit", lambda: asked.append("commit"))
+    monkeypatch.setattr(multi30k, "make_table", lambda *args: asked.append("table"))
+    call()
+    assert asked == ["commit", "table"]
+
+
 def test_a_dry_run_tells_what_would_be_trained(call, tmp_path):
+    options = Multi30k(data=tmp_path, workdir=tmp_path / "w")
+    row = multi30k.configure(options, "rnnencdec", "warm", 7, {})
+    (row,) = with_flags([row], SMALL)
     done = {"system": "rnnencdec", "steps": 12, "minutes": 6.0}
-    write_result(tmp_path / "w" / "another", done)
+    write_result(tmp_path / "w" / "another", done)  # of another size, perhaps
+    done |= {"setting": config_digest(row.experiment, seed=False), "minutes": 12.0}
+    write_result(tmp_path / "w" / "same", done)
     out, _ = call("--dry-run", "--starts", "warm", *SMALL)
     (plan,) = json.loads(out)
     assert plan["row"] == "de-en-rnnencdec-warm-1"
@@ -51,10 +99,10 @@ def test_a_dry_run_tells_what_would_be_trained(call, tmp_path):
     assert plan["config"]["training"]["warm_start"].endswith("star-scratch-1")
     sizes = [len(shape) for shape in plan["arrays"].values()]
     assert sizes and plan["parameters"] > 100
-    assert (plan["steps_per_epoch"], plan["steps"]) == (5, 15)
+    assert (plan["steps_per_epoch"], plan["steps"]) == (5, 10)
     assert plan["memory"]["rows"] == 8 and plan["memory"]["bytes"] > 0
     assert plan["sharding"]["devices"]["model"] == 1
-    assert plan["time"]["minutes"] == 7.5
+    assert plan["time"]["minutes"] == 10.0
     assert not (tmp_path / "w" / "de-en-rnnencdec-warm-1").exists()
 
 

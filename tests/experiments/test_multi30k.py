@@ -8,6 +8,7 @@ import pytest
 from experiments import multi30k
 from experiments.multi30k import Multi30k
 from kvnmt.errors import UserError
+from kvnmt.metrics.bleu import corpus_bleu
 from tests.experiments.fake import never, untrained, write_captions
 
 
@@ -31,6 +32,7 @@ def test_warm_rows_start_from_the_baseline_at_half_the_rate(tmp_path):
     )
     assert scratch.folder == tmp_path / "runs" / "en-fr-kvmematt-r2-scratch-3"
     assert warm.folder == tmp_path / "runs" / "en-fr-kvmematt-r2-warm-3"
+    assert scratch.data == warm.data == "en-fr"
     assert scratch.experiment.training.warm_start is None
     base = tmp_path / "runs" / "en-fr-rnnsearch-star-scratch-3"
     assert warm.experiment.training.warm_start == base
@@ -58,10 +60,16 @@ def test_runs_are_trained_reported_and_not_repeated(tmp_path, capsys):
         folder = tmp_path / "runs" / f"de-en-rnnsearch-star-{start}-1"
         result = json.loads((folder / "result.json").read_text())
         assert 0 <= result["valid_bleu"] <= 100
+        lines = (folder / "test2016.en").read_text().splitlines()
+        text = (tmp_path / "test2016.en").read_text().splitlines()
+        bleu = corpus_bleu(lines, text, tokenize="none").score
+        assert result["test2016_bleu"] == bleu
         assert row[2:] == [
             f"{result['parameters']:,}",
             f"{result['valid_bleu']:.2f}",
-            f"{result['test2016_bleu']:.2f}",
+            f"{bleu:.2f}",
+            *(f"{result[key]:.2%}" for key in ("unread", "overread")),
+            *(f"{result[f'repeated_{n}']:+.2%}" for n in (1, 2)),
             *("1,000", "0.5", "3", "2", "1"),
         ]
     multi30k.main(options, train=never)

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import multi30k_best
 from experiments.multi30k_best import COMPOSED, RECIPE, WITHOUT, Multi30kBest
-from experiments.results import config_digest
+from experiments.settings import config_digest
 from kvnmt.attention import kv_memory
 from kvnmt.errors import UserError
 from kvnmt.target_context import self_attentive

@@ -3,11 +3,12 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from experiments import report
+from experiments import report, results
 from experiments.report import README, ReportOptions, all_tables, latex, written
 from experiments.results import KEPT, collect, kept_results
 from experiments.summaries import Summary, grid_of
@@ -69,6 +70,21 @@ def test_seeds_are_put_together(tmp_path):
     assert grid.note == "Measured 2026-01-01 (commit 0123456789ab) on 1 x cpu."
 
 
+def test_language_pairs_are_rows_of_their_own(tmp_path):
+    """A result of a former version names no pair; published is but the first."""
+    summary = replace(SUMMARY, data="de-en")
+    keep(tmp_path, "a", **row(1, 20.0))
+    keep(tmp_path, "b", **row(2, 22.0), data="de-en")
+    keep(tmp_path, "c", **row(1, 30.0), data="cs-en")
+    grid = grid_of(summary, tmp_path)
+    assert grid.headings[:4] == ["system", "start", "data", "published"]
+    assert grid.numeric == [False] * 3 + [True] * 4
+    assert [line[2:5] for line in grid.rows] == [
+        ["de-en", "36.53", "21.00 ± 1.41"],
+        ["cs-en", "", "30.00"],
+    ]
+
+
 def test_what_was_not_run_is_said(tmp_path):
     keep(tmp_path, "a", **row(1, 30.0, "warm"))
     assert grid_of(SUMMARY, tmp_path).rows[0][2:] == ["36.53", "", "", "not run"]
@@ -77,7 +93,23 @@ def test_what_was_not_run_is_said(tmp_path):
 def test_two_results_of_a_seed_are_refused(tmp_path):
     keep(tmp_path, "a", **row(1, 20.0))
     keep(tmp_path, "b", **row(1, 21.0))
-    with pytest.raises(UserError, match="seed 1"):
+    with pytest.raises(UserError, match=r"mine/a\.json' and 'mine/b\.json' .* seed 1"):
+        grid_of(SUMMARY, tmp_path)
+
+
+@pytest.mark.parametrize("what", ["setting", "text"])
+def test_seeds_of_two_settings_are_refused(tmp_path, what):
+    for seed, told in enumerate((None, "s", "s", "another"), 1):
+        keep(tmp_path, str(seed), **row(seed, 20.0), **{what: told})
+    sentence = rf"mine/2\.json' and 'mine/4\.json' .* different {what}s"
+    with pytest.raises(UserError, match=sentence):
+        grid_of(SUMMARY, tmp_path)
+
+
+def test_a_kept_result_without_a_day_is_one_sentence(tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "a.json").write_text(json.dumps(row(1, 20.0)))
+    with pytest.raises(UserError, match=r"mine/a\.json' does not say when"):
         grid_of(SUMMARY, tmp_path)
 
 
@@ -102,6 +134,48 @@ def test_results_of_a_workdir_are_kept(tmp_path):
     assert bleu == [21.0, 22.0]
     with pytest.raises(UserError, match="no result"):
         collect(tmp_path, "mine", tmp_path / "kept")
+
+
+def test_a_kept_result_of_another_setting_is_not_overwritten(tmp_path):
+    folder = tmp_path / "runs" / "row-1"
+    folder.mkdir(parents=True)
+
+    def measure(**figures: object) -> list[Path]:
+        text = json.dumps(MEASURED | row(1, 20.0) | figures)
+        (folder / "result.json").write_text(text)
+        return collect(tmp_path / "runs", "mine", tmp_path / "kept")
+
+    (path,) = measure()
+    measure()
+    for before, after in (({}, {"setting": "s"}), ({"text": "t"}, {"text": "u"})):
+        path.unlink()
+        measure(**before)
+        kept = path.read_text()
+        with pytest.raises(UserError, match=r"row-1\.json' is of another .* delete it"):
+            measure(**after)
+        assert path.read_text() == kept
+    measure(text="t", bleu=21.0)
+    assert json.loads(path.read_text())["bleu"] == 21.0
+
+
+def test_only_the_tables_that_are_named_are_written():
+    text = README.read_text()
+    marked = re.compile(r"(<!-- table [\w-]+ -->\n).*?(?=<!-- end -->)", re.S)
+    none = marked.sub(r"\1", text)
+    some = written(none, all_tables(), only=["multi30k-5"])
+    assert len(none) < len(some) < len(text) and "| 40.12 |" not in some
+    with pytest.raises(UserError, match="multi30k"):
+        report.main(ReportOptions(tables=("multi3k",)))
+
+
+def test_what_a_result_was_measured_with(tmp_path, monkeypatch):
+    """Code that was changed says so; a CPU has a name."""
+    keep(tmp_path, "a", **row(1, 20.0), commit="0123456789abcdef-dirty")
+    assert "0123456789ab with changes) on" in grid_of(SUMMARY, tmp_path).note
+    cpus = tmp_path / "cpuinfo"
+    cpus.write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n")
+    monkeypatch.setattr(results, "CPUS", cpus)
+    assert results.provenance()["device"].endswith("x cpu (Some CPU @ 2 GHz)")
 
 
 def test_what_is_collected_stands_in_a_table(tmp_path, monkeypatch, capsys):

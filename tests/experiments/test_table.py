@@ -10,8 +10,8 @@ import pytest
 
 from experiments.recipes import parallel_text, with_system
 from experiments.results import read_result
-from experiments.rows import Row, Train
-from experiments.table import complete, show
+from experiments.rows import OtherRow, Row, Train
+from experiments.table import Text, complete, prepare, show
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.evaluation.base import Column
@@ -99,6 +99,38 @@ def test_a_result_is_found_by_its_folder_alone(rows):
     rows[0].folder.mkdir()
     (rows[0].folder / "result.json").write_text('{"bleu": 12.5}')
     assert complete(rows[:1], never) == [{"bleu": 12.5}]
+
+
+def test_a_result_of_other_text_is_refused(rows, train):
+    """Unless it does not say what it was measured on, as one of an older version."""
+    first = complete(rows[:1], train)
+    path = rows[0].experiment.data.valid_target
+    text = path.read_text()
+    path.write_text(text.replace(text.split()[0], "another", 1))
+    with pytest.raises(UserError, match="first' was measured on other text"):
+        complete(rows[:1], never)
+    other = OtherRow(rows[0].folder, "x", dict, tests=(path,))
+    with pytest.raises(UserError, match="first' was measured on other text"):
+        complete([other], never)
+    del first[0]["text"]
+    (rows[0].folder / "result.json").write_text(json.dumps(first[0]))
+    assert complete(rows[:1], never) == complete([other], never) == first
+
+
+def test_text_is_written_anew_only_while_nothing_was_measured_on_it(tmp_path):
+    written = []
+
+    def text(key: str) -> Text:
+        return Text(key, lambda: written.append(key))
+
+    for key in ("a", "b", "b"):
+        prepare(tmp_path, text(key))
+    assert written == ["a", "b"]
+    (tmp_path / "claims" / "row").mkdir(parents=True)
+    prepare(tmp_path, text("b"))
+    with pytest.raises(UserError, match="runs on other text .* another --workdir"):
+        prepare(tmp_path, text("c"))
+    assert written == ["a", "b"]
 
 
 def test_an_interrupted_run_goes_on(rows, train):

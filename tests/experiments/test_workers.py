@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.claims import Claims, Pace
+from experiments.claims import SILENT_END, Claims, Pace
 from experiments.preview import state_of
 from experiments.results import read_result
-from experiments.rows import OtherRow, Row, Train
+from experiments.rows import OtherRow, Row
 from experiments.table import complete, work
+from experiments.worker import Worker
 from kvnmt.errors import StoppedError, UserError
 from tests.experiments import workers
 from tests.experiments.fake import draw, never
@@ -163,6 +164,22 @@ def test_a_failed_row_is_tried_again_once_and_told_in_the_end(tmp_path):
     assert tries.count("bad") == 4
 
 
+def test_a_row_that_kills_its_processes_does_not_kill_all_of_them(tmp_path):
+    """Two that leave no new checkpoint are enough; one that left one does not count."""
+    rows = [other(tmp_path / name) for name in ("deadly", "slow", "good")]
+    checkpoints = {"deadly": (0, 0), "slow": (0, 20)}
+    worker = Worker(rows, never, Console(quiet=True), HERE._replace(late=99))
+    for name, steps in checkpoints.items():
+        path = elsewhere(tmp_path / name, seconds=100)
+        for number, step in enumerate(steps, 1):
+            claim = json.loads(path.read_text()) | {"checkpoint": step}
+            path.with_name(f"{number}.json").write_text(json.dumps(claim))
+            os.utime(path.with_name(f"{number}.json"), (1, 1))
+    (tmp_path / "slow" / "checkpoints" / "20").mkdir(parents=True)
+    assert worker.work() == {"deadly": SILENT_END}
+    assert [state_of(row) for row in rows] == [f"failed: {SILENT_END}", "done", "done"]
+
+
 def test_a_signal_gives_the_row_back(tmp_path):
     def asked() -> dict:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -186,13 +203,5 @@ def test_an_interrupted_row_says_its_epoch(tmp_path):
     (row.folder / "config.json").touch()
     (row.folder / "metrics.jsonl").write_text('{"step": 6, "epoch": 1.5}\n')
     assert state_of(row) == "interrupted at epoch 1.5"
-
-
-@pytest.mark.parametrize("train", [never])
-def test_a_result_of_another_config_is_refused(tmp_path, train: Train):
-    experiment = tiny(toy_data(tmp_path / "text"))
-    row = Row(tmp_path / "row", "rnnsearch-star", experiment, workers.nothing)
-    row.folder.mkdir()
-    (row.folder / "result.json").write_text('{"config": "another", "bleu": 1}')
-    with pytest.raises(UserError, match="another --workdir"):
-        complete([row], train)
+    with Claims(row.folder).take():
+        assert state_of(row).endswith(", at epoch 1.5")

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of the papers in experiments/README.md, with columns for each setting."""
+
+from collections.abc import Mapping, Sequence
+
+from experiments.summaries import Summary
+from kvnmt.evaluation.base import Column
+
+SETTINGS = ("paper", "small", "made-up")  # the last: small, on the made-up language
+
+
+def summary(
+    name: str,
+    columns: Sequence[Column],
+    published: Mapping[str, str],
+    published_as: str,
+    *,
+    by: Sequence[str] = ("system", "start"),
+    differences: Mapping[str, str] | None = None,
+    folder: str = "",
+) -> Summary:
+    """A table of experiments/README.md, with columns for each setting."""
+    return Summary(
+        name=name,
+        columns=[
+            Column((setting, column.key), f"{column.heading}, {setting}", column.form)
+            for setting in SETTINGS
+            for column in columns
+            if isinstance(column.key, str)
+        ],
+        folder=folder,
+        by=tuple(by),
+        published=published,
+        published_as=published_as,
+        differences=differences or {},
+    )

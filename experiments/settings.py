@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tells the figures of one row from those of another: its config and its text."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from kvnmt import attention, decoder, target_context
+from kvnmt.console import say
+from kvnmt.errors import UserError
+from kvnmt.files import digest, digest_of
+from kvnmt.model_config import ModelConfig
+from kvnmt.runs.config import Experiment, leaves, to_plain
+from kvnmt.runs.directory import load_experiment
+
+# Fields of a config that name files of text.
+FILES = (
+    *("source", "target", "valid_source", "valid_target"),
+    *("pairs", "valid_pairs"),
+)
+# Of a config, what says where things lie and changes no figure.
+PLACES = (*FILES, "tfds_folder", "vocabularies", "cache", "workers")
+MECHANISMS = attention.Options, decoder.Options, target_context.Options
+SCHEME = "d-"  # begins a digest of what differs from defaults
+MOST_NAMED = 6  # fields in a sentence
+MISSING = object()
+
+
+def config_digest(experiment: Experiment, *, seed: bool = True) -> str:
+    """Tells configs apart, but for where their files lie.
+
+    Fields at their defaults are left out: one that a later version adds changes no
+    digest.
+
+    Args:
+        experiment: The config.
+        seed: Whether two seeds are two configs.
+    """
+    told = differences(experiment)
+    if not seed:
+        told.pop("training.seed", None)
+    text = json.dumps(told, sort_keys=True)
+    return SCHEME + digest(text.encode(), 32)[:12]
+
+
+def differences(experiment: Experiment) -> dict[str, Any]:
+    """The fields that have not their default, by their paths; of a mechanism its own.
+
+    The names of mechanisms are always among them.
+    """
+    model = experiment.model
+    own = {
+        field.name: type(value)()
+        for field in fields(ModelConfig)
+        if isinstance(value := getattr(model, field.name), MECHANISMS)
+    }
+    default = leaves(_plain(Experiment(model=replace(ModelConfig(), **own))))
+    return {
+        path: value
+        for path, value in leaves(_plain(experiment)).items()
+        if default.get(path, MISSING) != value
+        or (path.startswith("model.") and path.endswith(".name"))
+    }
+
+
+def check_same_config(noted: str | None, now: Experiment, folder: Path) -> None:
+    """Makes sure that a result is that of a config.
+
+    A digest of a former version says little once there are more fields. Then the config
+    in the run directory counts; without one, the result is taken, and that is said.
+
+    Args:
+        noted: Digest of the config that was measured; None: it was not noted.
+        now: The config of the row.
+        folder: Where the result stands.
+
+    Raises:
+        UserError: It is that of another config; the fields are named, if they can be.
+    """
+    if noted in (None, config_digest(now), _former_digest(now)):
+        return
+    others = _others(now, folder)
+    if others is None and not str(noted).startswith(SCHEME):
+        _say_once(
+            f"'{folder}' was measured by a former version and has no config.json: "
+            "whether its configuration is this one cannot be told."
+        )
+    elif others is None or others:
+        told = f" ({'; '.join(others)})" if others else ""
+        raise UserError(
+            f"the run in '{folder}' was measured with another configuration than "
+            f"this{told}; choose another --workdir."
+        )
+
+
+def text_digest(paths: Iterable[Path]) -> str | None:
+    """Tells texts apart by their contents; None: there are none, or one is missing.
+
+    Args:
+        paths: The files in a fixed order.
+    """
+    try:
+        parts = [_digest_of(path) for path in paths]
+    except OSError:
+        return None
+    return digest(" ".join(parts).encode(), 32)[:12] if parts else None
+
+
+def text_files(experiment: Experiment) -> list[Path]:
+    """The files that a config trains and validates on."""
+    named = (getattr(experiment.data, name) for name in FILES)
+    return [path for path in named if path is not None]
+
+
+def check_same_text(noted: str | None, now: str | None, folder: Path) -> None:
+    """Makes sure that a result is that of a text.
+
+    Args:
+        noted: Digest of the text that was measured on; None: it was not noted.
+        now: Digest of the text of the row; None: it cannot be read.
+        folder: Where the result stands.
+
+    Raises:
+        UserError: It is that of another text.
+    """
+    if None not in (noted, now) and noted != now:
+        raise UserError(
+            f"the run in '{folder}' was measured on other text than this; choose "
+            "another --workdir."
+        )
+
+
+def _plain(experiment: Experiment) -> dict[str, Any]:
+    """A config as plain data, without places."""
+    plain = to_plain(experiment)
+    for name in PLACES:
+        del plain["data"][name]
+    del plain["training"]["workers"]
+    plain["training"]["warm_start"] = experiment.training.warm_start is not None
+    return plain
+
+
+def _former_digest(experiment: Experiment) -> str:
+    """The digest of all fields, as a former version noted it."""
+    plain = _plain(experiment)
+    return digest(json.dumps(plain, sort_keys=True).encode(), 32)[:12]
+
+
+def _others(now: Experiment, folder: Path) -> list[str] | None:
+    """What differs from the config in a run directory; None: it has none."""
+    try:
+        before = leaves(_plain(load_experiment(folder)))
+    except UserError:
+        return None
+    after = leaves(_plain(now))
+    paths = [p for p in before | after if before.get(p) != after.get(p)]
+    told = [f"{p} {before.get(p)}, now {after.get(p)}" for p in paths[:MOST_NAMED]]
+    more = len(paths) - len(told)
+    return [*told, f"{more} more"] if more else told
+
+
+@cache
+def _say_once(sentence: str) -> None:
+    say(sentence)
+
+
+def _digest_of(path: Path) -> str:
+    """The digest of a file; it is read again only if it was written again."""
+    about = path.stat()
+    return _digest_of_version(path.resolve(), about.st_size, about.st_mtime_ns)
+
+
+@cache
+def _digest_of_version(path: Path, size: int, changed: int) -> str:
+    return digest_of(path, 32)

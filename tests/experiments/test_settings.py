@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tells one row's figures from another's."""
+
+import dataclasses
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from experiments import settings
+from experiments.rows import Row
+from experiments.settings import config_digest, differences
+from kvnmt.attention import dot, none
+from kvnmt.errors import UserError
+from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.training.config import TrainingConfig
+from tests.experiments.workers import nothing
+
+
+def test_a_digest_tells_configs_apart_but_not_places_and_workers():
+    base = Experiment()
+    place = replace(base.data, source=Path("x"), cache=Path("y"), workers=2)
+    assert config_digest(replace(base, data=place)) == config_digest(base)
+    others = [
+        base,
+        replace(base, data=replace(base.data, min_count=9)),
+        replace(base, training=TrainingConfig(seed=2)),
+        replace(base, training=TrainingConfig(warm_start=Path("z"))),
+        replace(base, model=replace(base.model, attention=dot.Options())),
+        replace(base, model=replace(base.model, attention=none.Options())),
+    ]
+    assert len({*map(config_digest, others)}) == len(others)
+    without = [config_digest(other, seed=False) for other in others]
+    assert without[0] == without[2] and len({*without}) == len(others) - 1
+
+
+def test_a_field_that_a_version_adds_changes_no_digest(monkeypatch):
+    experiment = Experiment(training=TrainingConfig(epochs=3))
+    before, told = config_digest(experiment), differences(experiment)
+    assert told.pop("training.epochs") == 3
+    assert all(path.endswith(".name") for path in told)
+    plain = settings.to_plain
+
+    def with_more(experiment):
+        made = plain(experiment)
+        made["training"]["new"] = made["model"]["attention"]["new"] = 0.5
+        return made
+
+    monkeypatch.setattr(settings, "to_plain", with_more)
+    assert config_digest(experiment) == before
+
+
+@pytest.fixture
+def measured(tmp_path):
+    """A row, and what notes its result with a digest, and its config."""
+    row = Row(tmp_path / "row", "rnnsearch-star", Experiment(), nothing)
+    row.folder.mkdir()
+
+    def note(config: str | None, plain: dict | None = None) -> Row:
+        result = {"bleu": 1} | ({"config": config} if config else {})
+        (row.folder / "result.json").write_text(json.dumps(result))
+        if plain is not None:
+            (row.folder / "config.json").write_text(json.dumps(plain))
+        return row
+
+    return note
+
+
+def test_a_result_of_another_config_is_refused_and_the_fields_are_named(measured):
+    other = replace(Experiment(), training=TrainingConfig(epochs=3, batch_size=7))
+    with pytest.raises(UserError, match="configuration than this; .*another --workdir"):
+        measured(config_digest(other)).result()
+    for digest in (config_digest(other), "0123456789ab"):
+        sentence = r"\(training\.epochs 3, now \d+; training\.batch_size 7, now \d+\)"
+        with pytest.raises(UserError, match=sentence):
+            measured(digest, to_plain(other)).result()
+
+
+def test_a_result_of_a_former_version_is_taken(measured, capsys):
+    """By its config, of which a field may be missing; or by nothing, which is said."""
+    former = settings._former_digest(Experiment())
+    assert measured(None).result() and measured(former).result()
+    assert not capsys.readouterr().err
+    assert measured("0123456789ab").result()
+    assert "cannot be told" in "".join(capsys.readouterr())
+    plain = to_plain(Experiment())
+    del plain["data"]["trimmed"]
+    assert measured("0123456789ab", plain).result()
+    assert dataclasses.asdict(Experiment())["data"]["trimmed"] is False
