@@ -99,13 +99,19 @@ TABLES = (
         data="de-en",
         columns=COLUMNS[2:-1],
         published=PUBLISHED,
+        against=(BASELINE, "test2016_bleu"),
         published_as="published, NIST zh-en",
         differences={
             "rnnsearch-star, warm": "the control: trained on",
             "phrase-based (Thot), scratch": "one weight chosen on 100 lines of valid",
         },
     ),
-    Summary(name="multi30k-5", columns=COLUMNS[2:-1], data="de-en"),
+    Summary(
+        name="multi30k-5",
+        columns=COLUMNS[2:-1],
+        data="de-en",
+        against=(BASELINE, "test2016_bleu"),
+    ),
 )
 
 

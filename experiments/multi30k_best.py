@@ -119,6 +119,7 @@ TABLES = (
         data="en-de",
         columns=COLUMNS[2:-1],
         by=("system", "without"),
+        against=(BASELINE, "test2016_bleu"),
         published={
             "Transformer-Tiny of Wu et al. (2021), ": "41.02",
             "attentive GRU of Caglayan et al. (2017), ": "38.1",

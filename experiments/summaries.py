@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from scipy import stats
+
 from experiments.results import KEPT, Figures, kept_results
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.systems.named import SYSTEMS
 
 NOT_RUN = "not run"
+LEAST_SEEDS = 3  # that are tested
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,9 @@ class Summary:
     published: Mapping[str, str] = field(default_factory=dict)  # by the row's name
     published_as: str = "published"
     differences: Mapping[str, str] = field(default_factory=dict)  # by the row's name
+    # A system and a figure: rows are tested against that of the system and the same
+    # start, over the seeds of both.
+    against: tuple[str, str] | None = None
 
     @property
     def place(self) -> str:
@@ -82,6 +88,10 @@ def grid_of(summary: Summary, kept: Path = KEPT) -> Grid:
         if any(cells):
             headings.append(column.heading)
             columns.append(cells)
+    tests = [_p_over_seeds(summary, groups, row) for row in order]
+    if any(tests):
+        headings.append(f"p against {summary.against and summary.against[0]}")
+        columns.append(tests)
     headings.append("seeds")
     columns.append([_seeds(groups[row]) for row in order])
     numeric = [place >= named for place in range(len(headings))]
@@ -139,6 +149,26 @@ def _seeds(group: Sequence[Figures]) -> str:
     if not group:
         return NOT_RUN
     return str(len({result["seed"] for result in group if "seed" in result}) or "")
+
+
+def _p_over_seeds(
+    summary: Summary, groups: Mapping[_Name, Sequence[Figures]], row: _Name
+) -> str:
+    """Of a paired two-sided t-test over the seeds that both have, three at least."""
+    if summary.against is None:
+        return ""
+    system, key = summary.against
+    baseline = row._replace(names=(system, *row.names[1:]))
+    ours, theirs = (
+        {r["seed"]: r[key] for r in groups.get(name, ()) if {"seed", key} <= r.keys()}
+        for name in (row, baseline)
+    )
+    seeds = sorted(ours.keys() & theirs.keys())
+    if row == baseline or len(seeds) < LEAST_SEEDS:
+        return ""
+    system_figures, baseline_figures = ([of[n] for n in seeds] for of in (ours, theirs))
+    test: Any = stats.ttest_rel(system_figures, baseline_figures)
+    return f"{test.pvalue:.3f}"
 
 
 def _cell(column: Column, group: Sequence[Figures]) -> str:

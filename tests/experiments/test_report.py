@@ -195,3 +195,20 @@ def test_what_is_collected_stands_in_a_table(tmp_path, monkeypatch, capsys):
 def test_results_of_an_unknown_table_are_refused_before_any_is_kept(tmp_path):
     with pytest.raises(UserError, match="multi30k"):
         report.main(ReportOptions(collect=tmp_path, name="multi3k"))
+
+
+def test_rows_are_tested_over_the_seeds_that_the_baseline_has_too(tmp_path):
+    summary = replace(SUMMARY, against=("rnnsearch-star", "bleu"), published={})
+    for seed, bleu in enumerate((36.0, 36.5, 35.8, 30.0), start=1):
+        keep(tmp_path, f"baseline-{seed}", **row(seed, bleu))
+        keep(tmp_path, f"control-{seed}", **row(seed, bleu + 9, "warm"))
+    for seed, gain in ((1, 1.0), (2, 1.2)):
+        other = row(seed, (36.0, 36.5)[seed - 1] + gain) | {"system": "kvmematt-r1"}
+        keep(tmp_path, f"r1-{seed}", **other)
+    assert "p against rnnsearch-star" not in grid_of(summary, tmp_path).headings
+    third = row(3, 35.8 + 0.8) | {"system": "kvmematt-r1"}
+    keep(tmp_path, "r1-3", **third)
+    grid = grid_of(summary, tmp_path)
+    column = [r[grid.headings.index("p against rnnsearch-star")] for r in grid.rows]
+    # t = 1.0 / (0.2 / sqrt(3)) = 8.66 with 2 degrees of freedom
+    assert sorted(column) == ["", "", "0.013"]

@@ -466,7 +466,9 @@ def test_signs_are_two_colours_and_told(page, tmp_path):
     assert f"{output['source'][strongest]} {its}" in said
     assert f"decoder's own writes {read['own'][3] / 1000:.3f}" in said
     page.get_by_text("All values of this step").click()
-    columns = page.locator(".values thead th").all_inner_texts()
+    headings = page.locator(".values thead th")
+    headings.nth(1 + HEADS).wait_for()
+    columns = headings.all_inner_texts()
     assert columns[2:] == [f"signed 1, head {n + 1}" for n in range(HEADS)]
     page.locator("#back").click(click_count=3)
     assert "own writes" not in page.locator(".readout").inner_text()
