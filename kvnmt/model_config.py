@@ -36,6 +36,11 @@ class Dropout:
     # of source and previous target words as a whole (Sennrich and Zhang 2019)
     word: Rate = 0.0
 
+    @property
+    def of_words(self) -> tuple[float, float]:
+        """Of entries of embedded words, and of these as a whole."""
+        return self.embedding, self.word
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -70,6 +75,12 @@ class ModelConfig:
     def reads_source(self) -> bool:
         """Whether there is a source: false of a language model."""
         return self.merge != "none"
+
+    @property
+    def output_scale(self) -> float:
+        """What the output layer's input is multiplied by."""
+        scales = self.scale_tied and self.tie != "none"
+        return self.embedding**-0.5 if scales else 1.0
 
     @property
     def reading(self) -> encoders.Choices:

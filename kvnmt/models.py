@@ -35,10 +35,10 @@ from kvnmt.layers import (
     Linear,
     dropout,
     embed,
+    embedding_dropout,
     init_linear,
     split_key,
     with_masks,
-    word_dropout,
 )
 from kvnmt.model_arrays import Params, Source, State, narrow
 from kvnmt.model_config import ModelConfig
@@ -168,7 +168,8 @@ def _encode(
     encoder = with_masks(
         key_masks, config.dropout.recurrent, params.encoder, len(source)
     )
-    embedded = _dropped(config, key_embedding, params.embed_source(source))
+    embedded = params.embed_source(source)
+    embedded = embedding_dropout(key_embedding, *config.dropout.of_words, embedded)
     encoded = encoders.encode(
         config.reading,
         encoder,
@@ -182,14 +183,6 @@ def _encode(
     annotations = dropout(key_annotations, rate, encoded.annotations)
     encoded = replace(encoded, annotations=annotations)
     return Source(parts.decoder.prepare(params.decoder, encoded), encoded.mask)
-
-
-def _dropped(
-    config: ModelConfig, key: Key[Array, "*B"] | None, embedded: Float[Array, "B T E"]
-) -> Float[Array, "B T E"]:
-    (key_words,) = split_key(key, 1)
-    embedded = dropout(key, config.dropout.embedding, embedded)
-    return word_dropout(key_words, config.dropout.word, embedded)
 
 
 def _initial_state(
@@ -245,7 +238,7 @@ def _forward(
     target = jnp.asarray(target)[:, :-1]
     previous = jnp.pad(target, ((0, 0), (1, 0)), constant_values=-1)
     embedded = embed(params.target_embedding, previous)  # [B, T, E]
-    embedded = _dropped(config, key_embedding, embedded)
+    embedded = embedding_dropout(key_embedding, *config.dropout.of_words, embedded)
     inputs = parts.decoder.inputs(params.decoder, embedded)
     length = embedded.shape[1]
     start = parts.decoder.initial_state(params.decoder, constants, length, key_start)
@@ -298,13 +291,10 @@ def _predict(
     assert features.context is not None  # read in the step or by ``attend``
     inputs = context | {"context": features.context} | dict(features.extras)
     read = readouts.apply(config.readout, params.readout, inputs)
-    read = dropout(key, config.dropout.output, read)
-    if config.scale_tied and config.tie != "none":
-        read = read * config.embedding**-0.5
+    read = dropout(key, config.dropout.output, read) * config.output_scale
     layers = params.output_layer, *params.auxiliary
     vectors = read, *features.auxiliary
     heads = tuple(Head(layer, x, allowed) for layer, x in zip(layers, vectors))
-    mean = None
-    if config.average_auxiliary and len(heads) > 1 and key is None:
-        mean = mean_logits([head.logits for head in heads])
+    votes = config.average_auxiliary and len(heads) > 1 and key is None
+    mean = mean_logits([head.logits for head in heads]) if votes else None
     return Prediction(features, heads, mean)

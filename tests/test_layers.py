@@ -97,14 +97,14 @@ def test_dropout_keeps_the_mean(key):
     assert not np.array_equal(got, other)
 
 
-def test_word_dropout_drops_whole_words(key):
+def test_dropout_of_embeddings_drops_whole_words(key):
     x = jnp.arange(1.0, 100 * 5 * 4 + 1).reshape(100, 5, 4)
-    scaled = np.asarray(layers.word_dropout(key, 0.25, x) / x)
+    scaled = np.asarray(layers.embedding_dropout(key, 0.0, 0.25, x) / x)
     np.testing.assert_allclose(scaled, scaled[..., :1] * np.ones(4), rtol=1e-6)
     np.testing.assert_allclose(np.unique(scaled.round(4)), [0, 1.3333])
     assert abs((scaled == 0).mean() - 0.25) < 0.05
-    assert layers.word_dropout(None, 0.25, x) is x
-    assert layers.word_dropout(key, 0.0, x) is x
+    assert layers.embedding_dropout(None, 0.5, 0.25, x) is x
+    assert layers.embedding_dropout(key, 0.0, 0.0, x) is x
 
 
 def test_linear_sums_its_inputs_and_counts_them(key):

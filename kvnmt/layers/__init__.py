@@ -6,6 +6,7 @@ from kvnmt.layers.basic import (
     draw,
     dropout,
     embed,
+    embedding_dropout,
     init_linear,
     last_annotation,
     linear,
@@ -14,7 +15,6 @@ from kvnmt.layers.basic import (
     precise,
     row_keys,
     split_key,
-    word_dropout,
 )
 from kvnmt.layers.recurrent import (
     GRU,
@@ -63,6 +63,7 @@ __all__ = [
     "draw",
     "dropout",
     "embed",
+    "embedding_dropout",
     "enter",
     "feed_forward",
     "gru",
@@ -89,5 +90,4 @@ __all__ = [
     "scan",
     "split_key",
     "with_masks",
-    "word_dropout",
 ]

@@ -99,13 +99,15 @@ def dropout(
     return jnp.where(kept, x / (1.0 - rate), 0)
 
 
-def word_dropout(
-    key: Key[Array, "*B"] | None, rate: float, x: Float[Array, "B T E"]
+def embedding_dropout(
+    key: Key[Array, "*B"] | None, rate: float, whole: float, x: Float[Array, "B T E"]
 ) -> Float[Array, "B T E"]:
-    """Drops whole vectors as `dropout` drops entries."""
-    if key is None or rate == 0.0:
+    """Drops entries as `dropout` does, and whole vectors in the same way."""
+    x = dropout(key, rate, x)
+    if key is None or whole == 0.0:
         return x
-    return x * dropout(key, rate, jnp.ones_like(x[..., :1]))
+    (other,) = split_key(key, 1)
+    return x * dropout(other, whole, jnp.ones_like(x[..., :1]))
 
 
 @typed
