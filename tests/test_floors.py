@@ -111,3 +111,10 @@ def test_the_face_is_for_users(module):
 def test_no_cycles():
     graph = {m: imports(m) & FILES.keys() for m in FILES if not m.endswith("__init__")}
     assert list(TopologicalSorter(graph).static_order())
+
+
+def test_every_file_can_be_read_at_once():
+    files = [*ROOT.glob("kvnmt/**/*.py"), *ROOT.glob("experiments/*.py")]
+    lines = {path: len(path.read_text().splitlines()) for path in files}
+    assert len(files) > 100
+    assert not {path for path, count in lines.items() if count > 300}
