@@ -13,10 +13,11 @@
 ``wide``       N(0, 0.05²) everywhere, recurrent matrices included: Mino et al. 2017.
 ``glorot``     Glorot's uniform, embeddings N(0, 0.1²), recurrent matrices
                orthogonal: no paper's; it learns faster on small corpora.
-``unit``       as ``glorot``, but embeddings N(0, 1) and Glorot's rule for each gate
-               by itself: no paper's; the inputs of the first steps are large enough
-               to tell words apart, which leaves the plateau of word frequencies
-               sooner still. That of ``--recipe modern``.
+``unit``       as ``glorot``, but words enter as N(0, 1) and Glorot's rule holds for
+               each gate by itself: no paper's; the inputs of the first steps are large
+               enough to tell words apart, which leaves the plateau of word frequencies
+               sooner still. Embeddings are N(0, 1/g²) where a stack multiplies them by
+               g, as Transformers do by sqrt(D). That of ``--recipe modern``.
 =============  ===============================================================
 
 What a mechanism starts otherwise in its paper (zero blocks, write biases, the noise
@@ -41,14 +42,14 @@ class Weights(NamedTuple):
     recurrent: Initializer  # each square block of a recurrent matrix
     address: Initializer  # W and U of an alignment
     energy: Initializer  # v of an alignment
-    table: Initializer  # embeddings
+    table: Callable[[float], Initializer]  # embeddings that are multiplied by this
 
 
 def gaussian(deviation: float = 0.01) -> Weights:
     """N(0, deviation²), recurrent matrices orthogonal."""
     normal = jax.nn.initializers.normal(deviation)
     square = jax.nn.initializers.orthogonal()
-    return Weights(normal, normal, square, normal, normal, normal)
+    return Weights(normal, normal, square, normal, normal, lambda gain: normal)
 
 
 def weights(scheme: Scheme) -> Weights:
@@ -61,12 +62,14 @@ def weights(scheme: Scheme) -> Weights:
         flat = initializers.normal(0.001)
         return basic._replace(address=flat, energy=initializers.zeros)
     if scheme == "wide":
-        return Weights(*[initializers.normal(0.05)] * len(Weights._fields))
+        every = initializers.normal(0.05)
+        return Weights(every, every, every, every, every, lambda gain: every)
     if scheme in ("glorot", "unit"):
         each = {"out_axis": 2, "batch_axis": 1}  # or all gates as one wide output
         gates = each if scheme == "unit" else {"out_axis": (1, 2)}
         inputs = partial(_glorot, in_axis=0, **gates)
-        table = initializers.normal(1.0 if scheme == "unit" else 0.1)
+        unit = scheme == "unit"
+        table = lambda gain: initializers.normal(1 / gain if unit else 0.1)  # noqa: E731
         return Weights(_glorot, inputs, basic.recurrent, _glorot, _glorot, table)
     return basic
 

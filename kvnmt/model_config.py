@@ -65,7 +65,7 @@ class ModelConfig:
     # To the target embedding: the output layer, or the source embedding too, where both
     # sides have one vocabulary.
     tie: Literal["none", "output", "all"] = "none"
-    # A tied output layer reads o_t / sqrt(E), as embeddings of unit size need it.
+    # A tied output layer reads o_t / sqrt(E), as words of unit size need it.
     scale_tied: bool = False
     initializer: Scheme = "gaussian"
     average_auxiliary: bool = False  # auxiliary predictors vote, but in training
@@ -76,11 +76,14 @@ class ModelConfig:
         """Whether there is a source: false of a language model."""
         return self.merge != "none"
 
-    @property
-    def output_scale(self) -> float:
-        """What the output layer's input is multiplied by."""
+    def output_scale(self, gain: float) -> float:
+        """What the output layer's input is multiplied by.
+
+        Args:
+            gain: What the decoder multiplies embedded words by.
+        """
         scales = self.scale_tied and self.tie != "none"
-        return self.embedding**-0.5 if scales else 1.0
+        return gain * self.embedding**-0.5 if scales else 1.0
 
     @property
     def reading(self) -> encoders.Choices:

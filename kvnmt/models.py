@@ -100,13 +100,13 @@ def _init(
 ) -> Params:
     sizes, scheme = config.sizes, weights(config.initializer)
     keys = jax.random.split(key, 7)
-    E = sizes.embedding
+    E, table = sizes.embedding, scheme.table(parts.decoder.gain(sizes))
     inputs = parts.target_context.widths(sizes) | parts.decoder.feature_sizes(sizes)
     size = config.readout_size or E
     width = readouts.output_size(config.readout, inputs, size, config.low_rank)
     return Params(
         source_embedding=_init_source(config, keys[0], source_words, target_words),
-        target_embedding=scheme.table(keys[1], (target_words, E), jnp.float32),
+        target_embedding=table(keys[1], (target_words, E), jnp.float32),
         encoder=encoders.init(config.reading, keys[2], sizes, scheme),
         decoder=parts.decoder.init(keys[3], sizes, scheme),
         target_context=parts.target_context.init(keys[4], sizes, scheme),
@@ -138,7 +138,8 @@ def _init_source(
         sentence += f"{words} and {target_words} words."
         raise OptionError(sentence, "tie", prefix="model.")
     shape = words, 0 if tied else config.embedding
-    return weights(config.initializer).table(key, shape, jnp.float32)
+    gain = encoders.entry_gain(config.reading, config.encoder)
+    return weights(config.initializer).table(gain)(key, shape, jnp.float32)
 
 
 def _init_output(config: ModelConfig, key: Array, width: int, words: int) -> Linear:
@@ -164,12 +165,10 @@ def _encode(
     kept: Kept = Kept(),
 ) -> Source:
     key_embedding, key_annotations, key_encoder, key_masks = split_key(key, 4)
-    source = jnp.asarray(source)
-    encoder = with_masks(
-        key_masks, config.dropout.recurrent, params.encoder, len(source)
-    )
+    source, rates = jnp.asarray(source), config.dropout
+    encoder = with_masks(key_masks, rates.recurrent, params.encoder, len(source))
     embedded = params.embed_source(source)
-    embedded = embedding_dropout(key_embedding, *config.dropout.of_words, embedded)
+    embedded = embedding_dropout(key_embedding, *rates.of_words, embedded)
     encoded = encoders.encode(
         config.reading,
         encoder,
@@ -179,8 +178,7 @@ def _encode(
         kept=kept,
         key=key_encoder,
     )
-    rate = config.dropout.annotations
-    annotations = dropout(key_annotations, rate, encoded.annotations)
+    annotations = dropout(key_annotations, rates.annotations, encoded.annotations)
     encoded = replace(encoded, annotations=annotations)
     return Source(parts.decoder.prepare(params.decoder, encoded), encoded.mask)
 
@@ -219,7 +217,7 @@ def _step(
     memory, context = parts.target_context.step(
         params.target_context, state.target_context, features.state, embedded
     )
-    prediction = _predict(config, params, context, features, allowed=source.allowed)
+    prediction = _predict(config, parts, params, context, features, source.allowed)
     return State(new, memory), prediction
 
 
@@ -260,7 +258,7 @@ def _forward(
         params.target_context, features.state, embedded
     )
     looks = _self_attention(parts, params, features, embedded)
-    prediction = _predict(config, params, context, features, key_output)
+    prediction = _predict(config, parts, params, context, features, key=key_output)
     return replace(prediction, self_attention=looks)
 
 
@@ -282,16 +280,18 @@ def _self_attention(
 
 def _predict(
     config: ModelConfig,
+    parts: _Parts,
     params: Params,
     context: dict[str, Array],
     features: decoders.Features,
-    key: Key[Array, "*B"] | None = None,
     allowed: Bool[Array, "B V"] | None = None,
+    key: Key[Array, "*B"] | None = None,
 ) -> Prediction:
     assert features.context is not None  # read in the step or by ``attend``
     inputs = context | {"context": features.context} | dict(features.extras)
     read = readouts.apply(config.readout, params.readout, inputs)
-    read = dropout(key, config.dropout.output, read) * config.output_scale
+    read = dropout(key, config.dropout.output, read)
+    read = read * config.output_scale(parts.decoder.gain(config.sizes))
     layers = params.output_layer, *params.auxiliary
     vectors = read, *features.auxiliary
     heads = tuple(Head(layer, x, allowed) for layer, x in zip(layers, vectors))

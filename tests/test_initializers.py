@@ -13,6 +13,7 @@ SQUARE, OBLONG = (60, 60), (60, 90)
 GLOROT = (2 / (60 + 90)) ** 0.5  # standard deviation of its uniform distribution
 
 
+GAIN = 5.0  # of a stack that multiplies embeddings
 PACKED = (2 / (60 + 3 * 90)) ** 0.5  # of three gates drawn as one wide matrix
 
 
@@ -20,6 +21,8 @@ def draw(scheme: Scheme, kind: str, shape: tuple[int, ...]) -> np.ndarray:
     if kind == "inputs":  # three gates
         shape = shape[0], 3, shape[1]
     initializer = getattr(initializers.weights(scheme), kind)
+    if kind == "table":
+        initializer = initializer(GAIN)
     return np.asarray(initializer(jax.random.key(5), shape, jnp.float32))
 
 
@@ -34,7 +37,7 @@ DEVIATIONS = {
     "glorot": dict.fromkeys(KINDS, GLOROT) | {"recurrent": 1, "inputs": PACKED},
     "unit": dict.fromkeys(KINDS, GLOROT) | {"recurrent": 1},
 }
-TABLES = {"wide": 0.05, "glorot": 0.1, "unit": 1.0}
+TABLES = {"wide": 0.05, "glorot": 0.1, "unit": 1 / GAIN}
 
 
 def test_every_scheme_is_described():

@@ -8,6 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kvnmt import attention as attentions
+from kvnmt import decoder as decoders
+from kvnmt import encoder as encoders
 from kvnmt import models
 from kvnmt.attention import additive
 from kvnmt.decoder import mem_dec
@@ -196,6 +199,26 @@ def test_a_scaled_tied_layer_reads_its_vector_over_the_root_of_its_width(key):
     heads = cases.forward(scaled)(params, SOURCE, TARGET, None)
     other = cases.forward(plain)(params.replace(output=by_hand), SOURCE, TARGET, None)
     np.testing.assert_allclose(heads.logits, other.logits, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["rnnsearch-star", "transformer"])
+def test_words_enter_with_unit_size_and_a_tied_layer_knows_it(key, name):
+    """Whatever encoder and decoder multiply embedded words by."""
+    sizes = ModelConfig(embedding=64, encoder=64, state=64, initializer="unit")
+    sizes = dataclasses.replace(sizes, tie="output", scale_tied=True)
+    config = system(name).model(sizes)
+    model = models.build(config, 100, 100)
+    params = model.init(key)
+    attend = attentions.CATALOGUE.build(config.attention)
+    decoder = decoders.CATALOGUE.build(config.decoder, attend)
+    gain = encoders.entry_gain(config.reading, 64), decoder.gain(config.sizes)
+    for factor, table in zip(gain, (params.source_embedding, params.target_embedding)):
+        assert abs(np.std(factor * table) - 1) < 0.05
+    if name == "transformer":
+        entering = decoder.inputs(params.decoder, params.target_embedding).entering
+        assert abs(np.std(entering) - 1) < 0.05
+    logits = jax.jit(model.forward)(params, SOURCE, TARGET, None).logits
+    assert 0.2 < np.std(logits) < 2
 
 
 def test_modifying_initial_weights_starts_unread(key):

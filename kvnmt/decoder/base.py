@@ -122,6 +122,12 @@ class FeatureSizes(Protocol):  # noqa: D101
         ...
 
 
+class Gain(Protocol):  # noqa: D101
+    def __call__(self, sizes: Sizes) -> float:
+        """Returns what ``inputs`` multiplies embedded words by."""
+        ...
+
+
 class AuxiliarySizes(Protocol):  # noqa: D101
     def __call__(self, sizes: Sizes) -> tuple[int, ...]:
         """Returns the widths of the auxiliary predictors."""
@@ -131,6 +137,11 @@ class AuxiliarySizes(Protocol):  # noqa: D101
 def predicts_once(sizes: Sizes) -> tuple[int, ...]:
     """``auxiliary_sizes`` of a decoder without auxiliary predictors."""
     return ()
+
+
+def unchanged(sizes: Sizes) -> float:
+    """``gain`` of a decoder that takes embedded words as they are."""
+    return 1.0
 
 
 def scanned(
@@ -159,4 +170,5 @@ class Decoder(NamedTuple):
     feature_sizes: FeatureSizes
     attend: Attend | None = None  # None: nothing waits until after the scan
     auxiliary_sizes: AuxiliarySizes = predicts_once
+    gain: Gain = unchanged
     over_time: OverTime | None = None  # None: ``step`` is scanned

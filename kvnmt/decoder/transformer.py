@@ -24,8 +24,8 @@ result         LN(h_t); context and alignments of the last layer
 
 Any attention of the catalogue looks at the source in the ``last`` layer or in ``each``;
 multi-head attention does in the others. In training all words are computed at once; of
-a layer whose attention writes, the look alone is scanned. Under gradient the weights of
-self-attention are kept, [B, N, T, T] for each layer.
+a layer whose attention writes, the look alone is scanned. The gradient keeps the
+weights of self-attention, [B, N, T, T] for each layer.
 
 A plain Transformer reads ``s_t`` alone out: target context ``state_only`` and readout
 ``none``. Departure: the paper has six layers, here are two by default.
@@ -56,6 +56,7 @@ from kvnmt.layers import (
     count_heads,
     dropout,
     enter,
+    entry_gain,
     feed_forward,
     init_entry,
     init_feed_forward,
@@ -75,9 +76,7 @@ class Options(base.Options, Blocks):
     """Static choices of the Transformer decoder."""
 
     layers: Annotated[int, between(1, DEEPEST)] = 2
-    rounds: Annotated[int, between(1, DEEPEST)] = (
-        1  # R, of the attention that is chosen
-    )
+    rounds: Annotated[int, between(1, DEEPEST)] = 1  # R, of the chosen attention
     attention_in: Literal["last", "each"] = "last"  # layers; others have multi-head
 
 
@@ -295,5 +294,6 @@ def build(options: Options, attention: Attention) -> base.Decoder:
         inputs=inputs,
         step=partial(step, options, looks),
         feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
+        gain=lambda sizes: entry_gain(sizes.state),
         over_time=partial(over_time, options, looks),
     )

@@ -10,6 +10,7 @@ from kvnmt.encoder.bidirectional import (
     Params,
     annotation_size,
     encode,
+    entry_gain,
     init,
 )
 from kvnmt.encoder.recurrent import SCAN
@@ -24,5 +25,6 @@ __all__ = [
     "SCAN",
     "annotation_size",
     "encode",
+    "entry_gain",
     "init",
 ]

@@ -51,9 +51,21 @@ class Run(Protocol):  # noqa: D101
         ...
 
 
+class Gain(Protocol):  # noqa: D101
+    def __call__(self, size: int) -> float:
+        """Returns what a stack of ``size`` units multiplies embedded words by."""
+        ...
+
+
+def unchanged(size: int) -> float:
+    """``gain`` of what takes embedded words as they are."""
+    return 1.0
+
+
 class Stack(NamedTuple):
     """One kind of stack: pure functions."""
 
     init: Init
     run: Run
     directed: bool = True  # a position knows one side of the sentence alone
+    gain: Gain = unchanged

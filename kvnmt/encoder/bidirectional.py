@@ -114,6 +114,11 @@ MERGES: dict[Merge, _Merge] = {
 }
 
 
+def entry_gain(choices: Choices, encoder: int) -> float:
+    """Returns what a stack of H units multiplies embedded words by."""
+    return CELLS[choices.cell].gain(encoder)
+
+
 def annotation_size(merge: Merge, encoder: int) -> int:
     """Returns C for H units in each direction."""
     return MERGES[merge].width(encoder)

@@ -34,6 +34,7 @@ from kvnmt.layers import (
     count_heads,
     dropout,
     enter,
+    entry_gain,
     feed_forward,
     init_entry,
     init_feed_forward,
@@ -134,4 +135,4 @@ def _heads(blocks: Blocks, size: int) -> int:
     return count_heads(blocks.heads, size, "blocks.heads")
 
 
-STACK = Stack(init, run, directed=False)
+STACK = Stack(init, run, directed=False, gain=entry_gain)

@@ -199,13 +199,18 @@ def init_entry(
     return None if below == width else weights.matrix(key, (below, width), jnp.float32)
 
 
+def entry_gain(width: int) -> float:
+    """What a stack multiplies embedded words by."""
+    return width**0.5
+
+
 @typed
 def enter(
     project: Float[Array, "_ D"] | None, embedded: Float[Array, "*N _"], width: int
 ) -> Float[Array, "*N _"]:
     """Embedded words as a stack takes them: times sqrt(D), without their positions."""
     projected = embedded if project is None else embedded @ project
-    return projected * width**0.5
+    return projected * entry_gain(width)
 
 
 @typed
