@@ -23,7 +23,15 @@ Verdict: TypeAlias = Literal["faster", "slower", "no difference seen", "too few 
 
 ONE = Spread(1.0, 1.0, 1.0)
 LEAST = 4  # rounds that have quartiles
-SIZES = ("model", "source_length", "target_length", "fill", "vocabulary", "batch_size")
+SIZES = (
+    "model",
+    "source_length",
+    "target_length",
+    "fill",
+    "vocabulary",
+    "batch_size",
+    "candidates",
+)
 
 
 @dataclass(frozen=True)

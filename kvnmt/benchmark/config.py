@@ -41,6 +41,9 @@ class BenchmarkConfig(StepOptions):
     decode: bool = False  # measure translating, for every beam and batch
     beams: tuple[int, ...] = (1, 10)  # hypotheses; 1: greedy
     batches: tuple[int, ...] = (1, 64)  # sentences translated at a time
+    # target words of a batch that are translated with, as with a shortlist;
+    # default: all.
+    candidates: Annotated[int | None, at_least(2)] = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,13 @@ def check(config: BenchmarkConfig) -> None:
             )
     if not (config.train or config.decode):
         raise UserError("nothing is measured; give --decode, or leave out --no-train.")
+    if config.candidates and not config.decode:
+        raise UserError("--candidates are of translating; give --decode too.")
+    if config.candidates and config.candidates > config.vocabulary:
+        raise UserError(
+            f"--candidates is {config.candidates} but the vocabulary has "
+            f"{config.vocabulary} words."
+        )
     if config.decode:
         for flag, numbers in (("beams", config.beams), ("batches", config.batches)):
             if not numbers or min(numbers) < 1:
@@ -112,6 +122,10 @@ def check_against(config: BenchmarkConfig, against: AgainstConfig) -> None:
     """
     check(config)
     check_bounds(against)
+    if config.candidates:
+        raise UserError(
+            "--candidates are of untrained systems; with --against, give --shortlist."
+        )
     if (against.ours is None) != (against.theirs is None):
         raise UserError("--ours and --theirs are models to compare; give both.")
     if against.ours is None and not config.train:

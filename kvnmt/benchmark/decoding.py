@@ -21,6 +21,7 @@ from kvnmt.benchmark.rounds import Lane, Spread, per_second, spread
 from kvnmt.benchmark.training import build, random_batch
 from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.shortlist import of_all
 from kvnmt.inference.translate import Translation, translate
 
 
@@ -54,6 +55,9 @@ def decoders(
 ) -> list[Decoder]:
     """Compiles the searches of a config, all of the first system first."""
     ready = []
+    shortlist = None
+    if config.candidates:
+        shortlist = of_all(config.candidates, (config.vocabulary,) * 2)
     for name in config.systems:
         model = build(config, name)
         params = model.init(jax.random.key(config.seed))
@@ -63,7 +67,12 @@ def decoders(
                 advance(f"compiling {name}, beam {beam}, batch {batch}")
                 sentences = random_sentences(config, batch)
                 run = partial(
-                    translate, model, params, sentences, search(beam, sentences)
+                    translate,
+                    model,
+                    params,
+                    sentences,
+                    search(beam, sentences),
+                    shortlist=shortlist,
                 )
                 start = time.perf_counter()
                 translations = run()

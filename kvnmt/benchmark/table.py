@@ -147,6 +147,8 @@ def _training(report: Report) -> Table:
 
 
 def _decoding(report: Report) -> Table:
+    few = report.config.candidates
+    among = f", {few} candidates" if few else ""
     result = Table(
         "system",
         "beam",
@@ -158,7 +160,7 @@ def _decoding(report: Report) -> Table:
         "words/s",
         f"x {report.decoding[0].system}",
         title=f"decoding, {report.devices} x {report.device}, untrained, as many "
-        "words as the source has",
+        f"words as the source has{among}",
         box=None,
     )
     for row in report.decoding:

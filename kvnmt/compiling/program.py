@@ -27,7 +27,7 @@ from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.sharding import shardings
 from kvnmt.training.step import StepOptions
-from kvnmt.typing import PyTree
+from kvnmt.typing import DType, PyTree
 
 STEPS_PER_EPOCH = 1000  # a number in the schedule of the learning rate
 
@@ -44,6 +44,9 @@ class CompileConfig(StepOptions):
     batch_size: Annotated[int, at_least(1)] = 80
     source_length: Annotated[int, at_least(2)] = 50  # padded, EOS included
     target_length: Annotated[int, at_least(2)] = 50
+    # target words of a batch that a search chooses among, as with a shortlist;
+    # default: all.
+    candidates: Annotated[int | None, at_least(2)] = None
     # devices that share what has an entry for each word.
     model_axis: Annotated[int, at_least(1)] = 1
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -79,6 +82,8 @@ def trace(config: CompileConfig, among: Sequence[Device]) -> Traced:
     model = models.build(config.model, config.vocabulary, config.vocabulary)
     mesh = mesh_of(among, config.model_axis)
     if config.what == "train":
+        if config.candidates:
+            raise UserError("--candidates are of a search; give --what search too.")
         return _train(config, model, mesh)
     if not model.reads_source:
         raise UserError(
@@ -154,18 +159,29 @@ def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
 def _search(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
     if config.model_axis > 1:
         raise UserError("a search splits rows alone; leave --model-axis out.")
+    few = config.candidates
+    if few and few > config.vocabulary:
+        raise UserError(
+            f"--candidates is {few} but the vocabulary has {config.vocabulary} words."
+        )
     devices.check_rows(config.rows, devices.rows(mesh))
     copies = NamedSharding(mesh, PartitionSpec())
     by_rows = NamedSharding(mesh, PartitionSpec("data"))
     params = jax.eval_shape(model.init, jax.random.key(0))
     params = jax.tree.map(lambda leaf: _shape(leaf, copies), params)
-    rows = [
-        jax.ShapeDtypeStruct(shape, jnp.int32, sharding=by_rows)
-        for shape in ((config.rows, config.source_length), (config.rows,))
-    ]
-    numbers = numbers_of(config.search)
+
+    def row(*shape: int, dtype: DType = jnp.int32) -> jax.ShapeDtypeStruct:
+        shape = config.rows, *shape
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=by_rows)
+
+    rows: list[jax.ShapeDtypeStruct | None] = [row(config.source_length), row()]
+    words = None
+    if few:
+        rows += [None, row(few, dtype=jnp.bool_)]  # no prefix, and what is allowed
+        words = jax.ShapeDtypeStruct((few,), jnp.int32, sharding=copies)
+    searching = program(model, config.search, mesh)
     return Traced(
-        stage=program(model, config.search, mesh).trace(numbers, params, *rows),
+        stage=searching.trace(numbers_of(config.search), params, *rows, words=words),
         parameters=models.count_parameters(params),
         parameter_bytes=_bytes(params),
         optimizer_bytes=0,

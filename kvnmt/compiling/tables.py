@@ -27,7 +27,8 @@ def title(name: str, figures: Figures, config: CompileConfig) -> str:
         f"vocabulary {config.vocabulary}, batch {config.rows} x {config.source_length}"
     )
     if config.what == "search":
-        return f"{text}, beam {config.search.beam}"
+        among = f", {config.candidates} candidates" if config.candidates else ""
+        return f"{text}, beam {config.search.beam}{among}"
     return (
         f"{text} x {config.target_length}, {config.dtype}, remat {config.remat}, "
         f"{config.accumulate} parts, {config.optimizer.name}"

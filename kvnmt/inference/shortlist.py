@@ -100,6 +100,18 @@ class Shortlist:
         return self.lexicon.target[places], counts
 
 
+def of_all(count: int, sizes: tuple[int, int]) -> Shortlist:
+    """The same target tokens for every sentence: the first ones behind the specials.
+
+    Args:
+        count: How many candidates there are, EOS and UNK included; at least 2.
+        sizes: Of the vocabularies of source and target.
+    """
+    target = np.arange(UNK + 1, UNK - 1 + count, dtype=np.int64)
+    every = np.full_like(target, NO_TOKEN)
+    return Shortlist(Lexicon(every, target, np.ones(len(target))), *sizes)
+
+
 def size_for(count: int, most: int) -> int:
     """The least power of two, or one and a half of one, that is enough; or ``most``."""
     power = 1 << max(count - 1, 1).bit_length()

@@ -13,7 +13,7 @@ import pytest
 
 from kvnmt import cli, models
 from kvnmt.attention import kv_memory
-from kvnmt.benchmark import report
+from kvnmt.benchmark import decoding, report
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.training import random_batch
 from kvnmt.data.vocabulary import EOS, PAD
@@ -83,6 +83,20 @@ def test_figures_of_decoding_agree(measured):
         assert math.isclose(written["median"] * seconds, words)
 
 
+def test_candidates_are_what_is_translated_with(monkeypatch):
+    """Of the fast search the same is timed as of the exact one."""
+    chosen = []
+    monkeypatch.setattr(
+        decoding, "translate", lambda *_, shortlist: chosen.append(shortlist) or []
+    )
+    exact = dataclasses.replace(TINY, systems=("rnnsearch-star",))
+    decoding.decoders(dataclasses.replace(exact, candidates=6))
+    decoding.decoders(exact)
+    assert len(chosen) == 4 and chosen[2:] == [None, None]
+    for each in chosen[:2]:
+        assert each.candidates(np.array([[5]])).words.tolist() == list(range(6))
+
+
 def test_a_report_is_read_again(measured, tmp_path):
     path = tmp_path / "old.json"
     path.write_text(json.dumps(measured))
@@ -111,6 +125,8 @@ def test_a_report_is_read_again(measured, tmp_path):
         {"beams": ()},
         {"batches": (1, 0)},
         {"train": False, "decode": False},
+        {"candidates": 4, "decode": False},
+        {"candidates": 12},
     ],
 )
 def test_what_cannot_be_measured_is_told(changes):

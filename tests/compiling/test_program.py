@@ -53,6 +53,17 @@ def test_every_system_is_lowered_for_every_platform(name):
         assert not FLOAT64.search(text)
 
 
+def test_a_search_among_candidates_computes_no_other_word():
+    config = replace(TINY, what="search", vocabulary=97)
+    texts = [
+        trace(replace(config, candidates=few), jax.devices()[:1]).stage.lower()
+        for few in (None, 6)
+    ]
+    of_words = re.compile(r"dot_general.*-> tensor<(?:\d+x)*97xf32>")
+    whole, few = (bool(of_words.search(text.as_text())) for text in texts)
+    assert whole and not few
+
+
 def test_rows_are_shared_by_devices_and_parts():
     some = jax.devices()[:4]
     config = replace(TINY, accumulate=3, model_axis=2)
@@ -89,6 +100,8 @@ def test_bytes_are_those_of_one_device():
         ({"model_axis": 2}, "make it 8"),
         ({"source_length": 1}, "source_length"),
         ({"vocabulary": 2}, "vocabulary is 2"),
+        ({"candidates": 5}, "^--candidates are of a search"),
+        ({"candidates": 10, "what": "search"}, "the vocabulary has 9 words"),
         ({"search": SearchConfig(beam=0)}, "^search.beam is 0"),
     ],
 )

@@ -17,6 +17,7 @@ from kvnmt.inference.shortlist import (
     Lexicon,
     Shortlist,
     count_links,
+    of_all,
     size_for,
 )
 from kvnmt.inference.shortlist_file import read_shortlist, write_shortlist
@@ -160,6 +161,14 @@ def test_candidates_of_a_batch():
     assert words.tolist() == [0, 1, 4, 7, 9, 50, 60, 60]
     assert words[allowed[0]].tolist() == [0, 1, 4, 7, 9, 50]
     assert not allowed[:, 7].any()
+
+
+def test_all_sentences_may_have_the_same_candidates():
+    source = np.array([[5, 3, EOS], [4, EOS, -1]])
+    candidates = of_all(6, (9, 40)).candidates(source)
+    np.testing.assert_array_equal(candidates.words, np.arange(6))
+    assert candidates.allowed.all() and candidates.allowed.shape == (2, 6)
+    assert of_all(2, (9, 40)).candidates(source).words.tolist() == [EOS, UNK]
 
 
 def test_links_are_counted():
