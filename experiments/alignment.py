@@ -189,7 +189,13 @@ def configure(options: Alignment, pair: str, name: str, start: str, seed: int) -
         else None,
     )
     folder = _run_folder(options, pair, name, start, seed)
-    return Row(folder, name, experiment, greedy_bleu, data=pair)
+    return Row(
+        folder=folder,
+        system=name,
+        experiment=experiment,
+        measure=greedy_bleu,
+        data=pair,
+    )
 
 
 def text_folder(options: Alignment, pair: str) -> Path:

@@ -16,7 +16,7 @@ from experiments import made_up
 from experiments.paper_tables import SETTINGS
 from experiments.recipes import greedy_bleu, parallel_text, with_system
 from experiments.results import Figures
-from experiments.rows import Row, Train
+from experiments.rows import Row, Train, Trained
 from experiments.table import Options, Table, Text, make_table
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
@@ -26,11 +26,8 @@ from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.inputs import read_test
 from kvnmt.files import write_lines
-from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import Settings, corpus_bleu
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import Run
-from kvnmt.training.loop import Result
 
 TEXT = ("source", "target", "valid_source", "valid_target")
 TRANSLATIONS = "translations.txt"  # of the test text, in a run directory
@@ -181,12 +178,11 @@ def configure(
         seed=seed,
         warm_start=folder_of(options, paper.variants[0], seed) if warm else None,
     )
-    folder = folder_of(options, variant, seed)
     return Row(
-        folder=folder,
+        folder=folder_of(options, variant, seed),
         system=variant.system,
         experiment=variant.change(experiment) if variant.change else experiment,
-        measure=partial(measure, material, paper.measure, variant.marks, folder),
+        measure=partial(measure, material, paper.measure, variant.marks),
         data=options.data,
         tests=(*material.tests, *options.more_tests),
     )
@@ -265,21 +261,16 @@ def _made_up(options: PaperOptions, paper: Paper, base: DataConfig) -> Material:
 
 
 def measure(
-    material: Material,
-    more: Measure,
-    marks: Mapping[str, Any],
-    folder: Path,
-    run: Run,
-    result: Result,
+    material: Material, more: Measure, marks: Mapping[str, Any], trained: Trained
 ) -> Figures:
     """BLEU on the test text, and whatever more the paper has.
 
     The translations stay in the run directory.
     """
-    figures, test = {**marks, **greedy_bleu(run, result)}, material.test
+    folder, run, _ = trained
+    figures, test = {**marks, **greedy_bleu(trained)}, material.test
     lines = test.source or [] if test else []
-    translate = partial(translate_lines, run, lines, run.experiment.search)
-    system = System("system", translate, run)
+    system = System("system", partial(run.translate, lines), run)
     if test:
         bleu = corpus_bleu(system.hypotheses, test.reference, tokenize="none")
         figures["bleu"] = bleu.score
