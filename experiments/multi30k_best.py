@@ -130,6 +130,8 @@ TABLES = (
         },
         published_as="published, en-de",
         differences={
+            "Transformer-Tiny of Wu et al. (2021), ": "at most 8 000 updates of 4 096 "
+            "tokens, the mean of 10 checkpoints",
             "attentive GRU of Caglayan et al. (2017), ": "another normalisation",
         },
     ),

@@ -16,6 +16,7 @@ def summary(
     published_as: str,
     *,
     by: Sequence[str] = ("system", "start"),
+    published_with: str = "",
     differences: Mapping[str, str] | None = None,
     folder: str = "",
 ) -> Summary:
@@ -32,5 +33,6 @@ def summary(
         by=tuple(by),
         published=published,
         published_as=published_as,
+        published_with=published_with,
         differences=differences or {},
     )

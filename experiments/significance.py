@@ -91,7 +91,7 @@ def with_p(
     """
 
     def named(result: Figures, other: Mapping[str, str]) -> list[Any]:
-        return [{**result, **other}.get(key) for key in (*by, "data", "seed")]
+        return [{**result, **other}.get(key) for key in (*by, "data")]
 
     lines = []
     for result in results:

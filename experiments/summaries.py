@@ -27,6 +27,7 @@ class Summary:
     by: tuple[str, ...] = ("system", "start")  # what tells its rows apart
     published: Mapping[str, str] = field(default_factory=dict)  # by the row's name
     published_as: str = "published"
+    published_with: str = ""  # setting of what is published, where ours is another
     differences: Mapping[str, str] = field(default_factory=dict)  # by the row's name
     against: Against | None = None  # what rows are tested against
 
@@ -54,7 +55,7 @@ class Grid(NamedTuple):
     headings: list[str]
     numeric: list[bool]  # which columns hold numbers
     rows: list[list[str]]
-    note: str  # what the figures were measured with
+    note: str  # what the figures were published and measured with
 
 
 def grid_of(summary: Summary, kept: Path = KEPT) -> Grid:
@@ -94,7 +95,9 @@ def grid_of(summary: Summary, kept: Path = KEPT) -> Grid:
         headings.append("differences")
         numeric.append(False)
         columns.append([_told(summary.differences, summary, row) for row in order])
-    return Grid(headings, numeric, [list(row) for row in zip(*columns)], _note(results))
+    told = f"Published with {summary.published_with}." if summary.published_with else ""
+    note = " ".join(filter(None, (told, _note(results))))
+    return Grid(headings, numeric, [list(row) for row in zip(*columns)], note)
 
 
 def mean_and_spread(values: Sequence[float], form: str) -> str:

@@ -55,6 +55,8 @@ def test_every_table_of_a_module_stands_in_the_readme():
     for summary in all_tables().values():
         # What was not run has published figures, and says so.
         assert kept_results(summary.place) or summary.published, summary.name
+        # What others published was published with another setting, and says which.
+        assert summary.published_with or summary.differences or not summary.published
 
 
 def test_results_that_are_kept_say_what_they_were_measured_with():
