@@ -25,8 +25,8 @@ Launch::
     python -m experiments.meng --setting small
     python -m experiments.meng --source train.zh --target train.en \
         --valid-source mt02.zh --valid-target mt02.en \
-        --test-source mt03.zh --test-target mt03.en --aligned-source liu.zh \
-        --aligned-target liu.en --gold liu.align           # tables 1 and 2
+        --test-source mt0[3456].zh --test-target mt0[3456].en \
+        --aligned-source liu.zh --aligned-target liu.en --gold liu.align  # and table 2
     python -m experiments.meng --pair de-en --source train.de --target train.en \
         --valid-source nt16.de --valid-target nt16.en \
         --test-source nt17.de --test-target nt17.en        # table 4
@@ -37,7 +37,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from experiments.paper_tables import summary
+from experiments.paper_tables import NIST, summary
 from experiments.papers import (
     BLEU,
     BY_GOLD,
@@ -84,7 +84,7 @@ CONTROL = {f"{BASELINE}, warm": "the control: trained on"}
 TABLES = (
     summary(
         "meng",
-        (BLEU, *ADEQUACY, Column("parameters", "parameters", "{:,}")),
+        (*NIST, BLEU, *ADEQUACY, Column("parameters", "parameters", "{:,}")),
         published={
             **rows_of("36.53", "37.80", "38.45", "38.66", "38.93", "39.33"),
             "cited: coverage of Tu et al. (2016), ": "35.40",

@@ -119,7 +119,7 @@ class Miculicich(PaperOptions):
     """Options of the experiment."""
 
     workdir: Path = Path("runs/miculicich")  # where the runs are written
-    brackets: Path | None = None  # trees of the test references
+    brackets: Path | None = None  # trees of the first test references
 
     @property
     def more_tests(self) -> tuple[Path, ...]:
@@ -131,9 +131,9 @@ def main(options: Miculicich, train: Train = training.run) -> None:
     """Trains what is not yet trained, prints the table, and draws figure 2."""
     trees = None
     if options.brackets and not options.looks:
-        if options.test_target is None:
+        if not options.test_target:
             raise UserError("--brackets are trees of --test-target; name that too.")
-        trees = read_test(options.test_target, brackets=options.brackets).brackets
+        trees = read_test(options.test_target[0], brackets=options.brackets).brackets
     paper = replace(PAPER, measure=partial(look_back, trees))
     results = make_paper(options, paper, train)
     draw(results, options.workdir / PICTURE)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from experiments.summaries import Summary
 from kvnmt.evaluation.base import Column
 
+# The test sets of NIST, if their files are named mt03.zh and so on.
+NIST = tuple(Column(f"bleu_mt0{n}", f"MT0{n}", "{:.2f}") for n in range(3, 7))
 SETTINGS = ("paper", "small", "made-up")  # the last: small, on the made-up language
 
 
