@@ -182,6 +182,8 @@ def test_what_a_result_was_measured_with(tmp_path, monkeypatch):
     cpus.write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n")
     monkeypatch.setattr(results, "CPUS", cpus)
     assert results.provenance()["device"].endswith("x cpu (Some CPU @ 2 GHz)")
+    monkeypatch.setattr(results, "package_versions", lambda: {"device": "1 x Some GPU"})
+    assert results.provenance()["device"] == "1 x Some GPU"
 
 
 def test_what_is_collected_stands_in_a_table(tmp_path, monkeypatch, capsys):

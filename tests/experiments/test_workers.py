@@ -201,7 +201,9 @@ def test_an_interrupted_row_says_its_epoch(tmp_path):
     assert state_of(row) == "not started"
     row.folder.mkdir()
     (row.folder / "config.json").touch()
-    (row.folder / "metrics.jsonl").write_text('{"step": 6, "epoch": 1.5}\n')
+    assert state_of(row) == "interrupted at epoch 0"
+    validated = '{"step": 4, "epoch": 1}\n{"step": 6, "epoch": 1.5}\n'
+    (row.folder / "metrics.jsonl").write_text(validated)
     assert state_of(row) == "interrupted at epoch 1.5"
     with Claims(row.folder).take():
         assert state_of(row).endswith(", at epoch 1.5")
