@@ -23,7 +23,7 @@ from typing import Literal
 from experiments import made_up
 from experiments.recipes import MADE_UP, bleu, parallel_text, with_system
 from experiments.results import Figures
-from experiments.rows import AnyRow, Measure, OtherRow, Row, Train
+from experiments.rows import AnyRow, Measure, OtherRow, Row, Train, Trained
 from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.benchmark import report as benchmark
@@ -33,12 +33,9 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.evaluation.base import Column
 from kvnmt.files import digest
-from kvnmt.inference.translate import translate_lines
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import Run
 from kvnmt.systems.named import SYSTEMS
-from kvnmt.training.loop import Result
 from kvnmt.training.optimizer import OptimizerConfig
 
 TRANSLATORS = tuple(
@@ -140,10 +137,10 @@ def made_up_rows(options: AllSystems, corpus: synthetic.Corpus) -> list[Row]:
     folder = options.workdir / "corpus"
     data = parallel_text(MADE_UP.data, folder, "src", "trg")
 
-    def measure(run: Run, result: Result) -> Figures:
+    def measure(trained: Trained) -> Figures:
         source, _ = made_up.lines_of(corpus.test)
-        hypotheses = translate_lines(run, source, run.experiment.search)
-        return made_up.measure(run, hypotheses, corpus.test)
+        hypotheses = trained.run.translate(source)
+        return made_up.measure(trained.run, hypotheses, corpus.test)
 
     base = replace(MADE_UP, data=data)
     tests = made_up.test_files(folder)
@@ -158,8 +155,8 @@ def multi30k_rows(options: AllSystems) -> list[Row]:
     text = Parallel([], []) if options.looks else read_parallel(*tests)
     data = parallel_text(MULTI30K.data, options.data, "de", "en")
 
-    def measure(run: Run, result: Result) -> Figures:
-        return {"bleu": bleu(run, text)}
+    def measure(trained: Trained) -> Figures:
+        return {"bleu": bleu(trained.run, text)}
 
     base = replace(MULTI30K, data=data)
     epochs = options.multi30k_epochs
@@ -212,7 +209,9 @@ def speed_row(options: AllSystems) -> OtherRow:
         speeds = [{"system": r.system, "speed": r.relative.median} for r in rows]
         return {"rows": speeds}
 
-    return OtherRow(options.workdir / f"speed{which}", "all", work, data="speed")
+    return OtherRow(
+        folder=options.workdir / f"speed{which}", system="all", work=work, data="speed"
+    )
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from experiments.summaries import Summary
 from kvnmt.evaluation.base import Column
 
+# The test sets of NIST, if their files are named mt03.zh and so on.
+NIST = tuple(Column(f"bleu_mt0{n}", f"MT0{n}", "{:.2f}") for n in range(3, 7))
 SETTINGS = ("paper", "small", "made-up")  # the last: small, on the made-up language
 
 
@@ -16,6 +18,7 @@ def summary(
     published_as: str,
     *,
     by: Sequence[str] = ("system", "start"),
+    published_with: str = "",
     differences: Mapping[str, str] | None = None,
     folder: str = "",
 ) -> Summary:
@@ -32,5 +35,6 @@ def summary(
         by=tuple(by),
         published=published,
         published_as=published_as,
+        published_with=published_with,
         differences=differences or {},
     )

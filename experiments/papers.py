@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the modules of the papers share: their flags, their text, their rows.
+"""What the modules of the papers share: their settings, their rows, their measures.
 
 A module names the rows of its paper's tables and two settings: the paper's, for text of
 your own, and a small one that takes minutes on two cores. Where the flags name no text,
@@ -10,31 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from statistics import fmean
+from typing import Any, Literal
 
 from experiments import made_up
-from experiments.paper_tables import SETTINGS
-from experiments.recipes import greedy_bleu, parallel_text, with_system
+from experiments.paper_texts import MadeUp, Material, PaperOptions, material_of
+from experiments.recipes import greedy_bleu, with_system
 from experiments.results import Figures
-from experiments.rows import Row, Train
-from experiments.table import Options, Table, Text, make_table
-from kvnmt.data import synthetic
-from kvnmt.data.config import DataConfig
-from kvnmt.data.synthetic import Corpus, Pair
-from kvnmt.errors import UserError, unknown_name
+from experiments.rows import Row, Train, Trained
+from experiments.table import Table, make_table
+from kvnmt.errors import unknown_name
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.base import Column
-from kvnmt.evaluation.inputs import read_test
 from kvnmt.files import write_lines
-from kvnmt.inference.translate import translate_lines
-from kvnmt.metrics.bleu import Settings, corpus_bleu
+from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import Run
-from kvnmt.training.loop import Result
 
-TEXT = ("source", "target", "valid_source", "valid_target")
-TRANSLATIONS = "translations.txt"  # of the test text, in a run directory
-HELD_OUT = 400  # made-up sentences to validate on
+TRANSLATIONS = "translations.txt"  # of a test text, in a run directory
 BLEU = Column("bleu", "BLEU", "{:.2f}")
 FIRST_COLUMNS = Column("system", "system"), Column("start", "start")
 LAST_COLUMNS = (
@@ -51,34 +43,6 @@ BY_GOLD = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class PaperOptions(Options):
-    """What the experiment of every paper takes."""
-
-    setting: Literal["paper", "small"] = "paper"  # sizes, optimiser and search
-    source: Path | None = None  # training text, tokenised
-    target: Path | None = None
-    valid_source: Path | None = None  # text that chooses the best checkpoint
-    valid_target: Path | None = None
-    test_source: Path | None = None  # text that is translated in the end
-    test_target: Path | None = None
-    systems: tuple[str, ...] = ()  # default: all of the paper
-    epochs: int | None = None  # at most; default: those of the setting
-    warm_epochs: int | None = None  # of what starts from a trained model
-    pairs: int = 8000  # of the made-up language
-
-    @property
-    def data(self) -> str:
-        """What the results say of setting and text."""
-        is_own = self.source or self.setting == "paper"
-        return self.setting if is_own else SETTINGS[-1]
-
-    @property
-    def more_tests(self) -> tuple[Path, ...]:
-        """Files that a paper reads beside its test text."""
-        return ()
-
-
 @dataclass(frozen=True)
 class Variant:
     """A row of a paper's table."""
@@ -90,7 +54,7 @@ class Variant:
     change: Callable[[Experiment], Experiment] | None = None
 
 
-# Measures a trained system beside BLEU; the test text may be missing.
+# Measures a trained system beside BLEU; there may be no test text.
 Measure = Callable[[Test | None, System], Figures]
 
 
@@ -107,19 +71,8 @@ class Paper:
     variants: Sequence[Variant]  # the first is what others start from
     settings: Mapping[str, Experiment]  # by their names
     columns: Sequence[Column]
-    in_a_row: int = 1  # most made-up sentences in a line
-    test: int = 400  # made-up sentences to test on
+    made_up: MadeUp = MadeUp()
     measure: Measure = nothing
-
-
-class Material(NamedTuple):
-    """The text of an experiment."""
-
-    data: DataConfig
-    test: Test | None
-    tests: tuple[Path, ...] = ()  # files of the test
-    pairs: Sequence[Pair] = ()  # of the test, if it is made up
-    text: Text | None = None  # how it is written
 
 
 def make_paper(options: PaperOptions, paper: Paper, train: Train) -> list[Figures]:
@@ -129,7 +82,8 @@ def make_paper(options: PaperOptions, paper: Paper, train: Train) -> list[Figure
         UserError: A system or text is missing, or a row failed.
     """
     chosen = choose(paper.variants, options.systems)
-    material = material_of(options, paper)
+    base = paper.settings[options.setting].data
+    material = material_of(options, base, paper.made_up)
     rows = [
         configure(options, paper, variant, seed, material)
         for variant in chosen
@@ -137,7 +91,7 @@ def make_paper(options: PaperOptions, paper: Paper, train: Train) -> list[Figure
     ]
     table = Table(
         title=f"{paper.title}; {options.data}",
-        columns=[*FIRST_COLUMNS, *paper.columns, *LAST_COLUMNS],
+        columns=[*FIRST_COLUMNS, *bleu_columns(paper, options), *LAST_COLUMNS],
         rows=rows,
         texts=[material.text] if material.text else [],
     )
@@ -181,14 +135,13 @@ def configure(
         seed=seed,
         warm_start=folder_of(options, paper.variants[0], seed) if warm else None,
     )
-    folder = folder_of(options, variant, seed)
     return Row(
-        folder=folder,
+        folder=folder_of(options, variant, seed),
         system=variant.system,
         experiment=variant.change(experiment) if variant.change else experiment,
-        measure=partial(measure, material, paper.measure, variant.marks, folder),
+        measure=partial(measure, material, paper.measure, variant.marks),
         data=options.data,
-        tests=(*material.tests, *options.more_tests),
+        tests=(*material.files, *options.more_tests),
     )
 
 
@@ -198,92 +151,36 @@ def folder_of(options: PaperOptions, variant: Variant, seed: int) -> Path:
     return options.workdir / "-".join(map(str, (options.data, *parts)))
 
 
-def material_of(options: PaperOptions, paper: Paper) -> Material:
-    """The text that the flags name, or the made-up language.
-
-    Raises:
-        UserError: Some of it is not named, or cannot be read.
-    """
-    base = paper.settings[options.setting].data
-    files = {name: getattr(options, name) for name in TEXT}
-    tests = options.test_source, options.test_target
-    missing = [_flag(name) for name, path in files.items() if path is None]
-    if options.looks:
-        return _to_look_at(options, base, files, tests)
-    if missing and (options.setting == "paper" or any(files.values()) or any(tests)):
-        raise UserError(
-            f"{', '.join(missing)} not named; name the text that is trained and "
-            "validated on, or none of it with --setting small, which makes its own."
-        )
-    if missing:
-        return _made_up(options, paper, base)
-    if not all(tests) and any(tests):
-        raise UserError("--test-source and --test-target go together; name both.")
-    test = read_test(tests[1], tests[0]) if tests[1] else None
-    if test:
-        test.settings = Settings(tokenize="none")
-    return Material(replace(base, **files), test, tuple(filter(None, tests)))
-
-
-def _to_look_at(
-    options: PaperOptions,
-    base: DataConfig,
-    files: Mapping[str, Path | None],
-    tests: Sequence[Path | None],
-) -> Material:
-    """What results are compared with; no text is read or made."""
-    folder = options.workdir / "corpus"
-    if options.data == SETTINGS[-1]:
-        data = parallel_text(base, folder, "src", "trg")
-        return Material(data, None, made_up.test_files(folder))
-    if None in files.values():
-        return Material(base, None)
-    return Material(replace(base, **files), None, tuple(filter(None, tests)))
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _made_up(options: PaperOptions, paper: Paper, base: DataConfig) -> Material:
-    corpus = synthetic.make_corpus(1, options.pairs, HELD_OUT, paper.test)
-    if paper.in_a_row > 1:
-        corpus = Corpus(
-            train=made_up.in_rows(corpus.train, paper.in_a_row),
-            valid=made_up.in_rows(corpus.valid, paper.in_a_row),
-            test=made_up.in_rows(corpus.test, paper.in_a_row),
-        )
-    folder = options.workdir / "corpus"
-    source, reference = made_up.lines_of(corpus.test)
-    text = Text(
-        key=f"{options.pairs} {paper.in_a_row}",
-        write=lambda: synthetic.write_corpus(corpus, folder),
-    )
-    test = Test(reference, source, settings=Settings(tokenize="none"))
-    data = parallel_text(base, folder, "src", "trg")
-    return Material(data, test, made_up.test_files(folder), corpus.test, text)
+def bleu_columns(paper: Paper, options: PaperOptions) -> list[Column]:
+    """Those of the paper; of several test texts BLEU is the mean, each before it."""
+    names = [*options.tests] if len(options.tests) > 1 else []
+    tests = [Column(f"bleu_{name}", f"BLEU {name}", BLEU.form) for name in names]
+    mean = [BLEU._replace(heading="mean")] if tests else [BLEU]
+    place = list(paper.columns).index(BLEU)
+    return [*paper.columns[:place], *tests, *mean, *paper.columns[place + 1 :]]
 
 
 def measure(
-    material: Material,
-    more: Measure,
-    marks: Mapping[str, Any],
-    folder: Path,
-    run: Run,
-    result: Result,
+    material: Material, more: Measure, marks: Mapping[str, Any], trained: Trained
 ) -> Figures:
-    """BLEU on the test text, and whatever more the paper has.
+    """BLEU on each test text and the mean, and on the first whatever more there is.
 
     The translations stay in the run directory.
     """
-    figures, test = {**marks, **greedy_bleu(run, result)}, material.test
-    lines = test.source or [] if test else []
-    translate = partial(translate_lines, run, lines, run.experiment.search)
-    system = System("system", translate, run)
-    if test:
+    folder, run, _ = trained
+    figures = {**marks, **greedy_bleu(trained)}
+    systems, scores = [], {}
+    for name, test in material.tests.items():
+        system = System("system", partial(run.translate, test.source or []), run)
         bleu = corpus_bleu(system.hypotheses, test.reference, tokenize="none")
-        figures["bleu"] = bleu.score
-        write_lines(folder / TRANSLATIONS, system.hypotheses)
+        scores[f"bleu_{name}"] = bleu.score
+        write_lines(folder / f"{name}.{TRANSLATIONS}", system.hypotheses)
+        systems.append(system)
+    if scores:
+        figures["bleu"] = fmean(scores.values())
+    if len(scores) > 1:
+        figures |= scores
+    first = systems[0] if systems else System("system", list, run)
     if material.pairs:
-        figures |= made_up.measure(run, system.hypotheses, material.pairs)
-    return figures | more(test, system)
+        figures |= made_up.measure(run, first.hypotheses, material.pairs)
+    return figures | more(next(iter(material.tests.values()), None), first)

@@ -30,6 +30,7 @@ from typing import Protocol
 from experiments import thot_models
 from experiments.results import Figures
 from experiments.rows import OtherRow
+from experiments.significance import packed_counts
 from experiments.table import Options, Table, launch, make_table
 from experiments.thot_models import UNTUNED, WEIGHTS
 from kvnmt.console import say
@@ -168,6 +169,7 @@ def measure(
         hypotheses = translate(texts[split].source, weights)
         write_lines(folder / f"{split}.{options.target}", hypotheses)
         figures[f"{split}_bleu"] = bleu(hypotheses, texts[split])
+    figures["test2016_counts"] = packed_counts(hypotheses, texts["test2016"].target)
     return figures
 
 

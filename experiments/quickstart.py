@@ -22,7 +22,7 @@ from rich.console import Console
 from experiments import made_up
 from experiments.recipes import parallel_text, small_model, with_system
 from experiments.results import Figures
-from experiments.rows import Row, Train
+from experiments.rows import Row, Train, Trained
 from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.console import say
@@ -34,15 +34,13 @@ from kvnmt.evaluation.base import Column
 from kvnmt.files import write_lines
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align_lines
-from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model_config import Dropout
 from kvnmt.pictures.heatmaps import attention_heatmap
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import Run, load_run
+from kvnmt.runs.directory import load_run
 from kvnmt.training.config import TrainingConfig
-from kvnmt.training.loop import Result
 from kvnmt.training.optimizer import OptimizerConfig
 
 BASELINE, EXTENDED = SYSTEMS = ("rnnsearch-star", "kvmematt-r2-atteos")
@@ -145,22 +143,21 @@ def configure(
         seed=seed,
         warm_start=run_folder(options, BASELINE, seed) if warm else None,
     )
-    folder = run_folder(options, name, seed)
     return Row(
-        folder,
-        name,
-        experiment,
-        measure=partial(measure, corpus.test, folder),
+        folder=run_folder(options, name, seed),
+        system=name,
+        experiment=experiment,
+        measure=partial(measure, corpus.test),
         tests=made_up.test_files(options.workdir / "corpus"),
     )
 
 
-def measure(pairs: Sequence[Pair], folder: Path, run: Run, result: Result) -> Figures:
+def measure(pairs: Sequence[Pair], trained: Trained) -> Figures:
     """BLEU, AER and adequacy; the translations stay in the run directory."""
     source, _ = made_up.lines_of(pairs)
-    hypotheses = translate_lines(run, source, run.experiment.search)
-    write_lines(folder / TRANSLATIONS, hypotheses)
-    return made_up.measure(run, hypotheses, pairs)
+    hypotheses = trained.run.translate(source)
+    write_lines(trained.folder / TRANSLATIONS, hypotheses)
+    return made_up.measure(trained.run, hypotheses, pairs)
 
 
 def show_translations(

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from experiments.results import Figures
+from experiments.rows import Trained
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
 from kvnmt.inference.config import SearchConfig
@@ -16,7 +17,6 @@ from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
 from kvnmt.systems.named import system
 from kvnmt.training.config import TrainingConfig
-from kvnmt.training.loop import Result
 from kvnmt.training.optimizer import OptimizerConfig
 
 
@@ -102,6 +102,6 @@ def bleu(run: Run, text: Parallel) -> float:
     return corpus_bleu(hypotheses, text.target, tokenize="none").score
 
 
-def greedy_bleu(run: Run, result: Result) -> Figures:
+def greedy_bleu(trained: Trained) -> Figures:
     """BLEU of the best checkpoint on the validation text, as training measured it."""
-    return {"valid_bleu": result.best.get("valid_bleu")}
+    return {"valid_bleu": trained.result.best.get("valid_bleu")}

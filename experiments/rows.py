@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of a table: a run directory each, and what leads to its figures."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import jax
 from rich.console import Console
@@ -22,7 +23,16 @@ from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run, load_run
 from kvnmt.training.loop import Result
 
-Measure = Callable[[Run, Result], Figures]
+
+class Trained(NamedTuple):
+    """What a row is measured by."""
+
+    folder: Path  # run directory
+    run: Run
+    result: Result  # of the training
+
+
+Measure = Callable[[Trained], Figures]
 
 
 class Train(Protocol):
@@ -35,17 +45,48 @@ class Train(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Row:
-    """A run of kvnmt, and what is measured of it once it is trained."""
+@dataclass(frozen=True, kw_only=True)
+class AnyRow(ABC):
+    """A folder with a result, and what leads to that."""
 
-    folder: Path  # run directory
+    folder: Path
     system: str
-    experiment: Experiment
-    measure: Measure
     data: str = ""  # which text, where a table has several
     after: tuple[Path, ...] = ()  # rows that must be measured first
     tests: tuple[Path, ...] = ()  # files that it is measured on
+
+    @property
+    def needs(self) -> tuple[Path, ...]:
+        """The rows without which it cannot begin."""
+        return self.after
+
+    @property
+    def text(self) -> str | None:
+        """Tells apart what it is measured on."""
+        return text_digest(self.tests)
+
+    def result(self) -> Figures | None:
+        """What was measured; None: nothing yet.
+
+        Raises:
+            UserError: It cannot be read, or is that of another config or text.
+        """
+        figures = read_result(self.folder)
+        if figures:
+            check_same_text(figures.get("text"), self.text, self.folder)
+        return figures
+
+    @abstractmethod
+    def make(self, train: Train, console: Console) -> None:
+        """Does the work; leaves a result."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(AnyRow):
+    """A run of kvnmt in its run directory, measured once it is trained."""
+
+    experiment: Experiment
+    measure: Measure
 
     @property
     def start(self) -> Literal["scratch", "warm"]:
@@ -64,15 +105,10 @@ class Row:
         return text_digest([*text_files(self.experiment), *self.tests])
 
     def result(self) -> Figures | None:
-        """What was measured; None: nothing yet.
-
-        Raises:
-            UserError: It cannot be read, or is that of another config or text.
-        """
-        figures = read_result(self.folder)
+        """As of every row; the config is compared, too."""
+        figures = super().result()
         if figures:
             check_same_config(figures.get("config"), self.experiment, self.folder)
-            check_same_text(figures.get("text"), self.text, self.folder)
         return figures
 
     def make(self, train: Train, console: Console) -> None:
@@ -97,47 +133,19 @@ class Row:
             "target_tokens_per_second": result.tokens_per_second,
             "minutes": result.minutes,
         }
-        write_result(self.folder, figures | self.measure(run, result))
+        figures |= self.measure(Trained(self.folder, run, result))
+        write_result(self.folder, figures)
         # Programs of many systems are more memory mappings than a process may hold.
         jax.clear_caches()
 
 
-@dataclass(frozen=True)
-class OtherRow:
+@dataclass(frozen=True, kw_only=True)
+class OtherRow(AnyRow):
     """Figures that come from no training of kvnmt, such as those of other programs."""
 
-    folder: Path  # where the result stands
-    system: str
     work: Callable[[], Figures]  # gives the figures, perhaps of several ``rows``
-    data: str = ""
-    after: tuple[Path, ...] = ()  # rows that must be measured first
-    tests: tuple[Path, ...] = ()  # files that it is measured on
-
-    @property
-    def needs(self) -> tuple[Path, ...]:
-        """The rows without which it cannot begin."""
-        return self.after
-
-    @property
-    def text(self) -> str | None:
-        """Tells apart what it is measured on."""
-        return text_digest(self.tests)
-
-    def result(self) -> Figures | None:
-        """What was measured; None: nothing yet.
-
-        Raises:
-            UserError: It cannot be read, or is that of another text.
-        """
-        figures = read_result(self.folder)
-        if figures:
-            check_same_text(figures.get("text"), self.text, self.folder)
-        return figures
 
     def make(self, train: Train, console: Console) -> None:
         """Does the work; leaves a result."""
         named = {"system": self.system, "data": self.data, "text": self.text}
         write_result(self.folder, named | self.work())
-
-
-AnyRow = Row | OtherRow

@@ -2,20 +2,18 @@
 """Tables of kept results: a row for each system and start, its seeds put together."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scipy import stats
-
 from experiments.results import KEPT, Figures, kept_results
+from experiments.significance import Against, p_over_seeds, p_over_sentences
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.systems.named import SYSTEMS
 
 NOT_RUN = "not run"
-LEAST_SEEDS = 3  # that are tested
 
 
 @dataclass(frozen=True)
@@ -29,10 +27,9 @@ class Summary:
     by: tuple[str, ...] = ("system", "start")  # what tells its rows apart
     published: Mapping[str, str] = field(default_factory=dict)  # by the row's name
     published_as: str = "published"
+    published_with: str = ""  # setting of what is published, where ours is another
     differences: Mapping[str, str] = field(default_factory=dict)  # by the row's name
-    # A system and a figure: rows are tested against that of the system and the same
-    # start, over the seeds of both.
-    against: tuple[str, str] | None = None
+    against: Against | None = None  # what rows are tested against
 
     @property
     def place(self) -> str:
@@ -58,7 +55,7 @@ class Grid(NamedTuple):
     headings: list[str]
     numeric: list[bool]  # which columns hold numbers
     rows: list[list[str]]
-    note: str  # what the figures were measured with
+    note: str  # what the figures were published and measured with
 
 
 def grid_of(summary: Summary, kept: Path = KEPT) -> Grid:
@@ -88,10 +85,9 @@ def grid_of(summary: Summary, kept: Path = KEPT) -> Grid:
         if any(cells):
             headings.append(column.heading)
             columns.append(cells)
-    tests = [_p_over_seeds(summary, groups, row) for row in order]
-    if any(tests):
-        headings.append(f"p against {summary.against and summary.against[0]}")
-        columns.append(tests)
+    for heading, cells in _tests(summary, groups, order):
+        headings.append(heading)
+        columns.append(cells)
     headings.append("seeds")
     columns.append([_seeds(groups[row]) for row in order])
     numeric = [place >= named for place in range(len(headings))]
@@ -99,7 +95,9 @@ def grid_of(summary: Summary, kept: Path = KEPT) -> Grid:
         headings.append("differences")
         numeric.append(False)
         columns.append([_told(summary.differences, summary, row) for row in order])
-    return Grid(headings, numeric, [list(row) for row in zip(*columns)], _note(results))
+    told = f"Published with {summary.published_with}." if summary.published_with else ""
+    note = " ".join(filter(None, (told, _note(results))))
+    return Grid(headings, numeric, [list(row) for row in zip(*columns)], note)
 
 
 def mean_and_spread(values: Sequence[float], form: str) -> str:
@@ -151,24 +149,28 @@ def _seeds(group: Sequence[Figures]) -> str:
     return str(len({result["seed"] for result in group if "seed" in result}) or "")
 
 
-def _p_over_seeds(
-    summary: Summary, groups: Mapping[_Name, Sequence[Figures]], row: _Name
-) -> str:
-    """Of a paired two-sided t-test over the seeds that both have, three at least."""
-    if summary.against is None:
-        return ""
-    system, key = summary.against
-    baseline = row._replace(names=(system, *row.names[1:]))
-    ours, theirs = (
-        {r["seed"]: r[key] for r in groups.get(name, ()) if {"seed", key} <= r.keys()}
-        for name in (row, baseline)
-    )
-    seeds = sorted(ours.keys() & theirs.keys())
-    if row == baseline or len(seeds) < LEAST_SEEDS:
-        return ""
-    system_figures, baseline_figures = ([of[n] for n in seeds] for of in (ours, theirs))
-    test: Any = stats.ttest_rel(system_figures, baseline_figures)
-    return f"{test.pvalue:.3f}"
+def _tests(
+    summary: Summary, groups: Mapping[_Name, list[Figures]], order: Sequence[_Name]
+) -> Iterator[tuple[str, list[str]]]:
+    """The columns of tests against the baseline, if they have a figure."""
+    against = summary.against
+    if against is None:
+        return
+    name = ", ".join(filter(None, against.baseline.values()))
+    seeds, sentences = [], []
+    for row in order:
+        names = zip(summary.by, row.names)
+        others = tuple(against.baseline.get(key, own) for key, own in names)
+        baseline = row._replace(names=others)
+        found = groups.get(baseline, []) if baseline != row else []
+        p = p_over_seeds(groups[row], found, against)
+        seeds.append("" if p is None else f"{p:.3f}")
+        several = p_over_sentences(groups[row], found, against)
+        sentences.append(" / ".join(f"{p:.3f}" for p in several))
+    if any(seeds):
+        yield f"p against {name}, seeds", seeds
+    if any(sentences):
+        yield f"p against {name}, sentences", sentences
 
 
 def _cell(column: Column, group: Sequence[Figures]) -> str:

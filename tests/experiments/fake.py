@@ -3,6 +3,7 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -77,3 +78,14 @@ def write_captions(folder: Path, train: int = 40, others: int = 4) -> None:
         for side, lines in sides.items():
             text = "".join(f"{line}\n" for line in lines)
             (folder / f"{split}.{side}").write_text(text)
+
+
+def paper_flags(folder: Path) -> dict[str, Any]:
+    """Options of the modules of the papers for `write_captions`, which are written."""
+    write_captions(folder)
+    sides = (("source", "de"), ("target", "en"))
+    return {
+        **{side: folder / f"train.{language}" for side, language in sides},
+        **{f"valid_{side}": folder / f"valid.{language}" for side, language in sides},
+        **{f"test_{s}": (folder / f"test2016.{language}",) for s, language in sides},
+    }

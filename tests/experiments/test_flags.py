@@ -3,6 +3,7 @@
 
 import json
 import sys
+from functools import partial
 
 import pytest
 
@@ -14,7 +15,7 @@ from experiments.results import write_result
 from experiments.settings import config_digest
 from experiments.table import launch, with_flags
 from kvnmt.errors import UserError
-from tests.experiments.fake import write_captions
+from tests.experiments.fake import never, write_captions
 
 SMALL = """--model.embedding 4 --model.encoder 6 --model.state 6 --training.shapes 1
     --model.initializer wide --training.batch-size 8""".split()
@@ -29,7 +30,7 @@ def call(tmp_path, monkeypatch, capsys):
     def run(*words: str) -> tuple[str, str]:
         start = ["multi30k", "--data", str(tmp_path), "--workdir", str(tmp_path / "w")]
         monkeypatch.setattr(sys, "argv", [*start, "--systems", "rnnencdec", *words])
-        launch(Multi30k, multi30k.main, "About.")
+        launch(Multi30k, partial(multi30k.main, train=never), "About.")
         return capsys.readouterr()
 
     return run
@@ -65,11 +66,16 @@ def test_what_is_done_so_far_is_shown_without_text_and_training(call, tmp_path):
     (tmp_path / "test2016.de").unlink()
     done = {"system": "rnnencdec", "start": "scratch", "seed": 2, "test2016_bleu": 12.5}
     write_result(tmp_path / "w" / "de-en-rnnencdec-scratch-2", done)
-    out, _ = call("--show", "--seeds", "1", "2", "--starts", "scratch")
-    assert "12.50" in out and "1 of 2 rows are not done" in out
+    (tmp_path / "w" / "de-en-rnnencdec-scratch-3").mkdir()
+    (tmp_path / "w" / "de-en-rnnencdec-scratch-3" / "result.json").write_text("{")
+    out, err = call("--show", "--seeds", "1", "2", "3", "--starts", "scratch")
+    told = " ".join((out + err).split())
+    assert "12.50" in told and "2 of 3 rows are not done" in told
+    assert "holds no figures" in told
 
 
-def test_a_flag_that_no_row_has_is_refused(tmp_path):
+def test_a_flag_that_no_row_has_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(growth, "point", lambda *args: pytest.fail("measured"))
     options = Growth(workdir=tmp_path / "w", config=("--model.sate", "5"))
     with pytest.raises(UserError, match="--model.sate is no flag here"):
         growth.main(options)

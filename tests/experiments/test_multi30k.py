@@ -7,9 +7,12 @@ import pytest
 
 from experiments import multi30k
 from experiments.multi30k import Multi30k
+from experiments.significance import counts_in
 from kvnmt.errors import UserError
-from kvnmt.metrics.bleu import corpus_bleu
+from kvnmt.metrics.bleu import Settings, corpus_bleu, sentence_statistics
 from tests.experiments.fake import never, untrained, write_captions
+
+PLAIN = Settings("none")
 
 
 @pytest.mark.parametrize("missing", ["train.de", "valid.en", "test2016.de"])
@@ -64,6 +67,8 @@ def test_runs_are_trained_reported_and_not_repeated(tmp_path, capsys):
         text = (tmp_path / "test2016.en").read_text().splitlines()
         bleu = corpus_bleu(lines, text, tokenize="none").score
         assert result["test2016_bleu"] == bleu
+        counts = counts_in(result["test2016_counts"])
+        assert counts.tolist() == sentence_statistics(lines, text, PLAIN).tolist()
         assert row[2:] == [
             f"{result['parameters']:,}",
             f"{result['valid_bleu']:.2f}",

@@ -8,6 +8,7 @@ import pytest
 from experiments import multi30k_best
 from experiments.multi30k_best import COMPOSED, RECIPE, WITHOUT, Multi30kBest
 from experiments.settings import config_digest
+from experiments.significance import counts_in
 from kvnmt.attention import kv_memory
 from kvnmt.errors import UserError
 from kvnmt.target_context import self_attentive
@@ -55,6 +56,10 @@ def test_a_row_tells_what_its_score_is_made_of(options, monkeypatch, capsys):
     result = json.loads((folder / "result.json").read_text())
     assert 0 <= result["test2016_bleu"] <= 100 and result["without"] == ""
     assert len(result["precisions"].split("/")) == 4
+    assert len((folder / "test2016.en").read_text().splitlines()) == 4
+    assert (
+        counts_in(result["test2016_counts"])[:, -1].sum() == result["reference_length"]
+    )
     assert result["precisions"] in table
     multi30k_best.main(options, train=never)
     assert capsys.readouterr().out in table

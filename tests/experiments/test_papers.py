@@ -3,7 +3,6 @@
 
 import json
 import sys
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -11,12 +10,22 @@ from typing import Any
 import jax
 import pytest
 
-from experiments import bahdanau, made_up, meng, miculicich, mino, papers, wang
+from experiments import (
+    bahdanau,
+    made_up,
+    meng,
+    miculicich,
+    mino,
+    paper_texts,
+    papers,
+    wang,
+)
 from experiments.bahdanau import Bahdanau
 from experiments.meng import Meng
 from experiments.miculicich import Miculicich
 from experiments.mino import Mino
-from experiments.papers import Material, Paper, PaperOptions
+from experiments.paper_texts import MadeUp, Material, PaperOptions
+from experiments.papers import Paper
 from experiments.results import read_result
 from experiments.table import launch
 from experiments.wang import Wang
@@ -28,7 +37,7 @@ from kvnmt.metrics.bleu import Settings
 from kvnmt.metrics.brackets import parse_brackets
 from kvnmt.metrics.links import Gold
 from kvnmt.runs.directory import load_run
-from tests.experiments.fake import draw, never, small, untrained, write_captions
+from tests.experiments.fake import draw, never, paper_flags, small, untrained
 from tests.helpers import write_untrained
 
 MODULES: dict[ModuleType, type[PaperOptions]] = {
@@ -48,13 +57,7 @@ SMALL = """--model.embedding 4 --model.encoder 12 --model.state 12 --training.sh
 @pytest.fixture
 def text(tmp_path) -> dict[str, Any]:
     """Flags for the text of Multi30k's test."""
-    write_captions(tmp_path)
-    names = {"": "train", "valid_": "valid", "test_": "test2016"}
-    return {
-        f"{part}{side}": tmp_path / f"{split}.{language}"
-        for part, split in names.items()
-        for side, language in (("source", "de"), ("target", "en"))
-    }
+    return paper_flags(tmp_path)
 
 
 @pytest.fixture
@@ -63,8 +66,10 @@ def call(text, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("experiments.table.keep_programs", lambda: None)
 
     def run(module: ModuleType, *words: str) -> str:
-        flags = [f"--{name.replace('_', '-')}={path}" for name, path in text.items()]
-        start = [module.__name__, "--workdir", str(tmp_path / "runs"), *flags]
+        start = [module.__name__, "--workdir", str(tmp_path / "runs")]
+        for name, path in text.items():
+            paths = path if isinstance(path, tuple) else [path]
+            start += [f"--{name.replace('_', '-')}", *map(str, paths)]
         monkeypatch.setattr(sys, "argv", [*start, *words])
         launch(MODULES[module], module.main, module.__doc__)
         return capsys.readouterr().out
@@ -73,7 +78,7 @@ def call(text, tmp_path, monkeypatch, capsys):
 
 
 def rows(options: PaperOptions, paper: Paper) -> list[Any]:
-    data = Material(paper.settings[options.setting].data, None)
+    data = Material(paper.settings[options.setting].data)
     return [
         papers.configure(options, paper, variant, 1, data) for variant in paper.variants
     ]
@@ -168,22 +173,6 @@ def test_a_dry_run_shows_the_configuration(module, call, monkeypatch):
     assert plan["steps_per_epoch"] == 5
 
 
-@pytest.mark.parametrize(
-    "changes, sentence",
-    [
-        ({}, "--source, --target, --valid-source, --valid-target not named"),
-        ({"source": "a", "setting": "small"}, "^--target"),
-        ({"test_target": "a", "setting": "small"}, "^--source"),
-        ({"systems": ("memdek",), "setting": "small"}, "memdec"),
-    ],
-)
-def test_what_is_missing_is_told_before_any_work(tmp_path, changes, sentence):
-    options = replace(Wang(workdir=tmp_path / "runs"), **changes)
-    with pytest.raises(UserError, match=sentence):
-        wang.main(options, never)
-    assert not (tmp_path / "runs").exists()
-
-
 def test_bleu_by_length_is_measured_and_drawn(text, tmp_path):
     options = Bahdanau(
         **text, setting="small", systems=("rnnencdec",), workdir=tmp_path / "runs"
@@ -201,35 +190,6 @@ def test_bleu_by_length_is_measured_and_drawn(text, tmp_path):
     assert picture.exists()
 
 
-def test_the_small_setting_makes_up_its_text(tmp_path, capsys):
-    paper = replace(bahdanau.PAPER, test=4, variants=bahdanau.PAPER.variants[:1])
-    options = Bahdanau(setting="small", pairs=20, workdir=tmp_path)
-    (result,) = papers.make_paper(options, paper, untrained)
-    assert result["data"] == "made-up"
-    assert {"bleu", "dropped", "repeated", "by_length"} <= set(result)
-    lines = (tmp_path / "corpus" / "train.src").read_text().splitlines()
-    assert len(lines) < 20
-    assert "made-up" in capsys.readouterr().out
-
-
-def test_made_up_sentences_stand_in_rows_with_their_links():
-    pairs = synthetic.make_corpus(1, train=20, valid=1, test=1).train
-    lines = made_up.in_rows(pairs, 4)
-    assert 5 <= len(lines) < 20
-    for side in ("source", "target"):
-        words = [word for pair in pairs for word in getattr(pair, side)]
-        assert [word for line in lines for word in getattr(line, side)] == words
-
-    def linked(some):
-        return [
-            (pair.source[i], pair.target[j])
-            for pair in some
-            for i, j in sorted(pair.links)
-        ]
-
-    assert sorted(linked(lines)) == sorted(linked(pairs))
-
-
 def made_test(count: int) -> tuple[Test, tuple[synthetic.Pair, ...]]:
     pairs = synthetic.make_corpus(1, train=1, valid=1, test=count).test
     source, reference = made_up.lines_of(pairs)
@@ -241,7 +201,9 @@ def made_test(count: int) -> tuple[Test, tuple[synthetic.Pair, ...]]:
 def system_of(module: ModuleType, number: int, text: Any, tmp_path) -> System:
     """An untrained system of a paper."""
     options = MODULES[module](**text, setting="small", workdir=tmp_path / "runs")
-    material = papers.material_of(options, module.PAPER)
+    material = paper_texts.material_of(
+        options, module.PAPER.settings["small"].data, MadeUp()
+    )
     variant = module.PAPER.variants[number]
     row = papers.configure(options, module.PAPER, variant, 1, material)
     write_untrained(small(row.experiment), row.folder, draw)

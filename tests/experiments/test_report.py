@@ -11,12 +11,16 @@ import pytest
 from experiments import report, results
 from experiments.report import README, ReportOptions, all_tables, latex, written
 from experiments.results import KEPT, collect, kept_results
+from experiments.significance import Against, packed_counts, with_p
 from experiments.summaries import Summary, grid_of
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
+from kvnmt.metrics.bleu import Settings
+from kvnmt.metrics.significance import resample
 
 COLUMNS = (Column("bleu", "BLEU", "{:.2f}"), Column("parameters", "size", "{:,}"))
 SUMMARY = Summary("mine", COLUMNS, published={"rnnsearch-star, scratch": "36.53"})
+AGAINST = Against({"system": "rnnsearch-star"}, "bleu", "counts")
 MEASURED = {"measured": "2026-01-01", "device": "1 x cpu", "commit": "0123456789abcdef"}
 
 
@@ -51,6 +55,8 @@ def test_every_table_of_a_module_stands_in_the_readme():
     for summary in all_tables().values():
         # What was not run has published figures, and says so.
         assert kept_results(summary.place) or summary.published, summary.name
+        # What others published was published with another setting, and says which.
+        assert summary.published_with or summary.differences or not summary.published
 
 
 def test_results_that_are_kept_say_what_they_were_measured_with():
@@ -176,6 +182,8 @@ def test_what_a_result_was_measured_with(tmp_path, monkeypatch):
     cpus.write_text("processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\n")
     monkeypatch.setattr(results, "CPUS", cpus)
     assert results.provenance()["device"].endswith("x cpu (Some CPU @ 2 GHz)")
+    monkeypatch.setattr(results, "package_versions", lambda: {"device": "1 x Some GPU"})
+    assert results.provenance()["device"] == "1 x Some GPU"
 
 
 def test_what_is_collected_stands_in_a_table(tmp_path, monkeypatch, capsys):
@@ -198,17 +206,60 @@ def test_results_of_an_unknown_table_are_refused_before_any_is_kept(tmp_path):
 
 
 def test_rows_are_tested_over_the_seeds_that_the_baseline_has_too(tmp_path):
-    summary = replace(SUMMARY, against=("rnnsearch-star", "bleu"), published={})
+    summary = replace(SUMMARY, against=AGAINST, published={})
     for seed, bleu in enumerate((36.0, 36.5, 35.8, 30.0), start=1):
         keep(tmp_path, f"baseline-{seed}", **row(seed, bleu))
         keep(tmp_path, f"control-{seed}", **row(seed, bleu + 9, "warm"))
     for seed, gain in ((1, 1.0), (2, 1.2)):
         other = row(seed, (36.0, 36.5)[seed - 1] + gain) | {"system": "kvmematt-r1"}
         keep(tmp_path, f"r1-{seed}", **other)
-    assert "p against rnnsearch-star" not in grid_of(summary, tmp_path).headings
+    heading = "p against rnnsearch-star, seeds"
+    assert heading not in grid_of(summary, tmp_path).headings
     third = row(3, 35.8 + 0.8) | {"system": "kvmematt-r1"}
     keep(tmp_path, "r1-3", **third)
     grid = grid_of(summary, tmp_path)
-    column = [r[grid.headings.index("p against rnnsearch-star")] for r in grid.rows]
+    column = [r[grid.headings.index(heading)] for r in grid.rows]
     # t = 1.0 / (0.2 / sqrt(3)) = 8.66 with 2 degrees of freedom
     assert sorted(column) == ["", "", "0.013"]
+
+
+def test_rows_are_tested_over_the_sentences_of_the_baseline_of_their_seed(tmp_path):
+    """In whatever order they come; where references are others, nothing is said."""
+    summary = replace(SUMMARY, against=AGAINST, published={})
+    references = [f"a b c d {'e f ' * (n % 3)}g" for n in range(30)]
+    texts = {
+        ("rnnsearch-star", 1): [
+            line[: 12 - n % 5] for n, line in enumerate(references)
+        ],
+        ("rnnsearch-star", 2): [line.replace("c", "x") for line in references],
+        ("kvmematt-r1", 2): [line.replace("b c", "b") for line in references],
+        ("kvmematt-r1", 1): [line.replace("g", "h") for line in references],
+        ("kvmematt-r1", 3): references,
+        ("mematt", 1): references[:20],
+    }
+    found = []
+    for (system, seed), lines in texts.items():
+        counts = packed_counts(lines, references[: len(lines)])
+        found.append(row(seed, 20.0) | {"system": system, "counts": counts})
+        keep(tmp_path, f"{system}-{seed}", **found[-1])
+    expected = {
+        seed: resample(
+            [texts["rnnsearch-star", seed], texts["kvmematt-r1", seed]],
+            references,
+            "bootstrap",
+            Settings("none"),
+        ).p["BLEU"][0]
+        for seed in (1, 2)
+    }
+    assert len({*expected.values(), 1.0}) == 3
+    grid = grid_of(summary, tmp_path)
+    place = grid.headings.index("p against rnnsearch-star, sentences")
+    assert {line[0]: line[place] for line in grid.rows} == {
+        "`rnnsearch-star`": "",
+        "`mematt`": "",
+        "`kvmematt-r1`": f"{expected[1]:.3f} / {expected[2]:.3f}",
+    }
+    lines = with_p(AGAINST, summary.by, found)
+    told = {(line["system"], line["seed"]): line["p"] for line in lines if "p" in line}
+    wanted = {("kvmematt-r1", seed): p for seed, p in expected.items()}
+    assert told == pytest.approx(wanted)

@@ -15,7 +15,7 @@ from kvnmt.attention import dot, none
 from kvnmt.errors import UserError
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.training.config import TrainingConfig
-from tests.experiments.workers import nothing
+from tests.experiments.workers import row_of
 
 
 def test_a_digest_tells_configs_apart_but_not_places_and_workers():
@@ -54,7 +54,7 @@ def test_a_field_that_a_version_adds_changes_no_digest(monkeypatch):
 @pytest.fixture
 def measured(tmp_path):
     """A row, and what notes its result with a digest, and its config."""
-    row = Row(tmp_path / "row", "rnnsearch-star", Experiment(), nothing)
+    row = row_of(tmp_path / "row", Experiment())
     row.folder.mkdir()
 
     def note(config: str | None, plain: dict | None = None) -> Row:

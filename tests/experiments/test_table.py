@@ -49,10 +49,15 @@ def rows(tmp_path) -> list[Row]:
         experiment,
         training=replace(experiment.training, warm_start=tmp_path / "first"),
     )
-    name = "rnnsearch-star"
+    wanted = ("first", experiment, 20.0), ("second", warm, 30.0)
     return [
-        Row(tmp_path / "first", name, experiment, lambda run, result: {"bleu": 20.0}),
-        Row(tmp_path / "second", name, warm, lambda run, result: {"bleu": 30.0}),
+        Row(
+            folder=tmp_path / name,
+            system="rnnsearch-star",
+            experiment=config,
+            measure=lambda trained, bleu=bleu: {"bleu": bleu},
+        )
+        for name, config, bleu in wanted
     ]
 
 
@@ -77,7 +82,9 @@ def test_every_row_is_trained_measured_and_written_in_order(rows, train):
 
 
 def test_a_measure_sees_the_trained_run_and_its_result(rows, train):
-    def measure(run, result):
+    def measure(trained):
+        folder, run, result = trained
+        assert folder == rows[0].folder
         words = len(run.vocabularies.source)
         return {"words": words, "tokens": result.steps * result.tokens_per_second}
 
@@ -109,7 +116,7 @@ def test_a_result_of_other_text_is_refused(rows, train):
     path.write_text(text.replace(text.split()[0], "another", 1))
     with pytest.raises(UserError, match="first' was measured on other text"):
         complete(rows[:1], never)
-    other = OtherRow(rows[0].folder, "x", dict, tests=(path,))
+    other = OtherRow(folder=rows[0].folder, system="x", work=dict, tests=(path,))
     with pytest.raises(UserError, match="first' was measured on other text"):
         complete([other], never)
     del first[0]["text"]

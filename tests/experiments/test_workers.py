@@ -15,7 +15,7 @@ from rich.console import Console
 from experiments.claims import SILENT_END, Claims, Pace
 from experiments.preview import state_of
 from experiments.results import read_result
-from experiments.rows import OtherRow, Row
+from experiments.rows import OtherRow
 from experiments.table import complete, work
 from experiments.worker import Worker
 from kvnmt.errors import StoppedError, UserError
@@ -27,7 +27,7 @@ HERE = Pace(beat=0.01, late=3600, look=0.01)
 
 
 def other(folder: Path, work: Callable[[], dict] = dict, *after: Path) -> OtherRow:
-    return OtherRow(folder, folder.name, work, after=after)
+    return OtherRow(folder=folder, system=folder.name, work=work, after=after)
 
 
 def elsewhere(folder: Path, seconds: float) -> Path:
@@ -48,7 +48,7 @@ def test_three_processes_share_a_table_and_one_of_them_is_killed(tmp_path):
     base = experiment.training
     warm = replace(experiment, training=replace(base, warm_start=tmp_path / "a"))
     rows = [
-        Row(tmp_path / name, name, warm if name == "d" else experiment, workers.nothing)
+        workers.row_of(tmp_path / name, warm if name == "d" else experiment)
         for name in "abcd"
     ]
     first = workers.start("first", tmp_path, rows, dies=True)
@@ -197,11 +197,13 @@ def test_a_signal_gives_the_row_back(tmp_path):
 
 def test_an_interrupted_row_says_its_epoch(tmp_path):
     experiment = tiny(toy_data(tmp_path / "text"))
-    row = Row(tmp_path / "row", "rnnsearch-star", experiment, workers.nothing)
+    row = workers.row_of(tmp_path / "row", experiment)
     assert state_of(row) == "not started"
     row.folder.mkdir()
     (row.folder / "config.json").touch()
-    (row.folder / "metrics.jsonl").write_text('{"step": 6, "epoch": 1.5}\n')
+    assert state_of(row) == "interrupted at epoch 0"
+    validated = '{"step": 4, "epoch": 1}\n{"step": 6, "epoch": 1.5}\n'
+    (row.folder / "metrics.jsonl").write_text(validated)
     assert state_of(row) == "interrupted at epoch 1.5"
     with Claims(row.folder).take():
         assert state_of(row).endswith(", at epoch 1.5")

@@ -15,11 +15,10 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.claims import Pace
-from experiments.rows import Row
+from experiments.rows import Row, Trained
 from experiments.table import work
 from kvnmt.errors import run_program
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.run import Run
 from kvnmt.training.loop import Result
 from tests.experiments.fake import RESULT
 
@@ -45,7 +44,14 @@ def wait_for(*paths: Path) -> None:
         time.sleep(0.01)
 
 
-def nothing(run: Run, result: Result) -> dict[str, float]:
+def row_of(folder: Path, experiment: Experiment) -> Row:
+    """A row of which nothing is measured."""
+    return Row(
+        folder=folder, system=folder.name, experiment=experiment, measure=nothing
+    )
+
+
+def nothing(trained: Trained) -> dict[str, float]:
     """The measure of a row."""
     return {}
 

@@ -12,6 +12,7 @@ from kvnmt.errors import UserError
 from kvnmt.metrics.bleu import Settings, bleu_of, sentence_statistics
 from kvnmt.metrics.significance import (
     SignTest,
+    bootstrap,
     resample,
     sentence_bleu,
     sign_test,
@@ -140,6 +141,14 @@ def test_resampling_tells_a_better_system_from_one_that_is_no_better(kind):
     assert resample([baseline, better], REFERENCES, kind, PLAIN).p["BLEU"] == [
         found.p["BLEU"][1]
     ]
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.38, 0.4])
+def test_the_bootstrap_of_counts_is_that_of_lines(share):
+    baseline, system = noisy(1, 0.4), noisy(2, share)
+    (p,) = resample([baseline, system], REFERENCES, "bootstrap", PLAIN).p["BLEU"]
+    assert bootstrap(counted(baseline), counted(system)) == pytest.approx(p)
+    assert bootstrap(counted(system), counted(system)) == 1.0
 
 
 @pytest.mark.parametrize("kind", ["bootstrap", "randomisation"])

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of the rows of a table against a baseline, over seeds and over sentences.
+
+A result keeps what BLEU is made of, sentence by sentence, in a line of text. So any two
+results of the same test set can be compared, in whatever order they were measured.
+"""
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from experiments.results import Figures
+from kvnmt.metrics.bleu import Settings, sentence_statistics
+from kvnmt.metrics.significance import bootstrap
+
+LEAST_SEEDS = 3  # that are tested
+STORED = np.dtype("<i4")
+WIDTH = 10  # of `sentence_statistics`
+
+
+class Against(NamedTuple):
+    """What the rows of a table are tested against."""
+
+    baseline: Mapping[str, str]  # what tells its results from those of a row
+    figure: str  # that is compared over the seeds
+    counts: str  # what is compared over the sentences
+
+
+def packed_counts(hypotheses: Sequence[str], references: Sequence[str]) -> str:
+    """What BLEU of tokenised text is made of, as text that a result keeps."""
+    counts = sentence_statistics(hypotheses, references, Settings(tokenize="none"))
+    return base64.b64encode(zlib.compress(counts.astype(STORED).tobytes())).decode()
+
+
+def counts_in(text: str) -> NDArray[np.int64]:
+    """The counts that `packed_counts` packed: [sentences, 10]."""
+    plain = zlib.decompress(base64.b64decode(text))
+    return np.frombuffer(plain, STORED).astype(np.int64).reshape(-1, WIDTH)
+
+
+def p_over_seeds(
+    group: Sequence[Figures], baseline: Sequence[Figures], against: Against
+) -> float | None:
+    """Of the paired two-sided t-test over the seeds that both have, three at least.
+
+    Args:
+        group: The results of a row.
+        baseline: Those of its baseline.
+        against: Says which figure is compared.
+    """
+    ours, theirs = (_by_seed(results, against.figure) for results in (group, baseline))
+    seeds = sorted(ours.keys() & theirs.keys())
+    if len(seeds) < LEAST_SEEDS:
+        return None
+    test: Any = stats.ttest_rel([ours[n] for n in seeds], [theirs[n] for n in seeds])
+    return float(test.pvalue)
+
+
+def p_over_sentences(
+    group: Sequence[Figures], baseline: Sequence[Figures], against: Against
+) -> list[float]:
+    """Of the paired bootstrap, for each seed that both have, in order.
+
+    Args:
+        group: The results of a row.
+        baseline: Those of its baseline.
+        against: Says where the counts are.
+    """
+    ours, theirs = (_by_seed(results, against.counts) for results in (group, baseline))
+    pairs = [
+        (counts_in(theirs[seed]), counts_in(ours[seed]))
+        for seed in sorted(ours.keys() & theirs.keys())
+    ]
+    return [bootstrap(*pair) for pair in pairs if _same_references(*pair)]
+
+
+def with_p(
+    against: Against, by: Sequence[str], results: Sequence[Figures]
+) -> list[Figures]:
+    """Results with their p over sentences as `p`, where their baseline is among them.
+
+    Args:
+        against: What they are tested against.
+        by: The fields that tell rows apart, but for the seed.
+        results: Of the rows of a table.
+    """
+
+    def named(result: Figures, other: Mapping[str, str]) -> list[Any]:
+        return [{**result, **other}.get(key) for key in (*by, "data")]
+
+    lines = []
+    for result in results:
+        name = named(result, against.baseline)
+        is_baseline = named(result, {}) == name
+        baseline = [r for r in results if not is_baseline and named(r, {}) == name]
+        p = p_over_sentences([result], baseline, against)
+        lines.append(result | ({"p": p[0]} if p else {}))
+    return lines
+
+
+def _by_seed(results: Sequence[Figures], key: str) -> dict[int, Any]:
+    return {r["seed"]: r[key] for r in results if {"seed", key} <= r.keys()}
+
+
+def _same_references(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+    """Whether the sentences may be the same: their references have the same lengths."""
+    return np.array_equal(one[:, -1], other[:, -1])
