@@ -84,7 +84,7 @@ def setting(config: ModelConfig) -> sentence.Setting:
 def reference(config: ModelConfig) -> list[sentence.Result]:
     """Every row of the batch, run alone."""
     what = setting(config)
-    W = plain(cases.params(config, "float64"), what)
+    W = plain(jax.device_get(cases.params(config, "float64")), what)
     return [
         sentence.translate(W, what, list(x[x >= 0]), list(y[y >= 0]))
         for x, y in zip(SOURCE, TARGET)
