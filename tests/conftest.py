@@ -16,6 +16,7 @@ from hypothesis import settings
 from kvnmt import cli
 from kvnmt.pictures import charts
 from tests.helpers import Said, programs_folder
+from tests.lowering import share_contexts
 
 jax.config.update("jax_platforms", "cpu")  # both before the first array
 jax.config.update("jax_num_cpu_devices", 8)
@@ -41,6 +42,7 @@ os.environ.setdefault("GLIBC_TUNABLES", "")
 # a tenth of the time, and where in Python each operation stands is written for nobody.
 gc.set_threshold(100_000, 20, 100)
 jax.config.update("jax_traceback_in_locations_limit", 0)
+share_contexts()
 
 # Programs are compiled once for all processes, those that tests start too, and kept for
 # the next run. Not for another machine: the key lacks what its processor can do.
@@ -61,6 +63,9 @@ settings.register_profile("thorough", max_examples=200, deadline=None)
 settings.load_profile("everyday")
 
 
+# Of a process that still goes on; Linux allows 65 530, and no file needs 15 000. Who
+# forgets compiled programs traces them again.
+MAPPINGS = 40_000
 LONG = (
     "training/test_processes",
     "training",
@@ -88,7 +93,7 @@ def _free_programs() -> Iterator[None]:
     """Forgets compiled programs: a process may hold only so many memory mappings."""
     yield
     maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 15_000:
+    if maps.exists() and maps.read_bytes().count(b"\n") > MAPPINGS:
         jax.clear_caches()
 
 
@@ -96,7 +101,7 @@ def _free_programs() -> Iterator[None]:
 def _no_learning_curves() -> Iterator[None]:
     """Trainings leave an empty picture; drawing each takes a fifth of a second.
 
-    `tests/pictures` draws them, and so do trainings in processes of their own.
+    `tests/pictures` draws them, and so does the newcomer's training.
     """
     with pytest.MonkeyPatch.context() as patch:
         empty = lambda records, path: path.write_bytes(b"")  # noqa: E731

@@ -88,7 +88,7 @@ def weighed(trial: Trial) -> Iterator[str]:
 
 def unread(trial: Trial) -> Iterator[str]:
     """Other numbers at padding change nothing, to the bit."""
-    other = jnp.where(MASK[..., None], trial.annotations, 1e3)
+    other = np.where(MASK[..., None], trial.annotations, np.float32(1e3))
     changed = trial.run(trial.params, other, MASK, trial.moments)
     yield from _differences(trial.course().looks, changed.looks, tolerance=0)
 
@@ -104,7 +104,7 @@ def wider(trial: Trial) -> Iterator[str]:
 
 def order(trial: Trial) -> Iterator[str]:
     """Source words in another order: the alignment follows, the context stays."""
-    annotations, mask = trial.annotations[:, ORDER], MASK[:, ORDER]
+    annotations, mask = np.asarray(trial.annotations)[:, ORDER], MASK[:, ORDER]
     moved = trial.run(trial.params, annotations, mask, trial.moments)
     looks = _at(trial.course().looks, ORDER)
     yield from _differences(looks, moved.looks, tolerance=1e-5)
@@ -112,10 +112,12 @@ def order(trial: Trial) -> Iterator[str]:
 
 def rows(trial: Trial) -> Iterator[str]:
     """Sentences in other rows and company."""
-    moments = jax.tree.map(lambda leaf: leaf[ROWS], trial.moments)
-    other = trial.run(trial.params, trial.annotations[ROWS], MASK[ROWS], moments)
-    plain = jax.tree.map(lambda leaf: leaf[ROWS], trial.course())
-    yield from _differences(plain, other, tolerance=1e-5)
+    annotations, moments, course = jax.tree.map(
+        lambda leaf: np.asarray(leaf)[ROWS],
+        (trial.annotations, trial.moments, trial.course()),
+    )
+    other = trial.run(trial.params, annotations, MASK[ROWS], moments)
+    yield from _differences(course, other, tolerance=1e-5)
 
 
 def state(trial: Trial) -> Iterator[str]:

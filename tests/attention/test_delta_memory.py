@@ -44,11 +44,19 @@ def draw(seed: int, *shape: int) -> jax.Array:
 
 
 def writer_of(update: Update) -> Writer:
-    shapes = init_writer(update, jax.random.key(0), WIDTH, SHAPE, gaussian())
+    shapes = jax.eval_shape(
+        lambda key: init_writer(update, key, WIDTH, SHAPE, gaussian()),
+        jax.random.key(0),
+    )
     numbers = np.random.default_rng(3)
     return jax.tree.map(lambda x: jnp.asarray(numbers.normal(size=x.shape)), shapes)
 
 
+# Compiled: one by one, their operations would be a program each.
+filled = jax.jit(fill)
+
+
+@partial(jax.jit, static_argnums=0)
 def made_by(update: Update, writer: Writer) -> Writes:
     return in_order(writes(update, writer, draw(1, B, T, WIDTH), 2), jnp.asarray(MASK))
 
@@ -122,8 +130,8 @@ def by_channels(writer: Writer) -> Writer:
 
 
 def same_memory(update: Update, writer: Writer, other: Update, its: Writer) -> None:
-    want = fill(made_by(other, its))
-    np.testing.assert_allclose(fill(made_by(update, writer)), want, **close)
+    want = filled(made_by(other, its))
+    np.testing.assert_allclose(filled(made_by(update, writer)), want, **close)
 
 
 def test_every_update_becomes_a_simpler_one(x64):
@@ -151,7 +159,7 @@ def test_a_decay_that_sees_no_input_is_a_fixed_one(x64):
     ago = jnp.maximum(MASK.sum(axis=1)[:, None] - 1 - np.arange(T), 0)  # [B, T]
     left = fades[:, None] ** ago[:, None]
     want = jnp.einsum("bnt,bntk,bntv->bnkv", left, made.key, made.value)
-    np.testing.assert_allclose(fill(made), want, **close)
+    np.testing.assert_allclose(filled(made), want, **close)
 
 
 @pytest.mark.parametrize("by", ["channels", "scalar", "none"])
@@ -173,7 +181,7 @@ def test_without_erasing_a_delta_rule_is_a_sum(by, x64):
     np.testing.assert_allclose(made.value, values, **close)
     later = jnp.cumsum(made.log_decay[:, :, ::-1], axis=2)[:, :, ::-1] - made.log_decay
     want = jnp.einsum("bntk,bntv->bnkv", made.key * jnp.exp(later), values)
-    np.testing.assert_allclose(fill(made), want, **close)
+    np.testing.assert_allclose(filled(made), want, **close)
     assert (by == "none") == bool(np.all(made.log_decay == 0))
 
 
@@ -192,25 +200,26 @@ class Course:
         self.annotations = draw(6, B, T, SIZES.annotation)
         given = self.params, self.annotations, jnp.asarray(MASK)
         self.source = jax.jit(self.attention.prepare)(*given)
-        self.states = [self.attention.initial_state(self.params, self.source)]
+        self.states = [jax.jit(self.attention.initial_state)(self.params, self.source)]
         self.moments = []
         for n in range(3):
             q, s = draw(10 + n, B, SIZES.state), draw(20 + n, B, SIZES.state)
             self.moments.append(Moment(q, q[:, :3], q, decoder_state=s))
 
     def write_all(self, params: Any = None) -> None:
+        write = jax.jit(self.attention.write)
         for moment in self.moments:
             given = params or self.params, self.source, self.states[-1], moment
-            self.states.append(self.attention.write(*given))
+            self.states.append(write(*given))
 
     def reads(self) -> list[tuple[Any, Any]]:
-        """What was read at each state, and what it consisted of."""
+        """What was read at each state, and what it consisted of; in NumPy."""
         given = [
             (self.params, self.source, state, moment)
             for state, moment in zip(self.states, self.moments)
         ]
         read, weigh = jax.jit(self.attention.read), jax.jit(self.attention.weigh)
-        return [(read(*g), weigh(*g)) for g in given]
+        return [jax.device_get((read(*g), weigh(*g))) for g in given]
 
 
 BOTH = {"heads": 2, "direction": "both"}  # four heads
@@ -223,28 +232,32 @@ def test_weights_tell_what_was_read(update, options, x64):
     made = Course(update=update, write="decoder", **options)
     made.write_all()
     N = made.attention.weighed_heads
-    words = in_order(writes(update, made.params.source, made.annotations, N))
+    written = jax.jit(writes, static_argnums=(0, 3))
+    ask = jax.jit(queries, static_argnums=(0, 3))
+    words = written(update, made.params.source, made.annotations, N)
+    words = jax.device_get(jax.jit(in_order)(words))
     own: list[tuple[np.ndarray, np.ndarray]] = []  # p and value of every own write
     for (attended, weighed), moment in zip(made.reads(), made.moments):
-        q = queries(update, made.params.W_query, moment.query, N)
-        theirs = jnp.einsum("bns,bnsv->bnv", weighed.signed, words.value)
-        mine = sum((jnp.sum(q * p, -1)[..., None] * v for p, v in own), 0 * theirs)
+        q = np.asarray(ask(update, made.params.W_query, moment.query, N))
+        theirs = np.einsum("bns,bnsv->bnv", weighed.signed, words.value)
+        mine = sum((np.sum(q * p, -1)[..., None] * v for p, v in own), 0 * theirs)
         context = (theirs + mine).reshape(B, -1)
         np.testing.assert_allclose(attended.context, context, **close)
-        size = [jnp.linalg.norm(x.reshape(B, -1), axis=-1) for x in (mine, theirs)]
+        size = [np.linalg.norm(x.reshape(B, -1), axis=-1) for x in (mine, theirs)]
         np.testing.assert_allclose(weighed.own, size[0] / sum(size), **close)
-        write = writes(update, made.params.decoder, moment.decoder_state, N)
+        write = written(update, made.params.decoder, moment.decoder_state, N)
+        write = jax.device_get(write)
         own = [(_transit(p, write), v) for p, v in own]
         own.append((write.key, write.value))
     signed = np.asarray(weighed.signed)
     assert np.any(signed < 0) and np.all(signed[1, :, 6:] == 0)
 
 
-def _transit(p: jax.Array, write: Writes) -> jax.Array:
-    p = jnp.exp(write.log_decay) * p
+def _transit(p: np.ndarray, write: Writes) -> np.ndarray:
+    p = np.exp(write.log_decay) * p
     if write.erase is None:
         return p
-    return p - write.key * jnp.sum(write.erase * p, -1, keepdims=True)
+    return p - write.key * np.sum(write.erase * p, -1, keepdims=True)
 
 
 @pytest.mark.parametrize("update", ["gated_delta", "gated_delta_2"])
@@ -277,12 +290,12 @@ def test_the_second_direction_begins_at_the_end(x64):
     (attended, _), *_ = [*both.reads(), None]
     turned = both.annotations[:, ::-1]
     mask = jnp.asarray(MASK[:, ::-1])
-    source = both.attention.prepare(both.params, turned, mask)
+    source = jax.jit(both.attention.prepare)(both.params, turned, mask)
     half = slice(1, 2), slice(0, 1)
     assert source.memory.shape[1] == 2 and attended.context.shape == (B, 16)
     alone = Course(update="delta")
     parts = jax.tree.map(lambda x: x[..., x.shape[-1] // 2 :], both.params)
-    found = alone.attention.prepare(parts, turned, mask)
+    found = jax.jit(alone.attention.prepare)(parts, turned, mask)
     np.testing.assert_allclose(both.source.memory[:, half[0]], found.memory, **close)
     weights = both.source.weights[:, half[0], :, ::-1]
     np.testing.assert_allclose(weights, found.weights, **close)
@@ -293,18 +306,20 @@ def test_weights_of_slots_tell_what_was_read(gate, x64):
     """Beside slots that are filled one write after another, the decoder's last."""
     made = Course(slots, gate=gate, slots=3, tau=2.0, write="decoder")
     made.write_all()
+    params, annotations = jax.device_get((made.params, made.annotations))
     source, own = (
         {"W_k": w.W_key.T, "W_v": w.W_value.T, "W_m": w.W_gate.T}
-        for w in (made.params.writer, made.params.decoder)
+        for w in (params.writer, params.decoder)
     )
+    reads, moments = made.reads(), jax.device_get(made.moments)
     options = {"gate": gate, "tau": 2.0}
     for row, words in enumerate(MASK.sum(axis=1)):
         filled = memories.empty_slots(3, SIZES.alignment, SIZES.annotation)
-        for h in made.annotations[row, :words]:
+        for h in annotations[row, :words]:
             filled = memories.filled_slot(source, options, filled, h)
-        values = list(made.annotations[row, :words] @ made.params.writer.W_value)
-        for (attended, weighed), moment in zip(made.reads(), made.moments):
-            q = made.params.W_query.T @ moment.query[row]
+        values = list(annotations[row, :words] @ params.writer.W_value)
+        for (attended, weighed), moment in zip(reads, moments):
+            q = params.W_query.T @ moment.query[row]
             read, weights = memories.read_slots(filled, q)
             signed = np.asarray(weighed.signed)[row, 0]
             np.testing.assert_allclose(signed[:words], weights[:words], **close)

@@ -268,7 +268,8 @@ def test_help_and_version_import_nothing_heavy():
 
 def test_a_command_imports_no_other():
     code = (
-        "import sys; from kvnmt.cli import main; main(['systems', '--json']); "
+        "import sys; from kvnmt.cli import main; "
+        "main(['systems', '--systems', 'memdec', '--json']); "
         "print(*(name for name in sys.modules if name.startswith('kvnmt.cli.')))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

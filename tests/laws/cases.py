@@ -353,20 +353,48 @@ def shapes(config: ModelConfig) -> Params:
 
 @cache
 def forward(config: ModelConfig) -> Callable[..., models.Prediction]:
-    """The jitted forward pass, compiled once for all tests."""
-    return jax.jit(build(config).forward)
+    """The jitted forward pass and its logits, compiled once for all tests."""
+    forward = build(config).forward
+
+    @jax.jit
+    def run(*given: Any) -> models.Prediction:
+        prediction = forward(*given)
+        return prediction.replace(mean=prediction.logits)
+
+    return run
 
 
-def parts(config: ModelConfig) -> set[tuple[str, str]]:
+def parts(config: ModelConfig) -> set[tuple]:
     """All that a config chooses by name."""
     outside = {(f, getattr(config, f)) for f in ("merge", "cell", "readout")}
     return outside | {(f, name) for f, (name, _) in chosen(config).items()}
 
 
-def cover(having: Mapping[str, set[tuple[str, Any]]], *members: str) -> list[str]:
+def carried(config: ModelConfig) -> set[tuple]:
+    """What decides how a program is built around a model, and what it hands on.
+
+    All options of the decoder and of the target context, whose step and whole sentence
+    are two functions; of the attention, which is one, whether it writes and where to.
+    Decoders count with every attention and every target context that they go with.
+    """
+    (attention, looks), (decoder, moves), (target_context, reads) = chosen(
+        config
+    ).values()
+    several = moves.pop("rounds", 1) > 1
+    return parts(config) | {
+        ("writes", attention, looks.get("write"), looks.get("values")),
+        ("rounds", several),
+        ("moves", decoder, *moves.items()),
+        ("reads", target_context, *reads.items()),
+        ("with attention", decoder, attention),
+        ("with target context", decoder, target_context),
+    }
+
+
+def cover(having: Mapping[str, set[tuple]], *members: str) -> list[str]:
     """Adds systems, by what each has, until everything that any has is met."""
     picked = list(members)
-    left = set[tuple[str, Any]]().union(*having.values())
+    left = set[tuple]().union(*having.values())
     while left := left.difference(*(having[name] for name in picked)):
         picked.append(max(having, key=lambda name: len(having[name] & left)))
     return picked

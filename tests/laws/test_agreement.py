@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kvnmt's padded batch equals the reference's single sentences, in float64."""
+"""kvnmt's padded batch equals the reference's single sentences, in float64.
+
+The laws that need nothing but the same compiled forward pass are here too, for all
+named systems: in another file each would be traced again.
+"""
 
 import dataclasses
 from functools import cache
@@ -18,6 +22,7 @@ from kvnmt.training import losses
 from kvnmt.training.losses import Objective
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
+from tests.laws.test_model import MEMBERS
 from tests.references import sentence
 from tests.references.attention import ATTENTIONS
 from tests.references.decoder import DECODERS, Sizes
@@ -25,6 +30,7 @@ from tests.references.parameters import plain
 from tests.references.target_context import TARGET_CONTEXTS
 
 close = {"rtol": 1e-10, "atol": 1e-10}
+NAMES = [name for name in cases.DISTINCT if name in cases.NAMED]
 STARTS = {"write_bias"}  # initial values, which random parameters overwrite
 
 
@@ -78,7 +84,7 @@ def setting(config: ModelConfig) -> sentence.Setting:
 def reference(config: ModelConfig) -> list[sentence.Result]:
     """Every row of the batch, run alone."""
     what = setting(config)
-    W = plain(cases.params(config, "float64"), what)
+    W = plain(jax.device_get(cases.params(config, "float64")), what)
     return [
         sentence.translate(W, what, list(x[x >= 0]), list(y[y >= 0]))
         for x, y in zip(SOURCE, TARGET)
@@ -157,3 +163,44 @@ def test_loss_of_every_system(name, x64):
         np.testing.assert_allclose((loss.atteos, loss.subtractive), terms, **close)
         np.testing.assert_allclose(loss.total, nll + np.dot(weights, terms), **close)
         assert int(loss.tokens) == 9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_word_sees_itself_or_a_later_one(name, x64):
+    """Row k differs from the last in word k: what comes after k differs, no more."""
+    config, T = cases.CONFIGS[name], TARGET.shape[1]
+    target = np.tile(np.array([5, 2, 7, 3], np.int32), (T, 1))
+    for k in range(T - 1):
+        target[k, k] = 1
+    source = SOURCE[[0] * T]
+    got = cases.forward(config)(cases.params(config, "float64"), source, target)
+    change = np.abs(np.asarray(got.logits) - np.asarray(got.logits)[-1:]).max(axis=-1)
+    later = np.triu(np.ones((T, T), bool), k=1)
+    assert (change[~later] < 1e-12).all()
+    assert (change[:-1][later[:-1]] > 1e-6).all()
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_wider_padding_changes_nothing(name, x64):
+    forward = cases.forward(cases.CONFIGS[name])
+    params = cases.params(cases.CONFIGS[name], "float64")
+    wider_source = np.pad(SOURCE, ((0, 0), (0, 3)), constant_values=-1)
+    wider_target = np.pad(TARGET, ((0, 0), (0, 2)), constant_values=-1)
+    want = jax.device_get(forward(params, SOURCE, TARGET))
+    got = jax.device_get(forward(params, wider_source, wider_target))
+    S, T = SOURCE.shape[1], TARGET.shape[1]
+    np.testing.assert_allclose(got.logits[:, :T], want.logits, atol=1e-12)
+    alignments = want.features.alignments
+    for wide, narrow in zip(got.features.alignments, alignments, strict=True):
+        np.testing.assert_allclose(wide[:, :T, :S], narrow, atol=1e-12)
+        assert (wide[:, :, S:] == 0).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_do_not_know_each_other(name, x64):
+    forward = cases.forward(cases.CONFIGS[name])
+    params = cases.params(cases.CONFIGS[name], "float64")
+    want = np.asarray(forward(params, SOURCE, TARGET).logits)
+    order = [3, 1, 1, 0]  # row 2 leaves, row 1 comes twice
+    got = forward(params, SOURCE[order], TARGET[order]).logits
+    np.testing.assert_allclose(got, want[order], atol=1e-12)

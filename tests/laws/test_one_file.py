@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A new mechanism is one new file and one line: nothing else knows about it."""
+"""A new mechanism is one new file and one line: nothing else knows about it.
+
+What commands know of it is tried in `test_one_file_typed.py`.
+"""
 
 import dataclasses
 import importlib.util
-import json
-import re
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -17,13 +19,13 @@ import numpy as np
 import pytest
 
 from kvnmt import models
+from kvnmt.data.batches import pad
 from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs.warm_start import path_name, warm_start
 from kvnmt.training.losses import Objective, loss
-from tests.helpers import toy_data
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 
@@ -192,17 +194,22 @@ def load(path: Path) -> ModuleType:
     return module
 
 
-@pytest.fixture(scope="module", params=NEWCOMERS, name="field")
-def _field(request, tmp_path_factory) -> Iterator[str]:
+@contextmanager
+def listed(field: str, folder: Path) -> Iterator[None]:
     """One file is written and listed with one line."""
-    field = request.param
-    path = tmp_path_factory.mktemp("mechanism") / f"{NAME}_{field}.py"
+    path = folder / f"{NAME}_{field}.py"
     path.write_text(NEWCOMERS[field].text)
     catalogue = cases.CATALOGUES[field]
     catalogue.add(NAME, load(path))
-    yield field
+    yield
     catalogue.remove(NAME)
     del sys.modules[path.stem]
+
+
+@pytest.fixture(scope="module", params=NEWCOMERS, name="field")
+def _field(request, tmp_path_factory) -> Iterator[str]:
+    with listed(request.param, tmp_path_factory.mktemp("mechanism")):
+        yield request.param
 
 
 def config_of(field: str, **options: Any) -> ModelConfig:
@@ -236,13 +243,12 @@ def test_it_translates(field):
     model, params = cases.build(config), cases.params(config)
     sources = [[int(i) for i in row if i > 0] for row in SOURCE[:2]]
     search = SearchConfig(beam=3, length_ratio=0.0, length_extra=4)
-    for ids, translation in zip(
-        sources, translate(model, params, sources, search), strict=True
-    ):
-        target = np.array([[*translation.ids, 0][:4]])
-        prediction = model.forward(params, np.array([[*ids, 0]]), target)
-        gains = jax.nn.log_softmax(prediction.logits)[0]
-        total = sum(float(gains[t, word]) for t, word in enumerate(target[0]))
+    found = translate(model, params, sources, search)
+    target = pad([[*translation.ids, 0][:4] for translation in found], 2, 4)
+    logits = jax.jit(model.forward)(params, SOURCE[:2], target).logits
+    gains = np.asarray(jax.nn.log_softmax(logits))
+    for row, (ids, translation) in enumerate(zip(target, found, strict=True)):
+        total = sum(gains[row, t, word] for t, word in enumerate(ids) if word >= 0)
         assert translation.log_prob == pytest.approx(total, abs=1e-4)
 
 
@@ -270,29 +276,3 @@ def test_a_name_is_given_once(field):
         catalogue.add(NAME, catalogue[NAME])
     with pytest.raises(ValueError, match="has the same options"):
         catalogue.add("again", catalogue[NAME])
-
-
-def test_the_command_knows_it(field, kvnmt, tmp_path):
-    """It is listed, trained, read back and translated with, and its option is held."""
-    newcomer, axis = NEWCOMERS[field], field.replace("_", "-")
-    assert f"{NAME} " in kvnmt("systems", "--systems", "rnnsearch-star").out.decode()
-    text = toy_data(tmp_path / "text", train=16, valid=4)
-    flags = [f"--{axis}", NAME, f"--model.{axis}.{newcomer.option}", 0.75]
-    flags += ["--training.epochs", 1, "--training.batch-size", 16]
-    flags += ["--training.shapes", 1, "--data.min-count", 1]
-    for size in ("embedding", "encoder", "state"):
-        flags += [f"--model.{size}", 8]
-    for name in ("source", "target", "valid_source", "valid_target"):
-        flags += [f"--data.{name.replace('_', '-')}", getattr(text, name)]
-    run = tmp_path / "run"
-    trained = kvnmt("train", run, *flags)
-    assert trained.status == 0, trained.err
-    chosen = json.loads((run / "config.json").read_text())["model"][field]
-    assert chosen["name"] == NAME and chosen[newcomer.option] == 0.75
-    translated = kvnmt("translate", run, given=b"a b\nc\n")
-    assert (translated.status, translated.out.count(b"\n")) == (0, 2)
-    flags[3] = newcomer.wrong
-    refused = kvnmt("train", tmp_path / "other", *flags)
-    assert refused.status == 2
-    assert re.search(f"--model.{axis}.{newcomer.option} {newcomer.said}", refused.err)
-    assert not (tmp_path / "other").exists()

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whoever looks at earlier words tells where; what is told is what is mixed."""
 
+from functools import cache
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -15,11 +18,12 @@ from tests.target_context.test_target_context import OPTIONS, inputs, make
 LOOKING = {"self_attentive", "self_attentive_rnn", "key_value_predict"}
 
 
+@cache
 def weights_of(name: str) -> np.ndarray | None:
     context, params = make(name)
     if context.self_attention is None:
         return None
-    return np.asarray(context.self_attention(params, *inputs()))
+    return np.asarray(jax.jit(context.self_attention)(params, *inputs()))
 
 
 @pytest.mark.parametrize("name", OPTIONS)
@@ -41,7 +45,7 @@ def test_told_weights_mix_the_words(name):
     context, params = make(name)
     states, embedded = inputs()
     mixed = jnp.einsum("bti,bie->bte", weights_of(name), embedded)
-    read = context.over_time(params, states, embedded)["word"]
+    read = jax.jit(context.over_time)(params, states, embedded)["word"]
     np.testing.assert_allclose(read, mixed, atol=1e-6)
 
 
@@ -52,7 +56,7 @@ def test_told_weights_mix_the_states():
     weights = weights_of("self_attentive_rnn")
     assert np.all(weights[:, :, 0] == 0)
     mixed = jnp.einsum("bti,bid->btd", weights[:, :, 1:], states[:, :-1])
-    read = context.over_time(params, states, embedded)["summary"]
+    read = jax.jit(context.over_time)(params, states, embedded)["summary"]
     np.testing.assert_allclose(read, mixed, atol=1e-6)
 
 
@@ -68,13 +72,18 @@ def test_memory_rnn_mixes_its_states_with_what_it_tells(key):
     base = ModelConfig(embedding=4, encoder=4, state=4, initializer="unit")
     config = SYSTEMS["memory-rnn"].model(base)
     model = models.build(config, 9, 8)
-    params = model.init(key)
+    params = jax.jit(model.init)(key)
     (scored,) = score(model, params, [[3, 4, 5]], [[3, 4]])
-    source = model.encode(params, np.array([[3, 4, 5, 0]]))
-    state = model.initial_state(params, source, 3)
+
+    @jax.jit
+    def start(params):
+        source = model.encode(params, np.array([[3, 4, 5, 0]]))
+        return source, model.initial_state(params, source, 3)
+
+    (source, state), step = start(params), jax.jit(model.step)
     (told,) = scored.self_attention
     for t, token in enumerate(([-1], [3], [4])):
         before = np.asarray(state.decoder.states)[0]
-        state, _ = model.step(params, source, state, jnp.array(token))
+        state, _ = step(params, source, state, np.array(token))
         summary = told[t] @ before[: len(told[t])]
         np.testing.assert_allclose(state.decoder.summary[0], summary, atol=1e-5)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Laws of every target context: over time = step by step, and nothing from later."""
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -45,9 +45,11 @@ OPTIONS: dict[str, Options] = {
 @cache
 def make(name: str) -> tuple[TargetContext, Any]:
     context = CATALOGUE.build(OPTIONS[name])
-    return context, context.init(jax.random.key(1), SIZES, gaussian(1.0))
+    init = jax.jit(lambda key: context.init(key, SIZES, gaussian(1.0)))
+    return context, init(jax.random.key(1))
 
 
+@cache
 def inputs(scale: float = 1.0) -> tuple[jax.Array, jax.Array]:
     key_state, key_word = jax.random.split(jax.random.key(2))
     states = scale * jax.random.normal(key_state, (B, T, SIZES.state))
@@ -74,7 +76,7 @@ def test_over_time_equals_steps(name, length):
     want = jax.jit(context.over_time)(params, *inputs())
     shapes = {n: x.shape for n, x in want.items()}
     assert shapes == {n: (B, T, w) for n, w in context.widths(SIZES).items()}
-    got = unroll(context, params, length, inputs())
+    got = jax.jit(partial(unroll, context), static_argnums=1)(params, length, inputs())
     for n in want:
         np.testing.assert_allclose(got[n], want[n], rtol=1e-4, atol=1e-5)
 

@@ -2,9 +2,9 @@
 """Trainings in processes of their own, which end themselves at a moment that is set.
 
 They are forked from a process that has imported all and used nothing: imports are a
-third of a start. None depends on how fast the machine is: a training is killed before a
-change of the files of its run that is counted, and asked to leave before a step that is
-counted.
+third of a start. The learning curve, which others draw, is left empty. None depends on
+how fast the machine is: a training is killed before a change of the files of its run
+that is counted, and asked to leave before a step that is counted.
 """
 
 import atexit
@@ -23,10 +23,17 @@ import jax
 
 from kvnmt import devices
 from kvnmt.errors import run_program
+from kvnmt.pictures import charts
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment
+from tests.lowering import share_contexts
 
-IMPORTED = ["kvnmt.runs.train", "kvnmt.pictures.charts"]
+IMPORTED = [
+    "kvnmt.runs.train",
+    "kvnmt.pictures.charts",
+    # What is otherwise imported on the way.
+    *("grain", "sacrebleu", "scipy.linalg", "tests.training.children"),
+]
 KILLED = -signal.SIGKILL
 
 
@@ -90,6 +97,8 @@ def _train(
     """What the process does, to the end of its interpreter."""
     with log.open("w") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
+    share_contexts()
+    charts.learning_curve = lambda records, path: path.write_bytes(b"")
     if cluster:
         jax.config.update("jax_num_cpu_devices", 2)
         where = f"localhost:{cluster.port}"

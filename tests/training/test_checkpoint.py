@@ -11,6 +11,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import jax
@@ -43,24 +44,31 @@ CASES = [
 ABOUT = {"vocabularies": {"source": "1"}}
 
 
+@cache
+def shapes_of(
+    name: str, optimizer: OptimizerConfig, options: StepOptions
+) -> steps.TrainState:
+    """What a training keeps, found once for all tests."""
+    model = models.build(system(name).model(SIZES), 10, 10)
+    update = build(optimizer, 4)
+    return jax.eval_shape(
+        lambda key: steps.init_state(model.init(key), update, options),
+        jax.random.key(0),
+    )
+
+
 def make_state(
     name: str, optimizer: OptimizerConfig, options: StepOptions, seed: int
 ) -> steps.TrainState:
     """Random in every float, at step 7."""
-    model = models.build(system(name).model(SIZES), 10, 10)
-    update = build(optimizer, 4)
-    shapes = jax.eval_shape(
-        lambda key: steps.init_state(model.init(key), update, options),
-        jax.random.key(0),
-    )
     normal = np.random.default_rng(seed).normal
 
     def fill(leaf: jax.ShapeDtypeStruct) -> jax.Array:
         if jnp.issubdtype(leaf.dtype, jnp.integer):
-            return jnp.full(leaf.shape, seed, leaf.dtype)
+            return jnp.asarray(np.full(leaf.shape, seed, leaf.dtype))
         return jnp.asarray(normal(size=leaf.shape), leaf.dtype)
 
-    state = jax.tree.map(fill, shapes)
+    state = jax.tree.map(fill, shapes_of(name, optimizer, options))
     return state.replace(step=jnp.int32(7), scale=jnp.float32(1))
 
 
