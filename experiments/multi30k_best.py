@@ -22,28 +22,34 @@ Launch::
     python -m experiments.multi30k_best --data DATA/multi30k/tok
     python -m experiments.multi30k_best --data DATA/multi30k/tok --seeds 1 2 3 \
         --systems rnnsearch-star kvmematt-r2-atteos residual-memory
+    python -m experiments.multi30k_best --data DATA/multi30k/tok --seeds 1 2 3 \
+        --systems rnnsearch-star --ensemble
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from experiments.recipes import parallel_text, test_files, with_system
 from experiments.results import Figures
-from experiments.rows import Row, Train, Trained
+from experiments.rows import AnyRow, OtherRow, Row, Train, Trained
 from experiments.significance import Against, packed_counts, with_p
 from experiments.summaries import Summary
 from experiments.table import Options, Table, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
-from kvnmt.files import write_lines
+from kvnmt.files import make_folder, write_lines
 from kvnmt.metrics.bleu import Settings, bleu_metric
+from kvnmt.models import count_parameters
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
+from kvnmt.runs.directory import load_ensemble
 from kvnmt.runs.recipes import RECIPES
+from kvnmt.runs.run import Run
 from kvnmt.target_context import self_attentive
 from kvnmt.training.losses import Objective
 
@@ -148,6 +154,7 @@ class Multi30kBest(Options):
     target: str = "de"
     systems: tuple[str, ...] = SYSTEMS
     ablate: bool = False  # the first system, each ingredient left out once
+    ensemble: bool = False  # all of the systems and seeds as one, a row more
 
 
 def main(options: Multi30kBest, train: Train = training.run) -> None:
@@ -162,11 +169,13 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     chosen = [(name, "") for name in options.systems]
     if options.ablate:
         chosen = [(options.systems[0], name) for name in ("", *WITHOUT)]
-    rows = [
+    rows: list[AnyRow] = [
         configure(options, name, without, seed, texts)
         for name, without in chosen
         for seed in options.seeds
     ]
+    if options.ensemble:
+        rows.append(together(options, rows, texts))
     title = f"Multi30k {options.source}-{options.target}, beam {RECIPE.search.beam}"
     note = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
     lines = partial(with_p, AGAINST, BY)
@@ -203,17 +212,56 @@ def configure(
     )
 
 
+def together(
+    options: Multi30kBest, rows: Sequence[AnyRow], texts: dict[str, Parallel]
+) -> OtherRow:
+    """The row of the ensemble of all others.
+
+    Raises:
+        UserError: There are no two, or they have other vocabularies.
+    """
+    if options.ablate:
+        raise UserError("--ensemble is of whole recipes; leave --ablate out.")
+    if len(rows) < 2:
+        raise UserError("an ensemble has two members; give more --systems or --seeds.")
+    folders = tuple(row.folder for row in rows)
+    systems, seeds = "+".join(options.systems), "-".join(map(str, options.seeds))
+    folder = options.workdir / f"{rows[0].data}-ensemble-{systems}-{seeds}"
+
+    def work() -> Figures:
+        make_folder(folder)
+        run = load_ensemble(folders)
+        size = {"parameters": count_parameters(run.params)}
+        return size | figures_of(texts, "", options.target, run, folder)
+
+    return OtherRow(
+        folder=folder,
+        system=f"ensemble: {' + '.join(options.systems)}, seeds {seeds}",
+        data=rows[0].data,
+        after=folders,
+        tests=rows[0].tests,
+        work=work,
+    )
+
+
 def measure(
     texts: dict[str, Parallel], without: str, target: str, trained: Trained
 ) -> Figures:
+    """What is measured of a trained row."""
+    return figures_of(texts, without, target, trained.run, trained.folder)
+
+
+def figures_of(
+    texts: dict[str, Parallel], without: str, target: str, run: Run, folder: Path
+) -> Figures:
     """BLEU on every text, and what it is made of on the last.
 
-    The translations stay in the run directory.
+    The translations stay in the folder.
     """
     figures: Figures = {"without": without}
     for split, text in texts.items():
-        hypotheses = trained.run.translate(text.source)
-        write_lines(trained.folder / f"{split}.{target}", hypotheses)
+        hypotheses = run.translate(text.source)
+        write_lines(folder / f"{split}.{target}", hypotheses)
         metric = bleu_metric(Settings(tokenize="none"))
         score = metric.corpus_score(hypotheses, [text.target])
         figures[f"{split}_bleu"] = score.score

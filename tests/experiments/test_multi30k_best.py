@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipe on Multi30k: its ingredients, its composed systems, its figures."""
 
+import dataclasses
 import json
 
 import pytest
@@ -63,3 +64,32 @@ def test_a_row_tells_what_its_score_is_made_of(options, monkeypatch, capsys):
     assert result["precisions"] in table
     multi30k_best.main(options, train=never)
     assert capsys.readouterr().out in table
+
+
+def test_rows_translate_together(options, monkeypatch, capsys):
+    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
+    write_captions(options.data)
+    both = dataclasses.replace(options, seeds=(1, 2), ensemble=True)
+    multi30k_best.main(both, train=untrained)
+    assert "ensemble: rnnsearch-star, seeds 1-2" in capsys.readouterr().out
+    folders = [
+        options.workdir / f"de-en-{name}"
+        for name in ("rnnsearch-star-1", "ensemble-rnnsearch-star-1-2")
+    ]
+    one, two = (json.loads((f / "result.json").read_text()) for f in folders)
+    assert two["parameters"] == 2 * one["parameters"] and two["without"] == ""
+    # Its members are the same, so that their mean is what each of them says.
+    lines = [(folder / "test2016.en").read_text() for folder in folders]
+    assert lines[0] == lines[1] and two["test2016_bleu"] == one["test2016_bleu"]
+    multi30k_best.main(both, train=never)
+
+
+@pytest.mark.parametrize(
+    ("changes", "part"),
+    [({}, "two members"), ({"ablate": True}, "leave --ablate out")],
+)
+def test_what_makes_no_ensemble_is_told(options, changes, part):
+    with pytest.raises(UserError, match=part):
+        multi30k_best.main(
+            dataclasses.replace(options, ensemble=True, show=True, **changes), never
+        )
