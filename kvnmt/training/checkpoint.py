@@ -130,10 +130,12 @@ class Checkpoints(CheckpointReader):
                     raise error
             self.folder.prune(self.keep)
 
-        devices.first_does(finish)
-        with self.folder.explaining(step):
-            if error:
-                raise error
+        try:
+            devices.first_does(finish)
+        finally:
+            with self.folder.explaining(step):
+                if error:  # of this process, which tells more than that of the first
+                    raise error
 
     def _save(
         self,

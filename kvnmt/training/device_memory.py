@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the largest batch needs of a device's memory, known before the first step."""
 
+import math
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -92,9 +93,13 @@ def program_bytes(program: jax.stages.Compiled) -> int | None:
 
 
 def held(arrays: PyTree) -> int:
-    """Bytes of arrays on the first device of this process."""
+    """Bytes of arrays on one device."""
+    # By shapes: JAX does not give the shards of a process that has one device of many.
     leaves = jax.tree.leaves(arrays)
-    return sum(leaf.addressable_shards[0].data.nbytes for leaf in leaves)
+    shapes = (leaf.sharding.shard_shape(leaf.shape) for leaf in leaves)
+    return sum(
+        math.prod(shape) * leaf.dtype.itemsize for shape, leaf in zip(shapes, leaves)
+    )
 
 
 def available() -> int | None:

@@ -15,6 +15,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import future as futures
 
 from kvnmt.errors import UserError
+from kvnmt.training.meetings import Meetings
 from kvnmt.training.orbax_loop import wait_in_loops
 from kvnmt.typing import PyTree
 
@@ -73,7 +74,11 @@ class ArrayFiles:
             logging.getLogger(name).addFilter(_not_of_orbax)  # the same one: added once
         wait_in_loops()
         # Folders are made at once, so that none appears after a failure was cleared.
-        options = ocp.AsyncOptions(create_directories_asynchronously=False)
+        self._meetings = Meetings()
+        options = ocp.AsyncOptions(
+            create_directories_asynchronously=False,
+            barrier_sync_fn=self._meetings if jax.process_count() > 1 else None,
+        )
         parts = WholeHandler(
             composite_options=ocp.CompositeOptions(async_options=options),
             handler_registry=_registry(),
@@ -101,6 +106,7 @@ class ArrayFiles:
                 then()
             except Exception as error:  # returned by `wait`
                 self._error = error
+                self._meetings.fail()
 
         self._thread = threading.Thread(target=finish, daemon=True)
         self._thread.start()

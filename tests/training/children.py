@@ -8,6 +8,7 @@ that is counted, and asked to leave before a step that is counted.
 """
 
 import atexit
+import errno
 import itertools
 import multiprocessing
 import os
@@ -26,6 +27,7 @@ from kvnmt.errors import run_program
 from kvnmt.pictures import charts
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment
+from kvnmt.training.orbax_arrays import AllWritten
 from tests.lowering import share_contexts
 
 IMPORTED = [
@@ -38,11 +40,12 @@ KILLED = -signal.SIGKILL
 
 
 class Cluster(NamedTuple):
-    """Where a training in several processes of two devices meets."""
+    """Where a training in several processes meets."""
 
     port: int
     process: int
     processes: int = 2
+    devices: int = 2  # of each
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class End:
     kill_at: int = 0  # the change of a file of the run, from 1
     leave_at: int = 0  # the step of this process, from 1, before which it is asked to
     signals: tuple[int, ...] = ()  # by which it is asked
+    full_at: int = 0  # the checkpoint, from 1, of which it cannot write its part
 
 
 class Started(NamedTuple):
@@ -100,13 +104,15 @@ def _train(
     share_contexts()
     charts.learning_curve = lambda records, path: path.write_bytes(b"")
     if cluster:
-        jax.config.update("jax_num_cpu_devices", 2)
+        jax.config.update("jax_num_cpu_devices", cluster.devices)
         where = f"localhost:{cluster.port}"
         devices.join(where, cluster.processes, cluster.process)
     if end.kill_at:
         sys.addaudithook(_killing(folder, end.kill_at))
     if end.leave_at:
         train.fit = _leaving(end.leave_at, end.signals)
+    if end.full_at:
+        AllWritten.result = _full(end.full_at)
     try:
         run_program("kvnmt", lambda: train.run(exp, folder, resume=resume))
     finally:
@@ -126,6 +132,18 @@ def _killing(folder: Path, at: int) -> Callable[[str, tuple[Any, ...]], None]:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     return hook
+
+
+def _full(at: int) -> Callable[..., None]:
+    """A wait for what is written of a checkpoint, of which that one finds no room."""
+    wait, count = AllWritten.result, itertools.count(1)
+
+    def result(written: AllWritten, timeout: float | None = None) -> None:
+        wait(written, timeout)
+        if next(count) == at:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    return result
 
 
 def _leaving(at: int, signals: tuple[int, ...]) -> Callable[..., Any]:

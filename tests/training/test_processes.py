@@ -4,6 +4,7 @@
 import shutil
 import signal
 import socket
+import time
 from pathlib import Path
 
 import jax
@@ -24,14 +25,17 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
-def train_two(folder: Path, exp: Experiment, status: int = 0, end: End = End()):
-    """Trains in two processes of two devices each; what they said.
+def train_two(
+    folder: Path, exp: Experiment, status: int = 0, end: End = End(), devices: int = 2
+):
+    """Trains in two processes; what they said.
 
     Args:
         folder: Run directory.
         exp: What is trained.
         status: With which both end.
         end: When the second ends itself.
+        devices: Of each process.
     """
     port = free_port()
     both = [
@@ -40,7 +44,7 @@ def train_two(folder: Path, exp: Experiment, status: int = 0, end: End = End()):
             folder,
             exp,
             end=end if i else End(),
-            cluster=Cluster(port, i),
+            cluster=Cluster(port, i, devices=devices),
         )
         for i in range(2)
     ]
@@ -82,6 +86,18 @@ def test_two_processes_train_what_one_trains(tmp_path):
         for name in ("two", "parts")
     )
     assert (ours.step, ours.content) == (theirs.step, theirs.content)
+
+
+@pytest.mark.slow
+def test_a_process_without_room_ends_both_at_once(tmp_path):
+    """With a device each, as a GPU for each task; what was whole before stays."""
+    data = toy_data(tmp_path / "text")
+    exp = tiny(data, shapes=1, epochs=2)
+    before = time.monotonic()
+    said = train_two(tmp_path / "run", exp, 2, End(full_at=2), devices=1)
+    assert time.monotonic() - before < 300  # orbax by itself waits four times as long
+    assert "No space left on device" in said[1] and "could not be written" in said[0]
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
 
 def step_of(checkpoint: Path) -> int:
