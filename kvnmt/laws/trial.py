@@ -53,7 +53,7 @@ def make_trial(attention: Attention, sizes: Sizes = SIZES) -> Trial:
     normal = np.random.default_rng(3).normal
 
     def draw(*shape: int) -> Array:
-        return jnp.asarray(normal(0, 1, shape).astype(np.float32))
+        return jax.device_put(normal(0, 1, shape).astype(np.float32))
 
     moments = [
         Moment(

@@ -40,7 +40,7 @@ close = {"rtol": 1e-10, "atol": 1e-10}
 
 
 def draw(seed: int, *shape: int) -> jax.Array:
-    return jnp.asarray(np.random.default_rng(seed).normal(size=shape))
+    return jax.device_put(np.random.default_rng(seed).normal(size=shape))
 
 
 def writer_of(update: Update) -> Writer:
@@ -49,7 +49,7 @@ def writer_of(update: Update) -> Writer:
         jax.random.key(0),
     )
     numbers = np.random.default_rng(3)
-    return jax.tree.map(lambda x: jnp.asarray(numbers.normal(size=x.shape)), shapes)
+    return jax.tree.map(lambda x: jax.device_put(numbers.normal(size=x.shape)), shapes)
 
 
 # Compiled: one by one, their operations would be a program each.
@@ -195,7 +195,7 @@ class Course:
         )
         numbers = np.random.default_rng(5)
         self.params = jax.tree.map(
-            lambda x: jnp.asarray(numbers.normal(size=x.shape)), shapes
+            lambda x: jax.device_put(numbers.normal(size=x.shape)), shapes
         )
         self.annotations = draw(6, B, T, SIZES.annotation)
         given = self.params, self.annotations, jnp.asarray(MASK)

@@ -7,7 +7,6 @@ from functools import cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from kvnmt import attention as attentions
@@ -338,10 +337,13 @@ def build(config: ModelConfig) -> Model:
 
 
 def params(config: ModelConfig, dtype: str = "float32") -> Params:
-    """Random parameters, none of them tiny, biases included."""
+    """Random parameters, none of them tiny, biases included.
+
+    They are put on the device: `jnp.asarray` compiles a program for every shape.
+    """
     normal = np.random.default_rng(7).normal
     return jax.tree.map(
-        lambda x: jnp.asarray(normal(0, 0.6, x.shape).astype(dtype)), shapes(config)
+        lambda x: jax.device_put(normal(0, 0.6, x.shape).astype(dtype)), shapes(config)
     )
 
 

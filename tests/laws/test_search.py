@@ -74,7 +74,9 @@ def build(name: str) -> tuple[Model, Params]:
     model = models.build(cases.NAMED[name], cases.SOURCE_WORDS, WORDS)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     normal = np.random.default_rng(3).normal
-    return model, jax.tree.map(lambda x: jnp.asarray(normal(0, 0.7, x.shape)), shapes)
+    return model, jax.tree.map(
+        lambda x: jax.device_put(normal(0, 0.7, x.shape)), shapes
+    )
 
 
 @cache
