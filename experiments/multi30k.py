@@ -16,7 +16,8 @@ Launch::
 
     python -m experiments.multi30k --data DATA/multi30k/tok
     python -m experiments.multi30k --data DATA/multi30k/tok --source en --target fr
-    python -m experiments.multi30k --data DATA/multi30k/tok --seeds 1 2 3
+    python -m experiments.multi30k --data DATA/multi30k/tok --seeds 1 2 3 \
+        --aligned DATA/align/bicici-deen     # and alignment error on other text
     python -m experiments.multi30k --data DATA/multi30k/tok --systems kvmematt-r2 \
         --starts warm        # needs the run of the baseline in the same folder
 """
@@ -26,6 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
+from experiments import aligned_rows
+from experiments.aligned_rows import Aligned, aligned_row, joined
 from experiments.recipes import (
     parallel_text,
     small_model,
@@ -78,6 +81,7 @@ COLUMNS = (
     Column("overread", "overread", "{:.2%}"),
     Column("repeated_1", "repeated 1-grams", "{:+.2%}"),
     Column("repeated_2", "2-grams", "{:+.2%}"),
+    *aligned_rows.COLUMNS,
     Column("target_tokens_per_second", "target tokens/s", "{:,.0f}"),
     Column("minutes", "minutes", "{:.1f}"),
     Column("epochs", "epochs", "{:g}"),
@@ -132,6 +136,7 @@ class Multi30k(Options):
     starts: tuple[Literal["scratch", "warm"], ...] = ("scratch", "warm")
     epochs: int = 12  # at most, from scratch
     warm_epochs: int = 2  # at most, from the trained baseline
+    aligned: Path | None = None  # folder of text that people aligned
 
 
 def main(options: Multi30k, train: Train = training.run) -> None:
@@ -149,10 +154,22 @@ def main(options: Multi30k, train: Train = training.run) -> None:
         for name in options.systems
         for seed in options.seeds
     ]
+    read = []
+    if options.aligned:
+        aligned = Aligned(options.aligned, options.source, options.target)
+        if not options.looks:
+            aligned.read()  # what is wrong with it is told before any work
+        read = [aligned_row(row, aligned) for row in rows]
     title = f"Multi30k {pair_of(options)}, beam {BASE.search.beam}"
     note = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
-    lines = partial(with_p, AGAINST, BY)
-    make_table(options, Table(title, COLUMNS, rows, [note], lines=lines), train)
+    table = Table(
+        title=title,
+        columns=COLUMNS,
+        rows=[*rows, *read],
+        notes=[note],
+        lines=lambda results: with_p(AGAINST, BY, joined(results)),
+    )
+    make_table(options, table, train)
 
 
 def configure(

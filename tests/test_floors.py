@@ -114,7 +114,7 @@ def test_no_cycles():
 
 
 def test_every_file_can_be_read_at_once():
-    files = [*ROOT.glob("kvnmt/**/*.py"), *ROOT.glob("experiments/*.py")]
+    files = [*ROOT.glob("kvnmt/**/*.py"), *ROOT.glob("experiments/**/*.py")]
     lines = {path: len(path.read_text().splitlines()) for path in files}
     assert len(files) > 100
     assert not {path for path, count in lines.items() if count > 300}

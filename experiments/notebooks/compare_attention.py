@@ -55,7 +55,7 @@ query = random.normal(random.key(1), (1, SIZES.state))
 moment = Moment(previous_state=query, embedded=query[:, :8], query=query)
 
 
-def prepared(attention: Attention):
+def prepared(attention: Attention, annotations=annotations):
     """Parameters, what is constant for the sentence, and what is carried."""
     params = attention.init(random.key(2), SIZES, gaussian(0.5))
     source = attention.prepare(params, annotations, mask)
@@ -97,8 +97,7 @@ for panel, (name, weights) in zip(panels.flat, looks.items()):
     panel.set_yticks(range(3), ["1st", "2nd", "3rd"])
 for panel in panels.flat[len(looks) :]:
     panel.set_axis_off()
-figure.supylabel("target word")
-figure.supxlabel("source word")
+figure.supylabel("target word"), figure.supxlabel("source word")
 bar = figure.colorbar(image, ax=panels, label="weight")
 
 # %% [markdown]
@@ -113,10 +112,10 @@ bar = figure.colorbar(image, ax=panels, label="weight")
 
 
 # %%
-def additive_energies(address, query, keys):
+def additive_energies(address, query, keys, more=0.0):
     """One energy for each source word."""
-    hidden = jnp.tanh(query @ address.W_query + keys @ address.U_key + address.b)
-    return hidden @ address.v_energy
+    hidden = query @ address.W_query + keys @ address.U_key + address.b + more
+    return jnp.tanh(hidden) @ address.v_energy
 
 
 additive = CATALOGUE["additive"].build(CATALOGUE["additive"].Options())
@@ -124,7 +123,6 @@ params, source, state = prepared(additive)
 energies = additive_energies(params.address, query[0], annotations[0])
 alignment = jax.nn.softmax(energies)
 context = alignment @ annotations[0]
-
 attended = additive.read(params, source, state, moment)
 np.testing.assert_allclose(attended.alignment[0], alignment, atol=1e-6)
 np.testing.assert_allclose(attended.context[0], context, atol=1e-5)
@@ -153,17 +151,13 @@ params, source, state = prepared(coverage)
 covered = jnp.zeros(len(SOURCE))
 for word in ("first", "second"):
     seen = covered[:, None] @ params.G
-    address = params.address
-    hidden = query[0] @ address.W_query + annotations[0] @ address.U_key + address.b
-    energies = jnp.tanh(hidden + seen) @ address.v_energy
+    energies = additive_energies(params.address, query[0], annotations[0], seen)
     alignment = jax.nn.softmax(energies)
-
     attended = coverage.read(params, source, state, moment)
     np.testing.assert_allclose(attended.alignment[0], alignment, atol=1e-6)
     state = coverage.write(params, source, state, moment.replace(attended=attended))
     covered = covered + alignment
     np.testing.assert_allclose(state.coverage[0, :, 0], covered, atol=1e-6)
-
     print(f"{word} word")
     show(energy=energies, alignment=alignment, covered=covered)
 
@@ -189,67 +183,14 @@ for word in ("first", "second"):
     alignment = jax.nn.softmax(energies)
     addressed = additive_energies(params.write_address, new_state[0], keys)
     written = jax.nn.softmax(addressed)
-    taken, put = keys * written[:, None] * forget, written[:, None] * add
-    keys = keys - taken + put
-
+    keys = keys * (1 - written[:, None] * forget) + written[:, None] * add
     attended = kv_memory.read(params, source, state, moment)
     after = moment.replace(decoder_state=new_state, attended=attended)
-    change = kv_memory.explain(params, source, state, after)
     state = kv_memory.write(params, source, state, after)
     np.testing.assert_allclose(attended.alignment[0], alignment, atol=1e-5)
     np.testing.assert_allclose(state.keys[0], keys, atol=1e-5)
-    forgotten, added = jnp.linalg.norm(taken, axis=1), jnp.linalg.norm(put, axis=1)
-    np.testing.assert_allclose(change.forgotten[0], forgotten, atol=1e-5)
-    np.testing.assert_allclose(change.added[0], added, atol=1e-5)
-
     print(f"{word} word")
-    show(
-        energy=energies,
-        alignment=alignment,
-        written=written,
-        forgotten=forgotten,
-        added=added,
-    )
-
-# %% [markdown]
-# ### Linear memories
-#
-# They have no softmax over the source words. Keys are directions in a matrix $M$; a
-# write fades, erases what its key finds, and adds:
-#
-# $M \leftarrow D M - k\,(b * k)^\top D M + k\,(w * v)^\top$, and $c = M^\top q$.
-#
-# What is read is still a mixture of what the words wrote, and the weights are known
-# exactly. Some are below zero: the alignment shows their sizes, `weigh` has the signs.
-# Here the decoder writes after each look, as it does to the key memory. A plain sum
-# only ever adds: what the source wrote keeps its weight. The others fade it or
-# replace it.
-
-# %%
-linear = CATALOGUE["delta_memory"]
-weighed = {}
-for update in ("sum", "decay", "gated", "delta", "gated_delta", "kda", "gated_delta_2"):
-    memory = linear.build(linear.Options(update=update, write="decoder"))
-    params, source, state = prepared(memory)
-    rows = []
-    for _ in range(3):
-        told = memory.weigh(params, source, state, moment)
-        rows.append(told.signed[0, 0])  # of the one head
-        after = moment.replace(decoder_state=new_state)
-        state = memory.write(params, source, state, after)
-    weighed[update] = np.stack(rows)
-    print(f"{update:14} the decoder's own share of the third look: {told.own[0]:.2f}")
-
-# %%
-figure, signs = plt.subplots(2, 4, figsize=(11, 4.2), layout="constrained")
-panels_of = {"kv_memory": looks["kv_memory"]} | weighed
-for panel, (name, weights) in zip(signs.flat, panels_of.items(), strict=True):
-    most = np.abs(weights).max()
-    panel.imshow(weights, cmap="RdBu", vmin=-most, vmax=most, aspect="auto")
-    panel.set_title(f"{name}, to {most:.2f}", fontsize=10)
-    panel.set_xticks(range(len(SOURCE)), SOURCE, rotation=90)
-    panel.set_yticks(range(3), ["1st", "2nd", "3rd"])
-figure.supxlabel("source word; blue: read, red: taken away")
+    show(energy=energies, alignment=alignment, written=written)
 
 # %% [markdown]
 # ## A law
@@ -264,9 +205,7 @@ order = jnp.array([3, 0, 5, 4, 2, 1])
 
 def weights_of(attention: Attention, annotations) -> jax.Array:
     """The second look at the source: the first is behind what is carried."""
-    params = attention.init(random.key(2), SIZES, gaussian(0.5))
-    source = attention.prepare(params, annotations, mask)
-    state = attention.initial_state(params, source)
+    params, source, state = prepared(attention, annotations)
     first = attention.read(params, source, state, moment)
     if attention.write is not None:
         after = moment.replace(decoder_state=query, attended=first)
@@ -293,7 +232,8 @@ kvnmt.check(CATALOGUE["kv_memory"])
 # ## Four systems learn
 #
 # The made-up language has a small grammar and gold word alignments. To be quick we keep
-# its short sentences, and train small models.
+# its short sentences, and train small models. A run directory keeps what every
+# validation measured in `metrics.jsonl`.
 
 # %%
 PAIRS, LONGEST, UNITS, EPOCHS = (60, 12, 8, 1) if SMALL else (4000, 9, 48, 12)
@@ -330,19 +270,16 @@ sizes = kvnmt.ModelConfig(
 training = kvnmt.TrainingConfig(
     epochs=EPOCHS, batch_size=40, shapes=1, bleu_tokenize="none"
 )
-runs, curves = {}, {}
+curves = {}
 for name in SYSTEMS:
     experiment = replace(
         kvnmt.experiment(name, data, sizes, recipe="papers"),
         optimizer=kvnmt.OptimizerConfig(learning_rate=3e-3),
         training=training,
     )
-    runs[name] = kvnmt.train(experiment, folder / name)
+    kvnmt.train(experiment, folder / name)
     lines = (folder / name / "metrics.jsonl").read_text().splitlines()
-    curves[name] = [json.loads(line) for line in lines]
-
-# %% [markdown]
-# A run directory keeps what every validation measured in `metrics.jsonl`.
+    curves[name] = list(map(json.loads, lines))
 
 # %%
 figure, (losses, scores) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
@@ -356,15 +293,8 @@ for panel in (losses, scores):
     panel.set_xlabel("step")
 legend = scores.legend(frameon=False)
 
-# %%
-print(f"{'system':22} {'parameters':>10} {'loss':>6} {'BLEU':>6}")
-for name, records in curves.items():
-    count = sum(leaf.size for leaf in jax.tree.leaves(runs[name].params))
-    loss = min(record["valid_loss"] for record in records)
-    bleu = max(record["valid_bleu"] for record in records)
-    print(f"{name:22} {count:10,} {loss:6.3f} {bleu:6.2f}")
-
 # %% [markdown]
 # Small models and short sentences say little about which system is better;
 # `experiments/README.md` has the tables of the papers. `key_memory` looks into a
-# trained key memory, `your_own_mechanism` adds a new kind of attention.
+# trained key memory, `linear_memory` at the weights of memories without a softmax,
+# `your_own_mechanism` adds a new kind of attention.

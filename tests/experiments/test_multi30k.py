@@ -4,10 +4,13 @@
 import json
 
 import pytest
+from rich.console import Console
 
 from experiments import multi30k
+from experiments.aligned_rows import Aligned, aligned_row, joined
 from experiments.multi30k import Multi30k
 from experiments.significance import counts_in
+from kvnmt.data import synthetic
 from kvnmt.errors import UserError
 from kvnmt.metrics.bleu import Settings, corpus_bleu, sentence_statistics
 from tests.experiments.fake import never, untrained, write_captions
@@ -79,3 +82,45 @@ def test_runs_are_trained_reported_and_not_repeated(tmp_path, capsys):
         ]
     multi30k.main(options, train=never)
     assert capsys.readouterr().out.splitlines()[-4:] == table
+
+
+def test_alignment_error_is_measured_once_a_row_is_trained(tmp_path, capsys):
+    """Links that are target-source, as the folder says, are turned."""
+    write_captions(tmp_path)
+    pairs = synthetic.make_corpus(1, train=40, valid=4, test=4).valid
+    for name, turned in (("some-deen", False), ("some-ende", True)):
+        folder = tmp_path / name
+        folder.mkdir()
+        for side in ("de", "en"):
+            text = (tmp_path / f"valid.{side}").read_text().splitlines()
+            lines = (line.replace(" ", " new ", 1) + "\n" for line in text)
+            (folder / f"dev.{side}").write_text("".join(lines))
+        links = [sorted((i + (i > 0), j + (j > 0)) for i, j in p.links) for p in pairs]
+        lines = [
+            " ".join(f"{j}-{i}" if turned else f"{i}-{j}" for i, j in line)
+            for line in links
+        ]
+        if not turned:
+            folder.joinpath("dev.align").write_text("")
+            options = Multi30k(data=tmp_path, workdir=tmp_path / "w", aligned=folder)
+            with pytest.raises(UserError, match="dev.align"):
+                multi30k.main(options, train=never)
+        folder.joinpath("dev.align").write_text("".join(f"{x}\n" for x in lines))
+    found = []
+    for name in ("some-deen", "some-ende"):
+        options = Multi30k(data=tmp_path, workdir=tmp_path / "w")
+        row = multi30k.configure(options, "kvmematt-r1", "scratch", 1, {})
+        if not found:
+            row.folder.parent.mkdir()
+            untrained(row.experiment, row.folder, resume=False, console=Console())
+        read = aligned_row(row, Aligned(tmp_path / name, "de", "en"))
+        assert read.needs == (row.folder,)
+        found.append(read.work())
+    assert found[0] == found[1]
+    assert (found[0]["start"], found[0]["seed"]) == ("scratch", 1)
+    assert 0 < found[0]["aer"] <= 1 and 0 < found[0]["unknown"] < 0.5
+    named = {"system": "kvmematt-r1", "start": "scratch", "data": "de-en"}
+    rows = [named | {"seed": seed, "bleu": 20.0} for seed in (2, 1)]
+    lines = joined([*rows, named | found[0]])
+    assert [line.get("aer") for line in lines] == [None, found[0]["aer"]]
+    assert [line["bleu"] for line in lines] == [20.0, 20.0]

@@ -17,7 +17,7 @@ import kvnmt
 from kvnmt.attention import CATALOGUE
 
 FOLDER = Path(__file__).parents[2] / "experiments/notebooks"
-NAMES = ["compare_attention", "key_memory", "your_own_mechanism"]
+NAMES = ["compare_attention", "key_memory", "linear_memory", "your_own_mechanism"]
 
 
 @pytest.fixture(name="small")
@@ -83,17 +83,26 @@ def test_attention_is_compared(small, capsys):
     remembered = ["linguistic_coverage", "neural_coverage", "distortion", "kv_memory"]
     for name, weights in names["looks"].items():
         assert (weights[0] != weights[2]).any() == (name in remembered)
-    titles = [panel.get_title().split(",")[0] for panel in names["signs"].flat]
-    assert titles == ["kv_memory", *names["weighed"]]
-    assert [(w < 0).any() for w in names["weighed"].values()] == [True] * 7
-    summed = names["weighed"]["sum"]  # what the source wrote keeps its weight
-    np.testing.assert_allclose(summed[2], summed[0], rtol=1e-5)
     for panel, measure in ((names["losses"], "loss"), (names["scores"], "BLEU")):
         assert measure in panel.get_ylabel()
         drawn = {line.get_label(): line.get_ydata() for line in panel.lines}
         assert set(drawn) == set(names["SYSTEMS"]) and all(map(len, drawn.values()))
     printed = capsys.readouterr().out
     assert "distortion" in printed and "knows the order" in printed
+
+
+def test_the_weights_of_linear_memories_have_signs(small, capsys):
+    names = run("linear_memory")
+    titles = [panel.get_title().split(",")[0] for panel in names["signs"].flat]
+    assert titles == ["kv_memory", *names["weighed"]]
+    for panel, weights in zip(names["signs"].flat, names["looks"].values()):
+        np.testing.assert_array_equal(panel.images[0].get_array(), weights)
+    assert [(w < 0).any() for w in names["weighed"].values()] == [True] * 7
+    summed = names["weighed"]["sum"]  # what the source wrote keeps its weight
+    np.testing.assert_allclose(summed[2], summed[0], rtol=1e-5)
+    np.testing.assert_allclose(names["looks"]["kv_memory"].sum(1), 1, rtol=1e-5)
+    shares = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
+    assert len(shares) == 7 and all(0 < float(share) < 1 for share in shares)
 
 
 def test_a_key_memory_is_shown_word_by_word(small, monkeypatch, capsys):
