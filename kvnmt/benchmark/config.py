@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from kvnmt import devices
 from kvnmt.errors import UserError, at_least, between, check_bounds
 from kvnmt.model_config import ModelConfig
-from kvnmt.systems.named import DEFAULT, MECHANISMS, system
+from kvnmt.systems.named import check_no_mechanism, system
 from kvnmt.training.step_options import StepOptions
 
 SYSTEMS = (
@@ -81,13 +81,7 @@ def check(config: BenchmarkConfig) -> None:
         raise UserError("no system is named; give --systems at least one.")
     for name in config.systems:
         system(name)
-    for field_name in MECHANISMS:
-        if getattr(config.model, field_name) != getattr(DEFAULT, field_name):
-            flag = f"--model.{field_name.replace('_', '-')}"
-            raise UserError(
-                f"each of --systems has its own {flag}; leave it out, or look at one "
-                "such model with kvnmt compile."
-            )
+    check_no_mechanism(config.model, "look at one such model with kvnmt compile")
     if not (config.train or config.decode):
         raise UserError("nothing is measured; give --decode, or leave out --no-train.")
     if config.candidates and not config.decode:

@@ -41,9 +41,10 @@ NEVER_MATTERS |= {"valid_source", "valid_target", "valid_pairs", "tfds_valid"}
 NEVER_MATTERS |= {"vocabularies", "max_length"}
 # What decides no id once there are vocabularies: how they are built.
 ONLY_BUILDS = {"vocabulary", "min_count", "vocabulary_size", "subwords", "joint"}
-ONLY_BUILDS |= {"subword_sentences", "trimmed"}
+ONLY_BUILDS |= {"subword_sentences", "trimmed", "normalization"}
 # What settings that came later did before: corpora of that time keep their names.
 BEFORE = {"trimmed": False, "subword_dropout": 0.0, "segmentations": 1}
+BEFORE |= {"normalization": "nmt_nfkc"}
 
 
 class Entry(NamedTuple):

@@ -37,6 +37,10 @@ class DataConfig:
     # at most so many of them on each side
     vocabulary_size: Annotated[int | None, at_least(3)] = 30000
     subwords: Annotated[int, at_least(3)] = 8000  # pieces to learn, at most, with bpe
+    # bpe: how characters are made alike before, by SentencePiece; cf: lower case
+    normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = (
+        "nmt_nfkc"
+    )
     joint: bool = False  # bpe: learn from both sides together
     # bpe: each side keeps but the pieces that it uses, unless --model.tie is all
     trimmed: bool = False

@@ -148,10 +148,12 @@ def _count(
 
 def _subwords(config: DataConfig, text: TextReader) -> Vocabularies:
     source, target = _sample(config, text)
+    size, rule = config.subwords, config.normalization
+    learn = partial(build_subwords, size=size, normalization=rule)
     if config.joint:
-        ours = theirs = build_subwords(chain(source, target), config.subwords)
+        ours = theirs = learn(chain(source, target))
     else:
-        ours, theirs = (build_subwords(x, config.subwords) for x in (source, target))
+        ours, theirs = learn(source), learn(target)
     if config.trimmed:
         ours, theirs = trim(ours, source), trim(theirs, target)
     return Vocabularies(ours, theirs)

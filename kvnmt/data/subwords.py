@@ -19,8 +19,13 @@ from kvnmt.errors import OptionError
 PROTOCOL: Any = sentencepiece_model_pb2  # its classes are made when it is imported
 
 
-def build_subwords(lines: Iterable[str], size: int) -> Subwords:
+def build_subwords(
+    lines: Iterable[str], size: int, normalization: str = "nmt_nfkc"
+) -> Subwords:
     """Learns a byte-pair encoding from the lines: ``size`` pieces, or all there are.
+
+    The model keeps how it makes characters alike, and does so with whatever it reads:
+    what it writes has the forms that are left.
 
     Raises:
         UserError: There is no text, or it has more characters than that.
@@ -34,6 +39,7 @@ def build_subwords(lines: Iterable[str], size: int) -> Subwords:
             vocab_size=size,
             hard_vocab_limit=False,  # little text has fewer pieces
             character_coverage=1.0,
+            normalization_rule_name=normalization,
             max_sentence_length=1 << 30,  # bytes; longer lines would be left out
             eos_id=EOS,
             unk_id=UNK,

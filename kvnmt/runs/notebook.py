@@ -82,11 +82,11 @@ def build(
         source_words: Rows of the source vocabulary; the end of sentence and the
             unknown word have the first two.
         target_words: Rows of the target vocabulary, likewise.
-        sizes: With a name: the widths, dropout and initialiser; by default those of
-            `ModelConfig`.
+        sizes: With a name: the widths, dropout, initialiser and what is tied; by
+            default those of `ModelConfig`.
 
     Raises:
-        UserError: There is no system of that name.
+        UserError: There is no system of that name, or the sizes name a mechanism.
 
     Example::
 
@@ -102,7 +102,7 @@ def build(
         if sizes is not None:
             raise UserError("a config has its sizes; pass sizes with a name only.")
         return models.build(system, source_words, target_words)
-    config = named.system(system).model(sizes or ModelConfig())
+    config = named.system(system).model(_checked(sizes) or ModelConfig())
     return models.build(config, source_words, target_words)
 
 
@@ -124,7 +124,7 @@ def experiment(
         recipe: ``modern``, as the command has it, or ``papers``.
 
     Raises:
-        UserError: There is no system of that name.
+        UserError: There is no system of that name, or the sizes name a mechanism.
 
     Example::
 
@@ -136,7 +136,7 @@ def experiment(
     chosen, base = named.system(system), RECIPES[recipe]
     return dataclasses.replace(
         base,
-        model=chosen.model(sizes or base.model),
+        model=chosen.model(_checked(sizes) or base.model),
         objective=chosen.objective(base.objective),
         data=data,
     )
@@ -174,3 +174,10 @@ def load(folder: Path | str, *others: Path | str) -> Run:
         >>> [translation] = run.translate(["a b c"])
     """
     return directory.load_ensemble([Path(folder), *map(Path, others)])
+
+
+def _checked(sizes: ModelConfig | None) -> ModelConfig | None:
+    if sizes is not None:
+        remedy = "change the config that kvnmt.SYSTEMS[name].model(sizes) gives"
+        named.check_no_mechanism(sizes, remedy)
+    return sizes

@@ -140,8 +140,7 @@ class Batcher:
             thread.join(None if until is None else max(until - time.monotonic(), 0))
 
     def _waiting(self) -> int:
-        aside = sum(one.size for shares in self._aside for one in shares)
-        return aside + self._queued()
+        return self._queued() + sum(one.size for each in self._aside for one in each)
 
     def _queued(self) -> int:
         self._requests = [one for one in self._requests if one.left]

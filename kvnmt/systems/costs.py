@@ -18,7 +18,7 @@ from kvnmt import attention, decoder, models, target_context
 from kvnmt.errors import OptionError, UserError, at_least, check_bounds
 from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model
-from kvnmt.systems.named import SYSTEMS, system
+from kvnmt.systems.named import SYSTEMS, check_no_mechanism, system
 from kvnmt.systems.products import multiplications
 from kvnmt.typing import Array, PyTree
 
@@ -65,9 +65,11 @@ def overview(config: OverviewConfig) -> list[Row]:
     """Looks at every system of the config.
 
     Raises:
-        UserError: There is no system of that name, or a size is out of range.
+        UserError: There is no system of that name, a size is out of range, or a
+            mechanism is named.
     """
     check_bounds(config)
+    check_no_mechanism(config.model, "look at one such model with kvnmt compile")
     return [_row(config, name) for name in config.systems]
 
 

@@ -32,7 +32,7 @@ from kvnmt.decoder import (
     stacked_lstm,
     transformer,
 )
-from kvnmt.errors import unknown_name
+from kvnmt.errors import OptionError, unknown_name
 from kvnmt.model_config import ModelConfig
 from kvnmt.target_context import delta_memory as target_delta_memory
 from kvnmt.target_context import (
@@ -278,3 +278,19 @@ def system(name: str) -> NamedSystem:
     if name not in SYSTEMS:
         raise unknown_name("system", name, SYSTEMS)
     return SYSTEMS[name]
+
+
+def check_no_mechanism(sizes: ModelConfig, remedy: str) -> None:
+    """Refuses sizes that name a mechanism, since each system has its own.
+
+    Args:
+        sizes: What systems are to be built at.
+        remedy: What one does to get it.
+
+    Raises:
+        UserError: A mechanism is not `DEFAULT`'s.
+    """
+    for name in MECHANISMS:
+        if getattr(sizes, name) != getattr(DEFAULT, name):
+            sentence = f"each system has its own {{0}}; leave it out, or {remedy}."
+            raise OptionError(sentence, name, prefix="model.")

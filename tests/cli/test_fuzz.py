@@ -224,6 +224,7 @@ TEXT = flags(
     data__max_ratio=["1", "2.5"],
     data__faulty=["skip", "stop"],
     data__subword_sentences=["1", "3"],
+    data__normalization=["nfkc", "identity"],
 )
 
 

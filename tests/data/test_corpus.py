@@ -279,6 +279,24 @@ def test_subwords_may_be_learnt_from_fewer_sentences(text):
     assert build_vocabularies(all_of_them, as_text(text)) != words
 
 
+def test_subwords_make_characters_alike_as_is_asked(text):
+    odd = "ａｂ … ﬁ X"  # wide letters, one character for three dots, a ligature
+    lines = [*text.source, odd] * 2
+    results = {
+        rule: build_vocabularies(
+            DataConfig(vocabulary="bpe", subwords=80, normalization=rule),
+            as_text(Parallel(lines, lines)),
+        ).source
+        for rule in ("nmt_nfkc", "nmt_nfkc_cf", "identity")
+    }
+    written = {rule: side.decode(side.encode(odd)) for rule, side in results.items()}
+    assert written == {
+        "nmt_nfkc": "ab ... fi X",
+        "nmt_nfkc_cf": "ab ... fi x",
+        "identity": odd,
+    }
+
+
 def test_validation_pairs_that_are_left_out_are_counted(tmp_path):
     config = write(tmp_path, ["a|A", "b|B"], ["a|A", "b|B"], faulty="skip")
     config.valid_target.write_text("A\n\n")

@@ -230,7 +230,14 @@ def test_every_field_of_a_source_belongs_to_one():
     assert len(fields) == len(set(fields))
     others = {"vocabulary", "min_count", "vocabulary_size", "subwords", "joint"}
     others |= {"trimmed", "subword_sentences", "max_length", "max_ratio", "faulty"}
-    others |= {"vocabularies", "cache", "workers", "subword_dropout", "segmentations"}
+    others |= {
+        "normalization",
+        "vocabularies",
+        "cache",
+        "workers",
+        "subword_dropout",
+        "segmentations",
+    }
     assert {f.name for f in dataclasses.fields(DataConfig)} == others | set(fields)
 
 
@@ -242,7 +249,7 @@ def test_a_config_from_before_there_were_other_sources_loads():
             plain["data"].pop(field, None)
         for field in sources.SOURCES[source].options:
             del plain["data"][field]
-    for later in ("trimmed", "subword_dropout", "segmentations"):
+    for later in ("trimmed", "subword_dropout", "segmentations", "normalization"):
         del plain["data"][later]
     assert len(plain["data"]) == 16
     assert from_plain(plain) == config

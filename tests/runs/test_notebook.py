@@ -164,6 +164,13 @@ def test_mistakes_are_one_sentence(run):
         kvnmt.build("rnnsaerch", 9, 9)
     with pytest.raises(kvnmt.UserError, match="with a name only"):
         kvnmt.build(SIZES, 9, 9, SIZES)
+    deep = kvnmt.ModelConfig(layers=4)  # which would be dropped without a word
+    for use in (
+        lambda: kvnmt.build("rnnsearch", 9, 9, deep),
+        lambda: kvnmt.experiment("rnnsearch", kvnmt.DataConfig(), deep),
+    ):
+        with pytest.raises(kvnmt.UserError, match="its own layers; leave it out"):
+            use()
 
 
 def test_systems_are_shown_as_a_table():

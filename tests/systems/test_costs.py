@@ -122,7 +122,13 @@ def test_the_command(capsys):
 
 
 @pytest.mark.parametrize(
-    "changes", [{"systems": ("memdeck",)}, {"vocabulary": 0}, {"source_length": 0}]
+    "changes",
+    [
+        {"systems": ("memdeck",)},
+        {"vocabulary": 0},
+        {"source_length": 0},
+        {"model": ModelConfig(cell="lstm")},  # which is each system's own
+    ],
 )
 def test_mistakes_are_told(changes):
     with pytest.raises(UserError):
