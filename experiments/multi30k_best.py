@@ -107,9 +107,9 @@ COMPOSED: dict[str, tuple[str, Change]] = {
 }
 SYSTEMS = (BASELINE, "kvmematt-r2-atteos", "self-attentive-residual", *COMPOSED)
 BY = "system", "without"
-AGAINST = Against(
-    {"system": BASELINE, "without": ""}, "test2016_bleu", "test2016_counts"
-)
+TEST = "test2016"
+COUNTS = f"{TEST}_counts"
+AGAINST = Against({"system": BASELINE, "without": ""}, f"{TEST}_bleu", COUNTS)
 COLUMNS = (
     Column("system", "system"),
     Column("without", "without"),
@@ -164,7 +164,7 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
             options.data / f"{split}.{options.source}",
             options.data / f"{split}.{options.target}",
         )
-        for split in (() if options.looks else ("valid", "test2016"))
+        for split in (() if options.looks else ("valid", TEST))
     }
     chosen = [(name, "") for name in options.systems]
     if options.ablate:
@@ -254,20 +254,21 @@ def measure(
 def figures_of(
     texts: dict[str, Parallel], without: str, target: str, run: Run, folder: Path
 ) -> Figures:
-    """BLEU on every text, and what it is made of on the last.
+    """BLEU on every text, and what it is made of on the test text.
 
     The translations stay in the folder.
     """
     figures: Figures = {"without": without}
+    metric = bleu_metric(Settings(tokenize="none"))
     for split, text in texts.items():
         hypotheses = run.translate(text.source)
         write_lines(folder / f"{split}.{target}", hypotheses)
-        metric = bleu_metric(Settings(tokenize="none"))
         score = metric.corpus_score(hypotheses, [text.target])
         figures[f"{split}_bleu"] = score.score
-        figures["precisions"] = "/".join(f"{p:.1f}" for p in score.precisions)
-        figures["brevity"], figures["reference_length"] = score.bp, score.ref_len
-    figures["test2016_counts"] = packed_counts(hypotheses, text.target)
+        if split == TEST:
+            figures["precisions"] = "/".join(f"{p:.1f}" for p in score.precisions)
+            figures["brevity"], figures["reference_length"] = score.bp, score.ref_len
+            figures[COUNTS] = packed_counts(hypotheses, text.target)
     return figures
 
 

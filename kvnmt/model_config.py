@@ -30,8 +30,8 @@ class Dropout:
     annotations: Rate = 0.0
     output: Rate = 0.5  # of o_t, before the output layer
     state: Rate = 0.0  # of s_t where attention and readout take it, after the scan
-    # of the states of encoder and decoder where the next step takes them, the same
-    # entries at every step of a sentence (Gal and Ghahramani 2016).
+    # of the states of all GRUs and LSTMs where the next step takes them:
+    # the same entries at every step of a sentence (Gal and Ghahramani 2016).
     recurrent: Rate = 0.0
     # of source and previous target words as a whole (Sennrich and Zhang 2019)
     word: Rate = 0.0

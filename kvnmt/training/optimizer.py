@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimisers and schedules of the papers and of their successors, from optax."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from kvnmt.errors import OptionError, at_least, between
-
-RATES = {"adam": 1e-3, "adadelta": 1.0, "sgd": 1.0}  # where none is given
 
 
 @dataclass(frozen=True)
@@ -22,6 +21,8 @@ class OptimizerConfig:
     # by default adam's is 0.001, that of the others 1.
     learning_rate: Annotated[float | None, at_least(0)] = None
     momentum: Annotated[float, between(0, 0.999999)] = 0.0  # of sgd
+    # of adam: what stays of the mean of squared gradients; of Transformers often 0.98.
+    beta2: Annotated[float, between(0, 0.999999)] = 0.999
     warmup: Annotated[int, at_least(0)] = 0  # steps over which the rate rises from 0
     schedule: Literal["constant", "inverse_sqrt"] = "constant"  # after warm-up
     # the rate is multiplied by this after each epoch ...
@@ -45,7 +46,7 @@ def learning_rate(config: OptimizerConfig, steps_per_epoch: int) -> optax.Schedu
     """
     peak = config.learning_rate
     falling = optax.exponential_decay(
-        RATES[config.name] if peak is None else peak,
+        KINDS[config.name].rate if peak is None else peak,
         transition_steps=steps_per_epoch,
         decay_rate=config.decay,
         transition_begin=max(config.decay_after - 1, 0) * steps_per_epoch,
@@ -73,26 +74,51 @@ def build(
     Adadelta has rho 0.95 and epsilon 1e-6, as all five papers that use it say.
 
     Raises:
-        UserError: Weight decay with another optimiser than adam.
+        UserError: An option of another optimiser is set.
     """
+    for name, kind in KINDS.items():
+        for option in kind.options if name != config.name else ():
+            if getattr(config, option) != getattr(OptimizerConfig, option):
+                raise OptionError(
+                    f"{{0}} goes with {name}, not with {config.name}; leave it out, "
+                    f"or set {{1}} to {name}.",
+                    *(f"optimizer.{option}", "optimizer.name"),
+                )
     rate = learning_rate(config, steps_per_epoch)
-    if config.weight_decay and config.name != "adam":
-        raise OptionError(
-            f"weight decay goes with adam, not with {config.name}; set {{0}} to 0 or "
-            "{1} to adam.",
-            *("optimizer.weight_decay", "optimizer.name"),
-        )
-    if config.weight_decay:
-        update = optax.adamw(
-            rate,
-            weight_decay=config.weight_decay,
-            mask=lambda params: jax.tree.map(lambda leaf: leaf.ndim > 1, params),
-        )
-    elif config.name == "adam":
-        update = optax.adam(rate)
-    elif config.name == "sgd":
-        update = optax.sgd(rate, momentum=config.momentum or None)
-    else:
-        update = optax.adadelta(rate, rho=0.95, eps=1e-6)
+    update = KINDS[config.name].make(config, rate)
     clip = optax.clip_by_global_norm(config.clip) if config.clip else optax.identity()
     return optax.chain(clip, update)
+
+
+class Kind(NamedTuple):
+    """One kind of optimiser."""
+
+    rate: float  # where none is given
+    options: tuple[str, ...]  # of the config, that no other kind has
+    make: Callable[[OptimizerConfig, optax.Schedule], optax.GradientTransformation]
+
+
+def _adam(config: OptimizerConfig, rate: optax.Schedule) -> Any:
+    if not config.weight_decay:
+        return optax.adam(rate, b2=config.beta2)
+    return optax.adamw(
+        rate,
+        b2=config.beta2,
+        weight_decay=config.weight_decay,
+        mask=lambda params: jax.tree.map(lambda leaf: leaf.ndim > 1, params),
+    )
+
+
+def _sgd(config: OptimizerConfig, rate: optax.Schedule) -> Any:
+    return optax.sgd(rate, momentum=config.momentum or None)
+
+
+def _adadelta(config: OptimizerConfig, rate: optax.Schedule) -> Any:
+    return optax.adadelta(rate, rho=0.95, eps=1e-6)
+
+
+KINDS = {
+    "adam": Kind(1e-3, ("weight_decay", "beta2"), _adam),
+    "adadelta": Kind(1.0, (), _adadelta),
+    "sgd": Kind(1.0, ("momentum",), _sgd),
+}

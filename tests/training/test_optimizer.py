@@ -2,6 +2,7 @@
 """Rates over time, and the optimisers against their papers' equations."""
 
 import dataclasses
+from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
@@ -53,13 +54,13 @@ def clipped(limit: float) -> np.ndarray:
     return GRADIENTS * np.minimum(1, limit / norms) if limit else GRADIENTS
 
 
-def adam(gradients: np.ndarray, rate: float) -> np.ndarray:
+def adam(gradients: np.ndarray, rate: float, beta2: float = 0.999) -> np.ndarray:
     """Kingma and Ba (2015), algorithm 1."""
     x, m, v = START.copy(), np.zeros(3), np.zeros(3)
     for t, g in enumerate(gradients, 1):
         m = 0.9 * m + 0.1 * g
-        v = 0.999 * v + 0.001 * g**2
-        x -= rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - 0.999**t)) + 1e-8)
+        v = beta2 * v + (1 - beta2) * g**2
+        x -= rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - beta2**t)) + 1e-8)
     return x
 
 
@@ -79,6 +80,7 @@ def adadelta(gradients: np.ndarray, rate: float) -> np.ndarray:
     ("reference", "config"),
     [
         (adam, OptimizerConfig(learning_rate=0.1)),
+        (partial(adam, beta2=0.9), OptimizerConfig(learning_rate=0.1, beta2=0.9)),
         (adadelta, OptimizerConfig(name="adadelta")),
     ],
 )
@@ -105,6 +107,15 @@ def test_weight_decay_takes_from_matrices_alone():
     np.testing.assert_array_equal(moved["b"], [0, 0])
 
 
-def test_weight_decay_goes_with_adam_alone():
-    with pytest.raises(UserError, match="goes with adam, not with adadelta; set"):
-        build(OptimizerConfig(name="adadelta", weight_decay=0.1), EPOCH)
+@pytest.mark.parametrize(
+    ("kind", "option", "name"),
+    [
+        ("adam", "weight_decay", "adadelta"),
+        ("adam", "beta2", "sgd"),
+        ("sgd", "momentum", "adam"),
+    ],
+)
+def test_an_option_goes_with_its_optimizer_alone(kind, option, name):
+    config = OptimizerConfig(name=name, **{option: 0.1})
+    with pytest.raises(UserError, match=f"{option} goes with {kind}, not with {name}"):
+        build(config, EPOCH)
