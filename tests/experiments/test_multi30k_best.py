@@ -2,6 +2,7 @@
 """The recipe on Multi30k: its ingredients, its composed systems, its figures."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -63,3 +64,9 @@ def test_a_row_tells_what_its_score_is_made_of(options, monkeypatch, capsys):
     assert result["precisions"] in table
     multi30k_best.main(options, train=never)
     assert capsys.readouterr().out in table
+
+
+def test_no_system_to_leave_ingredients_out_of_is_one_sentence(options):
+    options = replace(options, systems=(), ablate=True, list=True)
+    with pytest.raises(UserError, match="there is no row to make"):
+        multi30k_best.main(options, train=never)
