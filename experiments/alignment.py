@@ -45,6 +45,7 @@ from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
+from kvnmt.errors import unknown_name
 from kvnmt.evaluation import MEASURES, Report, System, Test
 from kvnmt.evaluation.alignment import COLUMNS, NOTE
 from kvnmt.evaluation.base import Column
@@ -118,9 +119,15 @@ class Alignment(Options):
 
 
 def main(options: Alignment, train: Train = training.run) -> None:
-    """Trains what is not yet trained, then prints all pairs in a table."""
+    """Trains what is not yet trained, then prints all pairs in a table.
+
+    Raises:
+        UserError: There is no such pair, or a row failed.
+    """
     rows: list[AnyRow] = []
     for pair in options.pairs:
+        if pair not in TASKS:
+            raise unknown_name("pair of languages", pair, TASKS)
         rows.append(
             OtherRow(
                 folder=options.workdir / f"{pair}-aligners",

@@ -168,7 +168,8 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     }
     chosen = [(name, "") for name in options.systems]
     if options.ablate:
-        chosen = [(options.systems[0], name) for name in ("", *WITHOUT)]
+        first = options.systems[:1]
+        chosen = [(name, without) for name in first for without in ("", *WITHOUT)]
     rows: list[AnyRow] = [
         configure(options, name, without, seed, texts)
         for name, without in chosen

@@ -117,7 +117,7 @@ def make_table(
         StoppedError: A signal asked for it; nothing is lost.
     """
     rows = with_flags(made.rows, options.config)
-    check_different(rows)
+    check_rows(rows)
     if options.list:
         preview.show_states(rows)
         return []
@@ -188,12 +188,17 @@ def refuse(failures: dict[str, str], count: int) -> None:
         raise UserError(f"{len(failures)} of {count} rows failed. {reasons}")
 
 
-def check_different(rows: Sequence[AnyRow]) -> None:
-    """Makes sure that every row has a run directory of its own.
+def check_rows(rows: Sequence[AnyRow]) -> None:
+    """Makes sure that there are rows, each within bounds, in folders of their own.
 
     Raises:
-        UserError: Two have the same.
+        UserError: There is none, a number is out of bounds, or two have one folder.
     """
+    if not rows:
+        raise UserError("there is no row to make; name a seed, and what is measured.")
+    for row in rows:
+        if isinstance(row, Row):
+            check_bounds(row.experiment)
     folders = [row.folder for row in rows]
     if twice := {folder.name for folder in folders if folders.count(folder) > 1}:
         names = ", ".join(sorted(twice))

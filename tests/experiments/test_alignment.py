@@ -17,6 +17,7 @@ from experiments.hand_aligned import (
     write_text,
 )
 from kvnmt.data.text import read_lines
+from kvnmt.errors import UserError
 from kvnmt.metrics.links import parse_pharaoh, read_gold
 from tests.experiments.fake import RESULT, draw, never
 from tests.helpers import tiny, toy_data, toy_lines, write_untrained
@@ -126,3 +127,10 @@ def test_every_run_and_the_other_direction_are_in_the_table(
     assert ", union" not in table
     alignment.main(options, never)
     assert capsys.readouterr().out == table[table.index("alignment error") :]
+
+
+def test_a_pair_that_is_not_known_is_one_sentence(tmp_path):
+    options = Alignment(data=tmp_path, workdir=tmp_path / "w", pairs=("xx-yy",))
+    with pytest.raises(UserError, match="'xx-yy'. Known: fr-en, ja-en"):
+        alignment.main(options, never)
+    assert not (tmp_path / "w").exists()

@@ -8,6 +8,7 @@ import pytest
 from experiments import all_systems, language_models, made_up
 from experiments.all_systems import AllSystems
 from experiments.results import write_result
+from experiments.rows import Trained
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError
 from kvnmt.runs.directory import load_run
@@ -46,7 +47,7 @@ def test_a_system_that_aligns_has_an_alignment_error(tmp_path, name, aligns):
     synthetic.write_corpus(corpus, tmp_path / "runs" / "corpus")
     (row,) = all_systems.made_up_rows(options, corpus)
     write_untrained(small(row.experiment), row.folder, draw)
-    figures = row.measure(load_run(row.folder), RESULT)
+    figures = row.measure(Trained(row.folder, load_run(row.folder), RESULT))
     assert ("aer" in figures) == aligns
     assert {"bleu", "dropped", "repeated"} <= set(figures)
 

@@ -130,6 +130,8 @@ def test_a_flag_of_the_configuration_changes_every_row(tmp_path):
         (["--training.seed", "2"], "use --seeds"),
         (["--training.warm-start", "x"], "leave it out"),
         (["--training.batch-size", "0"], "must be at least 1"),
+        (["--epochs", "0", "--list"], "must be at least 1"),
+        (["--seeds", "--list"], "there is no row to make"),
         (["--sytems", "rnnsearch-star"], "sytems"),
     ],
 )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The recipe on Multi30k: its ingredients, its composed systems, its figures."""
 
-import dataclasses
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -69,7 +69,7 @@ def test_a_row_tells_what_its_score_is_made_of(options, monkeypatch, capsys):
 def test_rows_translate_together(options, monkeypatch, capsys):
     monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
     write_captions(options.data)
-    both = dataclasses.replace(options, seeds=(1, 2), ensemble=True)
+    both = replace(options, seeds=(1, 2), ensemble=True)
     multi30k_best.main(both, train=untrained)
     assert "ensemble: rnnsearch-star, seeds 1-2" in capsys.readouterr().out
     folders = [
@@ -91,5 +91,11 @@ def test_rows_translate_together(options, monkeypatch, capsys):
 def test_what_makes_no_ensemble_is_told(options, changes, part):
     with pytest.raises(UserError, match=part):
         multi30k_best.main(
-            dataclasses.replace(options, ensemble=True, show=True, **changes), never
+            replace(options, ensemble=True, show=True, **changes), never
         )
+
+
+def test_no_system_to_leave_ingredients_out_of_is_one_sentence(options):
+    options = replace(options, systems=(), ablate=True, list=True)
+    with pytest.raises(UserError, match="there is no row to make"):
+        multi30k_best.main(options, train=never)
