@@ -58,34 +58,21 @@ def run(
         UserError: The data, the directory or the config cannot be used.
     """
     console = console or Console(stderr=True, quiet=devices.part()[0] > 0)
-    check_bounds(experiment)
-    if experiment.model.tie == "all":  # a table of both sides has the pieces of both
-        data = replace(experiment.data, trimmed=False)
-        experiment = replace(experiment, data=data)
-    check_search(experiment.search)
-    check_tokenizer(experiment.training.bleu_tokenize)
+    experiment = _checked(experiment)
     trained = None
     if resume:
-        before = load_experiment(folder)
-        if has_checkpoint(folder):
-            check_kept(before, experiment, folder)
-        trained = load_vocabularies(folder)
+        trained = _vocabularies_of(folder, experiment)
     else:
         check_free(folder)
     corpora = load_corpora(experiment.data, trained, console)
     words = corpora.vocabularies
     say(corpora.report, console)
-    if experiment.model.tie == "all" and digest(words.source) != digest(words.target):
-        raise OptionError(
-            "{0} all needs one vocabulary for both sides; give {1} bpe and {2}, or "
-            "{0} output.",
-            *("model.tie", "data.vocabulary", "data.joint"),
-        )
+    _check_tied(experiment, words)
     model = models.build(experiment.model, len(words.source), len(words.target))
     params = model.init(jax.random.key(experiment.training.seed))
     _check_objective(experiment.objective, model, experiment.model.average_auxiliary)
-    if experiment.training.warm_start and not (resume and has_checkpoint(folder)):
-        start = experiment.training.warm_start
+    start = experiment.training.warm_start
+    if start and not (resume and has_checkpoint(folder)):
         params = _warm_start(start, params, words, console, verbose)
     about = {
         "config": to_plain(experiment),
@@ -106,6 +93,34 @@ def run(
     devices.meet("checked")  # by all, before one of them makes the folder
     devices.first_does(lambda: make_run(folder, experiment, words))
     return fit(job, state, resume=resume)
+
+
+def _checked(experiment: Experiment) -> Experiment:
+    """The experiment, once all that needs no text is known to be right."""
+    check_bounds(experiment)
+    check_search(experiment.search)
+    check_tokenizer(experiment.training.bleu_tokenize)
+    if experiment.model.tie != "all":
+        return experiment
+    # A table of both sides has the pieces of both.
+    return replace(experiment, data=replace(experiment.data, trimmed=False))
+
+
+def _vocabularies_of(folder: Path, experiment: Experiment) -> Vocabularies:
+    """Those of a run that goes on, if it may with this experiment."""
+    before = load_experiment(folder)
+    if has_checkpoint(folder):
+        check_kept(before, experiment, folder)
+    return load_vocabularies(folder)
+
+
+def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
+    if experiment.model.tie == "all" and digest(words.source) != digest(words.target):
+        raise OptionError(
+            "{0} all needs one vocabulary for both sides; give {1} bpe and {2}, or "
+            "{0} output.",
+            *("model.tie", "data.vocabulary", "data.joint"),
+        )
 
 
 @lru_cache(maxsize=KEPT)
