@@ -38,6 +38,9 @@ class Evaluate:
     systems: tyro.conf.Positional[tuple[Path, ...]]  # runs or files of translations
     reference: Path  # translations by people
     search: SearchConfig
+    # translations by other people, for BLEU, chrF and their tests; all else takes the
+    # first.
+    more_references: tuple[Path, ...] = ()
     source: Path | None = None  # what is translated; runs need it
     measures: Annotated[
         tuple[str, ...], tyro.conf.arg(metavar="MEASURE", help=MEASURE_HELP)
@@ -68,6 +71,7 @@ class Evaluate:
             swap=self.swap,
             reverse=self.reverse,
             brackets=self.brackets,
+            more_references=self.more_references,
         )
         test.stem = self.stem
         systems = self._systems(test)
@@ -101,7 +105,8 @@ class Evaluate:
         check_names(self.measures)
 
     def _systems(self, test: Test) -> list[System]:
-        inputs = (self.source, self.reference, self.gold, self.brackets, *self.links)
+        inputs = (self.source, self.reference, self.gold, self.brackets)
+        inputs += (*self.links, *self.more_references)
         systems = read_systems(
             dict(zip(names(self.systems), self.systems)),
             test,

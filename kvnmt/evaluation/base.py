@@ -71,7 +71,7 @@ class System:
         """What BLEU is made of, by sentence."""
         if test.settings not in self._statistics:
             self._statistics[test.settings] = sentence_statistics(
-                self.hypotheses, test.reference, test.settings
+                self.hypotheses, test.reference, test.settings, test.more_references
             )
         return self._statistics[test.settings]
 
@@ -99,6 +99,7 @@ class Test:
     aligners: dict[str, list[Gold]] = field(default_factory=dict)  # other programs'
     reverse: Run | None = None  # from the language of the reference to the source's
     brackets: list[Tree] | None = None  # of the references
+    more_references: tuple[list[str], ...] = ()  # of BLEU, chrF and their tests
     settings: Settings = Settings()
     stem: int | None = None  # letters that tell a word, without its inflection
 

@@ -28,6 +28,7 @@ def read_test(
     swap: bool = False,
     reverse: Path | None = None,
     brackets: Path | None = None,
+    more_references: Sequence[Path] = (),
 ) -> Test:
     """Reads a test set.
 
@@ -39,12 +40,16 @@ def read_test(
         swap: Whether all these links are target-source.
         reverse: A run of the other direction.
         brackets: Trees of the references.
+        more_references: Translations by other people.
 
     Raises:
         UserError: A file cannot be read, does not go with the others, or is of no use
             without one that is not there; the flag is named.
     """
     test = Test(*_read_text(reference, source))
+    test.more_references = tuple(
+        _read_translations(path, test) for path in more_references
+    )
     if (gold or links) and test.source is None:
         raise UserError("--gold and --links need --source.")
     for flag, value in (("--links", links), ("--reverse", reverse)):

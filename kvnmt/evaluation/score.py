@@ -27,11 +27,15 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         bleu = corpus_bleu(
             system.hypotheses,
             test.reference,
+            more=test.more_references,
             tokenize=test.settings.tokenize,
             lowercase=test.settings.lowercase,
         )
         chrf = corpus_chrf(
-            system.hypotheses, test.reference, lowercase=test.settings.lowercase
+            system.hypotheses,
+            test.reference,
+            more=test.more_references,
+            lowercase=test.settings.lowercase,
         )
         marks = ""
         if n:

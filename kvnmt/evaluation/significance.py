@@ -28,8 +28,10 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     counted = [system.statistics(test) for system in systems]
     outputs = [system.hypotheses for system in systems]
     settings = test.settings
-    bootstrap = resample(outputs, test.reference, "bootstrap", settings)
-    shuffled = resample(outputs, test.reference, "randomisation", settings)
+    bootstrap, shuffled = (
+        resample(outputs, test.reference, kind, settings, test.more_references)
+        for kind in ("bootstrap", "randomisation")
+    )
     baseline, rows = counted[0], []
     for n, (system, statistics) in enumerate(zip(systems[1:], counted[1:])):
         sign = sign_test(baseline, statistics)

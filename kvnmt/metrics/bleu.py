@@ -29,14 +29,15 @@ def check_tokenizer(name: str) -> None:
 
 @dataclass(frozen=True)
 class Score:
-    """A corpus score against one reference per sentence.
+    """A corpus score against one reference per sentence, or several.
 
     Attributes:
         score: From 0 to 100.
         signature: sacrebleu's account of every choice that changes the score.
         length_ratio: Length of the hypotheses over that of the references: in tokens
-            of the tokenizer for BLEU, in non-blank characters for chrF. It is 0
-            where the references are blank.
+            of the tokenizer for BLEU, of several references those nearest in length;
+            in non-blank characters of the first for chrF. It is 0 where the
+            references are blank.
     """
 
     score: float
@@ -55,6 +56,7 @@ def corpus_bleu(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,
+    more: Sequence[Sequence[str]] = (),
     tokenize: str = "13a",
     lowercase: bool = False,
 ) -> Score:
@@ -63,23 +65,28 @@ def corpus_bleu(
     Args:
         hypotheses: Translations, one string per sentence.
         references: Human translations of the same sentences.
+        more: Further ones, by other people.
         tokenize: A tokenizer of sacrebleu; ``"none"`` for text that is tokenized
             already.
         lowercase: Whether case is ignored.
     """
-    check_counts(hypotheses, references)
+    check_counts(hypotheses, references, *more)
     metric = bleu_metric(Settings(tokenize, lowercase))
-    result = metric.corpus_score(hypotheses, [references])
+    result = metric.corpus_score(hypotheses, [references, *more])
     return Score(result.score, str(metric.get_signature()), result.ratio)
 
 
 def corpus_chrf(
-    hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    more: Sequence[Sequence[str]] = (),
+    lowercase: bool = False,
 ) -> Score:
     """Scores sentences with chrF2: character n-grams up to 6, no word n-grams."""
-    check_counts(hypotheses, references)
+    check_counts(hypotheses, references, *more)
     metric = CHRF(lowercase=lowercase)
-    result = metric.corpus_score(hypotheses, [references])
+    result = metric.corpus_score(hypotheses, [references, *more])
     characters = _count_characters(references)
     ratio = _count_characters(hypotheses) / characters if characters else 0.0
     return Score(result.score, str(metric.get_signature()), ratio)
@@ -96,19 +103,27 @@ def sentence_statistics(
     hypotheses: Sequence[str],
     references: Sequence[str],
     settings: Settings = Settings(),
+    more: Sequence[Sequence[str]] = (),
 ) -> NDArray[np.int64]:
     """Counts what BLEU is made of, sentence by sentence.
 
+    Args:
+        hypotheses: Translations.
+        references: Human translations of the same sentences.
+        settings: How text is taken apart.
+        more: Further references.
+
     Returns:
-        [sentences, 10]: of each order 1 to 4 the n-grams that the reference has too,
-        then of each order all n-grams, then the lengths of hypothesis and reference.
+        [sentences, 10]: of each order 1 to 4 the n-grams that a reference has too,
+        then of each order all n-grams, then the lengths of hypothesis and reference,
+        of several the nearest.
         The sum over sentences gives corpus BLEU, see `bleu_of`.
     """
-    check_counts(hypotheses, references)
+    check_counts(hypotheses, references, *more)
     metric = bleu_metric(settings)
     rows = []
-    for hypothesis, reference in zip(hypotheses, references):
-        score = metric.corpus_score([hypothesis], [[reference]])
+    for hypothesis, *all_of_them in zip(hypotheses, references, *more):
+        score = metric.corpus_score([hypothesis], [[line] for line in all_of_them])
         rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
     return np.array(rows, np.int64)
 
@@ -148,17 +163,18 @@ def bleu_metric(settings: Settings) -> BLEU:
         ) from error
 
 
-def check_counts(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+def check_counts(hypotheses: Sequence[str], *references: Sequence[str]) -> None:
     """Refuses texts of different length, and none at all.
 
     Raises:
         UserError: The numbers of lines differ, or there is no line.
     """
-    if len(hypotheses) != len(references):
-        raise UserError(
-            f"there are {len(hypotheses)} hypotheses but {len(references)} references; "
-            "line n of one must translate line n of the other."
-        )
+    for lines in references:
+        if len(hypotheses) != len(lines):
+            raise UserError(
+                f"there are {len(hypotheses)} hypotheses but {len(lines)} references; "
+                "line n of one must translate line n of the other."
+            )
     if not hypotheses:
         raise UserError("there is no sentence to score; the hypotheses are empty.")
 

@@ -102,6 +102,7 @@ def resample(
     references: Sequence[str],
     kind: Literal["bootstrap", "randomisation"],
     settings: Settings = Settings(),
+    more: Sequence[Sequence[str]] = (),
 ) -> Resampled:
     """Runs the paired tests of sacrebleu on several systems against the first.
 
@@ -115,16 +116,17 @@ def resample(
         references: One for every sentence.
         kind: Paired bootstrap or paired approximate randomisation.
         settings: How text is taken apart.
+        more: Further references.
     """
     for lines in hypotheses:
-        check_counts(lines, references)
+        check_counts(lines, references, *more)
     named = [(str(number), lines) for number, lines in enumerate(hypotheses)]
     metrics = {
         "BLEU": bleu_metric(settings),
         "chrF2": CHRF(lowercase=settings.lowercase),
     }
     short: Literal["bs", "ar"] = "bs" if kind == "bootstrap" else "ar"
-    test = PairedTest(named, metrics, [references], test_type=short)
+    test = PairedTest(named, metrics, [references, *more], test_type=short)
     signatures, results = test()
     scores: dict[str, list[Any]] = {name: results[name] for name in metrics}
     counts = [_differing(lines, hypotheses[0], settings) for lines in hypotheses[1:]]

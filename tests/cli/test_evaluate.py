@@ -107,6 +107,26 @@ def test_several_systems_against_the_first(kvnmt, text):
         assert part in said
 
 
+def test_translations_by_several_people(kvnmt, text):
+    """What either of them says is right, in the scores and in the tests."""
+    references = read_lines(text.folder / "test.ref")
+    other = [line[::-1] for line in references]
+    files = (
+        text.write("other", other),
+        text.write("half", [*other[:6], *references[6:]]),
+    )
+    alone = evaluated(kvnmt, *files, *text.sides)
+    both = evaluated(kvnmt, *files, *text.sides, "--more-references", files[0])
+    for found, best in ((alone, 0), (both, 2)):
+        scores = [row["bleu"] for row in rows(found, "score").values()]
+        assert sum(score > 99.9 for score in scores) == best
+    assert "nrefs:2" in rows(both, "score")["other"]["bleu_signature"]
+    assert rows(both, "significance")["half"]["bootstrap"] == 1
+    short = text.write("few", ["a"])
+    said = kvnmt("evaluate", *files, *text.sides, "--more-references", short)
+    check_sentence(said, "few' has 1 lines but there are 11 references")
+
+
 def test_alignment_error_round_by_round(kvnmt, text):
     found = evaluated(
         *(kvnmt, text.memory, *text.sides, "--measures", "alignment"),

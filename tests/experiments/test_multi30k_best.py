@@ -90,9 +90,7 @@ def test_rows_translate_together(options, monkeypatch, capsys):
 )
 def test_what_makes_no_ensemble_is_told(options, changes, part):
     with pytest.raises(UserError, match=part):
-        multi30k_best.main(
-            replace(options, ensemble=True, show=True, **changes), never
-        )
+        multi30k_best.main(replace(options, ensemble=True, show=True, **changes), never)
 
 
 def test_no_system_to_leave_ingredients_out_of_is_one_sentence(options):

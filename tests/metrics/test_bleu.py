@@ -6,8 +6,14 @@ import sys
 import pytest
 
 from kvnmt.errors import UserError
-from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf
+from kvnmt.metrics.bleu import (
+    Settings,
+    corpus_bleu,
+    corpus_chrf,
+    sentence_statistics,
+)
 
+PLAIN = Settings("none")
 SENTENCES = ["the cat sat on the mat .", "there is a second sentence here ."]
 
 
@@ -24,6 +30,18 @@ def test_bleu_by_hand():
     result = corpus_bleu(["a b c d e"], ["a b c d e f"], tokenize="none")
     assert result.score == pytest.approx(81.8730753)
     assert result.length_ratio == pytest.approx(5 / 6)
+
+
+def test_of_several_references_each_n_gram_may_be_of_another():
+    # 5/5 words, 3/4 pairs, 1/3 triples, 0/2: of 7 and 5 words the nearer length is 5.
+    lines, more = ["a b c x y"], [["x y p q r"]]
+    (counts,) = sentence_statistics(lines, ["a b c d e f g"], PLAIN, more)
+    assert counts.tolist() == [5, 3, 1, 0, 5, 4, 3, 2, 5, 5]
+    both = corpus_bleu(SENTENCES, SENTENCES[::-1], more=[SENTENCES])
+    assert both.score == pytest.approx(100) and "nrefs:2" in both.signature
+    assert corpus_chrf(SENTENCES, SENTENCES[::-1], more=[SENTENCES]).score > 99.9
+    with pytest.raises(UserError, match="2 hypotheses but 1 references"):
+        corpus_bleu(SENTENCES, SENTENCES, more=[SENTENCES[:1]])
 
 
 def test_signature_names_the_choices():
