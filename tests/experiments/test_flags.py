@@ -130,6 +130,9 @@ def test_a_flag_of_the_configuration_changes_every_row(tmp_path):
         (["--training.seed", "2"], "use --seeds"),
         (["--training.warm-start", "x"], "leave it out"),
         (["--training.batch-size", "0"], "must be at least 1"),
+        (["--seeds"], "--seeds names nothing"),
+        (["--starts"], "--starts names nothing"),
+        (["--systems"], "--systems names nothing"),
         (["--sytems", "rnnsearch-star"], "sytems"),
     ],
 )
