@@ -7,7 +7,7 @@ all else is here. Any number of the same processes may work on one table.
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -24,7 +24,7 @@ from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.program_cache import keep_programs
 from kvnmt.console import print_table
 from kvnmt.data.sources import Split, open_text
-from kvnmt.errors import UserError, check_bounds, run_program
+from kvnmt.errors import UserError, check_bounds, flag, run_program
 from kvnmt.evaluation.base import Column, Report, table
 from kvnmt.files import locked, make_folder, write_whole
 from kvnmt.runs import train as training
@@ -93,10 +93,25 @@ def launch(
         options, others = tyro.cli(
             kind, description=description, return_unknown_args=True
         )
+        check_named(options)
         keep_programs()
         main(replace(options, config=tuple(others)))
 
     run_program(name, work)
+
+
+def check_named(options: Options) -> None:
+    """Refuses a flag with nothing behind it, which would make a table without rows.
+
+    Raises:
+        UserError: There is one.
+    """
+    for field in fields(options):
+        if field.default and getattr(options, field.name) == ():
+            name = flag(field.name)
+            raise UserError(
+                f"{name} names nothing; name at least one, or leave it out."
+            )
 
 
 def make_table(

@@ -70,7 +70,11 @@ class Catalogue(Mapping[str, Mechanism]):
         del self._members[name]
 
     def name_of(self, options: Any) -> str:
-        """Returns the name under which the mechanism of these options is listed."""
+        """Returns the name under which the mechanism of these options is listed.
+
+        Raises:
+            TypeError: They are the options of none.
+        """
         for name, member in self._members.items():
             if type(options) is member.Options:
                 return name

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people read in a terminal: sentences, tables, and a bar while they wait."""
 
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.progress import (
@@ -74,6 +76,11 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
     ) as bar:
         task = bar.add_task(what, total=total)
         yield lambda count: bar.advance(task, count)
+
+
+def print_json(plain: Any) -> None:
+    """Prints a line of JSON on standard output, in UTF-8 whatever the locale is."""
+    sys.stdout.buffer.write(json.dumps(plain, ensure_ascii=False).encode() + b"\n")
 
 
 def print_table(table: Table, notes: Sequence[str] = ()) -> None:

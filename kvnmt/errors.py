@@ -101,6 +101,36 @@ def run_program(name: str, work: Callable[[], object]) -> None:
         raise SystemExit(130) from None
 
 
+class Idle(NamedTuple):
+    """Fields of a config that do nothing, since others are as they are."""
+
+    fields: tuple[str, ...]
+    sentence: str  # that refuses one of them, {0}
+    others: tuple[str, ...] = ()  # that it names: {1}, {2} ...
+
+
+def check_given(
+    config: Any, idle: Iterable[Idle], *starts: Any, prefix: str = ""
+) -> None:
+    """Refuses what somebody gave though it can do nothing.
+
+    Args:
+        config: A dataclass.
+        idle: What does nothing in it.
+        starts: Configs that it may have been made from. Nobody gave what is as in one
+            of them: a recipe or an older run may well hold what waits for another flag.
+        prefix: What the flag of every field begins with.
+
+    Raises:
+        OptionError: A field was given that does nothing; the first is named.
+    """
+    for fields, sentence, others in idle:
+        for name in fields:
+            value = getattr(config, name)
+            if all(getattr(start, name) != value for start in starts):
+                raise OptionError(sentence, name, *others, prefix=prefix)
+
+
 class Bounds(NamedTuple):
     """The least and the greatest value that is allowed; None: any."""
 

@@ -37,6 +37,19 @@ def make_folder(path: Path) -> None:
         raise UserError(f"'{path}' cannot be made: {error.strerror}.") from None
 
 
+def check_once(paths: Iterable[Path]) -> None:
+    """Makes sure that no path is given twice, however it is written.
+
+    Raises:
+        UserError: One is.
+    """
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise UserError(f"'{path}' is named twice; once is enough.")
+        seen.add(path.resolve())
+
+
 def claim(path: Path, inputs: Iterable[Path | None]) -> None:
     """Makes sure, before the work, that a file can be written; leaves it as it is.
 

@@ -5,6 +5,7 @@ import ast
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -12,8 +13,10 @@ import pytest
 import kvnmt
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import OptionError
+from kvnmt.inference.config import SearchConfig, check_asked
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs.config import Experiment
+from kvnmt.runs.run import Run
 from tests.helpers import tiny
 
 PACKAGE = Path(kvnmt.__file__).parent
@@ -88,3 +91,14 @@ def test_a_mistake_is_told_by_field_and_by_flag(tmp_path):
         kvnmt.build(model, 9, 9).init(jax.random.key(0))
     assert str(error.value).endswith("set merge forward.")
     assert error.value.by_flag.endswith("set --model.merge forward.")
+
+
+def test_what_does_nothing_is_told_by_its_field():
+    """And only if neither the defaults nor the run have it so."""
+    model = SimpleNamespace(reads_source=True)
+    of_run = SearchConfig(temperature=0.5)
+    run = Run(Experiment(search=of_run), None, model, None)
+    with pytest.raises(OptionError, match="^temperature is for drawing .* give sample"):
+        run.translate(["a"], SearchConfig(temperature=2.0))
+    for search in (of_run, SearchConfig(), SearchConfig(temperature=2.0, sample=True)):
+        check_asked(search, SearchConfig(), of_run)

@@ -2,12 +2,19 @@
 """What is measured: systems, their sizes, the batch, how often."""
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Literal
 
 from kvnmt import devices
-from kvnmt.errors import UserError, at_least, between, check_bounds
+from kvnmt.errors import (
+    Idle,
+    UserError,
+    at_least,
+    between,
+    check_bounds,
+    check_given,
+)
 from kvnmt.model_config import ModelConfig
 from kvnmt.systems.named import check_no_mechanism, system
 from kvnmt.training.step_options import StepOptions
@@ -95,6 +102,17 @@ def check(config: BenchmarkConfig) -> None:
         for flag, numbers in (("beams", config.beams), ("batches", config.batches)):
             if not numbers or min(numbers) < 1:
                 raise UserError(f"--{flag} must be numbers of at least 1.")
+
+
+def check_alone(against: AgainstConfig) -> None:
+    """Refuses what somebody gave for another program where none is measured.
+
+    Raises:
+        OptionError: Something was.
+    """
+    names = tuple(field.name for field in fields(against) if field.name != "against")
+    why = "{0} is for measuring beside another program; name it with {1}."
+    check_given(against, [Idle(names, why, ("against",))], AgainstConfig())
 
 
 def check_devices(config: BenchmarkConfig) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from kvnmt.benchmark import against, compare, report, table
-from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig
+from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig, check_alone
 from kvnmt.benchmark.published import MENG
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import error_console, print_table, say
@@ -30,6 +30,8 @@ class Benchmark:
         """Measures."""
         if self.compare and self.peer.against:
             raise UserError("--compare is for systems; leave it out with --against.")
+        if not self.peer.against:
+            check_alone(self.peer)
         old = report.read(self.compare) if self.compare else None
         with error_console().status("") as status:
             if self.peer.against:

@@ -16,7 +16,9 @@ from typing import Any
 import tyro
 
 from kvnmt import attention, decoder, target_context
+from kvnmt.data.config import check_vocabularies
 from kvnmt.errors import UserError
+from kvnmt.inference.config import check_asked
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_experiment
 from kvnmt.runs.recipes import DEFAULT, Recipe, start
@@ -90,7 +92,8 @@ def parse(
             by default the default recipe.
 
     Raises:
-        UserError: There is no such system or mechanism.
+        UserError: There is no such system or mechanism, or a flag does nothing beside
+            the others.
     """
     choices, experiment = Choices(), base or Experiment()
     names = {field.name for field in dataclasses.fields(kind)}
@@ -103,12 +106,15 @@ def parse(
         experiment = _of_run(kind, arguments, runs) or experiment
     if builds and (choices.changes_model or not choices.resume):
         experiment = choices.apply(experiment)
-    return tyro.cli(
-        kind,
-        args=arguments,
-        prog=prog,
-        default=_start(kind, experiment),
-    )
+    default = _start(kind, experiment)
+    typed = tyro.cli(kind, args=arguments, prog=prog, default=default)
+    if "search" in names:
+        check_asked(typed.search, default.search)
+    if "data" in names:
+        check_vocabularies(typed.data, default.data)
+    if "experiment" in names:
+        check_vocabularies(typed.experiment.data, default.experiment.data)
+    return typed
 
 
 def _of_run(kind: Any, arguments: Sequence[str], runs: str) -> Experiment | None:

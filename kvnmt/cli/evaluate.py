@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command that measures systems on a test set, beside each other."""
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -11,7 +10,7 @@ from typing import Annotated
 import tyro
 
 from kvnmt.cli.flags import names
-from kvnmt.console import print_table, say
+from kvnmt.console import print_json, print_table, say
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_bounds
 from kvnmt.evaluation import MEASURES, Report, System, Test, table
@@ -25,6 +24,8 @@ MEASURE_HELP = (
     f"{', '.join(MEASURES)} or {ALL}; by default score, significance if there are "
     "several systems, and what --gold and --brackets are for"
 )
+
+DRAWN = (1, 2, 3)  # lines, unless others are named
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Evaluate:
     lowercase: bool = False  # ignore case
     output: Path | None = None  # write translations too: a file, of several a folder
     pictures: Path | None = None  # folder to draw in: attention, BLEU by length
-    draw: tuple[int, ...] = (1, 2, 3)  # lines whose attention is drawn, from 1
+    draw: tuple[int, ...] = DRAWN  # lines whose attention is drawn, from 1
     json: bool = False  # print a JSON object instead of tables
 
     def __call__(self) -> None:
@@ -73,6 +74,7 @@ class Evaluate:
             brackets=self.brackets,
             more_references=self.more_references,
         )
+        self._check_draw(len(test.reference))
         test.stem = self.stem
         systems = self._systems(test)
         test.settings = Settings(self._tokenizer(systems), self.lowercase)
@@ -85,7 +87,7 @@ class Evaluate:
         lenient = ALL in self.measures
         reports = take(measures, test, systems, say if lenient else None)
         if self.json:
-            print(json.dumps(_plain(reports), ensure_ascii=False))
+            print_json(_plain(reports))
             return
         for number, report in enumerate(chain(*reports.values())):
             if number:
@@ -102,7 +104,17 @@ class Evaluate:
             check_tokenizer(self.tokenize)
         if any(number < 1 for number in self.draw):
             raise UserError("--draw takes numbers of lines, from 1.")
+        if self.draw != DRAWN and not self.pictures:
+            raise UserError("--draw chooses lines for pictures; give --pictures too.")
         check_names(self.measures)
+
+    def _check_draw(self, lines: int) -> None:
+        """Refuses to draw what is not there."""
+        if self.draw != DRAWN and max(self.draw, default=0) > lines:
+            raise UserError(
+                f"--draw names line {max(self.draw)} but the test set has {lines}; "
+                "name lines that are there."
+            )
 
     def _systems(self, test: Test) -> list[System]:
         inputs = (self.source, self.reference, self.gold, self.brackets)

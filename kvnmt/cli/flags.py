@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from kvnmt.errors import UserError
+from kvnmt.files import check_once
 
 FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
 
@@ -17,10 +17,8 @@ def names(paths: Sequence[Path]) -> list[str]:
     Raises:
         UserError: One is named twice.
     """
+    check_once(paths)
     parts = [path.resolve().parts for path in paths]
-    for n, path in enumerate(parts):
-        if path in parts[:n]:
-            raise UserError(f"'{paths[n]}' is named twice; once is enough.")
     depth = 1
     while len({path[-depth:] for path in parts}) < len(parts):
         depth += 1

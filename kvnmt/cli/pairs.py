@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands over given pairs, by forced decoding: score and align."""
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import tyro
 
-from kvnmt.console import counting, say
+from kvnmt.console import counting, print_json, say
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError
@@ -18,6 +17,8 @@ from kvnmt.inference.score import score_lines
 from kvnmt.metrics.links import Heuristic, Links, format_pharaoh, invert, symmetrize
 from kvnmt.metrics.perplexity import perplexity
 from kvnmt.runs.directory import Run, load_aligner, load_ensemble
+
+JOINED: Heuristic = "grow-diag-final-and"
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Score:
                 "tokens": target.pieces([*target.encode(line), EOS]),
                 "token_log_probs": pair.token_log_probs,
             }
-            print(json.dumps(record))
+            print_json(record)
         count = sum(len(pair.token_log_probs) for pair in scored)
         total = math.fsum(pair.log_prob for pair in scored)
         say(
@@ -73,11 +74,17 @@ class Align:
     target: Path  # its translations
     round: int | None = None  # of attention, from 1; default: the last, which is read
     reverse: Path | None = None  # run of the other direction, to join its links with
-    heuristic: Heuristic = "grow-diag-final-and"  # how they are joined
+    # how they are joined; default: grow-diag-final-and
+    heuristic: Heuristic | None = None
     json: bool = False  # print JSON lines with the tokens and the soft alignment
 
     def __call__(self) -> None:
         """Aligns."""
+        if self.heuristic and not self.reverse:
+            raise UserError(
+                "--heuristic joins the links of two runs; name the other with "
+                "--reverse."
+            )
         run, rounds = load_aligner(self.run)
         text = _read(run, self.source, self.target)
         if not 1 <= (self.round or rounds) <= rounds:
@@ -89,10 +96,10 @@ class Align:
         for n, pair in enumerate(forced):
             links = pair.links(chosen)
             if backward:
-                links = symmetrize(links, backward[n], self.heuristic)
+                links = symmetrize(links, backward[n], self.heuristic or JOINED)
             if self.json:
                 lines = text.source[n], text.target[n]
-                print(json.dumps(_record(run, *lines, pair, chosen, links)))
+                print_json(_record(run, *lines, pair, chosen, links))
             else:
                 print(format_pharaoh(links))
 

@@ -2,7 +2,6 @@
 """The commands for text before training: validate and prepare."""
 
 import dataclasses
-import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvnmt.cli.flags import FLAT
-from kvnmt.console import print_table, say
+from kvnmt.console import print_json, print_table, say
 from kvnmt.data import plan
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import Prepared, prepare_train
@@ -51,9 +50,9 @@ class Validate:
             config = dataclasses.replace(config, max_length=longest)
         report = validate(config, trained)
         if self.json:
-            print(json.dumps(report.as_plain()))
+            print_json(report.as_plain())
         else:
-            _print(report)
+            _print(report, trained is not None)
         if report.serious:
             raise SystemExit(1)
 
@@ -103,9 +102,11 @@ def _print_prepared(
     print_table(table)
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, by_run: bool) -> None:
     names = ("part", "side", "lines", "empty", "tokens", "unknown", "file")
-    files = Table(*names, box=None, caption=_kept(report), caption_justify="left")
+    files = Table(
+        *names, box=None, caption=_kept(report, by_run), caption_justify="left"
+    )
     for file in report.files:
         files.add_row(*_row(file))
     print_table(files)
@@ -122,12 +123,13 @@ def _print(report: Report) -> None:
     print_table(findings)
 
 
-def _kept(report: Report) -> str:
+def _kept(report: Report, by_run: bool) -> str:
     if report.kept is None:
         return "no pairs, as long as the numbers of lines differ"
     kept = report.kept
     dropped = f"{kept.too_long:,} too long, {kept.empty:,} empty"
-    return f"{named(kept.pairs, 'training pair')} ({dropped})"
+    how = "in tokens of the run" if by_run else f"in words, not as --recipe {DEFAULT}"
+    return f"{named(kept.pairs, 'training pair')} ({dropped}), counted {how}"
 
 
 def _row(file: FileFigures) -> tuple[str | Text, ...]:

@@ -18,6 +18,11 @@ from kvnmt.runs.config import Experiment
 from kvnmt.runs.recipes import Recipe
 from kvnmt.training.loop import Result
 
+STOPPED = (
+    "; stopped early, since as many validations as --training.patience says were no "
+    "better: --resume goes on with a greater one"
+)
+
 
 @dataclass(frozen=True)
 class Train:
@@ -94,5 +99,5 @@ def summary(result: Result) -> str:
         f"best checkpoint: step {result.best_step}, {figure} on the validation text; "
         f"{result.tokens_per_second:,.0f} target tokens/s, "
         f"{result.minutes:.1f} minutes"
-        f"{'; stopped early' if result.stopped_early else ''}"
+        f"{STOPPED if result.stopped_early else ''}"
     )

@@ -59,6 +59,11 @@ class Translate:
             )
         use_cores()
         run = load_translator(self.run, self.ensemble)
+        if self.search.nbest not in (1, run.experiment.search.nbest) and not self.json:
+            raise UserError(
+                f"--search.nbest asks for {self.search.nbest} translations of a line, "
+                "but one is written; give --json, which has them all."
+            )
         size = self.search.batch_size
         windows = read_windows(sys.stdin.buffer, size * WINDOW if size > 1 else 1)
         long = 0
@@ -101,7 +106,8 @@ def answers(
 
     Raises:
         UserError: The dictionary, the prefixes or the shortlist cannot be read, or
-            there are fewer prefixes than lines.
+            there are fewer prefixes than lines; or, once all lines are translated,
+            more.
     """
     dictionary = None
     if options.dictionary or options.replace_unknown:
@@ -136,6 +142,11 @@ def answers(
         )
         lines, parts = lines + len(window), parts + count
         yield Answer(written, long)
+    if prefixes is not None and len(prefixes) > lines:
+        raise UserError(
+            f"'{options.prefix}' has {len(prefixes)} lines but the input {lines}; look "
+            "whether each of these began as it should."
+        )
 
 
 def _written(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
-from kvnmt.errors import at_least, between
+from kvnmt.errors import Idle, at_least, between, check_given
 
 LONGEST = {"words": 80, "bpe": 100, "characters": 400}  # tokens of a training sentence
 
@@ -63,3 +63,25 @@ class DataConfig:
     def longest(self) -> int:
         """Most tokens of a side that is trained on, EOS not counted."""
         return self.max_length or LONGEST[self.vocabulary]
+
+
+def check_vocabularies(config: DataConfig, *starts: DataConfig) -> None:
+    """Refuses how to build vocabularies where those of a run are taken.
+
+    Args:
+        config: The choices.
+        starts: Those that they may have been made from, such as a recipe's. What is as
+            in one of them was not given.
+
+    Raises:
+        OptionError: Both were given.
+    """
+    building = (
+        *("vocabulary", "min_count", "vocabulary_size"),
+        *("subwords", "joint", "trimmed", "subword_sentences"),
+    )
+    why = (
+        "{0} builds vocabularies, and {1} takes those of a run; leave one of them out."
+    )
+    idle = [Idle(building, why, ("vocabularies",))] if config.vocabularies else []
+    check_given(config, idle, *starts, prefix="data.")

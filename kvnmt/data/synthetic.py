@@ -87,9 +87,12 @@ def make_corpus(
     """Draws distinct pairs, the same on every machine for the same arguments.
 
     Test and validation are drawn first: they do not change with the size of train.
+
+    Raises:
+        UserError: The language has not so many distinct sentences.
     """
     rng = random.Random(seed)
-    wanted = train + valid + test
+    held, wanted = test + valid, train + valid + test
     seen: set[_Words] = set()
     pairs: list[Pair] = []
     for _ in range(TRIES_PER_PAIR * wanted):
@@ -104,7 +107,6 @@ def make_corpus(
             f"the synthetic language gave only {len(pairs)} of {wanted} distinct "
             "sentences; ask for fewer."
         )
-    held = test + valid
     return Corpus(tuple(pairs[held:]), tuple(pairs[test:held]), tuple(pairs[:test]))
 
 
@@ -119,8 +121,7 @@ def write_corpus(corpus: Corpus, folder: Path) -> None:
         }
         for suffix, lines in columns.items():
             text = "".join(" ".join(line) + "\n" for line in lines)
-            path = folder / f"{part}.{suffix}"
-            path.write_text(text, encoding="utf-8", newline="\n")
+            (folder / f"{part}.{suffix}").write_bytes(text.encode())
 
 
 def sample(rng: random.Random) -> Pair:

@@ -129,7 +129,11 @@ def count_parallel(source: Path | str, target: Path | str) -> int:
 def parallel_blocks(
     source: Path | str, target: Path | str, size: int = BLOCK
 ) -> Iterator[Block]:
-    """Reads two files of equally many lines, ``size`` lines at a time."""
+    """Reads two files of equally many lines, ``size`` lines at a time.
+
+    Raises:
+        UserError: A file cannot be read, or they no longer have equally many lines.
+    """
     places = f"{source}, line", f"{target}, line"
     first = 1
     for sources, targets in zip_longest(
@@ -249,7 +253,6 @@ def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
     Raises:
         UserError: The file cannot be read or decompressed, now or while it is open.
     """
-    reason = ""
     try:
         with Path(path).open("rb") as raw:
             if not raw.seekable():
@@ -262,19 +265,16 @@ def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
             yield gzip.open(raw) if packed else raw
     except FileNotFoundError:
         raise UserError(f"there is no file '{path}'; check the path.") from None
-    except EOFError:
-        reason = "it ends too early"
-    except (gzip.BadGzipFile, zlib.error) as error:
-        reason = f"it is damaged ({error})"
-    except OSError as error:
-        raise UserError(
-            f"'{path}' cannot be read: {error.strerror or error}."
-        ) from None
-    if reason:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        ends = isinstance(error, EOFError)
+        reason = "it ends too early" if ends else f"it is damaged ({error})"
         raise UserError(
             f"'{path}' cannot be decompressed: {reason}; copy it again, check it with "
             "gzip -t."
-        )
+        ) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(f"'{path}' cannot be read: {reason}.") from None
 
 
 def _lines(path: Path | str, size: int) -> Iterator[list[bytes]]:

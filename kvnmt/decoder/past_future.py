@@ -218,7 +218,11 @@ def attend(
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:
-    """PAST and FUTURE around any attention, under the contract."""
+    """PAST and FUTURE around any attention, under the contract.
+
+    Raises:
+        OptionError: Neither layer is chosen.
+    """
     layers = names(options)
     if not layers:
         raise OptionError(

@@ -90,6 +90,13 @@ def read_systems(
     """
     if ensemble and len(paths) > 1:
         raise UserError("--ensemble goes with one run; name a single system.")
+    if all(path.is_file() for path in paths.values()):
+        for flag, value in (("--ensemble", ensemble), ("--output", output)):
+            if value:
+                raise UserError(
+                    f"{flag} is for runs, which translate, but only files of "
+                    "translations are named; leave it out, or name a run."
+                )
     if output and len(paths) > 1:
         make_folder(output)
     for name, path in paths.items():

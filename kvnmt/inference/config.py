@@ -7,11 +7,12 @@ computed with is in the `Numbers`, which a program takes when it runs: trying an
 value compiles nothing. The sizes of batches are for those who make them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
-from kvnmt.errors import OptionError, between, check_bounds
+from kvnmt.errors import Idle, OptionError, between, check_bounds, check_given
 from kvnmt.typing import Array
 
 MOST = 2**31 - 1  # that a program takes
@@ -68,6 +69,43 @@ def check_search(config: SearchConfig) -> None:
             *("nbest", "beam"),
             prefix="search.",
         )
+
+
+def check_asked(config: SearchConfig, *starts: SearchConfig) -> None:
+    """Refuses options that somebody gave though a search does nothing with them.
+
+    Args:
+        config: The options.
+        starts: Those that they may have been made from: of a run, the defaults. What is
+            as in one of them was not given.
+
+    Raises:
+        OptionError: An option does nothing beside the others, or cannot be kept to.
+    """
+    check_given(config, _idle(config), *starts, prefix="search.")
+
+
+def _idle(config: SearchConfig) -> Iterator[Idle]:
+    """What does nothing beside the other options."""
+    if not config.sample:
+        drawing = ("temperature", "top_k", "top_p", "seed")
+        yield Idle(drawing, "{0} is for drawing words; give {1} too.", ("sample",))
+        if config.beam == 1:
+            why = "{0} is for several hypotheses; widen {1}."
+            yield Idle(("diversity",), why, ("beam",))
+    elif config.beam > 1:
+        why = "{0} is of a beam, and {1} draws; {2} says how many translations."
+        yield Idle(("beam", "diversity"), why, ("sample", "nbest"))
+    if config.normalization == "none":
+        why = "{0} is an exponent of {1}, which is none; choose gnmt or length."
+        yield Idle(("alpha",), why, ("normalization",))
+    if config.max_length is not None and config.min_length > config.max_length:
+        lengths = "min_length", "max_length"
+        why = (
+            f"{{1}} is {config.min_length} but {{2}} {config.max_length}; lower the "
+            "first or raise the second."
+        )
+        yield Idle(lengths, why, lengths)
 
 
 @dataclass(frozen=True)

@@ -48,6 +48,10 @@ def hard_links(alignment: np.ndarray, source_length: int, target_length: int) ->
             column `source_length`. What lies beyond them is padding.
         source_length: Source words without EOS.
         target_length: Target words without EOS.
+
+    Raises:
+        ValueError: The alignment has too few rows or columns, or holds a number that is
+            not finite.
     """
     rows, columns = alignment.shape
     if rows <= target_length or columns <= source_length:

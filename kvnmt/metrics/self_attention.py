@@ -46,6 +46,9 @@ class RelativePositions:
 
         The pooled share is that of predictions which had any word beyond. Positions
         that no sentence has are 0. A result is not to be cut again further out.
+
+        Raises:
+            ValueError: No position is kept.
         """
         if greatest < 1:
             raise ValueError(

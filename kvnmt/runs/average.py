@@ -11,6 +11,7 @@ import numpy as np
 
 from kvnmt.data.vocabularies import digests, load_vocabularies
 from kvnmt.errors import UserError
+from kvnmt.files import check_once
 from kvnmt.models import Params, build
 from kvnmt.runs.bounds import check_finite, check_sizes
 from kvnmt.runs.directory import load_settings
@@ -33,10 +34,11 @@ def average(
 
     Raises:
         UserError: The runs cannot be read or do not fit each other, keep fewer
-            checkpoints, or the output exists.
+            checkpoints, one is named twice, or the output exists.
     """
     if output.exists():
         raise UserError(f"'{output}' exists already; choose another folder.")
+    check_once(folders)
     experiments, words = zip(*map(load_settings, folders))
     model, first = experiments[0].model, words[0]
     for folder, experiment, each in zip(folders, experiments, words):

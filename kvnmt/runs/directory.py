@@ -25,7 +25,7 @@ from kvnmt.data.vocabularies import (
 )
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError, UserError, check_bounds
-from kvnmt.files import DamagedError, read_small, write_json
+from kvnmt.files import DamagedError, check_once, read_small, write_json
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
 from kvnmt.runs.bounds import check_finite, check_links, check_sizes
@@ -199,8 +199,9 @@ def load_ensemble(folders: Sequence[Path]) -> Run:
     """Reads runs back as one; a single one is itself.
 
     Raises:
-        UserError: One is no run directory, or their vocabularies differ.
+        UserError: One is no run directory or named twice, or their vocabularies differ.
     """
+    check_once(folders)
     runs = [load_run(folder) for folder in folders]
     if len(runs) == 1:
         return runs[0]

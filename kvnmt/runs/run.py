@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.errors import UserError
-from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.config import SearchConfig, check_asked
 from kvnmt.inference.explain import Explanation, explain
 from kvnmt.inference.score import Scored, align_lines, score_lines
 from kvnmt.inference.shortlist import Shortlist
@@ -39,9 +39,15 @@ class Run(NamedTuple):
 
         Args:
             lines: What is translated.
-            search: How to search.
+            search: How to search; an option as in its default or in the run's config
+                was not asked for.
             shortlist: What lines may be translated with; `read_shortlist` of
                 `kvnmt.inference.shortlist_file` reads it. None: everything.
+
+        Raises:
+            UserError: Lines are a single text, the run is a language model, coverage is
+                to be scored where nothing is aligned, or an option of the search is out
+                of its bounds or does nothing beside the others.
 
         Example::
 
@@ -52,11 +58,18 @@ class Run(NamedTuple):
         """
         _refuse_single(lines)
         _refuse_language_model(self)
-        config = search or self.experiment.search
+        config = _checked(search, self)
         return translate_lines(self, lines, config, shortlist=shortlist)
 
     def score(self, source: Sequence[str], target: Sequence[str]) -> list[Scored]:
         """Tells how probable translations are, token by token, and how they are read.
+
+        Args:
+            source: What is translated.
+            target: Its translations, one for each.
+
+        Raises:
+            UserError: A side is a single text, or the sides differ in number.
 
         Example::
 
@@ -72,6 +85,14 @@ class Run(NamedTuple):
         self, source: Sequence[str], target: Sequence[str]
     ) -> list[list[NDArray[np.floating]]]:
         """Aligns pairs: for each a matrix per round, target by source tokens, EOS last.
+
+        Args:
+            source: What is translated.
+            target: Its translations, one for each.
+
+        Raises:
+            UserError: A side is a single text, the sides differ in number, or the run
+                is a language model.
 
         Example::
 
@@ -92,6 +113,15 @@ class Run(NamedTuple):
     ) -> Explanation:
         """Tells how a line is translated, or how a translation of it is read.
 
+        Args:
+            line: The source.
+            target: The translation to read; None: the model's.
+            search: How to search for the model's, as of `translate`.
+
+        Raises:
+            UserError: A language model is to translate, or what `translate` refuses of
+                a search.
+
         Example::
 
             >>> run = kvnmt.load("runs/mine")
@@ -107,8 +137,16 @@ class Run(NamedTuple):
             self.experiment.model,
             line,
             target,
-            search or self.experiment.search,
+            _checked(search, self),
         )
+
+
+def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:
+    """The search that is asked for, or that of the run."""
+    if search is None:
+        return run.experiment.search
+    check_asked(search, SearchConfig(), run.experiment.search)
+    return search
 
 
 def _refuse_single(lines: Sequence[str]) -> None:

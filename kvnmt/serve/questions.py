@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 from kvnmt.data.words import cut
 from kvnmt.errors import UserError, unknown_name
-from kvnmt.inference.config import SearchConfig, check_search
+from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.runs.directory import Run
 from kvnmt.serve.limits import Limits, Refusal, check_count, check_tokens, clean_line
 from kvnmt.serve.works import Line, Pair, Task
@@ -158,6 +158,7 @@ class Asker:
         search = replace(self.search, **changes)
         try:
             check_search(search)
+            check_asked(search, self.search)
         except UserError as error:
             raise Refusal(400, str(error)) from None
         if max(search.beam, search.nbest) > self.limits.beam:

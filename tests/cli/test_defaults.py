@@ -12,6 +12,7 @@ from kvnmt.attention import additive, kv_memory
 from kvnmt.cli.defaults import parse
 from kvnmt.cli.main import COMMANDS, load
 from kvnmt.data.config import DataConfig
+from kvnmt.errors import OptionError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.runs.recipes import RECIPES
@@ -20,10 +21,23 @@ from kvnmt.systems.named import system
 MINE, OTHER, THIRD = 7, 3, 4  # beams that tell runs apart
 
 
-def saved(folder: Path, beam: int, name: str = "rnnsearch-star") -> Path:
+# Of a run: nothing of it does anything until another flag asks for it.
+WAITING = {
+    "temperature": 0.5,
+    "seed": 3,
+    "diversity": 1.0,
+    "normalization": "none",
+    "alpha": 0.5,
+    "max_length": 5,
+    "min_length": 9,
+}
+
+
+def saved(folder: Path, beam: int, name: str = "rnnsearch-star", **search) -> Path:
     """Writes what the flags start from: a config."""
     folder.mkdir()
-    experiment = Experiment(system(name).model(), search=SearchConfig(beam))
+    search = SearchConfig(beam, **search)
+    experiment = Experiment(system(name).model(), search=search)
     (folder / "config.json").write_text(json.dumps(to_plain(experiment)))
     return folder
 
@@ -35,6 +49,7 @@ def _places(tmp_path) -> dict[str, Path]:
         "MINE": saved(tmp_path / "mine", MINE, "mematt"),
         "OTHER": saved(tmp_path / "other", OTHER),
         "THIRD": saved(tmp_path / "third", THIRD),
+        "WAITING": saved(tmp_path / "waiting", 1, **WAITING),
         "FILE": tmp_path / "file",
     }
 
@@ -140,3 +155,52 @@ def test_sizes_of_a_program_are_kept():
     found = parse(load("train"), arguments, prog="kvnmt train", runs="run", base=base)
     assert found.experiment.search.beam == 5
     assert found.experiment.objective.atteos == 1.0
+
+
+DRAWING = "is for drawing words; give --search.sample too."
+BUILDING = "builds vocabularies, and --data.vocabularies takes those of a run"
+IDLE = [
+    ("translate", "MINE --search.temperature 2", f"--search.temperature {DRAWING}"),
+    ("translate", "MINE --search.top-k 5", f"--search.top-k {DRAWING}"),
+    (
+        "evaluate",
+        "MINE --reference FILE --search.top-p .5",
+        f"--search.top-p {DRAWING}",
+    ),
+    ("translate", "WAITING --search.seed 4", f"--search.seed {DRAWING}"),
+    (
+        "explore",
+        "MINE --source FILE --search.beam 1 --search.diversity 1",
+        "--search.diversity is for several hypotheses; widen --search.beam.",
+    ),
+    (
+        "translate",
+        "MINE --search.sample --search.beam 5",
+        "--search.beam is of a beam, and --search.sample draws; --search.nbest says",
+    ),
+    (
+        "translate",
+        "MINE --search.normalization none --search.alpha 2",
+        "--search.alpha is an exponent of --search.normalization, which is none",
+    ),
+    (
+        "translate",
+        "MINE --search.max-length 3 --search.min-length 4",
+        "--search.min-length is 4 but --search.max-length 3; lower the first",
+    ),
+    ("train", "NEW --data.vocabularies MINE --data.vocabulary words", BUILDING),
+    ("prepare", "--data.vocabularies MINE --data.subwords 9", BUILDING),
+]
+
+
+@pytest.mark.parametrize(("command", "line", "sentence"), IDLE)
+def test_a_flag_that_does_nothing_is_refused(places, command, line, sentence):
+    with pytest.raises(OptionError) as error:
+        read(command, line, places)
+    assert sentence in error.value.by_flag
+
+
+@pytest.mark.parametrize("flags", ["", "--search.sample", "--search.batch-size 3"])
+def test_what_a_run_holds_is_no_flag_that_does_nothing(places, flags):
+    search = read("translate", f"WAITING {flags}", places).search
+    assert {name: getattr(search, name) for name in WAITING} == WAITING

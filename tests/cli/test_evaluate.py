@@ -251,7 +251,7 @@ def test_translations_and_pictures_are_written(kvnmt, text, tmp_path):
     said = kvnmt(
         *("evaluate", text.good, text.looking, text.memory, *text.sides),
         *("--output", tmp_path / "outputs", "--measures", "score"),
-        *("--pictures", tmp_path / "pictures", "--draw", 1, 6, 99),
+        *("--pictures", tmp_path / "pictures", "--draw", 1, 6),
         *("--gold", text.folder / "test.align"),
     )
     assert said.status == 0, said.err
@@ -283,6 +283,14 @@ MISTAKES = [
     (["RUN", "TEXT/short", "--ensemble", "RUN"], "--ensemble goes with one run"),
     (["RUN", "RUN"], "is named twice"),
     (["RUN", "--draw", "0"], "--draw takes numbers"),
+    (["RUN", "--draw", "4"], "give --pictures too"),
+    (["RUN", "--pictures", "TEXT/new", "--draw", "12"], "line 12 but the test set has"),
+    (["TEXT/test.ref", "--ensemble", "RUN"], "--ensemble is for runs"),
+    (
+        ["TEXT/test.ref", "TEXT/test.src", "--output", "TEXT/new"],
+        "--output is for runs",
+    ),
+    (["RUN", "--ensemble", "RUN"], "is named twice"),
     (["RUN", "--stem", "0"], "--stem is 0"),
     (["TEXT/nothing"], "no run directory"),
     (["RUN", "--measures", "self-attention"], "self-attention cannot be measured"),
@@ -299,6 +307,7 @@ def test_mistakes(kvnmt, text, arguments, part):
     places = {"RUN": text.good, "TEXT": text.folder}
     given = filled(arguments, **places)
     check_sentence(kvnmt("evaluate", *given, *text.sides), part)
+    assert not (text.folder / "new").exists()
 
 
 def test_an_alignment_asked_of_a_system_that_has_none(kvnmt, text, tmp_path_factory):

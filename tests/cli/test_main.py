@@ -14,6 +14,8 @@ import pytest
 from kvnmt import __version__
 from kvnmt.attention import additive, kv_memory
 from kvnmt.cli.main import COMMANDS, load
+from kvnmt.cli.train import summary
+from kvnmt.console import print_json
 from kvnmt.data.text import read_lines
 from kvnmt.decoder import conditional
 from kvnmt.inference.program import SearchConfig
@@ -165,6 +167,16 @@ BAD_USE = [
         "--search.nbest is 3 but a beam of 2 holds no more than that; widen "
         "--search.beam.",
     ),
+    (["translate", "RUN", "--search.nbest", "5"], "one is written; give --json"),
+    (["translate", "RUN", "--ensemble", "RUN"], "is named twice"),
+    (["average", "RUN", "RUN/", "--output", "NOWHERE"], "is named twice"),
+    (
+        ["align", "RUN", "--source", "TEXT/hole", "--target", "TEXT/hole"]
+        + ["--heuristic", "union"],
+        "name the other with --reverse",
+    ),
+    (["benchmark", "--turns", "2"], "--turns is for measuring beside another"),
+    (["benchmark", "--ours", "RUN", "--theirs", "X"], "name it with --against"),
     (
         ["evaluate", "TEXT", "--source", "TEXT/hole", "--reference", "TEXT/hole"],
         "no run directory",
@@ -343,6 +355,18 @@ def test_a_run_cannot_become_another_system(kvnmt, tmp_path, run, change, flag):
     folder = shutil.copytree(run, tmp_path / "run")
     check_sentence(kvnmt("train", folder, "--resume", *change), flag, str(folder))
     assert load_experiment(folder) == load_experiment(run)
+
+
+def test_an_early_stop_tells_what_goes_on():
+    figures = dict.fromkeys(Result._fields, 1) | {"best": {"valid_loss": 1.0}}
+    assert "--training.patience" in summary(Result(**figures))
+    assert "early" not in summary(Result(**figures | {"stopped_early": False}))
+
+
+def test_json_is_utf8_as_it_is(capfdbinary):
+    print_json({"a": "\u00e9\u2028"})
+    sys.stdout.flush()
+    assert capfdbinary.readouterr().out == '{"a": "\u00e9\u2028"}\n'.encode()
 
 
 def test_interrupting_is_no_crash(kvnmt, monkeypatch):

@@ -165,6 +165,8 @@ def test_translations_begin_as_asked(kvnmt, folder, run, tmp_path, beam):
     path.write_text("A\n")
     said = kvnmt(*command, given=text)
     assert said.status == 2 and "has 1 lines but the input has more" in said.err
+    said = kvnmt(*command, given=b"")
+    assert said.status == 2 and "has 1 lines but the input 0" in said.err
 
 
 def test_a_prefix_has_room(run):

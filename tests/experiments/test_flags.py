@@ -131,7 +131,9 @@ def test_a_flag_of_the_configuration_changes_every_row(tmp_path):
         (["--training.warm-start", "x"], "leave it out"),
         (["--training.batch-size", "0"], "must be at least 1"),
         (["--epochs", "0", "--list"], "must be at least 1"),
-        (["--seeds", "--list"], "there is no row to make"),
+        (["--seeds"], "--seeds names nothing"),
+        (["--starts"], "--starts names nothing"),
+        (["--systems"], "--systems names nothing"),
         (["--sytems", "rnnsearch-star"], "sytems"),
     ],
 )

@@ -382,6 +382,7 @@ BAD = [
     ("/translate", LINES | {"search": {"beam": 2.0}}, 400, "a whole number"),
     ("/translate", LINES | {"search": {"unknown": 0}}, 400, "true or false"),
     ("/translate", LINES | {"search": {"seed": 2**40}}, 400, "too large"),
+    ("/translate", LINES | {"search": {"seed": 2}}, 400, "seed is for drawing words"),
     ("/translate", LINES | {"search": {"nbest": 3}}, 400, "holds no more"),
     ("/translate", LINES | {"search": {"normalization": "x"}}, 400, "none of gnmt"),
     ("/score", {"source": ["a"], "target": []}, 400, "1 source lines but 0"),

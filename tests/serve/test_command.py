@@ -92,7 +92,8 @@ def test_a_search_that_answers_nothing_is_refused_at_the_start(kvnmt, folder, fi
     given = ("--search.beam", 2, "--search.nbest", 5)
     said = kvnmt("serve", folder, *given)
     assert said.status == 2 and "widen --search.beam" in said.err
-    wide = (f"--search.{field}", 30, "--search.sample")
+    draws = ["--search.sample"] * (field == "nbest")
+    wide = (f"--search.{field}", 30, *draws)
     said = kvnmt("serve", folder, *wide)
     assert said.status == 2
     assert f"--search.{field} is 30 but --limits.beam 20" in said.err

@@ -47,7 +47,11 @@ def speed(log: str) -> float:
 
 
 def translate(folder: Path, search: Search) -> Arguments:
-    """The command that translates, with the last checkpoint."""
+    """The command that translates, with the last checkpoint.
+
+    Raises:
+        UserError: There is none.
+    """
     models = folder.glob("*_step_*.pt")
     last = max(models, key=lambda path: int(path.stem.rpartition("_")[2]), default=None)
     if last is None:

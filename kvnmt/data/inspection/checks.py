@@ -125,8 +125,17 @@ def check_counts(part: Part) -> Iterator[Finding]:
         yield Finding("line-counts", "error", gap, message)
 
 
-def check_pairs(part: Part, max_length: int, max_ratio: float) -> Iterator[Finding]:
-    """Yields what is wrong with pairs; both sides must have as many lines."""
+def check_pairs(
+    part: Part, max_length: int, max_ratio: float, unit: str = "words"
+) -> Iterator[Finding]:
+    """Yields what is wrong with pairs; both sides must have as many lines.
+
+    Args:
+        part: The pairs.
+        max_length: Most tokens of a side.
+        max_ratio: Most tokens of the longer side for each of the shorter.
+        unit: What is counted, for people.
+    """
     complete = part.complete
     longer = np.maximum(part.source.tokens, part.target.tokens)
     shorter = np.minimum(part.source.tokens, part.target.tokens)
@@ -134,8 +143,9 @@ def check_pairs(part: Part, max_length: int, max_ratio: float) -> Iterator[Findi
     what = f"one side has more than {max_ratio:g} times the tokens of the other"
     why = "they may not translate each other"
     yield from part.finding("ratio", "warning", np.flatnonzero(uneven), what, why)
-    what = f"more than {max_length} tokens"
-    why = "training leaves such pairs out" if part.name == "train" else "look at them"
+    what, why = f"more than {max_length} {unit}", "look at them"
+    if part.name == "train":
+        why = f"training on {unit} leaves such pairs out"
     long = np.flatnonzero(complete & (longer > max_length))
     yield from part.finding("too-long", "note", long, what, why)
     same = complete & (part.source.hashes == part.target.hashes)

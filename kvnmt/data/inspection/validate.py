@@ -128,8 +128,11 @@ def validate(config: ValidateConfig, trained: Vocabularies | None = None) -> Rep
     parts = list(_read(config, indices, trained))
     train, *others = parts
     longest = config.max_length or LONGEST["words"]
+    unit = "tokens of the run" if trained else "words"
     findings = [
-        finding for part in parts for finding in _check(part, config, indices, longest)
+        finding
+        for part in parts
+        for finding in _check(part, config, indices, longest, unit)
     ]
     for held in others:
         findings += check_overlap(train, held)
@@ -171,7 +174,7 @@ def _paths(config: ValidateConfig) -> dict[str, tuple[Path, Path]]:
 
 
 def _check(
-    part: Part, config: ValidateConfig, indices: Indices, longest: int
+    part: Part, config: ValidateConfig, indices: Indices, longest: int, unit: str
 ) -> Iterator[Finding]:
     """Yields what is wrong with a part by itself."""
     empty: Severity = "note" if config.faulty == "skip" else "error"
@@ -181,7 +184,7 @@ def _check(
     for side in (part.source, part.target):
         yield from check_file(side, empty=empty)
     if part.paired:
-        yield from check_pairs(part, longest, config.max_ratio)
+        yield from check_pairs(part, longest, config.max_ratio, unit)
     if len(part.source) and len(part.target):
         yield from check_shifts(part, indices)
 

@@ -92,6 +92,9 @@ def test_uneven_and_long_pairs_are_told(tmp_path):
     assert [place.line for place in uneven.examples] == [22]
     assert (uneven.severity, long.severity) == ("warning", "note")
     assert [place.line for place in long.examples] == [23]
+    assert long.message.endswith(
+        "more than 11 words; training on words leaves such pairs out."
+    )
     assert report.kept == (22, 0, 1)
 
 

@@ -20,7 +20,7 @@ def test_the_command_is_content_with_a_clean_corpus(kvnmt, tmp_path, clean):
     arguments = flags(write(tmp_path, clean))
     status, out, err = validated(kvnmt, *arguments)
     assert (status, err) == (0, "")
-    for part in ("1,500", "test.target", "1,500 training pairs"):
+    for part in ("test.target", "1,500 training pairs", "counted in words, not as"):
         assert part in out
     status, out, err = validated(kvnmt, *arguments, "--json")
     assert (status, err) == (0, "")
@@ -69,7 +69,7 @@ def test_the_command_takes_the_vocabularies_of_a_run(kvnmt, tmp_path, clean):
     save_vocabularies(Vocabularies(*words), run / "vocabulary")
     (run / "config.json").write_text('{"data": {"max_length": 7}}')
     status, out, _ = validated(kvnmt, *flags(paths), "--run", run, "--json")
-    assert status == 0
+    assert status == 0 and "more than 7 tokens of the run; training" in out
     files = json.loads(out)["files"]
     lengths = [max(len(x.split()), len(y.split())) for x, y in zip(*clean["train"])]
     assert json.loads(out)["kept"]["too_long"] == sum(n > 7 for n in lengths) > 0
