@@ -57,7 +57,8 @@ def decoders(
     ready = []
     shortlist = None
     if config.candidates:
-        shortlist = of_all(config.candidates, (config.vocabulary,) * 2)
+        sizes = config.vocabulary, config.vocabulary
+        shortlist = of_all(config.candidates, sizes)
     for name in config.systems:
         model = build(config, name)
         params = model.init(jax.random.key(config.seed))

@@ -199,9 +199,9 @@ def init_entry(
     return None if below == width else weights.matrix(key, (below, width), jnp.float32)
 
 
-def entry_gain(width: int) -> float:
-    """What a stack multiplies embedded words by."""
-    return width**0.5
+def entry_gain(size: int) -> float:
+    """What a stack of so many units multiplies embedded words by."""
+    return size**0.5
 
 
 @typed
