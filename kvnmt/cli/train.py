@@ -59,6 +59,8 @@ class Train:
         result = experiment.run(
             self.experiment, self.run, resume=self.resume, verbose=self.verbose
         )
+        if devices.part()[0]:
+            return  # one of them says what came of it
         say(summary(result))
         if self.experiment.model.reads_source:
             say(f"translate with: kvnmt translate {self.run} < source > target")
