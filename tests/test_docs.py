@@ -85,10 +85,10 @@ def rows(page: str, heading: str) -> dict[str, list[str]]:
 def test_figures_of_memories_are_those_of_the_table():
     """Name, parameters, then the five figures that both tables have.
 
-    The table of Transformers, from the weights that suit them, comes after the first.
+    The table of Transformers, with a warm-up, comes after the first.
     """
     table = rows("experiments/README.md", "## The catalogue on one budget")
-    table |= rows("experiments/README.md", "<!-- table all_systems-glorot -->")
+    table |= rows("experiments/README.md", "<!-- table all_systems-warmup -->")
     for name, figures in rows("docs/memories.md", "## What comes of it").items():
         if name.startswith("`"):
             assert table[name][1:6] == figures, name
