@@ -8,6 +8,7 @@ that the devices, which train on, have no part in it.
 
 import itertools
 import time
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -21,8 +22,7 @@ class Meetings:
     """The meetings of one writer, in the order in which all processes have them."""
 
     def __init__(self) -> None:
-        """Takes a name that is the same in all processes."""
-        self._name = f"kvnmt/meetings/{next(_numbers)}"
+        """Has met nobody."""
         self._met = 0
 
     def __call__(self, *, key: str, timeout_ms: int) -> None:
@@ -48,6 +48,11 @@ class Meetings:
         if jax.process_count() > 1:
             name = f"{self._failures}/{jax.process_index()}"
             _store().key_value_set(name, "", allow_overwrite=True)
+
+    @cached_property
+    def _name(self) -> str:
+        """Taken at the first use: a process may read what others do not."""
+        return f"kvnmt/meetings/{next(_numbers)}"
 
     @property
     def _failures(self) -> str:
