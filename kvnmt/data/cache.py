@@ -23,7 +23,7 @@ from rich.console import Console
 from kvnmt import files
 from kvnmt.console import error_console
 from kvnmt.data.batches import EncodedCorpus, Sentences
-from kvnmt.data.config import DataConfig
+from kvnmt.data.config import ONLY_BUILDS, DataConfig
 from kvnmt.data.encoding import Dropped, EncodedBlock, id_type
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import digest
@@ -39,9 +39,6 @@ SIDES = Vocabularies._fields
 NEVER_MATTERS = {"source", "target", "pairs", "tfds_folder", "cache", "workers"}
 NEVER_MATTERS |= {"valid_source", "valid_target", "valid_pairs", "tfds_valid"}
 NEVER_MATTERS |= {"vocabularies", "max_length"}
-# What decides no id once there are vocabularies: how they are built.
-ONLY_BUILDS = {"vocabulary", "min_count", "vocabulary_size", "subwords", "joint"}
-ONLY_BUILDS |= {"subword_sentences", "trimmed", "normalization"}
 # What settings that came later did before: corpora of that time keep their names.
 BEFORE = {"trimmed": False, "subword_dropout": 0.0, "segmentations": 1}
 BEFORE |= {"normalization": "nmt_nfkc"}
@@ -67,7 +64,7 @@ def key_of(
         digests: Of the files of the training text.
         trained: Vocabularies that are used instead of building them.
     """
-    ignored = NEVER_MATTERS | (ONLY_BUILDS if trained else set())
+    ignored = NEVER_MATTERS.union(ONLY_BUILDS if trained else ())
     names = {field.name for field in fields(config)} - ignored
     decides = {name: getattr(config, name) for name in names}
     decides = {k: v for k, v in decides.items() if BEFORE.get(k, not v) != v}

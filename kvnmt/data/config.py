@@ -10,6 +10,11 @@ from kvnmt.errors import Idle, at_least, between, check_given
 LONGEST = {"words": 80, "bpe": 100, "characters": 400}  # tokens of a training sentence
 
 
+# Fields that decide no id once there are vocabularies: how these are built.
+ONLY_BUILDS = ("vocabulary", "min_count", "vocabulary_size", "subwords", "joint")
+ONLY_BUILDS += ("subword_sentences", "trimmed", "normalization")
+
+
 @dataclass(frozen=True)
 class DataConfig:
     """Parallel text, from files or TSV files or TFDS, and how it becomes ids.
@@ -76,12 +81,8 @@ def check_vocabularies(config: DataConfig, *starts: DataConfig) -> None:
     Raises:
         OptionError: Both were given.
     """
-    building = (
-        *("vocabulary", "min_count", "vocabulary_size"),
-        *("subwords", "joint", "trimmed", "subword_sentences"),
-    )
     why = (
         "{0} builds vocabularies, and {1} takes those of a run; leave one of them out."
     )
-    idle = [Idle(building, why, ("vocabularies",))] if config.vocabularies else []
+    idle = [Idle(ONLY_BUILDS, why, ("vocabularies",))] if config.vocabularies else []
     check_given(config, idle, *starts, prefix="data.")
