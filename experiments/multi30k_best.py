@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from experiments.distilled import distil
 from experiments.recipes import parallel_text, test_files, with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, OtherRow, Row, Train, Trained
@@ -156,6 +157,8 @@ class Multi30kBest(Options):
     systems: tuple[str, ...] = SYSTEMS
     ablate: bool = False  # the first system, each ingredient left out once
     ensemble: bool = False  # all of the systems and seeds as one, a row more
+    # such of the systems again, trained on on what all of them make of the text
+    distil: tuple[str, ...] = ()
 
 
 def main(options: Multi30kBest, train: Train = training.run) -> None:
@@ -171,13 +174,17 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     if options.ablate:
         first = options.systems[:1]
         chosen = [(name, without) for name in first for without in ("", *WITHOUT)]
-    rows: list[AnyRow] = [
+    trained = [
         configure(options, name, without, seed, texts)
         for name, without in chosen
         for seed in options.seeds
     ]
+    check_together(options, trained)
+    rows: list[AnyRow] = [*trained]
     if options.ensemble:
-        rows.append(together(options, rows, texts))
+        rows.append(together(options, trained, texts))
+    teachers = tuple(row.folder for row in trained)
+    rows += [distil(row, teachers) for row in trained if row.system in options.distil]
     title = f"Multi30k {options.source}-{options.target}, beam {RECIPE.search.beam}"
     note = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
     lines = partial(with_p, AGAINST, BY)
@@ -214,18 +221,28 @@ def configure(
     )
 
 
-def together(
-    options: Multi30kBest, rows: Sequence[AnyRow], texts: dict[str, Parallel]
-) -> OtherRow:
-    """The row of the ensemble of all others.
+def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
+    """Makes sure that there are rows that can translate together, if they are to.
 
     Raises:
-        UserError: There are no two, or they have other vocabularies.
+        UserError: There are no two, or a system to distil is none of them.
     """
+    if not (options.ensemble or options.distil):
+        return
+    name = "--ensemble" if options.ensemble else "--distil"
     if options.ablate:
-        raise UserError("--ensemble is of whole recipes; leave --ablate out.")
+        raise UserError(f"{name} is of whole recipes; leave --ablate out.")
     if len(rows) < 2:
         raise UserError("an ensemble has two members; give more --systems or --seeds.")
+    for system in options.distil:
+        if system not in options.systems:
+            raise UserError(f"--distil {system} is none of --systems; name it there.")
+
+
+def together(
+    options: Multi30kBest, rows: Sequence[Row], texts: dict[str, Parallel]
+) -> OtherRow:
+    """The row of the ensemble of all others."""
     folders = tuple(row.folder for row in rows)
     systems, seeds = "+".join(options.systems), "-".join(map(str, options.seeds))
     folder = options.workdir / f"{rows[0].data}-ensemble-{systems}-{seeds}"

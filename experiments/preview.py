@@ -94,7 +94,11 @@ def show_plans(rows: Sequence[AnyRow]) -> None:
         UserError: The data or a config cannot be used.
     """
     console, corpora = error_console(), dict[Any, Corpora]()
-    plans = [plan_of(row, corpora, console) for row in rows if isinstance(row, Row)]
+    plans = [
+        _awaited(row) if row.awaits_text else plan_of(row, corpora, console)
+        for row in rows
+        if isinstance(row, Row)
+    ]
     print(json.dumps(plans, indent=2))
 
 
@@ -135,6 +139,16 @@ def plan_of(
             ],
         },
         "time": _time(row, job.steps),
+    }
+
+
+def _awaited(row: Row) -> dict[str, Any]:
+    """What is known of a row whose text other rows write."""
+    return {
+        "row": row.folder.name,
+        "system": row.system,
+        "config": to_plain(row.experiment),
+        "text written after": [folder.name for folder in row.after],
     }
 
 

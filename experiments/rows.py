@@ -104,6 +104,11 @@ class Row(AnyRow):
         """Tells apart what it is trained, validated and measured on."""
         return text_digest([*text_files(self.experiment), *self.tests])
 
+    @property
+    def awaits_text(self) -> bool:
+        """Whether what it reads is written when the rows that it needs are done."""
+        return bool(self.after) and self.text is None
+
     def result(self) -> Figures | None:
         """As of every row; the config is compared, too."""
         figures = super().result()

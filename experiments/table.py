@@ -226,8 +226,8 @@ def check_text(rows: Sequence[AnyRow]) -> None:
     Raises:
         UserError: It cannot.
     """
-    open_rows = (row for row in rows if isinstance(row, Row) and not row.result())
-    for config in {row.experiment.data for row in open_rows}:
+    trained = (row for row in rows if isinstance(row, Row) and not row.awaits_text)
+    for config in {row.experiment.data for row in trained if not row.result()}:
         for split in get_args(Split):
             open_text(config, split)
 

@@ -11,7 +11,10 @@ from experiments.multi30k_best import COMPOSED, RECIPE, WITHOUT, Multi30kBest
 from experiments.settings import config_digest
 from experiments.significance import counts_in
 from kvnmt.attention import kv_memory
+from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
+from kvnmt.inference.config import SearchConfig
+from kvnmt.runs.directory import load_ensemble
 from kvnmt.target_context import self_attentive
 from tests.experiments.fake import never, untrained, write_captions
 
@@ -84,13 +87,59 @@ def test_rows_translate_together(options, monkeypatch, capsys):
     multi30k_best.main(both, train=never)
 
 
+def test_a_row_goes_on_on_what_all_translate(options, monkeypatch, capsys):
+    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
+    write_captions(options.data)
+    workdir, systems = options.workdir, options.systems
+    both = replace(options, seeds=(1, 2), distil=systems)
+    seen = []
+
+    def train(experiment, folder, **others):
+        seen.append(experiment)
+        return untrained(experiment, folder, **others)
+
+    multi30k_best.main(both, train=train)
+    assert "rnnsearch-star, distilled" in capsys.readouterr().out
+    text = read_parallel(workdir / "distilled.source", workdir / "distilled.target")
+    plain = read_parallel(options.data / "train.de", options.data / "train.en")
+    count = len(plain.source)
+    assert text.source == [*plain.source, *plain.source]
+    assert text.target[:count] == plain.target
+    teachers = [workdir / f"de-en-rnnsearch-star-{seed}" for seed in both.seeds]
+    told = load_ensemble(teachers).translate(
+        plain.source, SearchConfig(beam=1, min_length=1)
+    )
+    assert text.target[count:] == told and all(told)
+    for start, experiment in zip(teachers, seen[2:], strict=True):
+        assert experiment.training.warm_start == start
+        assert experiment.data.vocabularies == start
+        assert experiment.data.target == workdir / "distilled.target"
+        distilled = start.with_name(f"{start.name}-distilled")
+        assert (distilled / "result.json").exists()
+    multi30k_best.main(both, train=never)
+
+
+def test_text_that_others_write_is_awaited(options, capsys):
+    write_captions(options.data)
+    both = replace(options, seeds=(1, 2), distil=options.systems, list=True)
+    multi30k_best.main(both, train=never)
+    listed = capsys.readouterr().out
+    assert listed.count("needs de-en-rnnsearch-star-1, de-en-rnnsearch-star-2") == 2
+
+
 @pytest.mark.parametrize(
     ("changes", "part"),
-    [({}, "two members"), ({"ablate": True}, "leave --ablate out")],
+    [
+        ({"ensemble": True}, "two members"),
+        ({"distil": ("rnnsearch-star",)}, "two members"),
+        ({"ensemble": True, "ablate": True}, "--ensemble is .* leave --ablate out"),
+        ({"distil": ("rnnsearch-star",), "ablate": True}, "--distil is of whole"),
+        ({"distil": ("memdec",), "seeds": (1, 2)}, "memdec is none of --systems"),
+    ],
 )
 def test_what_makes_no_ensemble_is_told(options, changes, part):
     with pytest.raises(UserError, match=part):
-        multi30k_best.main(replace(options, ensemble=True, show=True, **changes), never)
+        multi30k_best.main(replace(options, show=True, **changes), never)
 
 
 def test_no_system_to_leave_ingredients_out_of_is_one_sentence(options):

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A row that learns from what an ensemble makes of its text: distillation.
+
+Kim and Rush (2016), "Sequence-Level Knowledge Distillation", section 3.2: the
+teacher's best translation of every training sentence is what the student learns from.
+Here it stands beside the reference, and the student starts from a trained model, which
+is one of its own teachers.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rich.console import Console
+
+from experiments.rows import Row, Train
+from experiments.settings import text_digest
+from experiments.table import Text, prepare
+from kvnmt.console import counting
+from kvnmt.data.text import read_parallel
+from kvnmt.files import write_lines
+from kvnmt.inference.translate import translate_lines
+from kvnmt.runs.directory import load_ensemble
+
+SOURCE, TARGET = "distilled.source", "distilled.target"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DistilledRow(Row):
+    """A run that goes on from a trained one, on text that its teachers write first.
+
+    Its experiment names the text of a run without teachers; `distil` makes it one.
+    """
+
+    teachers: tuple[Path, ...]  # run directories
+    plain: tuple[Path, Path]  # source and target of the text that they translate
+
+    def make(self, train: Train, console: Console) -> None:
+        """Lets the teachers translate, unless they have; then as of every row."""
+        names = " ".join(sorted(folder.name for folder in self.teachers))
+        key = f"{text_digest(self.plain)} by {names}"
+        prepare(self.folder.parent, Text(key, self._write_text, name="distilled"))
+        super().make(train, console)
+
+    def _write_text(self) -> None:
+        """Writes the text twice: with its references, and with the translations."""
+        text = read_parallel(*self.plain)
+        run = load_ensemble(self.teachers)
+        search = replace(run.experiment.search, min_length=1)  # no pair is empty
+        with counting("translating", len(text.source)) as advance:
+            translations = translate_lines(run, text.source, search, advance)
+        workdir = self.folder.parent
+        write_lines(workdir / SOURCE, [*text.source, *text.source])
+        write_lines(workdir / TARGET, [*text.target, *translations])
+
+
+def distil(row: Row, teachers: tuple[Path, ...]) -> DistilledRow:
+    """The row that learns from teachers and starts from another row.
+
+    Args:
+        row: What it starts from; its rate, epochs and vocabularies change.
+        teachers: Run directories; the vocabularies of all are the same.
+    """
+    before, workdir = row.experiment, row.folder.parent
+    data = before.data
+    assert data.source and data.target  # text files, as of every row here
+    after = replace(
+        before,
+        data=replace(
+            data,
+            source=workdir / SOURCE,
+            target=workdir / TARGET,
+            vocabularies=row.folder,
+        ),
+        # The text comes twice in an epoch, and the model knows half of it.
+        optimizer=replace(
+            before.optimizer, learning_rate=1e-3, decay=0.75, decay_after=1
+        ),
+        training=replace(before.training, epochs=6, warm_start=row.folder),
+    )
+    return DistilledRow(
+        folder=workdir / f"{row.folder.name}-distilled",
+        system=f"{row.system}, distilled",
+        experiment=after,
+        measure=row.measure,
+        data=row.data,
+        after=teachers,
+        tests=row.tests,
+        teachers=teachers,
+        plain=(data.source, data.target),
+    )
