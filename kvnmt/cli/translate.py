@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, NamedTuple, TypeVar
+from typing import Annotated, BinaryIO, Literal, NamedTuple, TypeVar, Unpack
 
 import tyro
 
@@ -18,9 +18,8 @@ from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, at_least, check_bounds
 from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.inference.describe import describe, join
-from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.shortlist_file import read_shortlist
-from kvnmt.inference.translate import translate_lines
+from kvnmt.inference.translate import Request, translate_lines
 from kvnmt.inference.unknown_words import read_dictionary
 from kvnmt.runs.directory import Run, load_translator
 
@@ -155,37 +154,17 @@ def _written(
     options: Translate,
     *,
     dictionary: Mapping[str, str] | None,
-    prefixes: Sequence[Sequence[int]] | None,
-    shortlist: Shortlist | None,
-    first: int,
-    expected: int,
     advance: Callable[[int], None],
+    **request: Unpack[Request],
 ) -> list[str]:
     """Translates the parts of lines; a line comes out for each."""
     flat = [part for pieces in cuts for part in pieces]
     if options.json:
-        records = describe(
-            run,
-            flat,
-            options.search,
-            advance,
-            prefixes=prefixes,
-            shortlist=shortlist,
-            first=first,
-            expected=expected,
-        )
+        records = describe(run, flat, options.search, advance, **request)
         joined = (join(pieces) for pieces in _grouped(records, cuts))
         return [json.dumps(record, ensure_ascii=False) for record in joined]
     texts = translate_lines(
-        run,
-        flat,
-        options.search,
-        advance,
-        dictionary=dictionary,
-        prefixes=prefixes,
-        shortlist=shortlist,
-        first=first,
-        expected=expected,
+        run, flat, options.search, advance, dictionary=dictionary, **request
     )
     return [" ".join(filter(None, pieces)) for pieces in _grouped(texts, cuts)]
 

@@ -2,15 +2,14 @@
 """Translations with all that is known of them, as plain data for JSON."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.forced import forced_pair
 from kvnmt.inference.score import Scored, score
-from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.trained import Trained
-from kvnmt.inference.translate import Translation, translate_nbest
+from kvnmt.inference.translate import Request, Translation, translate_nbest
 from kvnmt.metrics.links import format_pharaoh
 
 
@@ -19,11 +18,7 @@ def describe(
     lines: Sequence[str],
     config: SearchConfig,
     advance: Callable[[int], None] = lambda sentences: None,
-    *,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    shortlist: Shortlist | None = None,
-    first: int = 0,
-    expected: int | None = None,
+    **request: Unpack[Request],
 ) -> list[dict[str, Any]]:
     """Translates lines and tells everything about the result.
 
@@ -35,22 +30,11 @@ def describe(
         lines: What is translated.
         config: How to search.
         advance: Called after every batch with how many sentences it held.
-        prefixes: As of `translate_nbest`.
-        shortlist: As of `translate_nbest`.
-        first: As of `translate_nbest`.
-        expected: As of `translate_nbest`.
+        **request: What else is asked for.
     """
     source = [run.vocabularies.source.encode(line) for line in lines]
     translations = translate_nbest(
-        run.model,
-        run.params,
-        source,
-        config,
-        advance,
-        prefixes=prefixes,
-        shortlist=shortlist,
-        first=first,
-        expected=expected,
+        run.model, run.params, source, config, advance, **request
     )
     return read_back(run, lines, translations, nbest=config.nbest > 1)
 

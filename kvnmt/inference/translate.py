@@ -8,7 +8,7 @@ device gets its share of a batch.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict, Unpack
 
 import jax
 import numpy as np
@@ -36,30 +36,27 @@ class Translation(NamedTuple):
     score: float
 
 
+class Request(TypedDict, total=False):
+    """What else may be asked for; all have defaults."""
+
+    # For every sentence the target ids that its translations begin with.
+    prefixes: Sequence[Sequence[int]] | None
+    # What may be written, of the same vocabularies; None: everything.
+    shortlist: Shortlist | None
+    first: int  # place of the first sentence in its corpus, which draws depend on
+    expected: int | None  # how many sentences there are, if these are only the first
+
+
 def translate(
     model: Model,
     params: Params,
     sentences: Sequence[Sequence[int]],
     config: SearchConfig = SearchConfig(),
     advance: Callable[[int], None] = lambda sentences: None,
-    *,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    shortlist: Shortlist | None = None,
-    first: int = 0,
-    expected: int | None = None,
+    **request: Unpack[Request],
 ) -> list[Translation]:
     """Translates sentences; an empty one stays empty. See `translate_nbest`."""
-    translations = translate_nbest(
-        model,
-        params,
-        sentences,
-        config,
-        advance,
-        prefixes=prefixes,
-        shortlist=shortlist,
-        first=first,
-        expected=expected,
-    )
+    translations = translate_nbest(model, params, sentences, config, advance, **request)
     return [ways[0] for ways in translations]
 
 
@@ -86,11 +83,10 @@ def translate_nbest(
         sentences: Source ids, without EOS.
         config: How to search.
         advance: Called after every batch with how many sentences it held.
-        prefixes: For every sentence the target ids that its translations begin with.
-        shortlist: What sentences may be translated with, of the same vocabularies;
-            None: everything.
-        first: The place of the first sentence in its corpus, which draws depend on.
-        expected: How many sentences there are, if these are only the first of them.
+        prefixes: As of a `Request`, like the next three.
+        shortlist: See there.
+        first: See there.
+        expected: See there.
 
     Raises:
         UserError: A number of the config is out of its bounds, more translations are
@@ -132,10 +128,7 @@ def translate_lines(
     advance: Callable[[int], None] = lambda sentences: None,
     *,
     dictionary: Mapping[str, str] | None = None,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    shortlist: Shortlist | None = None,
-    first: int = 0,
-    expected: int | None = None,
+    **request: Unpack[Request],
 ) -> list[str]:
     """Translates lines of text; one line out per line in, in order.
 
@@ -146,10 +139,7 @@ def translate_lines(
         advance: Called after every batch with how many sentences it held.
         dictionary: Translations of source words, for unknown words; see
             `replace_unknown`. None: unknown words are left as they are.
-        prefixes: As of `translate_nbest`.
-        shortlist: As of `translate_nbest`.
-        first: As of `translate_nbest`.
-        expected: As of `translate_nbest`.
+        **request: What else is asked for.
     """
     translations = translate(
         run.model,
@@ -157,10 +147,7 @@ def translate_lines(
         [run.vocabularies.source.encode(line) for line in lines],
         config,
         advance,
-        prefixes=prefixes,
-        shortlist=shortlist,
-        first=first,
-        expected=expected,
+        **request,
     )
     hypotheses = [translation.ids for translation in translations]
     if dictionary is not None:
