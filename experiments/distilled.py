@@ -73,9 +73,9 @@ def distil(row: Row, teachers: tuple[Path, ...]) -> DistilledRow:
         ),
         # The text comes twice in an epoch, and the model knows half of it.
         optimizer=replace(
-            before.optimizer, learning_rate=1e-3, decay=0.75, decay_after=1
+            before.optimizer, learning_rate=1e-3, decay=0.8, decay_after=1
         ),
-        training=replace(before.training, epochs=6, warm_start=row.folder),
+        training=replace(before.training, epochs=8, warm_start=row.folder),
     )
     return DistilledRow(
         folder=workdir / f"{row.folder.name}-distilled",
