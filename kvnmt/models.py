@@ -36,6 +36,7 @@ from kvnmt.layers import (
     dropout,
     embed,
     embedding_dropout,
+    has_units,
     init_linear,
     split_key,
     with_masks,
@@ -104,7 +105,7 @@ def _init(
     inputs = parts.target_context.widths(sizes) | parts.decoder.feature_sizes(sizes)
     size = config.readout_size or E
     width = readouts.output_size(config.readout, inputs, size, config.low_rank)
-    return Params(
+    params = Params(
         source_embedding=_init_source(config, keys[0], source_words, target_words),
         target_embedding=table(keys[1], (target_words, E), jnp.float32),
         encoder=encoders.init(config.reading, keys[2], sizes, scheme),
@@ -125,6 +126,13 @@ def _init(
             for n, wide in enumerate(parts.decoder.auxiliary_sizes(sizes))
         ),
     )
+    if config.dropout.recurrent and not has_units((params.encoder, params.decoder)):
+        raise OptionError(
+            "{0} is of GRUs and LSTMs, of which this model has none; leave it out.",
+            "dropout.recurrent",
+            prefix="model.",
+        )
+    return params
 
 
 def _init_source(

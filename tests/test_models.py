@@ -160,6 +160,16 @@ def test_a_tied_output_layer_reads_the_width_of_the_embedding(key):
         jax.eval_shape(cases.build(config).init, key)
 
 
+def test_dropout_of_recurrent_states_needs_such_states(key):
+    config = system("transformer").model(cases.BASE)
+    rates = dataclasses.replace(config.dropout, recurrent=0.2)
+    config = dataclasses.replace(config, dropout=rates)
+    with pytest.raises(UserError, match="dropout.recurrent is of GRUs and LSTMs"):
+        jax.eval_shape(cases.build(config).init, key)
+    for part in ({"cell": "gru"}, {"decoder": cases.BASE.decoder}):
+        jax.eval_shape(cases.build(dataclasses.replace(config, **part)).init, key)
+
+
 def test_one_table_for_all_words_is_three_that_are_alike(key, x64):
     """It changes by what each of them would change by."""
     base = dataclasses.replace(cases.BASE, tie="all")

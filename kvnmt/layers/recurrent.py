@@ -87,6 +87,11 @@ def with_masks(
     return jax.tree.unflatten(tree, masked)
 
 
+def has_units(params: PyTree) -> bool:
+    """Whether there is a GRU or an LSTM among parameters."""
+    return any(map(_is_unit, jax.tree.leaves(params, is_leaf=_is_unit)))
+
+
 def recurrent_product(
     params: GRU | LSTM, state: Float[Array, "*N D"], columns: slice = slice(None)
 ) -> Float[Array, "*N _"]:
