@@ -8,7 +8,8 @@ from flax import struct
 
 from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
-from kvnmt.layers import Linear, embed
+from kvnmt.errors import OptionError
+from kvnmt.layers import Linear, embed, has_units
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
 
 
@@ -62,6 +63,21 @@ class State:
 
     decoder: PyTree
     target_context: PyTree
+
+
+def check_units(params: Params, rate: float) -> Params:
+    """The same, once it is known that dropout of recurrent states drops something.
+
+    Raises:
+        OptionError: There is a rate, and no GRU and no LSTM.
+    """
+    if rate and not has_units((params.encoder, params.decoder)):
+        raise OptionError(
+            "{0} is of GRUs and LSTMs, of which this model has none; leave it out.",
+            "dropout.recurrent",
+            prefix="model.",
+        )
+    return params
 
 
 def narrow(

@@ -36,12 +36,11 @@ from kvnmt.layers import (
     dropout,
     embed,
     embedding_dropout,
-    has_units,
     init_linear,
     split_key,
     with_masks,
 )
-from kvnmt.model_arrays import Params, Source, State, narrow
+from kvnmt.model_arrays import Params, Source, State, check_units, narrow
 from kvnmt.model_config import ModelConfig
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
 
@@ -126,13 +125,7 @@ def _init(
             for n, wide in enumerate(parts.decoder.auxiliary_sizes(sizes))
         ),
     )
-    if config.dropout.recurrent and not has_units((params.encoder, params.decoder)):
-        raise OptionError(
-            "{0} is of GRUs and LSTMs, of which this model has none; leave it out.",
-            "dropout.recurrent",
-            prefix="model.",
-        )
-    return params
+    return check_units(params, config.dropout.recurrent)
 
 
 def _init_source(
@@ -244,13 +237,12 @@ def _forward(
     target = jnp.asarray(target)[:, :-1]
     previous = jnp.pad(target, ((0, 0), (1, 0)), constant_values=-1)
     embedded = embed(params.target_embedding, previous)  # [B, T, E]
-    embedded = embedding_dropout(key_embedding, *config.dropout.of_words, embedded)
+    rates = config.dropout
+    embedded = embedding_dropout(key_embedding, *rates.of_words, embedded)
     inputs = parts.decoder.inputs(params.decoder, embedded)
     length = embedded.shape[1]
     start = parts.decoder.initial_state(params.decoder, constants, length, key_start)
-    masked = with_masks(
-        key_masks, config.dropout.recurrent, params.decoder, len(embedded)
-    )
+    masked = with_masks(key_masks, rates.recurrent, params.decoder, len(embedded))
     if parts.decoder.over_time is None:
         step = partial(parts.decoder.step, masked, constants)
         features = decoders.scanned(step, start, inputs, kept)
@@ -258,7 +250,7 @@ def _forward(
         features = parts.decoder.over_time(
             masked, constants, start, inputs, key_words, kept
         )
-    state = dropout(key_state, config.dropout.state, features.state)
+    state = dropout(key_state, rates.state, features.state)
     features = replace(features, state=state)
     if parts.decoder.attend is not None:
         features = parts.decoder.attend(params.decoder, constants, features)

@@ -9,6 +9,7 @@ import pytest
 
 from kvnmt import layers
 from kvnmt.initializers import gaussian
+from kvnmt.layers import vectors
 from tests.references import blocks, parameters
 
 NORMAL = np.random.default_rng(5).normal
@@ -187,3 +188,44 @@ def test_recurrence_starts_with_orthogonal_blocks_and_no_bias(init, gates, key):
     assert not np.any(np.asarray(params.b))
     sizes = [leaf.size for leaf in jax.tree.leaves(params)]
     assert sum(sizes) == gates * (4 * 3 + 4 * 4 + 4)
+
+
+def drawn(*shapes):
+    return [jax.device_put(NORMAL(0, 1, shape)) for shape in shapes]
+
+
+def test_products_with_a_vector_are_the_same_by_copies(x64):
+    x, v, weights, rows, above = drawn((3, 4, 6), (6,), (3, 4), (3, 4, 6), (3, 6))
+    expected = np.einsum("bsa,a->bs", x, v)
+    for times in (vectors.times_vector, vectors._times_copies):
+        np.testing.assert_allclose(times(x, v), expected, atol=1e-12)
+    plain, gradient = jax.vjp(
+        lambda w, r: jnp.einsum("bs,bsc->bc", w, r), weights, rows
+    )
+    for product in (vectors.weighted_sum, vectors._copies_product):
+        mixed, back = jax.vjp(product, weights, rows)
+        np.testing.assert_allclose(mixed, plain, atol=1e-12)
+        for ours, theirs in zip(back(above), gradient(above), strict=True):
+            np.testing.assert_allclose(ours, theirs, atol=1e-12)
+    for ours, theirs in zip(
+        vectors._copies_gradient(weights, rows, above), gradient(above), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, atol=1e-12)
+
+
+@pytest.mark.parametrize(("platform", "copied"), [("tpu", True), ("cuda", False)])
+def test_copies_are_for_tpus_alone(platform, copied):
+    x, v, weights, rows = (
+        jax.ShapeDtypeStruct(shape, jnp.float32)
+        for shape in [(3, 4, 6), (6,), (3, 4), (3, 4, 6)]
+    )
+
+    def all_of(x, v, weights, rows):
+        return vectors.times_vector(x, v), jax.grad(
+            lambda w, r: vectors.weighted_sum(w, r).sum(), argnums=(0, 1)
+        )(weights, rows)
+
+    traced = jax.jit(all_of).trace(x, v, weights, rows)
+    text = traced.lower(lowering_platforms=(platform,)).as_text()
+    assert ("tensor<6x8xf32>" in text) is copied
+    assert ("tensor<3x8x6xf32>" in text) is copied

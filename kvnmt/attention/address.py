@@ -5,6 +5,7 @@ The keys of additive attention and of its extensions are the annotations: `prepa
 projects them once per sentence.
 """
 
+from functools import partial
 from typing import Protocol
 
 import jax
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.initializers import Weights
-from kvnmt.layers import masked_softmax
+from kvnmt.layers import keep, masked_softmax, times_vector, weighted_sum
 from kvnmt.typing import Array, Bool, Float, Key, typed
 
 
@@ -80,13 +81,33 @@ def address(
     mask: Bool[Array, "B S"],
 ) -> Float[Array, "B S"]:
     """``a = softmax_j(v . tanh(W q + U k_j + b))`` over the real positions."""
+    return _address(params, query, projected_keys, mask, fresh=False)
+
+
+@typed
+def address_memory(
+    params: Address,
+    query: Float[Array, "B D"],
+    keys: Float[Array, "B S C"],
+    mask: Bool[Array, "B S"],
+) -> Float[Array, "B S"]:
+    """The same over keys that are new in every step, as they stand in the memory."""
+    return _address(params, query, project_keys(params, keys), mask, fresh=True)
+
+
+def _address(
+    params: Address, query: Array, projected: Array, mask: Array, fresh: bool
+) -> Array:
     query = query @ params.W_query
-    return masked_softmax(energies(params.v_energy, query, projected_keys), mask)
+    return masked_softmax(energies(params.v_energy, query, projected, fresh), mask)
 
 
-@jax.custom_vjp
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
 def energies(
-    v: Float[Array, " A"], query: Float[Array, "B A"], keys: Float[Array, "B S A"]
+    v: Float[Array, " A"],
+    query: Float[Array, "B A"],
+    keys: Float[Array, "B S A"],
+    fresh: bool = False,
 ) -> Float[Array, "B S"]:
     """``v . tanh(q + k_j)`` of a projected query and projected keys.
 
@@ -94,17 +115,27 @@ def energies(
     write the tanh out. Its gradient is written out for the same reason. All of it
     comes out of one pass over the tanh, where the rules of calculus, applied one by
     one, pass over it three times.
+
+    Args:
+        v: What the tanh is multiplied by.
+        query: One for each row.
+        keys: Of every position.
+        fresh: Whether the keys were projected in the same step: then the sum fuses
+            with that product, on a TPU too.
     """
-    return _energies(v, query, keys)[0]
+    return _energies(v, query, keys, fresh)[0]
 
 
-def _energies(v: Array, query: Array, keys: Array) -> tuple[Array, tuple[Array, Array]]:
+def _energies(
+    v: Array, query: Array, keys: Array, fresh: bool
+) -> tuple[Array, tuple[Array, Array]]:
     hidden = jnp.tanh(query[:, None, :] + keys)
-    return jnp.sum(hidden * v, axis=-1), (v, hidden)
+    summed = jnp.sum(hidden * v, axis=-1) if fresh else times_vector(hidden, v)
+    return summed, (v, hidden)
 
 
 def _energies_gradient(
-    kept: tuple[Array, Array], above: Float[Array, "B S"]
+    fresh: bool, kept: tuple[Array, Array], above: Float[Array, "B S"]
 ) -> tuple[Array, Array, Array]:
     v, hidden = kept
     slope = above[..., None]
@@ -129,4 +160,4 @@ def read_values(
     alignment: Float[Array, "B S"], values: Float[Array, "B S C"]
 ) -> Float[Array, "B C"]:
     """``c = sum_j a_j v_j``."""
-    return jnp.einsum("bs,bsc->bc", alignment, values.astype(alignment.dtype))
+    return keep(weighted_sum(alignment, values.astype(alignment.dtype)))

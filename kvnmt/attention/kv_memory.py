@@ -52,9 +52,8 @@ from flax import struct
 from kvnmt.attention import base
 from kvnmt.attention.address import (
     Address,
-    address,
+    address_memory,
     init_address,
-    project_keys,
     read_values,
 )
 from kvnmt.initializers import Weights
@@ -136,8 +135,7 @@ def read(
     moment: base.Moment,
 ) -> base.Attended:
     """Addresses the keys by the query and reads the values (7, 8, 11 to 13)."""
-    projected = project_keys(params.address, state.keys)  # [B, S, A]
-    alignment = address(params.address, moment.query, projected, source.mask)
+    alignment = address_memory(params.address, moment.query, state.keys, source.mask)
     values = source.values if options.values == "fixed" else state.keys
     return base.Attended(read_values(alignment, values), alignment)
 
@@ -197,8 +195,7 @@ def _written(
     theta = params.write_address
     if theta is None:
         theta = params.address
-    projected = project_keys(theta, state.keys)  # [B, S, A]
-    weights = address(theta, moment.decoder_state, projected, source.mask)
+    weights = address_memory(theta, moment.decoder_state, state.keys, source.mask)
     squash = jax.nn.sigmoid if options.add == "sigmoid" else jnp.tanh
     forget = jax.nn.sigmoid(linear(params.forget, moment.decoder_state))
     return weights, forget, squash(linear(params.add, moment.decoder_state))

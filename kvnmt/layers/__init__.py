@@ -48,6 +48,7 @@ from kvnmt.layers.transformer import (
     positions,
     queries_and_rows,
 )
+from kvnmt.layers.vectors import times_vector, weighted_sum
 
 __all__ = [
     "Blocks",
@@ -93,5 +94,7 @@ __all__ = [
     "row_keys",
     "scan",
     "split_key",
+    "times_vector",
+    "weighted_sum",
     "with_masks",
 ]

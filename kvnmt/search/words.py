@@ -16,7 +16,18 @@ from kvnmt.typing import Array, Bool, Float, Int
 def normalise(logits: Float[Array, "B K V"]) -> tuple[Array, Array]:
     """Peaks and totals of `Words`."""
     peaks = jnp.max(logits, axis=-1)
-    return peaks, jnp.log(jnp.sum(jnp.exp(logits - peaks[..., None]), axis=-1))
+    mass = jnp.exp(logits - peaks[..., None])
+    total = jax.lax.platform_dependent(mass, tpu=_total_by_product, default=_total)
+    return peaks, jnp.log(total)
+
+
+def _total(mass: Array) -> Array:
+    return jnp.sum(mass, axis=-1)
+
+
+def _total_by_product(mass: Array) -> Array:
+    """A TPU's matrix unit adds what its registers add eight times more slowly."""
+    return (mass @ jnp.ones((mass.shape[-1], 8), mass.dtype))[..., 0]
 
 
 @struct.dataclass

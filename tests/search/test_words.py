@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt.search import Words, normalise
+from kvnmt.search import Words, normalise, words
 
 ROWS, BEAM, WORDS = 3, 2, 6
 EOS, UNK = 0, 1
@@ -32,32 +32,38 @@ def some(barred: bool, forced: bool, ties: bool) -> Words:
     )
 
 
+def test_the_total_is_the_same_by_a_product():
+    mass = jax.device_put(np.random.default_rng(3).random((ROWS, BEAM, 300)))
+    totals = words._total(mass), words._total_by_product(mass)
+    np.testing.assert_allclose(*totals, rtol=1e-5)
+
+
 CASES = [*itertools.product([False, True], repeat=3)]
 
 
 @pytest.mark.parametrize(("barred", "forced", "ties"), CASES)
 def test_what_may_not_be_written_has_no_probability(barred, forced, ties):
-    words = some(barred, forced, ties)
-    plain = np.asarray(jax.nn.log_softmax(words.logits))
+    these = some(barred, forced, ties)
+    plain = np.asarray(jax.nn.log_softmax(these.logits))
     for row, hypothesis, word in np.ndindex(ROWS, BEAM, WORDS):
         allowed = True
         if barred and word in (EOS, UNK):
-            allowed = not bool(words.barred[row, (EOS, UNK).index(word)])
-        if forced and int(words.forced[row]) >= 0:
-            allowed = int(words.forced[row]) == word
+            allowed = not bool(these.barred[row, (EOS, UNK).index(word)])
+        if forced and int(these.forced[row]) >= 0:
+            allowed = int(these.forced[row]) == word
         want = plain[row, hypothesis, word] if allowed else -np.inf
-        got = words.log_probs[row, hypothesis, word]
+        got = these.log_probs[row, hypothesis, word]
         np.testing.assert_allclose(got, want, rtol=1e-5)
-        np.testing.assert_allclose(words.of(word)[row, hypothesis], got, rtol=1e-6)
+        np.testing.assert_allclose(these.of(word)[row, hypothesis], got, rtol=1e-6)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, WORDS])
 @pytest.mark.parametrize(("barred", "forced", "ties"), CASES)
 def test_the_best_are_the_best_of_all(count, barred, forced, ties):
     """Words with a smaller id win ties, as in a sort that keeps their order."""
-    words = some(barred, forced, ties)
-    values, ids = words.best(count, without=EOS)
-    every = np.asarray(words.log_probs).copy()
+    these = some(barred, forced, ties)
+    values, ids = these.best(count, without=EOS)
+    every = np.asarray(these.log_probs).copy()
     every[..., EOS] = -np.inf
     order = np.argsort(-every, axis=-1, kind="stable")[..., :count]
     want = np.take_along_axis(every, order, axis=-1)
