@@ -180,11 +180,12 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
         for seed in options.seeds
     ]
     check_together(options, trained)
-    rows: list[AnyRow] = [*trained]
-    if options.ensemble:
-        rows.append(together(options, trained, texts))
     teachers = tuple(row.folder for row in trained)
-    rows += [distil(row, teachers) for row in trained if row.system in options.distil]
+    taught = [distil(row, teachers) for row in trained if row.system in options.distil]
+    rows: list[AnyRow] = [*trained, *taught]
+    if options.ensemble:
+        groups = (group for group in (trained, taught) if len(group) > 1)
+        rows += [together(options, group, texts) for group in groups]
     title = f"Multi30k {options.source}-{options.target}, beam {RECIPE.search.beam}"
     note = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
     lines = partial(with_p, AGAINST, BY)
@@ -242,10 +243,11 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
 def together(
     options: Multi30kBest, rows: Sequence[Row], texts: dict[str, Parallel]
 ) -> OtherRow:
-    """The row of the ensemble of all others."""
+    """The row of an ensemble."""
     folders = tuple(row.folder for row in rows)
-    systems, seeds = "+".join(options.systems), "-".join(map(str, options.seeds))
-    folder = options.workdir / f"{rows[0].data}-ensemble-{systems}-{seeds}"
+    systems, seeds = [*dict.fromkeys(row.system for row in rows)], options.seeds
+    names = "+".join(systems).replace(", ", "-"), *map(str, seeds)
+    folder = options.workdir / "-".join([rows[0].data, "ensemble", *names])
 
     def work() -> Figures:
         make_folder(folder)
@@ -255,7 +257,7 @@ def together(
 
     return OtherRow(
         folder=folder,
-        system=f"ensemble: {' + '.join(options.systems)}, seeds {seeds}",
+        system=f"ensemble: {' + '.join(systems)}, seeds {'-'.join(map(str, seeds))}",
         data=rows[0].data,
         after=folders,
         tests=rows[0].tests,

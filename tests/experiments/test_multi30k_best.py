@@ -91,7 +91,7 @@ def test_a_row_goes_on_on_what_all_translate(options, monkeypatch, capsys):
     monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
     write_captions(options.data)
     workdir, systems = options.workdir, options.systems
-    both = replace(options, seeds=(1, 2), distil=systems)
+    both = replace(options, seeds=(1, 2), distil=systems, ensemble=True)
     seen = []
 
     def train(experiment, folder, **others):
@@ -99,7 +99,9 @@ def test_a_row_goes_on_on_what_all_translate(options, monkeypatch, capsys):
         return untrained(experiment, folder, **others)
 
     multi30k_best.main(both, train=train)
-    assert "rnnsearch-star, distilled" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "ensemble: rnnsearch-star, seeds 1-2" in shown
+    assert "ensemble: rnnsearch-star, distilled, seeds 1-2" in shown
     text = read_parallel(workdir / "distilled.source", workdir / "distilled.target")
     plain = read_parallel(options.data / "train.de", options.data / "train.en")
     count = len(plain.source)
