@@ -15,6 +15,8 @@ import jax.numpy as jnp
 from kvnmt.typing import Array, Float, typed
 
 COPIES = 8  # rows of a register
+# The axes of a batch. An einsum would be traced as a function of its own.
+ROWS = ((0,), (0,))
 
 
 @typed
@@ -40,16 +42,16 @@ def _times_copies(x: Array, v: Array) -> Array:
 
 
 def _product(weights: Array, rows: Array) -> Array:
-    return jnp.einsum("bs,bsc->bc", weights, rows)
+    return jax.lax.dot_general(weights, rows, (((1,), (1,)), ROWS))
 
 
 def _product_gradient(weights: Array, rows: Array, above: Array) -> tuple[Array, Array]:
-    d_weights = jnp.einsum("bc,bsc->bs", above, rows)
-    return d_weights, jnp.einsum("bs,bc->bsc", weights, above)
+    d_weights = jax.lax.dot_general(above, rows, (((1,), (2,)), ROWS))
+    return d_weights, jax.lax.dot_general(weights, above, (((), ()), ROWS))
 
 
 def _copies_product(weights: Array, rows: Array) -> Array:
-    return jnp.einsum("bqs,bsc->bqc", _copies(weights), rows)[:, 0]
+    return jax.lax.dot_general(_copies(weights), rows, (((2,), (1,)), ROWS))[:, 0]
 
 
 def _copies_gradient(weights: Array, rows: Array, above: Array) -> tuple[Array, Array]:
