@@ -28,7 +28,7 @@ SOURCE, TARGET = "distilled.source", "distilled.target"
 class DistilledRow(Row):
     """A run that goes on from a trained one, on text that its teachers write first.
 
-    Its experiment names the text of a run without teachers; `distil` makes it one.
+    Rows of one workdir share that text; other teachers need another workdir.
     """
 
     teachers: tuple[Path, ...]  # run directories
