@@ -12,16 +12,19 @@ from pathlib import Path
 
 from rich.console import Console
 
+from experiments.results import Figures
 from experiments.rows import Row, Train
 from experiments.settings import text_digest
 from experiments.table import Text, prepare
 from kvnmt.console import counting
 from kvnmt.data.text import read_parallel
+from kvnmt.errors import UserError
 from kvnmt.files import write_lines
 from kvnmt.inference.translate import translate_lines
 from kvnmt.runs.directory import load_ensemble
 
-SOURCE, TARGET = "distilled.source", "distilled.target"
+NAME = "distilled"
+SOURCE, TARGET = f"{NAME}.source", f"{NAME}.target"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +37,30 @@ class DistilledRow(Row):
     teachers: tuple[Path, ...]  # run directories
     plain: tuple[Path, Path]  # source and target of the text that they translate
 
+    @property
+    def text_key(self) -> str:
+        """Tells apart what teachers make of which text."""
+        names = " ".join(sorted(folder.name for folder in self.teachers))
+        return f"{text_digest(self.plain)} by {names}"
+
+    def result(self) -> Figures | None:
+        """As of every row; the teachers are compared, too.
+
+        Raises:
+            UserError: Others wrote the text that is there.
+        """
+        mark = self.folder.parent / f"{NAME}.key"
+        if mark.exists() and mark.read_text() != self.text_key:
+            raise UserError(
+                f"'{self.folder.parent}' has the text of other teachers than those of "
+                f"'{self.folder.name}'; choose another --workdir."
+            )
+        return super().result()
+
     def make(self, train: Train, console: Console) -> None:
         """Lets the teachers translate, unless they have; then as of every row."""
-        names = " ".join(sorted(folder.name for folder in self.teachers))
-        key = f"{text_digest(self.plain)} by {names}"
-        prepare(self.folder.parent, Text(key, self._write_text, name="distilled"))
+        text = Text(self.text_key, self._write_text, name=NAME)
+        prepare(self.folder.parent, text)
         super().make(train, console)
 
     def _write_text(self) -> None:

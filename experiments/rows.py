@@ -97,7 +97,7 @@ class Row(AnyRow):
     def needs(self) -> tuple[Path, ...]:
         """The rows without which it cannot begin."""
         start = self.experiment.training.warm_start
-        return (*self.after, start) if start else self.after
+        return (*dict.fromkeys([*self.after, start]),) if start else self.after
 
     @property
     def text(self) -> str | None:

@@ -119,6 +119,9 @@ def test_a_row_goes_on_on_what_all_translate(options, monkeypatch, capsys):
         distilled = start.with_name(f"{start.name}-distilled")
         assert (distilled / "result.json").exists()
     multi30k_best.main(both, train=never)
+    others = replace(both, seeds=(1, 2, 3))
+    with pytest.raises(UserError, match="has the text of other teachers than those of"):
+        multi30k_best.main(others, train=never)
 
 
 def test_text_that_others_write_is_awaited(options, capsys):
@@ -126,7 +129,7 @@ def test_text_that_others_write_is_awaited(options, capsys):
     both = replace(options, seeds=(1, 2), distil=options.systems, list=True)
     multi30k_best.main(both, train=never)
     listed = capsys.readouterr().out
-    assert listed.count("needs de-en-rnnsearch-star-1, de-en-rnnsearch-star-2") == 2
+    assert listed.count("needs de-en-rnnsearch-star-1, de-en-rnnsearch-star-2 \n") == 2
 
 
 @pytest.mark.parametrize(
