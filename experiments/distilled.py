@@ -16,7 +16,7 @@ from experiments.results import Figures
 from experiments.rows import Row, Train
 from experiments.settings import text_digest
 from experiments.table import Text, prepare
-from kvnmt.console import counting
+from kvnmt.console import counting, say
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
 from kvnmt.files import write_lines
@@ -34,14 +34,14 @@ class DistilledRow(Row):
     Rows of one workdir share that text; other teachers need another workdir.
     """
 
-    teachers: tuple[Path, ...]  # run directories
     plain: tuple[Path, Path]  # source and target of the text that they translate
 
     @property
-    def text_key(self) -> str:
-        """Tells apart what teachers make of which text."""
-        names = " ".join(sorted(folder.name for folder in self.teachers))
-        return f"{text_digest(self.plain)} by {names}"
+    def taught(self) -> Text:
+        """What the teachers, the rows that it comes after, make of that text."""
+        names = " ".join(sorted(folder.name for folder in self.after))
+        key = f"{text_digest(self.plain)} by {names}"
+        return Text(key, self._write_text, name=NAME)
 
     def result(self) -> Figures | None:
         """As of every row; the teachers are compared, too.
@@ -49,8 +49,8 @@ class DistilledRow(Row):
         Raises:
             UserError: Others wrote the text that is there.
         """
-        mark = self.folder.parent / f"{NAME}.key"
-        if mark.exists() and mark.read_text() != self.text_key:
+        mark = self.taught.mark(self.folder.parent)
+        if mark.exists() and mark.read_text() != self.taught.key:
             raise UserError(
                 f"'{self.folder.parent}' has the text of other teachers than those of "
                 f"'{self.folder.name}'; choose another --workdir."
@@ -59,14 +59,14 @@ class DistilledRow(Row):
 
     def make(self, train: Train, console: Console) -> None:
         """Lets the teachers translate, unless they have; then as of every row."""
-        text = Text(self.text_key, self._write_text, name=NAME)
-        prepare(self.folder.parent, text)
+        prepare(self.folder.parent, self.taught)
         super().make(train, console)
 
     def _write_text(self) -> None:
         """Writes the text twice: with its references, and with the translations."""
         text = read_parallel(*self.plain)
-        run = load_ensemble(self.teachers)
+        run = load_ensemble(self.after)
+        say(f"{len(self.after)} teachers translate {len(text.source):,} lines")
         search = replace(run.experiment.search, min_length=1)  # no pair is empty
         with counting("translating", len(text.source)) as advance:
             translations = translate_lines(run, text.source, search, advance)
@@ -107,6 +107,5 @@ def distil(row: Row, teachers: tuple[Path, ...]) -> DistilledRow:
         data=row.data,
         after=teachers,
         tests=row.tests,
-        teachers=teachers,
         plain=(data.source, data.target),
     )

@@ -60,6 +60,10 @@ class Text:
     write: Callable[[], object]
     name: str = "text"  # tells several of a table apart
 
+    def mark(self, workdir: Path) -> Path:
+        """The file that says what is there."""
+        return workdir / f"{self.name}.key"
+
 
 @dataclass(frozen=True)
 class Table:
@@ -239,7 +243,7 @@ def prepare(workdir: Path, text: Text) -> None:
         UserError: They cannot be written, or runs were made with others.
     """
     make_folder(workdir)
-    mark = workdir / f"{text.name}.key"
+    mark = text.mark(workdir)
     with locked(workdir / "lock"):
         former = mark.read_text() if mark.exists() else None
         if former == text.key:
