@@ -7,7 +7,9 @@ from dataclasses import replace
 import pytest
 
 from experiments import multi30k_best
+from experiments.distilled import distil
 from experiments.multi30k_best import COMPOSED, RECIPE, WITHOUT, Multi30kBest
+from experiments.preview import show_plans
 from experiments.settings import config_digest
 from experiments.significance import counts_in
 from kvnmt.attention import kv_memory
@@ -130,6 +132,14 @@ def test_text_that_others_write_is_awaited(options, capsys):
     multi30k_best.main(both, train=never)
     listed = capsys.readouterr().out
     assert listed.count("needs de-en-rnnsearch-star-1, de-en-rnnsearch-star-2 \n") == 2
+
+
+def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
+    row = multi30k_best.configure(options, "rnnsearch-star", "", 1, {})
+    show_plans([distil(row, (row.folder, options.workdir / "other"))])
+    (plan,) = json.loads(capsys.readouterr().out)
+    assert plan["text written after"] == [row.folder.name, "other"]
+    assert plan["config"]["training"]["warm_start"] == str(row.folder)
 
 
 @pytest.mark.parametrize(
