@@ -159,7 +159,7 @@ class Multi30kBest(Options):
     systems: tuple[str, ...] = SYSTEMS
     ablate: bool = False  # the first system, each ingredient left out once
     ensemble: bool = False  # all of the systems and seeds as one, a row more
-    # such of the systems again, trained on on what all of them make of the text
+    # such of the systems again, which learn from what all of them make of the text
     distil: tuple[str, ...] = ()
 
 
