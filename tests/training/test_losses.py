@@ -123,3 +123,41 @@ def test_label_smoothing_is_cross_entropy_with_a_spread_target():
     plain = losses.loss(Objective(), prediction(), SOURCE, TARGET)
     np.testing.assert_allclose(got.total, want, rtol=1e-5)
     assert float(got.nats) == float(plain.nats)
+
+
+def test_consistency_is_half_of_both_views_and_of_their_divergence():
+    """Liang et al. (2021), equations 2 to 4, halved."""
+    alpha, (one, other) = 5.0, (LOGITS, LOGITS[::-1])
+    real = np.asarray(TARGET) >= 0
+    logs = [
+        [log_softmax(np.asarray(z)) for z in np.asarray(view, np.float64)[real]]
+        for view in (one, other)
+    ]
+    words = np.asarray(TARGET)[real]
+    want = nats = 0.0
+    for p, q, word in zip(*logs, words):
+        nats -= (p[word] + q[word]) / 2
+        apart = np.exp(p) @ (p - q) / 2 + np.exp(q) @ (q - p) / 2
+        want += (-(p[word] + q[word]) + alpha * apart) / 2
+    keys = jax.random.split(jax.random.key(0), 3)
+    objective = Objective(consistency=alpha)
+    source, target, keys = losses.views(objective, SOURCE, TARGET, keys)
+    assert len(np.unique(jax.random.key_data(keys), axis=0)) == 6  # all masks differ
+    zero = jnp.zeros((6, 3, 2))
+    both = Prediction(Features(zero, zero), (head(jnp.concatenate([one, other])),))
+    got = losses.loss(objective, both, source, target)
+    np.testing.assert_allclose(got.total, want, rtol=1e-5)
+    np.testing.assert_allclose(got.nats, nats, rtol=1e-5)
+    assert int(got.tokens) == 5
+
+
+def test_views_that_agree_cost_nothing():
+    objective = Objective(consistency=5.0, label_smoothing=0.1)
+    twice = (jnp.concatenate([x, x]) for x in (LOGITS, SOURCE, TARGET))
+    logits, source, target = twice
+    zero = jnp.zeros((6, 3, 2))
+    same = Prediction(Features(zero, zero), (head(logits),))
+    got = losses.loss(objective, same, source, target)
+    plain = losses.loss(Objective(0.1), prediction(), SOURCE, TARGET)
+    np.testing.assert_allclose(got.total, plain.total, rtol=1e-6)
+    np.testing.assert_allclose(got.nats, plain.nats, rtol=1e-6)
