@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training an experiment in a run directory: what is checked, made and written."""
 
-from dataclasses import astuple, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -100,21 +100,10 @@ def _checked(experiment: Experiment) -> Experiment:
     check_bounds(experiment)
     check_search(experiment.search)
     check_tokenizer(experiment.training.bleu_tokenize)
-    _check_dropout(experiment)
     if experiment.model.tie != "all":
         return experiment
     # A table of both sides has the pieces of both.
     return replace(experiment, data=replace(experiment.data, trimmed=False))
-
-
-def _check_dropout(experiment: Experiment) -> None:
-    rates = *astuple(experiment.model.dropout), experiment.model.blocks.dropout
-    if experiment.objective.consistency and not any(rates):
-        raise OptionError(
-            "{0} draws together what two dropout masks make of a sentence, and nothing "
-            "is dropped out; set {1}, or leave it out.",
-            *("objective.consistency", "model.dropout.output"),
-        )
 
 
 def _vocabularies_of(folder: Path, experiment: Experiment) -> Vocabularies:
@@ -137,7 +126,7 @@ def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
 @lru_cache(maxsize=KEPT)
 def _check_objective(objective: Objective, model: Model, votes: bool) -> None:
     """Traces the loss once, so that what does not fit is told before any work."""
-    word = jnp.zeros((2, 1), jnp.int32)
+    word = jnp.zeros((1, 1), jnp.int32)
 
     def predict_and_lose(params: Params) -> Prediction:
         prediction = model.forward(params, word, word)

@@ -9,15 +9,14 @@ auxiliary terms thus keep the scale of the papers, whose losses sum over time.
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.errors import OptionError, at_least, between
 from kvnmt.layers import precise
 from kvnmt.models import Prediction
-from kvnmt.training.cross_entropy import Smoothing, cross_entropy
-from kvnmt.typing import Array, Bool, Float, Int, Key, typed
+from kvnmt.training.cross_entropy import cross_entropy
+from kvnmt.typing import Array, Bool, Float, Int, typed
 
 
 @dataclass(frozen=True)
@@ -25,8 +24,6 @@ class Objective:
     """Weights of the terms; the defaults are plain likelihood."""
 
     label_smoothing: Annotated[float, between(0, 0.99)] = 0.0
-    # of R-Drop: every row stands twice, and its two distributions are drawn together;
-    consistency: Annotated[float, at_least(0)] = 0.0  # alpha of Liang et al. (2021)
     atteos: Annotated[float, at_least(0)] = 0.0  # lambda of Meng et al. (2018),
     # equation 18; theirs is 1
     atteos_rounds: Literal["last", "mean"] = "last"  # whose alignment it is laid on
@@ -75,11 +72,6 @@ def loss(
 ) -> Loss:
     """Returns the sums of a batch under an objective.
 
-    With ``consistency`` the batch is what `views` makes, and the sums are half of
-    those over its rows. To them alpha / 4 times ``KL(p1, p2) + KL(p2, p1)`` is added
-    for each word: half of Liang et al. (2021), equation 4, so that a loss per token
-    stays what it is without.
-
     Label smoothing takes ``label_smoothing`` of the mass of the true word and spreads
     it evenly over the vocabulary. ATTEOS is laid on the alignment that feeds the
     prediction, that of the last round (equation 18 names none), or on the mean of all
@@ -92,8 +84,7 @@ def loss(
     """
     mask = target >= 0
     word, others = prediction.heads[0], prediction.heads[1:]
-    smoothing = Smoothing(objective.label_smoothing, objective.consistency / 2)
-    total, nats = cross_entropy(word, target, smoothing)
+    total, nats = cross_entropy(word, target, objective.label_smoothing)
     attention = jnp.zeros((), nats.dtype)
     if objective.atteos:
         if not prediction.features.alignments:
@@ -119,31 +110,7 @@ def loss(
         for head in others:
             auxiliary += cross_entropy(head, target)[0]
         total = total + objective.subtractive * auxiliary
-    times = 2 if objective.consistency else 1
-    sums = (x / times for x in (total, nats, attention, auxiliary))
-    return Loss(*sums, tokens=jnp.sum(mask) // times)
-
-
-def views(
-    objective: Objective,
-    source: Int[Array, "B S"],
-    target: Int[Array, "B T"],
-    keys: Key[Array, " B"],
-) -> tuple[Array, Array, Array]:
-    """What the model reads for `loss`: the batch, or its rows and the same rows again.
-
-    Args:
-        objective: Whether it asks for consistency.
-        source: Of the batch.
-        target: Of the batch.
-        keys: Of the dropout of each row; the second time it is another.
-    """
-    if not objective.consistency:
-        return source, target, keys
-    others = jax.vmap(lambda key: jax.random.fold_in(key, 1))(keys)
-    pairs = (source, source), (target, target), (keys, others)
-    source, target, keys = (jnp.concatenate(pair) for pair in pairs)
-    return source, target, keys
+    return Loss(total, nats, attention, auxiliary, jnp.sum(mask))
 
 
 def _count(mask: Bool[Array, "B T"]) -> Int[Array, "B 1"]:

@@ -22,7 +22,7 @@ from jax.sharding import Mesh, Sharding
 from kvnmt.devices import replicate
 from kvnmt.layers import Kept, row_keys
 from kvnmt.models import Model, Params
-from kvnmt.training.losses import Loss, Objective, loss, views
+from kvnmt.training.losses import Loss, Objective, loss
 from kvnmt.training.sharding import over_rows
 from kvnmt.training.step_options import Dtype, StepOptions
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
@@ -236,7 +236,6 @@ def _sums(
         params: Params, source: Array, target: Array, masks: Array
     ) -> tuple[Array, Loss]:
         params = _cast(params, options.dtype)
-        source, target, masks = views(objective, source, target, masks)
         prediction = model.forward(params, source, target, masks, kept)
         sums = loss(objective, prediction, source, target)
         return sums.total, sums

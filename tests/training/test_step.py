@@ -89,14 +89,12 @@ def start() -> Callable[[], steps.TrainState]:
 
 
 @cache
-def stepper(
-    count: int, objective: Objective = OBJECTIVE, **options: Any
-) -> Callable[..., Any]:
+def stepper(count: int, **options: Any) -> Callable[..., Any]:
     """The compiled step on so many devices."""
     update = build(OptimizerConfig(learning_rate=0.01), 4)
     chosen = StepOptions(**options)
     mesh = mesh_of(count)
-    return steps.make_train_step(make_model(), objective, update, KEY, chosen, mesh)
+    return steps.make_train_step(make_model(), OBJECTIVE, update, KEY, chosen, mesh)
 
 
 def test_the_mesh_has_every_device():
@@ -143,13 +141,6 @@ def test_the_way_of_computing_changes_nothing(start, count, options):
     check_close(train(stepper(count, **options), start(), mesh_of(count), 3), plain)
 
 
-def test_rows_that_stand_twice_are_shared_as_others_are(start):
-    twice = Objective(atteos=1.0, consistency=5.0)
-    one = train(stepper(1, twice), start(), mesh_of(1), 3)
-    parts = train(stepper(2, twice, accumulate=2), start(), mesh_of(2), 3)
-    check_close(parts, one)
-
-
 @pytest.mark.parametrize("shape", [(2, 2), (8, 1)])
 def test_devices_that_split_the_vocabulary_do_what_one_does(x64, shape):
     """In float64, with an optimiser whose moments are split too."""
@@ -159,7 +150,7 @@ def test_devices_that_split_the_vocabulary_do_what_one_does(x64, shape):
     params = jax.tree.map(
         lambda leaf: np.asarray(leaf, np.float64), model.init(jax.random.key(1))
     )
-    objective = Objective(subtractive=1.0, consistency=2.0)
+    objective = Objective(subtractive=1.0)
 
     def run(mesh: Mesh, places: Any) -> Trace:
         state = steps.init_state(jax.tree.map(jnp.array, params), update)
