@@ -30,6 +30,7 @@ from typing import Literal
 from experiments import aligned_rows
 from experiments.aligned_rows import Aligned, aligned_row, joined
 from experiments.recipes import (
+    captions,
     parallel_text,
     small_model,
     test_files,
@@ -41,7 +42,7 @@ from experiments.significance import Against, packed_counts, with_p
 from experiments.summaries import Summary
 from experiments.table import Options, Table, launch, make_table
 from kvnmt.data.config import DataConfig
-from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.data.text import Parallel
 from kvnmt.evaluation import System, Test, adequacy
 from kvnmt.evaluation.base import Column
 from kvnmt.files import write_lines
@@ -68,6 +69,7 @@ BASE = Experiment(
     data=DataConfig(min_count=2),
     training=TrainingConfig(batch_size=40, bleu_tokenize="none"),
 )
+NOTE = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
 BY = "system", "start"
 AGAINST = Against({"system": BASELINE}, "test2016_bleu", "test2016_counts")
 COLUMNS = (
@@ -141,13 +143,9 @@ class Multi30k(Options):
 
 def main(options: Multi30k, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
-    texts = {
-        split: read_parallel(
-            options.data / f"{split}.{options.source}",
-            options.data / f"{split}.{options.target}",
-        )
-        for split in (() if options.looks else ("valid", "test2016"))
-    }
+    texts = (
+        {} if options.looks else captions(options.data, options.source, options.target)
+    )
     rows = [
         configure(options, name, start, seed, texts)
         for start in options.starts
@@ -161,12 +159,11 @@ def main(options: Multi30k, train: Train = training.run) -> None:
             aligned.read()  # what is wrong with it is told before any work
         read = [aligned_row(row, aligned) for row in rows]
     title = f"Multi30k {pair_of(options)}, beam {BASE.search.beam}"
-    note = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
     table = Table(
         title=title,
         columns=COLUMNS,
         rows=[*rows, *read],
-        notes=[note],
+        notes=[NOTE],
         lines=lambda results: with_p(AGAINST, BY, joined(results)),
     )
     make_table(options, table, train)

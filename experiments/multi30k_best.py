@@ -36,14 +36,14 @@ from functools import partial
 from pathlib import Path
 
 from experiments.distilled import distil
-from experiments.recipes import parallel_text, test_files, with_system
+from experiments.recipes import captions, parallel_text, test_files, with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, OtherRow, Row, Train, Trained
 from experiments.significance import Against, packed_counts, with_p
 from experiments.summaries import Summary
 from experiments.table import Options, Table, launch, make_table
 from kvnmt.data.config import DataConfig
-from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.data.text import Parallel
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.files import make_folder, write_lines
@@ -165,13 +165,9 @@ class Multi30kBest(Options):
 
 def main(options: Multi30kBest, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
-    texts = {
-        split: read_parallel(
-            options.data / f"{split}.{options.source}",
-            options.data / f"{split}.{options.target}",
-        )
-        for split in (() if options.looks else ("valid", TEST))
-    }
+    texts = (
+        {} if options.looks else captions(options.data, options.source, options.target)
+    )
     chosen = [(name, "") for name in options.systems]
     if options.ablate:
         first = options.systems[:1]
