@@ -154,10 +154,9 @@ def test_the_bootstrap_of_counts_is_that_of_lines(share):
 @pytest.mark.parametrize("kind", ["bootstrap", "randomisation"])
 def test_no_p_is_smaller_than_so_few_sentences_allow(kind):
     """With n sentences that differ 2 to the power of 1 - n is the least; ties are 1."""
-    few = REFERENCES[:6]
     for n in (1, 2, 3, 5):
-        worse = ["x y z w" if i < n else line for i, line in enumerate(few)]
-        p = resample([worse, few], few, kind, PLAIN).p["BLEU"][0]
+        worse = ["x y z w" if i < n else line for i, line in enumerate(REFERENCES)]
+        p = resample([worse, REFERENCES], REFERENCES, kind, PLAIN).p["BLEU"][0]
         assert p >= 2.0 ** (1 - n)
     tied = resample([["zz yy"] * 9, ["zz xx"] * 9], ["a b"] * 9, kind, PLAIN)
     assert tied.p["BLEU"] == [1]
