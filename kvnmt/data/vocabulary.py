@@ -12,6 +12,7 @@ among them. Subwords are SentencePiece's byte-pair encoding, which
 """
 
 import hashlib
+import random
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -23,13 +24,13 @@ from typing import ClassVar, Protocol, TypeAlias
 
 import sentencepiece
 
+from kvnmt.data.bpe_dropout import SPACE, Merges, merges_of
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError, read_small
 
 EOS, UNK, PAD = 0, 1, -1
 SPECIAL = ("</s>", "<unk>")
 LARGEST = 2**26  # bytes of a file
-SPACE = "\u2581"  # what SentencePiece writes for one
 
 
 class Vocabulary(Protocol):
@@ -145,6 +146,10 @@ class Subwords:
         return sentencepiece.SentencePieceProcessor(model_proto=self.data)
 
     @cached_property
+    def _merges(self) -> Merges:
+        return merges_of(self._processor)
+
+    @cached_property
     def _size(self) -> int:
         size = self._processor.get_piece_size()
         while size and self._processor.is_unused(size - 1):
@@ -162,17 +167,21 @@ class Subwords:
     def sample(self, line: str, dropout: float, number: int) -> list[int]:
         """Ids of pieces that were merged with some merges left out by chance.
 
-        This is the BPE-dropout of Provilkov et al. (2020), by SentencePiece.
+        This is the BPE-dropout of Provilkov et al. (2020), `kvnmt.data.bpe_dropout`.
 
         Args:
             line: A sentence.
-            dropout: Chance of a merge to be left out, each time that it would be made.
+            dropout: Chance of a merge to be left out, each time that it could be made.
             number: Of the sample: the same line and number give the same pieces.
         """
-        # Below 2**32 - 1, which SentencePiece takes for no seed.
-        seed = zlib.crc32(f"{number} {line}".encode()) >> 1
-        sentencepiece.set_random_generator_seed(seed)
-        return self._processor.encode(line, enable_sampling=True, alpha=dropout)
+        text = self._processor.normalize(line)
+        draw = random.Random(zlib.crc32(f"{number} {line}".encode())).random
+        ids: list[int] = []
+        for piece in self._merges.pieces(text, dropout, draw):
+            n = self._processor.piece_to_id(piece)
+            if n != UNK or ids[-1:] != [UNK]:  # unknown characters in a row are one
+                ids.append(n)
+        return ids
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The piece of every id that is one."""

@@ -222,16 +222,27 @@ def _leaves_of(
 
 
 def _differences(wanted: PyTree, actual: PyTree, *, tolerance: float) -> Iterator[str]:
-    """A sentence for the array that differs most, if any differs too much."""
+    """A sentence for the array that differs most, if any differs too much.
+
+    Of an array with large numbers the tolerance is a share of the largest: a memory
+    of sums rounds as they do.
+    """
     apart = {}
     for name, want, have in _pairs(wanted, actual):
         if want.shape != have.shape:
             yield f"{name} has shape {have.shape}, not {want.shape}"
-        elif not np.allclose(have, want, rtol=0, atol=tolerance, equal_nan=True):
+        elif not np.allclose(
+            have, want, rtol=0, atol=tolerance * _size(want), equal_nan=True
+        ):
             apart[name] = float(np.max(np.abs(have - want)))
     if apart:
         name = max(apart, key=lambda name: apart[name])
         yield f"{name} differs by {apart[name]:.2g}"
+
+
+def _size(array: np.ndarray) -> float:
+    """Of the largest number, 1 at least."""
+    return float(np.max(np.abs(array), initial=1.0, where=np.isfinite(array)))
 
 
 def _pairs(

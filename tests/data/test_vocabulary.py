@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.data import synthetic, vocabulary
+from kvnmt.data.bpe_dropout import Merges
 from kvnmt.data.subwords import build_subwords, trim
 from kvnmt.data.vocabulary import (
     EOS,
@@ -210,13 +211,38 @@ def test_merges_that_are_left_out_spell_the_same_line(text, subwords):
         for drawn in samples:
             assert [words.decode(ids) for ids in drawn] == text
             assert max(map(max, drawn)) < len(words) and UNK not in set().union(*drawn)
-        lengths = [sum(map(len, drawn)) for drawn in samples]
-        assert len(set(lengths)) == 3  # each its own
-        assert min(lengths) > 1.1 * sum(len(words.encode(line)) for line in text)
+        assert samples[0] != samples[1] != samples[2] != samples[0]
+        whole = sum(len(words.encode(line)) for line in text)
+        assert min(sum(map(len, drawn)) for drawn in samples) > 1.1 * whole
         again = [words.sample(line, 0.3, 1) for line in reversed(text)]
         assert again[::-1] == samples[1]  # whatever was drawn before
-        assert words.sample(text[0], 0.0, 5) == words.encode(text[0])
         assert len(words.sample(text[0], 0.99, 5)) > 0.9 * len(text[0])
+
+
+def test_what_is_left_out_is_the_same_in_every_process(subwords):
+    """These were written down once."""
+    ids = subwords.sample("the boy showed a queen to two kings", 0.3, 1)
+    assert " ".join(subwords.pieces(ids)) == (
+        "▁the ▁ b o y ▁s ho w ed ▁ a ▁ q u e e n ▁t o ▁ t w o ▁k in g s"
+    )
+
+
+@pytest.mark.parametrize("normalization", ["nmt_nfkc", "identity"])
+def test_with_no_merge_left_out_pieces_are_those_of_sentencepiece(text, normalization):
+    whole = build_subwords(text, 80, normalization)
+    odd = ["", " a  b ", "the 日本 ☃ ☃☃ 🙂", "</s><unk> ▁▁a", *ODD]
+    for words in (whole, trim(whole, text[::9])):
+        for line in text + odd:
+            assert words.sample(line, 0.0, 1) == words.encode(line)
+
+
+def test_a_merge_is_left_out_for_a_moment():
+    """Algorithm 1 of Provilkov et al. (2020) with random numbers that are known."""
+    merges = Merges({"ab": -1.0, "bc": -2.0, "abc": -3.0, "cd": -4.0}, {"bc"})
+    draws = iter([0.9, 0.9, 0.9, 0.9, 0.9])  # ab bc cd, abc cd
+    assert list(merges.pieces("abcd", 0.5, lambda: next(draws))) == ["abc", "d"]
+    draws = iter([0.1, 0.9, 0.1, 0.1])  # bc of bc alone; abcd is no piece, a bc d
+    assert list(merges.pieces("abcd", 0.5, lambda: next(draws))) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize("size", [3, 0])

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A byte-pair encoding with merges left out by chance (Provilkov et al. 2020).
+
+The same line and seed give the same pieces in every process. SentencePiece cannot do
+that: up to version 0.2.1 only a thread's first seed counts, and from 0.2.2 on every
+process mixes a number of its own into it.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from typing import NamedTuple
+
+from sentencepiece import SentencePieceProcessor
+
+SPACE = "\u2581"  # what SentencePiece writes for one
+WORD = re.compile(f"{SPACE}?[^{SPACE}]+|{SPACE}")  # no piece goes over a space
+
+
+class Merges(NamedTuple):
+    """What a model merges: the highest score first, the leftmost of equals."""
+
+    scores: Mapping[str, float]  # of what a merge may make
+    unused: Set[str]  # what is merged on the way to longer pieces alone
+
+    def pieces(
+        self, text: str, dropout: float, draw: Callable[[], float]
+    ) -> Iterator[str]:
+        """The pieces of a line, by algorithm 1 of the paper.
+
+        Args:
+            text: As SentencePiece normalises it.
+            dropout: Chance of a merge to be left out, each time that it could be made.
+            draw: Gives random numbers from 0 to 1.
+        """
+        for word in WORD.findall(text):
+            symbols, parts = list(word), {}
+            while pairs := list(self._pairs(symbols, dropout, draw)):
+                place = -max(pairs)[1]
+                left, right = symbols[place : place + 2]
+                parts[left + right] = left, right
+                symbols[place : place + 2] = [left + right]
+            yield from self._used(symbols, parts)
+
+    def _pairs(
+        self, symbols: list[str], dropout: float, draw: Callable[[], float]
+    ) -> Iterator[tuple[float, int]]:
+        """Neighbours that may be merged now: their score, and minus their place."""
+        for place, (left, right) in enumerate(zip(symbols, symbols[1:])):
+            score = self.scores.get(left + right)
+            if score is not None and draw() >= dropout:
+                yield score, -place
+
+    def _used(
+        self, symbols: Iterable[str], parts: Mapping[str, tuple[str, str]]
+    ) -> Iterator[str]:
+        """The symbols, and for those that are unused what they were merged from."""
+        for symbol in symbols:
+            if symbol in self.unused:
+                yield from self._used(parts[symbol], parts)
+            else:
+                yield symbol
+
+
+def merges_of(model: SentencePieceProcessor) -> Merges:
+    """What a SentencePiece model merges."""
+    pieces = {
+        model.id_to_piece(n): n
+        for n in range(model.get_piece_size())
+        if not (model.is_control(n) or model.is_unknown(n))
+    }
+    return Merges(
+        scores={piece: model.get_score(n) for piece, n in pieces.items() if piece[1:]},
+        unused={piece for piece, n in pieces.items() if model.is_unused(n)},
+    )
