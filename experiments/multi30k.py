@@ -19,7 +19,7 @@ Launch::
     python -m experiments.multi30k --data DATA/multi30k/tok --seeds 1 2 3 \
         --aligned DATA/align/bicici-deen     # and alignment error on other text
     python -m experiments.multi30k --data DATA/multi30k/tok --systems kvmematt-r2 \
-        --starts warm        # needs the run of the baseline in the same folder
+        --starts warm        # needs the baseline's result in the same folder
 """
 
 from dataclasses import dataclass, replace

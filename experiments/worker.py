@@ -103,11 +103,7 @@ class Worker:
 
     def _waits_for(self, row: AnyRow) -> bool:
         """Whether it needs a row that is not there yet but may come."""
-        return any(
-            folder in self.claims or Claims(folder, self.pace).holder()
-            for folder in row.needs
-            if read_result(folder) is None
-        )
+        return any(read_result(folder) is None for folder in row.needs)
 
     def _returns_to(self, row: AnyRow) -> bool:
         """Whether this worker may still have to do the row.
@@ -122,15 +118,19 @@ class Worker:
 
     def _failure(self, folder: Path) -> str:
         """Why a row is given up; empty: it is not."""
-        if folder not in self.claims or read_result(folder):
+        if read_result(folder):
             return ""
+        if folder not in self.claims:
+            if Claims(folder, self.pace).holder():
+                return ""
+            return "that has no result and is none of these rows; run it first."
         failures = self.claims[folder].failures()[self.before[folder] :]
         if len(failures) >= TRIES:
             return failures[-1]
         (row,) = (row for row in self.rows if row.folder == folder)
         for needed in row.needs:
-            if self._failure(needed):
-                return f"it needs '{needed.name}', which failed."
+            if reason := self._failure(needed):
+                return f"it needs '{needed.name}': {reason}"
         return ""
 
 

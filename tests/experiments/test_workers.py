@@ -138,6 +138,20 @@ def test_a_row_waits_for_one_that_runs_elsewhere(tmp_path):
     assert claim["ended"] == "done"
 
 
+def test_a_row_does_not_start_from_one_that_was_left_half_done(tmp_path):
+    """Though another command's, whose run directory is there."""
+    base = tmp_path / "base"
+    base.mkdir()
+    works = []
+    rows = [other(tmp_path / "warm", lambda: works.append(1) or {}, base)]
+    with pytest.raises(UserError, match="'warm': it needs 'base': that has no result"):
+        complete(rows)
+    assert not works
+    (base / "result.json").write_text('{"system": "base"}')
+    complete(rows)
+    assert works
+
+
 def test_a_failed_row_is_tried_again_once_and_told_in_the_end(tmp_path):
     tries = []
 
