@@ -23,9 +23,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments import multi30k
+from experiments.captions import NOTE, read_captions
 from experiments.multi30k import BASELINE, Multi30k, configure, pair_of
-from experiments.recipes import captions
 from experiments.results import Figures
 from experiments.rows import Row, Train, Trained
 from experiments.summaries import Summary
@@ -81,10 +80,10 @@ def main(options: EvenMatch, train: Train = training.run) -> None:
     )
     texts = {}
     if not options.looks:
-        texts = captions(options.data, options.source, options.target)
+        texts = read_captions(options.data, options.source, options.target)
     rows = [row_of(base, seed, texts) for seed in options.seeds]
     title = f"Multi30k {pair_of(base)}, under the recipe of another program"
-    make_table(options, Table(title, COLUMNS, rows, [multi30k.NOTE]), train)
+    make_table(options, Table(title, COLUMNS, rows, [NOTE]), train)
 
 
 def row_of(base: Multi30k, seed: int, texts: dict[str, Parallel]) -> Row:

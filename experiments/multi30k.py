@@ -29,24 +29,25 @@ from typing import Literal
 
 from experiments import aligned_rows
 from experiments.aligned_rows import Aligned, aligned_row, joined
-from experiments.recipes import (
-    captions,
-    parallel_text,
-    small_model,
+from experiments.captions import (
+    COUNTS,
+    NOTE,
+    TEST,
+    read_captions,
+    scores,
     test_files,
-    with_system,
+    translated,
 )
+from experiments.recipes import parallel_text, small_model, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train, Trained
-from experiments.significance import Against, packed_counts, with_p
+from experiments.significance import Against, with_p
 from experiments.summaries import Summary
 from experiments.table import Options, Table, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
 from kvnmt.evaluation import System, Test, adequacy
 from kvnmt.evaluation.base import Column
-from kvnmt.files import write_lines
-from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model_config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -69,9 +70,8 @@ BASE = Experiment(
     data=DataConfig(min_count=2),
     training=TrainingConfig(batch_size=40, bleu_tokenize="none"),
 )
-NOTE = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
 BY = "system", "start"
-AGAINST = Against({"system": BASELINE}, "test2016_bleu", "test2016_counts")
+AGAINST = Against({"system": BASELINE}, f"{TEST}_bleu", COUNTS)
 COLUMNS = (
     Column("system", "system"),
     Column("start", "start"),
@@ -144,7 +144,9 @@ class Multi30k(Options):
 def main(options: Multi30k, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
     texts = (
-        {} if options.looks else captions(options.data, options.source, options.target)
+        {}
+        if options.looks
+        else read_captions(options.data, options.source, options.target)
     )
     rows = [
         configure(options, name, start, seed, texts)
@@ -222,19 +224,11 @@ def measure(texts: dict[str, Parallel], target: str, trained: Trained) -> Figure
         trained: The run.
     """
     folder, run, _ = trained
-    figures: Figures = {}
-    for split, text in texts.items():
-        lines = run.translate(text.source)
-        write_lines(folder / f"{split}.{target}", lines)
-        score = corpus_bleu(lines, text.target, tokenize="none").score
-        figures[f"{split}_bleu"] = score
-        if split == "test2016":
-            figures["test2016_counts"] = packed_counts(lines, text.target)
-            test = Test(text.target, text.source)
-            system = System("system", partial(list, lines), run)
-            (row,) = adequacy.measure(test, [system]).rows
-            figures |= {key: row[key] for key in ADEQUACY if key in row}
-    return figures
+    hypotheses = translated(texts, run.translate, folder, target)
+    test = Test(texts[TEST].target, texts[TEST].source)
+    system = System("system", partial(list, hypotheses[TEST]), run)
+    (row,) = adequacy.measure(test, [system]).rows
+    return scores(texts, hypotheses) | {key: row[key] for key in ADEQUACY if key in row}
 
 
 if __name__ == "__main__":

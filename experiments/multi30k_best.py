@@ -35,19 +35,27 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from experiments.captions import (
+    COUNTS,
+    NOTE,
+    TEST,
+    read_captions,
+    scores,
+    test_files,
+    translated,
+)
 from experiments.distilled import distil
-from experiments.recipes import captions, parallel_text, test_files, with_system
+from experiments.recipes import parallel_text, with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, OtherRow, Row, Train, Trained
-from experiments.significance import Against, packed_counts, with_p
+from experiments.significance import Against, with_p
 from experiments.summaries import Summary
 from experiments.table import Options, Table, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
-from kvnmt.files import make_folder, write_lines
-from kvnmt.metrics.bleu import Settings, bleu_metric
+from kvnmt.files import make_folder
 from kvnmt.models import count_parameters
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -111,8 +119,6 @@ COMPOSED: dict[str, tuple[str, Change]] = {
 }
 SYSTEMS = (BASELINE, "kvmematt-r2-atteos", "self-attentive-residual", *COMPOSED)
 BY = "system", "without"
-TEST = "test2016"
-COUNTS = f"{TEST}_counts"
 AGAINST = Against({"system": BASELINE, "without": ""}, f"{TEST}_bleu", COUNTS)
 COLUMNS = (
     Column("system", "system"),
@@ -159,14 +165,21 @@ class Multi30kBest(Options):
     systems: tuple[str, ...] = SYSTEMS
     ablate: bool = False  # the first system, each ingredient left out once
     ensemble: bool = False  # all of the systems and seeds as one, a row more
-    # such of the systems again, which learn from what all of them make of the text
-    distil: tuple[str, ...] = ()
+    # these systems again, which learn from what all make of the text; no name: all
+    distil: tuple[str, ...] | None = None
+
+    @property
+    def students(self) -> tuple[str, ...]:
+        """The systems that learn from all."""
+        return self.systems if self.distil == () else self.distil or ()
 
 
 def main(options: Multi30kBest, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
     texts = (
-        {} if options.looks else captions(options.data, options.source, options.target)
+        {}
+        if options.looks
+        else read_captions(options.data, options.source, options.target)
     )
     chosen = [(name, "") for name in options.systems]
     if options.ablate:
@@ -179,15 +192,15 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     ]
     check_together(options, trained)
     teachers = tuple(row.folder for row in trained)
-    taught = [distil(row, teachers) for row in trained if row.system in options.distil]
+    learning = (row for row in trained if row.system in options.students)
+    taught = [distil(row, teachers) for row in learning]
     rows: list[AnyRow] = [*trained, *taught]
     if options.ensemble:
         groups = (group for group in (trained, taught) if len(group) > 1)
         rows += [together(options, group, texts) for group in groups]
     title = f"Multi30k {options.source}-{options.target}, beam {RECIPE.search.beam}"
-    note = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
     lines = partial(with_p, AGAINST, BY)
-    make_table(options, Table(title, COLUMNS, rows, [note], lines=lines), train)
+    make_table(options, Table(title, COLUMNS, rows, [NOTE], lines=lines), train)
 
 
 def configure(
@@ -226,14 +239,14 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
     Raises:
         UserError: There are no two, or a system to distil is none of them.
     """
-    if not (options.ensemble or options.distil):
+    if not (options.ensemble or options.students):
         return
     name = "--ensemble" if options.ensemble else "--distil"
     if options.ablate:
         raise UserError(f"{name} is of whole recipes; leave --ablate out.")
     if len(rows) < 2:
         raise UserError("an ensemble has two members; give more --systems or --seeds.")
-    for system in options.distil:
+    for system in options.students:
         if system not in options.systems:
             raise UserError(f"--distil {system} is none of --systems; name it there.")
 
@@ -273,22 +286,9 @@ def measure(
 def figures_of(
     texts: dict[str, Parallel], without: str, target: str, run: Run, folder: Path
 ) -> Figures:
-    """BLEU on every text, and what it is made of on the test text.
-
-    The translations stay in the folder.
-    """
-    figures: Figures = {"without": without}
-    metric = bleu_metric(Settings(tokenize="none"))
-    for split, text in texts.items():
-        hypotheses = run.translate(text.source)
-        write_lines(folder / f"{split}.{target}", hypotheses)
-        score = metric.corpus_score(hypotheses, [text.target])
-        figures[f"{split}_bleu"] = score.score
-        if split == TEST:
-            figures["precisions"] = "/".join(f"{p:.1f}" for p in score.precisions)
-            figures["brevity"], figures["reference_length"] = score.bp, score.ref_len
-            figures[COUNTS] = packed_counts(hypotheses, text.target)
-    return figures
+    """BLEU on every text; the translations stay in the folder."""
+    hypotheses = translated(texts, run.translate, folder, target)
+    return {"without": without} | scores(texts, hypotheses)
 
 
 if __name__ == "__main__":

@@ -28,15 +28,15 @@ from pathlib import Path
 from typing import Protocol
 
 from experiments import thot_models
+from experiments.captions import NOTE, TEST, scores, translated
 from experiments.results import Figures
 from experiments.rows import OtherRow
-from experiments.significance import packed_counts
 from experiments.table import Options, Table, launch, make_table
 from experiments.thot_models import UNTUNED, WEIGHTS
 from kvnmt.console import say
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.evaluation.base import Column
-from kvnmt.files import make_folder, write_lines
+from kvnmt.files import make_folder
 from kvnmt.metrics.bleu import corpus_bleu
 
 SYSTEM = "phrase-based (Thot)"
@@ -100,7 +100,7 @@ def main(options: PhraseBased, learn: Learn | None = None) -> None:
             work=partial(measure, options, seed, texts, learn or thot_models.learn),
             tests=tuple(
                 text_path(options, split, language)
-                for split in ("train", "valid", "test2016")
+                for split in ("train", "valid", TEST)
                 for language in (options.source, options.target)
             ),
         )
@@ -133,7 +133,7 @@ def notes(options: PhraseBased) -> list[str]:
     source, target = options.source, options.target
     folder = row_folder(options, options.seeds[0])
     return [
-        "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text",
+        NOTE,
         f"beside a run: kvnmt evaluate RUN {folder / f'test2016.{target}'} "
         f"--source {text_path(options, 'test2016', source)} "
         f"--reference {text_path(options, 'test2016', target)}",
@@ -154,33 +154,32 @@ def measure(
     folder = row_folder(options, seed)
     make_folder(folder)
     translate = learn(texts["train"], folder / "models", seed)
-    scores = bleu_by_penalty(translate, first(texts["valid"], TUNING_LINES))
-    weights = weights_with(max(scores, key=scores.__getitem__))
+    by_penalty = bleu_by_penalty(translate, first(texts["valid"], TUNING_LINES))
+    weights = weights_with(max(by_penalty, key=by_penalty.__getitem__))
     figures: Figures = {
         "start": "scratch",
         "seed": seed,
         "weights": dict(zip(WEIGHTS, weights)),
         "word_penalty": weights[0],
-        "bleu_by_penalty": {f"{value:g}": score for value, score in scores.items()},
+        "bleu_by_penalty": {f"{value:g}": score for value, score in by_penalty.items()},
         "thot": thot_models.versions(),
         "minutes": translate.minutes,
     }
-    for split in ("valid", "test2016"):
-        hypotheses = translate(texts[split].source, weights)
-        write_lines(folder / f"{split}.{options.target}", hypotheses)
-        figures[f"{split}_bleu"] = bleu(hypotheses, texts[split])
-    figures["test2016_counts"] = packed_counts(hypotheses, texts["test2016"].target)
-    return figures
+    tests = {split: texts[split] for split in ("valid", TEST)}
+    hypotheses = translated(
+        tests, partial(translate, weights=weights), folder, options.target
+    )
+    return figures | scores(tests, hypotheses)
 
 
 def bleu_by_penalty(translate: Translate, text: Parallel) -> dict[float, float]:
     """BLEU with every word penalty that is tried."""
-    scores = {}
+    by_penalty = {}
     for penalty in PENALTIES:
         hypotheses = translate(text.source, weights_with(penalty))
-        scores[penalty] = bleu(hypotheses, text)
-        say(f"word penalty {penalty:g}: BLEU {scores[penalty]:.2f}")
-    return scores
+        by_penalty[penalty] = bleu(hypotheses, text)
+        say(f"word penalty {penalty:g}: BLEU {by_penalty[penalty]:.2f}")
+    return by_penalty
 
 
 def weights_with(penalty: float) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from experiments.results import Figures
 from experiments.rows import Trained
 from kvnmt.data.config import DataConfig
-from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.data.text import Parallel
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.initializers import Scheme
@@ -89,23 +89,6 @@ def parallel_text(
         valid_source=folder / f"valid.{source}",
         valid_target=folder / f"valid.{target}",
     )
-
-
-def captions(folder: Path, source: str, target: str) -> dict[str, Parallel]:
-    """What systems are measured on of Multi30k, by the names of the files.
-
-    Raises:
-        UserError: A file is missing or cannot be read.
-    """
-    return {
-        split: read_parallel(folder / f"{split}.{source}", folder / f"{split}.{target}")
-        for split in ("valid", "test2016")
-    }
-
-
-def test_files(folder: Path, source: str, target: str) -> tuple[Path, ...]:
-    """The files of Multi30k that systems are measured on, beside those of valid."""
-    return folder / f"test2016.{source}", folder / f"test2016.{target}"
 
 
 def bleu(run: Run, text: Parallel) -> float:

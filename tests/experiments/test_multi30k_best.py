@@ -134,6 +134,12 @@ def test_text_that_others_write_is_awaited(options, capsys):
     assert listed.count("needs de-en-rnnsearch-star-1, de-en-rnnsearch-star-2 \n") == 2
 
 
+def test_who_names_no_student_has_them_all(options):
+    assert not options.students
+    assert replace(options, distil=()).students == options.systems
+    assert replace(options, distil=("one",)).students == ("one",)
+
+
 def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
     row = multi30k_best.configure(options, "rnnsearch-star", "", 1, {})
     show_plans([distil(row, (row.folder, options.workdir / "other"))])

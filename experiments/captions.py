@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multi30k's captions, as several experiments read and score them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from experiments.results import Figures
+from experiments.significance import packed_counts
+from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.files import write_lines
+from kvnmt.metrics.bleu import Settings, bleu_metric
+
+TEST = "test2016"
+COUNTS = f"{TEST}_counts"
+NOTE = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
+
+
+def read_captions(folder: Path, source: str, target: str) -> dict[str, Parallel]:
+    """What systems are measured on, by the names of the files.
+
+    Raises:
+        UserError: A file is missing or cannot be read.
+    """
+    return {
+        split: read_parallel(folder / f"{split}.{source}", folder / f"{split}.{target}")
+        for split in ("valid", TEST)
+    }
+
+
+def test_files(folder: Path, source: str, target: str) -> tuple[Path, ...]:
+    """The files that systems are measured on, beside those of valid."""
+    return folder / f"{TEST}.{source}", folder / f"{TEST}.{target}"
+
+
+def translated(
+    texts: Mapping[str, Parallel],
+    translate: Callable[[Sequence[str]], Sequence[str]],
+    folder: Path,
+    target: str,
+) -> dict[str, Sequence[str]]:
+    """Translations of every text, which also stay in a folder.
+
+    Args:
+        texts: By the names of their files.
+        translate: Gives a line for a line.
+        folder: Where they stay.
+        target: Their language.
+    """
+    hypotheses = {}
+    for split, text in texts.items():
+        hypotheses[split] = translate(text.source)
+        write_lines(folder / f"{split}.{target}", hypotheses[split])
+    return hypotheses
+
+
+def scores(
+    texts: Mapping[str, Parallel], hypotheses: Mapping[str, Sequence[str]]
+) -> Figures:
+    """BLEU of every text, and what it is made of on the test text."""
+    figures: Figures = {}
+    metric = bleu_metric(Settings(tokenize="none"))
+    for split, lines in hypotheses.items():
+        score = metric.corpus_score(lines, [texts[split].target])
+        figures[f"{split}_bleu"] = score.score
+        if split == TEST:
+            figures["precisions"] = "/".join(f"{p:.1f}" for p in score.precisions)
+            figures["brevity"], figures["reference_length"] = score.bp, score.ref_len
+            figures[COUNTS] = packed_counts(lines, texts[split].target)
+    return figures
