@@ -15,7 +15,7 @@ COUNTS = f"{TEST}_counts"
 NOTE = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
 
 
-def read_captions(folder: Path, source: str, target: str) -> dict[str, Parallel]:
+def read(folder: Path, source: str, target: str) -> dict[str, Parallel]:
     """What systems are measured on, by the names of the files.
 
     Raises:

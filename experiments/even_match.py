@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.captions import NOTE, read_captions
+from experiments import captions
 from experiments.multi30k import BASELINE, Multi30k, configure, pair_of
 from experiments.results import Figures
 from experiments.rows import Row, Train, Trained
@@ -80,10 +80,10 @@ def main(options: EvenMatch, train: Train = training.run) -> None:
     )
     texts = {}
     if not options.looks:
-        texts = read_captions(options.data, options.source, options.target)
+        texts = captions.read(options.data, options.source, options.target)
     rows = [row_of(base, seed, texts) for seed in options.seeds]
     title = f"Multi30k {pair_of(base)}, under the recipe of another program"
-    make_table(options, Table(title, COLUMNS, rows, [NOTE]), train)
+    make_table(options, Table(title, COLUMNS, rows, [captions.NOTE]), train)
 
 
 def row_of(base: Multi30k, seed: int, texts: dict[str, Parallel]) -> Row:

@@ -27,17 +27,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from experiments import aligned_rows
+from experiments import aligned_rows, captions
 from experiments.aligned_rows import Aligned, aligned_row, joined
-from experiments.captions import (
-    COUNTS,
-    NOTE,
-    TEST,
-    read_captions,
-    scores,
-    test_files,
-    translated,
-)
 from experiments.recipes import parallel_text, small_model, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train, Trained
@@ -71,7 +62,7 @@ BASE = Experiment(
     training=TrainingConfig(batch_size=40, bleu_tokenize="none"),
 )
 BY = "system", "start"
-AGAINST = Against({"system": BASELINE}, f"{TEST}_bleu", COUNTS)
+AGAINST = Against({"system": BASELINE}, f"{captions.TEST}_bleu", captions.COUNTS)
 COLUMNS = (
     Column("system", "system"),
     Column("start", "start"),
@@ -146,7 +137,7 @@ def main(options: Multi30k, train: Train = training.run) -> None:
     texts = (
         {}
         if options.looks
-        else read_captions(options.data, options.source, options.target)
+        else captions.read(options.data, options.source, options.target)
     )
     rows = [
         configure(options, name, start, seed, texts)
@@ -165,7 +156,7 @@ def main(options: Multi30k, train: Train = training.run) -> None:
         title=title,
         columns=COLUMNS,
         rows=[*rows, *read],
-        notes=[NOTE],
+        notes=[captions.NOTE],
         lines=lambda results: with_p(AGAINST, BY, joined(results)),
     )
     make_table(options, table, train)
@@ -201,7 +192,7 @@ def configure(
         ),
         measure=partial(measure, texts, options.target),
         data=pair_of(options),
-        tests=test_files(options.data, options.source, options.target),
+        tests=captions.test_files(options.data, options.source, options.target),
     )
 
 
@@ -224,11 +215,13 @@ def measure(texts: dict[str, Parallel], target: str, trained: Trained) -> Figure
         trained: The run.
     """
     folder, run, _ = trained
-    hypotheses = translated(texts, run.translate, folder, target)
-    test = Test(texts[TEST].target, texts[TEST].source)
-    system = System("system", partial(list, hypotheses[TEST]), run)
+    hypotheses = captions.translated(texts, run.translate, folder, target)
+    test = Test(texts[captions.TEST].target, texts[captions.TEST].source)
+    system = System("system", partial(list, hypotheses[captions.TEST]), run)
     (row,) = adequacy.measure(test, [system]).rows
-    return scores(texts, hypotheses) | {key: row[key] for key in ADEQUACY if key in row}
+    return captions.scores(texts, hypotheses) | {
+        key: row[key] for key in ADEQUACY if key in row
+    }
 
 
 if __name__ == "__main__":

@@ -35,15 +35,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.captions import (
-    COUNTS,
-    NOTE,
-    TEST,
-    read_captions,
-    scores,
-    test_files,
-    translated,
-)
+from experiments import captions
 from experiments.distilled import distil
 from experiments.recipes import parallel_text, with_system
 from experiments.results import Figures
@@ -119,7 +111,9 @@ COMPOSED: dict[str, tuple[str, Change]] = {
 }
 SYSTEMS = (BASELINE, "kvmematt-r2-atteos", "self-attentive-residual", *COMPOSED)
 BY = "system", "without"
-AGAINST = Against({"system": BASELINE, "without": ""}, f"{TEST}_bleu", COUNTS)
+AGAINST = Against(
+    {"system": BASELINE, "without": ""}, f"{captions.TEST}_bleu", captions.COUNTS
+)
 COLUMNS = (
     Column("system", "system"),
     Column("without", "without"),
@@ -179,7 +173,7 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     texts = (
         {}
         if options.looks
-        else read_captions(options.data, options.source, options.target)
+        else captions.read(options.data, options.source, options.target)
     )
     chosen = [(name, "") for name in options.systems]
     if options.ablate:
@@ -200,7 +194,9 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
         rows += [together(options, group, texts) for group in groups]
     title = f"Multi30k {options.source}-{options.target}, beam {RECIPE.search.beam}"
     lines = partial(with_p, AGAINST, BY)
-    make_table(options, Table(title, COLUMNS, rows, [NOTE], lines=lines), train)
+    make_table(
+        options, Table(title, COLUMNS, rows, [captions.NOTE], lines=lines), train
+    )
 
 
 def configure(
@@ -229,7 +225,7 @@ def configure(
         experiment=compose(with_system(recipe, start, epochs=epochs, seed=seed)),
         measure=partial(measure, texts, without, options.target),
         data=f"{options.source}-{options.target}",
-        tests=test_files(options.data, options.source, options.target),
+        tests=captions.test_files(options.data, options.source, options.target),
     )
 
 
@@ -287,8 +283,8 @@ def figures_of(
     texts: dict[str, Parallel], without: str, target: str, run: Run, folder: Path
 ) -> Figures:
     """BLEU on every text; the translations stay in the folder."""
-    hypotheses = translated(texts, run.translate, folder, target)
-    return {"without": without} | scores(texts, hypotheses)
+    hypotheses = captions.translated(texts, run.translate, folder, target)
+    return {"without": without} | captions.scores(texts, hypotheses)
 
 
 if __name__ == "__main__":

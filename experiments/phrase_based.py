@@ -27,8 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from experiments import thot_models
-from experiments.captions import NOTE, TEST, scores, translated
+from experiments import captions, thot_models
 from experiments.results import Figures
 from experiments.rows import OtherRow
 from experiments.table import Options, Table, launch, make_table
@@ -100,7 +99,7 @@ def main(options: PhraseBased, learn: Learn | None = None) -> None:
             work=partial(measure, options, seed, texts, learn or thot_models.learn),
             tests=tuple(
                 text_path(options, split, language)
-                for split in ("train", "valid", TEST)
+                for split in ("train", "valid", captions.TEST)
                 for language in (options.source, options.target)
             ),
         )
@@ -133,7 +132,7 @@ def notes(options: PhraseBased) -> list[str]:
     source, target = options.source, options.target
     folder = row_folder(options, options.seeds[0])
     return [
-        NOTE,
+        captions.NOTE,
         f"beside a run: kvnmt evaluate RUN {folder / f'test2016.{target}'} "
         f"--source {text_path(options, 'test2016', source)} "
         f"--reference {text_path(options, 'test2016', target)}",
@@ -165,11 +164,11 @@ def measure(
         "thot": thot_models.versions(),
         "minutes": translate.minutes,
     }
-    tests = {split: texts[split] for split in ("valid", TEST)}
-    hypotheses = translated(
+    tests = {split: texts[split] for split in ("valid", captions.TEST)}
+    hypotheses = captions.translated(
         tests, partial(translate, weights=weights), folder, options.target
     )
-    return figures | scores(tests, hypotheses)
+    return figures | captions.scores(tests, hypotheses)
 
 
 def bleu_by_penalty(translate: Translate, text: Parallel) -> dict[float, float]:
