@@ -104,7 +104,8 @@ def mean_and_spread(values: Sequence[float], form: str) -> str:
     """The mean of some seeds and its standard deviation; spaces part thousands."""
     text = form.format(statistics.fmean(values) if len({*values}) > 1 else values[0])
     if len({*values}) > 1:
-        text += f" ± {form.format(statistics.stdev(values))}"
+        unsigned = form.replace(":+", ":")
+        text += f" ± {unsigned.format(statistics.stdev(values))}"
     return text.replace(",", " ")
 
 

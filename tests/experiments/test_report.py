@@ -12,7 +12,7 @@ from experiments import report, results
 from experiments.report import README, ReportOptions, all_tables, latex, written
 from experiments.results import KEPT, collect, kept_results
 from experiments.significance import Against, packed_counts, with_p
-from experiments.summaries import Summary, grid_of
+from experiments.summaries import Summary, grid_of, mean_and_spread
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.metrics.bleu import Settings
@@ -82,6 +82,10 @@ def test_seeds_are_put_together(tmp_path):
     warm = ["`rnnsearch-star`", "warm", "", "30.00", "1 234 567", "1"]
     assert grid.rows == [scratch, warm]
     assert grid.note == "Measured 2026-01-01 (commit 0123456789ab) on 1 x cpu."
+
+
+def test_a_spread_has_no_sign():
+    assert mean_and_spread([0.01, 0.03], "{:+.2%}") == "+2.00% ± 1.41%"
 
 
 def test_language_pairs_are_rows_of_their_own(tmp_path):
