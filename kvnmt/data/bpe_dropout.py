@@ -13,6 +13,7 @@ from typing import NamedTuple
 from sentencepiece import SentencePieceProcessor
 
 SPACE = "\u2581"  # what SentencePiece writes for one
+LONGEST = 2_000  # characters of a line: the time grows with the square of a word's
 WORD = re.compile(f"{SPACE}?[^{SPACE}]+|{SPACE}")  # no piece goes over a space
 
 
@@ -55,7 +56,7 @@ class Merges(NamedTuple):
     ) -> Iterator[str]:
         """The symbols, and for those that are unused what they were merged from."""
         for symbol in symbols:
-            if symbol in self.unused:
+            if symbol in self.unused and symbol in parts:
                 yield from self._used(parts[symbol], parts)
             else:
                 yield symbol

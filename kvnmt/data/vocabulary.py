@@ -24,7 +24,7 @@ from typing import ClassVar, Protocol, TypeAlias
 
 import sentencepiece
 
-from kvnmt.data.bpe_dropout import SPACE, Merges, merges_of
+from kvnmt.data.bpe_dropout import LONGEST, SPACE, Merges, merges_of
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError, read_small
 
@@ -167,7 +167,8 @@ class Subwords:
     def sample(self, line: str, dropout: float, number: int) -> list[int]:
         """Ids of pieces that were merged with some merges left out by chance.
 
-        This is the BPE-dropout of Provilkov et al. (2020), `kvnmt.data.bpe_dropout`.
+        This is the BPE-dropout of Provilkov et al. (2020), `kvnmt.data.bpe_dropout`. A
+        line of more than 2 000 characters keeps all its merges.
 
         Args:
             line: A sentence.
@@ -175,6 +176,8 @@ class Subwords:
             number: Of the sample: the same line and number give the same pieces.
         """
         text = self._processor.normalize(line)
+        if len(text) > LONGEST:
+            return self.encode(line)
         draw = random.Random(zlib.crc32(f"{number} {line}".encode())).random
         ids: list[int] = []
         for piece in self._merges.pieces(text, dropout, draw):

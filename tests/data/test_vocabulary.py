@@ -236,6 +236,11 @@ def test_with_no_merge_left_out_pieces_are_those_of_sentencepiece(text, normaliz
             assert words.sample(line, 0.0, 1) == words.encode(line)
 
 
+def test_a_line_without_end_is_cut_in_time(subwords):
+    line = "the" * 30_000
+    assert subwords.sample(line, 0.3, 1) == subwords.encode(line)
+
+
 def test_a_merge_is_left_out_for_a_moment():
     """Algorithm 1 of Provilkov et al. (2020) with random numbers that are known."""
     merges = Merges({"ab": -1.0, "bc": -2.0, "abc": -3.0, "cd": -4.0}, {"bc"})
@@ -243,6 +248,8 @@ def test_a_merge_is_left_out_for_a_moment():
     assert list(merges.pieces("abcd", 0.5, lambda: next(draws))) == ["abc", "d"]
     draws = iter([0.1, 0.9, 0.1, 0.1])  # bc of bc alone; abcd is no piece, a bc d
     assert list(merges.pieces("abcd", 0.5, lambda: next(draws))) == ["a", "b", "c", "d"]
+    # One character that may not come out is what it is.
+    assert list(Merges({}, {"a"}).pieces("ab", 0.5, lambda: 0.9)) == ["a", "b"]
 
 
 @pytest.mark.parametrize("size", [3, 0])
