@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from kvnmt import cli
+from kvnmt.metrics import significance
 from kvnmt.pictures import charts
 from tests.helpers import Said, programs_folder
 from tests.lowering import share_contexts
@@ -106,6 +107,17 @@ def _no_learning_curves() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         empty = lambda records, path: path.write_bytes(b"")  # noqa: E731
         patch.setattr(charts, "learning_curve", empty)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _few_trials() -> Iterator[None]:
+    """Tests of significance make few trials: sacrebleu takes a second for all.
+
+    `tests/metrics/test_significance.py` makes as many as users do.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(significance, "TRIALS", {"bootstrap": 199, "randomisation": 200})
         yield
 
 

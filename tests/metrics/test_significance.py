@@ -9,6 +9,7 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from kvnmt.errors import UserError
+from kvnmt.metrics import significance
 from kvnmt.metrics.bleu import Settings, bleu_of, sentence_statistics
 from kvnmt.metrics.significance import (
     SignTest,
@@ -21,8 +22,15 @@ from kvnmt.metrics.significance import (
 )
 
 PLAIN = Settings("none")
+ALL = significance.TRIALS  # before `tests/conftest.py` has fewer
 RNG = random.Random(7)
 REFERENCES = [" ".join(RNG.choices("abcdef", k=RNG.randint(1, 12))) for _ in range(40)]
+
+
+@pytest.fixture
+def all_trials(monkeypatch) -> None:
+    """As many as users have: the tests' own setting makes fewer."""
+    monkeypatch.setattr(significance, "TRIALS", ALL)
 
 
 def noisy(seed: int, share: float) -> list[str]:
@@ -126,6 +134,7 @@ def test_t_test_by_hand():
     assert t_test(*(rows[:1] for rows in always)) == 1.0
 
 
+@pytest.mark.usefixtures("all_trials")
 @pytest.mark.parametrize("kind", ["bootstrap", "randomisation"])
 def test_resampling_tells_a_better_system_from_one_that_is_no_better(kind):
     baseline, equal, better = noisy(1, 0.4), noisy(3, 0.4), noisy(2, 0.1)
@@ -143,6 +152,7 @@ def test_resampling_tells_a_better_system_from_one_that_is_no_better(kind):
     ]
 
 
+@pytest.mark.usefixtures("all_trials")
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.38, 0.4])
 def test_the_bootstrap_of_counts_is_that_of_lines(share):
     baseline, system = noisy(1, 0.4), noisy(2, share)
