@@ -5,7 +5,6 @@ The keys of additive attention and of its extensions are the annotations: `prepa
 projects them once per sentence.
 """
 
-from functools import partial
 from typing import Protocol
 
 import jax
@@ -81,7 +80,8 @@ def address(
     mask: Bool[Array, "B S"],
 ) -> Float[Array, "B S"]:
     """``a = softmax_j(v . tanh(W q + U k_j + b))`` over the real positions."""
-    return _address(params, query, projected_keys, mask, fresh=False)
+    query = query @ params.W_query
+    return masked_softmax(energies(params.v_energy, query, projected_keys), mask)
 
 
 @typed
@@ -91,23 +91,22 @@ def address_memory(
     keys: Float[Array, "B S C"],
     mask: Bool[Array, "B S"],
 ) -> Float[Array, "B S"]:
-    """The same over keys that are new in every step, as they stand in the memory."""
-    return _address(params, query, project_keys(params, keys), mask, fresh=True)
+    """The same over keys that are new in every step, as they stand in the memory.
+
+    The bias is added to the query, and v stands there for every row: so the gradients
+    of both come with what they are computed from, row by row.
+    """
+    query = query @ params.W_query + params.b
+    keys = keys.astype(params.U_key.dtype) @ params.U_key
+    v = jnp.broadcast_to(params.v_energy, query.shape)
+    return masked_softmax(energies(v, query, keys), mask)
 
 
-def _address(
-    params: Address, query: Array, projected: Array, mask: Array, fresh: bool
-) -> Array:
-    query = query @ params.W_query
-    return masked_softmax(energies(params.v_energy, query, projected, fresh), mask)
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(3,))
+@jax.custom_vjp
 def energies(
-    v: Float[Array, " A"],
+    v: Float[Array, " A"] | Float[Array, "B A"],
     query: Float[Array, "B A"],
     keys: Float[Array, "B S A"],
-    fresh: bool = False,
 ) -> Float[Array, "B S"]:
     """``v . tanh(q + k_j)`` of a projected query and projected keys.
 
@@ -117,31 +116,31 @@ def energies(
     one, pass over it three times.
 
     Args:
-        v: What the tanh is multiplied by.
+        v: What the tanh is multiplied by; one for each row where the keys are projected
+            in the same step: then it is a sum, which fuses with that product.
         query: One for each row.
         keys: Of every position.
-        fresh: Whether the keys were projected in the same step: then the sum fuses
-            with that product, on a TPU too.
     """
-    return _energies(v, query, keys, fresh)[0]
+    return _energies(v, query, keys)[0]
 
 
-def _energies(
-    v: Array, query: Array, keys: Array, fresh: bool
-) -> tuple[Array, tuple[Array, Array]]:
+def _energies(v: Array, query: Array, keys: Array) -> tuple[Array, tuple[Array, Array]]:
     hidden = jnp.tanh(query[:, None, :] + keys)
-    summed = jnp.sum(hidden * v, axis=-1) if fresh else times_vector(hidden, v)
-    return summed, (v, hidden)
+    if v.ndim == 1:
+        return times_vector(hidden, v), (v, hidden)
+    return jnp.sum(hidden * v[:, None], axis=-1), (v, hidden)
 
 
 def _energies_gradient(
-    fresh: bool, kept: tuple[Array, Array], above: Float[Array, "B S"]
+    kept: tuple[Array, Array], above: Float[Array, "B S"]
 ) -> tuple[Array, Array, Array]:
     v, hidden = kept
     slope = above[..., None]
     d_v = jnp.sum(slope * hidden, axis=1)  # [B, A], in the same pass as the next line
     d_query = v * jnp.sum(slope * (1 - hidden**2), axis=1)
-    return jnp.sum(d_v, axis=0), d_query, v * slope * (1 - hidden**2)
+    if v.ndim == 1:
+        return jnp.sum(d_v, axis=0), d_query, v * slope * (1 - hidden**2)
+    return d_v, d_query, v[:, None] * slope * (1 - hidden**2)
 
 
 energies.defvjp(_energies, _energies_gradient)

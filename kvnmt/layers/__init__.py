@@ -16,6 +16,7 @@ from kvnmt.layers.basic import (
     row_keys,
     split_key,
 )
+from kvnmt.layers.merged import merged
 from kvnmt.layers.recurrent import (
     GRU,
     LSTM,
@@ -86,6 +87,7 @@ __all__ = [
     "lstm",
     "masked_mean",
     "masked_softmax",
+    "merged",
     "positions",
     "precise",
     "queries_and_rows",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scans over time, and what of them is kept for the gradient.
+"""Scans over time: what of them is kept for the gradient, and how products are made.
 
 The gradient of a step needs values of the step: its residuals. Left alone, all are kept
 for every step, though most are cheap to compute again. Two choices are better:
@@ -10,6 +10,9 @@ for every step, though most are cheap to compute again. Two choices are better:
               [B, S, A], is large, and an accelerator computes it again in less
               time than it takes to write and read it
 ============  =================================================================
+
+A GPU makes one product of several that meet the same array, which saves it the start of
+many kernels (`kvnmt.layers.merged`).
 """
 
 from collections.abc import Callable
@@ -19,17 +22,19 @@ import jax
 import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
+from kvnmt.layers.merged import merged
 from kvnmt.typing import Array, PyTree
 
 Residuals: TypeAlias = Literal["products", "vectors"]
 
 
 class Kept(NamedTuple):
-    """What is kept for the gradient; results do not depend on it."""
+    """What is kept for the gradient, and of what; results do not depend on it."""
 
     residuals: Residuals = "products"
     chunk: int = 0  # steps between those whose state is kept, if nothing else is;
     # 0: the residuals of every step are
+    merged: bool = False  # products of the same array are one
 
 
 def scan(
@@ -49,6 +54,8 @@ def scan(
             steps is kept, and the steps between are computed again.
         reverse: From the last step to the first; without a chunk.
     """
+    if kept.merged:
+        step = merged(step, state, jax.tree.map(lambda x: x[0], inputs))
     policy = _POLICIES[kept.residuals]
     # A scan keeps XLA from merging both computations; outside of one it must be told.
     frugal = jax.checkpoint(step, policy=policy, prevent_cse=False)

@@ -65,6 +65,7 @@ MAY_CHANGE = (
     "training.dtype",
     "training.remat",
     "training.residuals",
+    "training.products",
     "training.precision",
     "training.model_axis",
     "training.workers",

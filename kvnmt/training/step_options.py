@@ -22,6 +22,9 @@ class StepOptions:
     # what a step of a scan keeps for the gradient: all products, or those that are
     # vectors; auto: products on a CPU, vectors on an accelerator.
     residuals: Literal["auto", "products", "vectors"] = "auto"
+    # whether products of one array with several matrices are one product, which starts
+    # fewer kernels; auto: merged on a GPU, apart on a CPU and a TPU.
+    products: Literal["auto", "apart", "merged"] = "auto"
     # target steps between those of which anything is kept; all between is computed
     # again. 0: each keeps its residuals.
     remat: Annotated[int, at_least(0)] = 0
@@ -32,6 +35,9 @@ class StepOptions:
 
     def kept(self, platform: str) -> Kept:
         """What is kept on a kind of device."""
-        if self.residuals != "auto":
-            return Kept(self.residuals, self.remat)
-        return Kept("products" if platform == "cpu" else "vectors", self.remat)
+        residuals, products = self.residuals, self.products
+        if residuals == "auto":
+            residuals = "products" if platform == "cpu" else "vectors"
+        if products == "auto":
+            products = "apart" if platform in ("cpu", "tpu") else "merged"
+        return Kept(residuals, self.remat, products == "merged")

@@ -131,8 +131,9 @@ def check_close(ours: Trace, theirs: Trace, tolerance: float = 1e-5) -> None:
         (2, {"accumulate": 4}),
         (1, {"remat": 1}),
         (2, {"remat": 4}),
-        (1, {"residuals": "vectors"}),
+        (1, {"residuals": "vectors", "products": "merged"}),
         (2, {"residuals": "vectors", "accumulate": 2, "remat": 3}),
+        (2, {"products": "merged", "remat": 2}),
     ],
 )
 def test_the_way_of_computing_changes_nothing(start, count, options):
