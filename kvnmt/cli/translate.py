@@ -13,7 +13,7 @@ import tyro
 
 from kvnmt.console import counting, say
 from kvnmt.data.text import decode, read_lines
-from kvnmt.data.words import cut
+from kvnmt.data.words import beginning, cut
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, at_least, check_bounds
 from kvnmt.inference.config import SearchConfig, check_search
@@ -122,7 +122,11 @@ def answers(
         cuts = [cut(run.vocabularies.source, one, options.max_input) for one in window]
         long = sum(len(pieces) > 1 for pieces in cuts)
         if options.too_long == "truncate":
-            cuts = [pieces[:1] for pieces in cuts]
+            words, most = run.vocabularies.source, options.max_input
+            cuts = [
+                pieces if len(pieces) == 1 else [beginning(words, line, most)]
+                for line, pieces in zip(window, cuts)
+            ]
         count = sum(map(len, cuts))
         expected = expected or count
         begun = None

@@ -6,6 +6,7 @@ tokenised by somebody else, an ideographic or a no-break space is part of a word
 links between words would shift if it split one.
 """
 
+from bisect import bisect
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -78,7 +79,7 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
         halves = line[:middle], line[middle:]
         return [part for half in halves for part in cut(vocabulary, half, limit)]
     sizes = [max(len(vocabulary.encode(word)), 1) for word in words]
-    parts = -(-sum(sizes) // limit)
+    parts = max(-(-sum(sizes) // limit), 2)
     mean, groups, total = sum(sizes) / parts, [[]], 0.0
     for word, size in zip(words, sizes):
         if groups[-1] and (total + size > limit or total >= mean):
@@ -86,5 +87,31 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
             total = 0.0
         groups[-1].append(word)
         total += size
+    if len(groups) == 1:  # only with the spaces is it too long, of which some count
+        middle = len(words) // 2
+        groups = [words[:middle], words[middle:]]
     lines = (" ".join(group) for group in groups)
     return [part for line in lines for part in cut(vocabulary, line, limit)]
+
+
+def beginning(vocabulary: Vocabulary, line: str, limit: int) -> str:
+    """As many words as have at most ``limit`` tokens together.
+
+    Of a first word that is too long by itself, as many characters.
+
+    Args:
+        vocabulary: Says how many tokens a text has.
+        line: What is cut, of one word at least.
+        limit: At least 1.
+    """
+
+    def fits(text: str) -> bool:
+        return len(vocabulary.encode(text)) <= limit
+
+    words = split_words(line)
+    counts = range(1, len(words) + 1)
+    if count := bisect(counts, False, key=lambda n: not fits(" ".join(words[:n]))):
+        return " ".join(words[:count])
+    first = words[0]
+    counts = range(1, len(first) + 1)
+    return first[: max(bisect(counts, False, key=lambda n: not fits(first[:n])), 1)]

@@ -80,7 +80,7 @@ def restrict(
     """Leaves the words that may be drawn; minus infinity elsewhere.
 
     The most probable word always stays; words as probable as the last that stays do
-    too.
+    too. The p of top-p is a share of what all words that may be written have together.
     """
     least = jnp.full_like(log_probs[..., :1], -jnp.inf)
     if top_k is not None:
@@ -89,7 +89,8 @@ def restrict(
         least = best[..., -1:]
     if top_p is not None:
         ranked = jnp.sort(log_probs, axis=-1, descending=True)
-        before = jnp.cumsum(jnp.exp(ranked), axis=-1) - jnp.exp(ranked)
-        kept = jnp.where(before < top_p, ranked, jnp.inf)
+        sums = jnp.cumsum(jnp.exp(ranked), axis=-1)
+        before = sums - jnp.exp(ranked)
+        kept = jnp.where(before < top_p * sums[..., -1:], ranked, jnp.inf)
         least = jnp.maximum(least, jnp.min(kept, axis=-1, keepdims=True))
     return jnp.where(log_probs >= least, log_probs, -jnp.inf)

@@ -171,8 +171,11 @@ def whole(solid_tree: PyTree, like: PyTree) -> PyTree:
 
 
 def abstract(tree: PyTree) -> PyTree:
-    """Shapes, types and places of what is to be read; on one device by default."""
-    here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+    """Shapes, types and places of what is to be read.
+
+    By default that is a device of this process: it owns no other's.
+    """
+    here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
 
     def describe(leaf: Any) -> jax.ShapeDtypeStruct:
         sharding = getattr(leaf, "sharding", None) or here

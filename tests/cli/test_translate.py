@@ -136,6 +136,9 @@ def test_long_lines_are_split_or_truncated(kvnmt, folder, run):
     said = kvnmt(*common, "--too-long", "truncate", given=text)
     assert lines_of(said) == [parts[0], parts[2]]
     assert "truncated" in said.err
+    six = b"a b c d e f\n"  # of which five are translated, not the half of six
+    said = kvnmt(*common, "--too-long", "truncate", given=six)
+    assert lines_of(said) == [parts[0]]
     told = [json.loads(line) for line in lines_of(kvnmt(*common, "--json", given=text))]
     assert [one["translation"] for one in told[0]["parts"]] == parts[:2]
     assert told[0]["log_prob"] == sum(one["log_prob"] for one in told[0]["parts"])

@@ -4,11 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.data.subwords import build_subwords
-from kvnmt.data.vocabulary import Subwords, Words
-from kvnmt.data.words import cut
+from kvnmt.data.vocabulary import Characters, Subwords, Words
+from kvnmt.data.words import beginning, cut, split_words
 from tests.helpers import toy_lines
 
 WORDS = Words(("a", "b", "c"))
+CHARACTERS = Characters("abcd ")
 
 
 @pytest.fixture(scope="module", name="pieces")
@@ -40,8 +41,31 @@ def test_a_word_of_many_pieces_is_cut_inside(pieces):
     limit=st.integers(1, 9),
 )
 def test_nothing_is_lost_and_nothing_is_too_long(pieces, line, limit):
-    for vocabulary in (WORDS, pieces):
+    for vocabulary in (WORDS, CHARACTERS, pieces):
         parts = cut(vocabulary, line, limit)
         assert "".join(parts).replace(" ", "") == line.replace(" ", "")
         for part in parts:
             assert len(vocabulary.encode(part)) <= limit or len(part.strip()) == 1
+
+
+def test_characters_are_cut_though_only_their_spaces_are_too_many():
+    line = " ".join(["abcd"] * 45)  # 180 letters, 44 spaces
+    parts = cut(CHARACTERS, line, 200)
+    assert " ".join(parts) == line and len(parts) == 2
+
+
+@given(
+    line=st.text(st.sampled_from("abh é"), max_size=40).filter(split_words),
+    limit=st.integers(1, 9),
+)
+def test_a_beginning_has_all_that_fits(pieces, line, limit):
+    for vocabulary in (WORDS, CHARACTERS, pieces):
+        words, start = split_words(line), beginning(vocabulary, line, limit)
+        count = len(split_words(start))
+        if start == " ".join(words[:count]):
+            longer = " ".join(words[: count + 1])
+        else:
+            assert count == 1 and words[0].startswith(start)
+            longer = words[0][: len(start) + 1]
+        assert len(vocabulary.encode(start)) <= limit or len(start) == 1
+        assert longer == start or len(vocabulary.encode(longer)) > limit
