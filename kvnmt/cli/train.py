@@ -94,6 +94,11 @@ def summary(result: Result) -> str:
     Args:
         result: Its figures; a language model has a perplexity instead of BLEU.
     """
+    if not result.best:
+        return (
+            f"{result.steps} steps in {result.minutes:.1f} minutes, and no validation "
+            "that gave a number: the last checkpoint translates"
+        )
     figure = f"perplexity {math.exp(min(result.best['valid_loss'], 700)):.2f}"
     if "valid_bleu" in result.best:
         figure = f"BLEU {result.best['valid_bleu']:.2f}"

@@ -45,13 +45,19 @@ def encode_text(
     """Yields the ids of the text, block by block, showing a bar.
 
     Raises:
-        UserError: Merges are to be left out where there are none; what `text.clean`
-            raises.
+        UserError: Merges are to be left out where there are none, or several
+            segmentations made where none are; what `text.clean` raises.
     """
     if config.subword_dropout and not isinstance(vocabularies.source, Subwords):
         raise OptionError(
             "{0} leaves out merges of subwords; set it to 0, or {1} to bpe.",
             *("data.subword_dropout", "data.vocabulary"),
+        )
+    if config.segmentations > 1 and not config.subword_dropout:
+        raise OptionError(
+            "without {0} every segmentation of a line is the same; set it, or leave "
+            "{1} out.",
+            *("data.subword_dropout", "data.segmentations"),
         )
     encoder = PairEncoder(
         vocabularies,

@@ -23,14 +23,16 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal, Var
+from jax.core import eval_jaxpr
+from jax.extend.core import ClosedJaxpr, Literal, Var
 
 from kvnmt.typing import Array, PyTree
 
 # Axes of what is computed before the scan, at most: [B, S, A] would be large.
 FLAT = 2
 
-Values: TypeAlias = dict[Any, Array]  # of the variables of a traced step
+Equation: TypeAlias = Any  # of a traced step; JAX gives no types to work with
+Values: TypeAlias = dict[Any, Array]  # of its variables
 
 
 class _Place(NamedTuple):
@@ -77,7 +79,7 @@ class _Program:
         """Runs what needs no state and no input, and puts matrices side by side."""
         self.jaxpr = traced.jaxpr
         self.constants: Values = dict(zip(self.jaxpr.constvars, traced.consts))
-        self.equations: list[JaxprEqn] = []
+        self.equations: list[Equation] = []
         for equation in self.jaxpr.eqns:
             if self._is_constant(equation):
                 self._evaluate(equation, self.constants)
@@ -86,7 +88,7 @@ class _Program:
         self.places: dict[Var, _Place] = {}  # of products that are merged
         self.sums: dict[Var, Var] = {}  # of a product and its bias: that product
         self.groups: dict[Hashable, _Group] = {}
-        products: dict[Hashable, list[JaxprEqn]] = {}
+        products: dict[Hashable, list[Equation]] = {}
         for equation in filter(self._is_product, self.equations):
             left, right = equation.invars
             group = left, right.aval.dtype, str(equation.params)
@@ -111,7 +113,7 @@ class _Program:
                 self._evaluate(equation, values)
         return [_read(values, result) for result in self.jaxpr.outvars]
 
-    def _is_constant(self, equation: JaxprEqn) -> bool:
+    def _is_constant(self, equation: Equation) -> bool:
         arguments = [x for x in equation.invars if not isinstance(x, Literal)]
         return (
             bool(arguments)
@@ -120,7 +122,7 @@ class _Program:
             and all(len(result.aval.shape) <= FLAT for result in equation.outvars)
         )
 
-    def _is_product(self, equation: JaxprEqn) -> bool:
+    def _is_product(self, equation: Equation) -> bool:
         """Whether it multiplies the last axis of an array by a constant matrix."""
         if equation.primitive.name != "dot_general":
             return False
@@ -133,7 +135,7 @@ class _Program:
             and left not in self.constants
         )
 
-    def _merge(self, group: Hashable, equations: list[JaxprEqn]) -> None:
+    def _merge(self, group: Hashable, equations: list[Equation]) -> None:
         """Makes one product of several with the same array; of one, if it has a bias.
 
         A matrix that several of them take, as shared rounds do, stands there once.
@@ -163,7 +165,7 @@ class _Program:
             jnp.concatenate(rows, axis=1) if biases else None,
         )
 
-    def _bias(self, result: Var) -> tuple[Var, Var] | None:
+    def _bias(self, result: Any) -> tuple[Var, Var] | None:
         """Where a bias is added to a product, if that is its only use; and the bias."""
         uses = [e for e in self.equations if any(x is result for x in e.invars)]
         if (
@@ -179,7 +181,7 @@ class _Program:
             return None
         return (total, other) if total.aval.shape == result.aval.shape else None
 
-    def _product(self, equation: JaxprEqn, values: Values) -> Array:
+    def _product(self, equation: Equation, values: Values) -> Array:
         group = self.groups[self.places[equation.outvars[0]].group]
         result = jax.lax.dot_general(
             values[equation.invars[0]],
@@ -190,7 +192,7 @@ class _Program:
         )
         return result if group.bias is None else result + group.bias
 
-    def _evaluate(self, equation: JaxprEqn, values: Values) -> None:
+    def _evaluate(self, equation: Equation, values: Values) -> None:
         variables = [x for x in equation.invars if not isinstance(x, Literal)]
         alone = self.jaxpr.replace(
             constvars=[],
@@ -198,7 +200,7 @@ class _Program:
             outvars=equation.outvars,
             eqns=[equation],
         )
-        results = jax.core.eval_jaxpr(alone, (), *(values[x] for x in variables))
+        results = eval_jaxpr(alone, (), *(values[x] for x in variables))
         values.update(zip(equation.outvars, results))
 
 

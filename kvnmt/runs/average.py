@@ -90,14 +90,21 @@ def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
         output.mkdir(parents=True)
     except OSError as error:
         raise UserError(f"'{output}' cannot be made: {error.strerror}.") from None
-    shutil.copytree(model / "vocabulary", output / "vocabulary")
-    with Checkpoints(output / "checkpoints") as checkpoints:
-        words = digests(load_vocabularies(model))
-        about = {"averaged": names, "vocabularies": words}
-        checkpoints.save_params(params, {}, about)
-    for name in ("versions.json", "config.json"):
-        if (model / name).exists():  # a run that was put together may lack versions
-            shutil.copy(model / name, output / name)
+    try:
+        shutil.copytree(model / "vocabulary", output / "vocabulary")
+        with Checkpoints(output / "checkpoints") as checkpoints:
+            words = digests(load_vocabularies(model))
+            about = {"averaged": names, "vocabularies": words}
+            checkpoints.save_params(params, {}, about)
+        for name in ("versions.json", "config.json"):
+            if (model / name).exists():  # a run that was put together may lack versions
+                shutil.copy(model / name, output / name)
+    except (OSError, UserError) as error:
+        shutil.rmtree(output, ignore_errors=True)  # so that it can be tried again
+        if isinstance(error, UserError):
+            raise
+        reason = error.strerror or str(error)
+        raise UserError(f"'{output}' cannot be written: {reason}.") from None
 
 
 def _steps(folder: Path, checkpoints: Checkpoints, last: int | None) -> list[int]:

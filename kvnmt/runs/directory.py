@@ -7,7 +7,8 @@ It needs nothing else to be used. It holds ``config.json``, ``versions.json``,
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -119,15 +120,11 @@ def check_free(folder: Path) -> None:
         UserError: There is something in it.
     """
     # What a start that was killed has left is no run.
-    half = {"vocabulary", "versions.json", "versions.new", "config.new"}
+    half = {"lock", "vocabulary", "versions.json", "versions.new", "config.new"}
     if folder.is_dir() and {path.name for path in folder.iterdir()} <= half:
         return
     if folder.exists():
-        raise OptionError(
-            f"'{folder}' exists already and is not empty; pass {{0}} to go on with the "
-            "run in it, or choose another folder.",
-            "resume",
-        )
+        raise _taken(folder)
 
 
 def has_checkpoint(folder: Path) -> bool:
@@ -138,23 +135,52 @@ def has_checkpoint(folder: Path) -> bool:
         return checkpoints.last_step() is not None
 
 
-def make_run(folder: Path, experiment: Experiment, words: Vocabularies) -> None:
-    """Makes a run directory; its config comes last, so that half a run is none.
-
-    Args:
-        folder: Where; if it is a run directory, its vocabularies stay.
-        experiment: The config to write.
-        words: The vocabularies of both sides.
+def make_folder(folder: Path) -> None:
+    """Makes the folder of a run, unless it is there.
 
     Raises:
         UserError: It cannot be made.
     """
-    try:
+    with _making(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        if not (folder / "config.json").exists():
+
+
+def make_run(
+    folder: Path, experiment: Experiment, words: Vocabularies, resume: bool
+) -> None:
+    """Makes a folder a run directory; its config comes last: half a run is none.
+
+    Args:
+        folder: Where; nobody else trains in it.
+        experiment: The config to write.
+        words: The vocabularies of both sides; those of a run stay.
+        resume: Whether there may be a run already.
+
+    Raises:
+        UserError: It cannot be made; another process has made a run there meanwhile.
+    """
+    is_run = (folder / "config.json").exists()
+    if is_run and not resume:
+        raise _taken(folder)
+    with _making(folder):
+        if not is_run:
             save_vocabularies(words, folder / "vocabulary")
         write_json(folder / "versions.json", package_versions())
         write_json(folder / "config.json", to_plain(experiment))
+
+
+def _taken(folder: Path) -> UserError:
+    return OptionError(
+        f"'{folder}' exists already and is not empty; pass {{0}} to go on with the "
+        "run in it, or choose another folder.",
+        "resume",
+    )
+
+
+@contextmanager
+def _making(folder: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UserError(f"'{folder}' cannot be made: {error.strerror}.") from None
 

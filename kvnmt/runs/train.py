@@ -2,7 +2,7 @@
 """Training an experiment in a run directory: what is checked, made and written."""
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import jax
@@ -25,6 +25,7 @@ from kvnmt.runs.directory import (
     has_checkpoint,
     load_experiment,
     load_run,
+    make_folder,
     make_run,
     package_versions,
 )
@@ -45,7 +46,8 @@ def run(
 ) -> Result:
     """Trains an experiment in a run directory.
 
-    All input is read and checked before the directory is touched.
+    All input is read and checked before the directory is touched. Its config is written
+    once nobody else trains in it and the checkpoint to go on from is of the same pairs.
 
     Args:
         experiment: What to train.
@@ -91,8 +93,9 @@ def run(
         console=console,
     )
     devices.meet("checked")  # by all, before one of them makes the folder
-    devices.first_does(lambda: make_run(folder, experiment, words))
-    return fit(job, state, resume=resume)
+    devices.first_does(lambda: make_folder(folder))
+    begin = partial(make_run, folder, experiment, words, resume)
+    return fit(job, state, resume=resume, begin=begin)
 
 
 def _checked(experiment: Experiment) -> Experiment:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from kvnmt.errors import UserError
 from kvnmt.models import Params
@@ -50,8 +51,9 @@ def warm_start(fresh: Params, trained: Params) -> WarmStart:
             )
         else:
             copied.append(name)
-        # A copy, since a step consumes its parameters and takes no array twice.
-        leaves.append(leaf if source is None else jnp.array(source, copy=True))
+        # A copy, since a step consumes its parameters and takes no array twice; from
+        # the host, since what one process has on a device cannot be placed on all.
+        leaves.append(leaf if source is None else jnp.array(np.asarray(source)))
     return WarmStart(jax.tree.unflatten(structure, leaves), copied, new)
 
 

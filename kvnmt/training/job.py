@@ -15,6 +15,7 @@ from rich.console import Console
 from kvnmt import devices
 from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
+from kvnmt.files import digest
 from kvnmt.models import Model, Params
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import validation
@@ -104,7 +105,11 @@ def make_job(
         objective=objective,
         optimizer=optimizer,
         folder=folder,
-        about=about | {"batches": plan.digest()},
+        about=about
+        | {
+            "batches": plan.digest(),
+            "validation": digest("\n".join(corpora.references).encode()),
+        },
         console=console,
         mesh=mesh,
         plan=plan,

@@ -6,7 +6,7 @@ written to.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple, NoReturn
@@ -16,17 +16,15 @@ import jax
 from kvnmt import devices
 from kvnmt.data.batches import Batch
 from kvnmt.data.stream import BatchAt, stream
-from kvnmt.training import device_memory, display, records, validation
+from kvnmt.training import device_memory, display, validation
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training.ahead import StepAhead, coming
 from kvnmt.training.bad_numbers import report, too_many
-from kvnmt.training.checkpoint import Checkpoints
-from kvnmt.training.checkpoint_folder import Keep, only_writer
 from kvnmt.training.job import Job
 from kvnmt.training.leaving import Leaving
-from kvnmt.training.loop_state import LoopState, restore, set_scale
+from kvnmt.training.loop_state import LoopState, set_scale
+from kvnmt.training.outputs import Outputs, open_outputs
 from kvnmt.training.progress import Progress
-from kvnmt.training.signals import Signals
 from kvnmt.training.step import Metrics, TrainState
 
 FETCH = 20  # steps whose figures are read together
@@ -45,14 +43,6 @@ class Result(NamedTuple):
     stopped_early: bool
 
 
-class Outputs(NamedTuple):
-    """What training writes to, and who may ask it to leave."""
-
-    checkpoints: Checkpoints
-    log: records.Log | None  # of the first process
-    leaving: Leaving
-
-
 class Sent(NamedTuple):
     """A step that was sent off, whose figures are not read yet."""
 
@@ -61,13 +51,21 @@ class Sent(NamedTuple):
     metrics: Metrics
 
 
-def fit(job: Job, arrays: TrainState, *, resume: bool = False) -> Result:
+def fit(
+    job: Job,
+    arrays: TrainState,
+    *,
+    resume: bool = False,
+    begin: Callable[[], object] = lambda: None,
+) -> Result:
     """Trains to the end or to an early stop, and keeps the best and the last.
 
     Args:
         job: What to train.
         arrays: Where to start; they are consumed.
         resume: Go on from the last checkpoint, if there is one.
+        begin: Called by the first process, once no other training writes to the
+            folder and what there is to go on from was accepted.
 
     Raises:
         StoppedError: A signal asked for it; everything is saved.
@@ -76,7 +74,7 @@ def fit(job: Job, arrays: TrainState, *, resume: bool = False) -> Result:
     """
     state = LoopState(arrays)
     with ExitStack() as stack:
-        outputs = _open(stack, job, state, resume)
+        outputs = open_outputs(stack, job, state, resume, begin)
         batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())
         if state.step < job.steps and not _is_stale(job, state):
             ahead = StepAhead(job.train_step, state.arrays, job.mesh)
@@ -126,24 +124,6 @@ def train(
             _save(job, state, outputs)
         if leaving.decided:
             _leave(job, state, outputs)
-
-
-def _open(stack: ExitStack, job: Job, state: LoopState, resume: bool) -> Outputs:
-    """Opens what is written to, and brings the state to where training begins."""
-    keep = Keep(job.config.keep_last, job.config.keep_every)
-    only = only_writer(job.folder, job.tell)
-    devices.first_does(lambda: stack.enter_context(only))
-    signals = stack.enter_context(Signals(job.tell))
-    checkpoints = stack.enter_context(
-        Checkpoints(job.folder / "checkpoints", keep=keep, tell=job.tell)
-    )
-    if resume:
-        restore(job, state, checkpoints)
-    log = None
-    if devices.part()[0] == 0:
-        log = records.Log(job.folder, state.progress.validated)
-        stack.callback(log.close)
-    return Outputs(checkpoints, log, Leaving(signals, job.mesh))
 
 
 def _check_memory(job: Job, state: LoopState, ahead: StepAhead) -> None:

@@ -37,7 +37,8 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
     """Brings the state to where the last whole checkpoint is; without any, nowhere.
 
     Raises:
-        UserError: The checkpoint is of other pairs or vocabularies, or all are damaged.
+        UserError: The checkpoint is of other pairs, validation text or vocabularies, or
+            all are damaged.
     """
     last = checkpoints.last_step()
     if devices.agree(-1 if last is None else last) >= 0:
@@ -50,6 +51,14 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
                 f"the run in '{job.folder}' was trained on other pairs, or "
                 "batched for another number of devices, so its place among them "
                 "means nothing here; put that back, or begin another run with {0}.",
+                "training.warm_start",
+            )
+        told = manifest.about.get("validation")  # none by former versions
+        if told not in (None, job.about["validation"]):
+            raise OptionError(
+                f"the run in '{job.folder}' was validated on other text, so that its "
+                "scores would not be those of its checkpoints; put that back, or begin "
+                "another run with {0}.",
                 "training.warm_start",
             )
         state.progress = cattrs.structure(manifest.progress, Progress)

@@ -26,7 +26,7 @@ class OptimizerConfig:
     warmup: Annotated[int, at_least(0)] = 0  # steps over which the rate rises from 0
     schedule: Literal["constant", "inverse_sqrt"] = "constant"  # after warm-up
     # the rate is multiplied by this after each epoch ...
-    decay: Annotated[float, at_least(0)] = 1.0
+    decay: Annotated[float, between(0.000001, 1)] = 1.0
     decay_after: Annotated[int, at_least(0)] = 0  # ... from the end of this epoch on
     # ... and by this where validation does not improve ...
     plateau: Annotated[float, between(0.000001, 1)] = 1.0

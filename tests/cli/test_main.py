@@ -361,6 +361,9 @@ def test_an_early_stop_tells_what_goes_on():
     figures = dict.fromkeys(Result._fields, 1) | {"best": {"valid_loss": 1.0}}
     assert "--training.patience" in summary(Result(**figures))
     assert "early" not in summary(Result(**figures | {"stopped_early": False}))
+    assert "no validation that gave a number" in summary(
+        Result(**figures | {"best": {}})
+    )
 
 
 def test_json_is_utf8_as_it_is(capfdbinary):

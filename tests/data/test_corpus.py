@@ -246,6 +246,9 @@ def test_merges_are_left_out_of_subwords_alone(text):
     vocabularies = build_vocabularies(config, as_text(text))
     with pytest.raises(UserError, match="^data.subword_dropout leaves out .* to bpe"):
         list(encode_text(config, vocabularies, as_text(text)))
+    config = DataConfig(min_count=1, segmentations=3)  # that would all be the same
+    with pytest.raises(UserError, match="^without data.subword_dropout .* leave data"):
+        list(encode_text(config, vocabularies, as_text(text)))
 
 
 def test_vocabularies_of_another_run_are_taken(tmp_path):

@@ -2,6 +2,9 @@
 """An average is the mean of its checkpoints, and a run directory like any other."""
 
 import dataclasses
+import errno
+import os
+import shutil
 
 import jax
 import numpy as np
@@ -72,3 +75,15 @@ def test_mistakes_are_told(kvnmt, several, tmp_path, tmp_path_factory):
     average([several], tmp_path / "mean")
     said = kvnmt("train", tmp_path / "mean", "--resume")
     assert said.status == 2 and "--training.warm-start" in said.err
+
+
+def test_a_mean_without_room_leaves_nothing(several, tmp_path, monkeypatch):
+    def full(*paths: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copy", full)
+        with pytest.raises(UserError, match="mean' cannot be written: No space left"):
+            average([several], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
+    average([several], tmp_path / "mean")

@@ -220,19 +220,31 @@ def test_a_kill_between_record_and_rating_records_once(tmp_path, data, whole):
 
 
 def test_other_pairs_are_not_gone_on_with(tmp_path, data):
+    """Nor beside another validation text; and the run stays as it is."""
     own = toy_data(tmp_path / "text")
     run(tiny(own, epochs=1), tmp_path / "run")
-    for path in (own.source, own.target):
-        path.write_text("a b\n" + path.read_text())
-    with pytest.raises(UserError, match="was trained on other pairs"):
-        run(tiny(own, epochs=2), tmp_path / "run", resume=True)
+    config = (tmp_path / "run" / "config.json").read_bytes()
+    sides = {"trained on other pairs": (own.source, own.target)}
+    sides["validated on other text"] = (own.valid_source, own.valid_target)
+    for reason, paths in sides.items():
+        texts = {path: path.read_text() for path in paths}
+        for path, text in texts.items():
+            path.write_text("a b\n" + text)
+        with pytest.raises(UserError, match=f"was {reason}"):
+            run(tiny(own, epochs=2), tmp_path / "run", resume=True)
+        assert (tmp_path / "run" / "config.json").read_bytes() == config
+        for path, text in texts.items():
+            path.write_text(text)
+    run(tiny(own, epochs=2), tmp_path / "run", resume=True)
 
 
 def test_two_trainings_do_not_share_a_folder(tmp_path, data):
     run(tiny(data, epochs=1), tmp_path / "run")
     with only_writer(tmp_path / "run", print):
+        before = load_run(tmp_path / "run").experiment
         with pytest.raises(UserError, match="another training writes to"):
             run(tiny(data, epochs=2), tmp_path / "run", resume=True)
+        assert load_run(tmp_path / "run").experiment == before
     assert run(tiny(data, epochs=2), tmp_path / "run", resume=True).steps == 2 * EPOCH
 
 
@@ -247,7 +259,23 @@ def test_a_run_without_a_whole_checkpoint_does_not_start_anew(tmp_path, data):
 def test_a_start_that_was_killed_early_leaves_no_run(tmp_path, data):
     (tmp_path / "run" / "vocabulary").mkdir(parents=True)
     (tmp_path / "run" / "vocabulary" / "source.words").write_text("ha")
+    (tmp_path / "run" / "lock").touch()
     assert run(tiny(data, epochs=1), tmp_path / "run").steps == EPOCH
+
+
+def test_a_folder_that_was_taken_meanwhile_is_left_alone(tmp_path, data):
+    """Another process has made a run there while the text was prepared."""
+
+    def make_another_run(text: str) -> int:
+        if "training pairs" in text and not (tmp_path / "run").exists():
+            run(tiny(data, epochs=1), tmp_path / "run")
+        return len(text)
+
+    console = quiet()
+    console.file.write = make_another_run
+    with pytest.raises(UserError, match="exists already"):
+        experiment.run(tiny(data, epochs=2), tmp_path / "run", console=console)
+    assert load_run(tmp_path / "run").experiment.training.epochs == 1
 
 
 @pytest.mark.parametrize(

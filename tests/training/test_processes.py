@@ -15,7 +15,7 @@ from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.training import manifest as manifests
-from tests.helpers import quiet, records, tiny, toy_data
+from tests.helpers import quiet, records, tiny, toy_data, write_untrained
 from tests.training.children import Cluster, End, start
 
 
@@ -90,13 +90,18 @@ def test_two_processes_train_what_one_trains(tmp_path):
 
 @pytest.mark.slow
 def test_a_process_without_room_ends_both_at_once(tmp_path):
-    """With a device each, as a GPU for each task; what was whole before stays."""
+    """With a device each, as a GPU for each task; what was whole before stays.
+
+    Both read the run that they start from.
+    """
     data = toy_data(tmp_path / "text")
-    exp = tiny(data, shapes=1, epochs=2)
+    write_untrained(tiny(data), tmp_path / "before")
+    exp = tiny(data, shapes=1, epochs=2, warm_start=tmp_path / "before")
     before = time.monotonic()
     said = train_two(tmp_path / "run", exp, 2, End(full_at=2), devices=1)
     assert time.monotonic() - before < 300  # orbax by itself waits four times as long
     assert "No space left on device" in said[1] and "could not be written" in said[0]
+    assert "arrays copied" in said[0]
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
 
 

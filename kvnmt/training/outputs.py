@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training writes to: checkpoints, records, and who may ask it to leave."""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import NamedTuple
+
+from kvnmt import devices
+from kvnmt.training import records
+from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoint_folder import Keep, only_writer
+from kvnmt.training.job import Job
+from kvnmt.training.leaving import Leaving
+from kvnmt.training.loop_state import LoopState, restore
+from kvnmt.training.signals import Signals
+
+
+class Outputs(NamedTuple):
+    """What training writes to, and who may ask it to leave."""
+
+    checkpoints: Checkpoints
+    log: records.Log | None  # of the first process
+    leaving: Leaving
+
+
+def open_outputs(
+    stack: ExitStack,
+    job: Job,
+    state: LoopState,
+    resume: bool,
+    begin: Callable[[], object],
+) -> Outputs:
+    """Opens what is written to, and brings the state to where training begins.
+
+    Args:
+        stack: Closes it again.
+        job: What is trained.
+        state: Moved to the last checkpoint, if training goes on.
+        resume: Whether it does.
+        begin: Called by the first process, as `kvnmt.training.loop.fit` says.
+
+    Raises:
+        UserError: Another training writes there, the checkpoint is of other pairs, or
+            something cannot be written.
+    """
+    keep = Keep(job.config.keep_last, job.config.keep_every)
+    only = only_writer(job.folder, job.tell)
+    devices.first_does(lambda: stack.enter_context(only))
+    if not resume:
+        devices.first_does(begin)
+    signals = stack.enter_context(Signals(job.tell))
+    checkpoints = stack.enter_context(
+        Checkpoints(job.folder / "checkpoints", keep=keep, tell=job.tell)
+    )
+    if resume:
+        restore(job, state, checkpoints)
+        devices.first_does(begin)
+    log: records.Log | None = None
+
+    def open_log() -> None:
+        nonlocal log
+        log = records.Log(job.folder, state.progress.validated)
+        stack.callback(log.close)
+
+    devices.first_does(open_log)
+    return Outputs(checkpoints, log, Leaving(signals, job.mesh))
