@@ -209,7 +209,7 @@ def test_a_run_starts_from_the_best_parameters_of_another(tmp_path, base, monkey
     old = load_run(baseline)
     started = {}
 
-    def fit(job, state, *, resume):
+    def fit(job, state, *, resume, begin):
         started["params"] = state.params
 
     monkeypatch.setattr(experiment, "fit", fit)
