@@ -103,7 +103,7 @@ TABLES = (
         published_with="1.25 million pairs, 30 000 words, 512 units, Adadelta; the "
         "mean of MT03 to MT06",
         differences={
-            "rnnsearch-star, scratch": "a core each, beside other work",
+            "rnnsearch-star, scratch": "beside other work",
             "rnnsearch-star, warm": "the control: trained on",
             "phrase-based (Thot), scratch": "one weight chosen on 100 lines of valid",
         },
