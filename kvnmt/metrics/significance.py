@@ -30,8 +30,8 @@ from scipy import stats
 from kvnmt.metrics.bleu import Settings, bleu_metric, bleu_of, check_counts
 
 TIE = 1e-9  # BLEU points; a smaller difference is none
-SEED = 12345  # as sacrebleu has it, and so these
-TRIALS = {"bootstrap": 1000, "randomisation": 10_000}
+RESAMPLES, SEED = 1000, 12345  # of the bootstrap, as sacrebleu has them
+TRIALS = {"bootstrap": RESAMPLES, "randomisation": 10_000}  # by sacrebleu
 
 
 @dataclass(frozen=True)
@@ -179,13 +179,13 @@ def bootstrap(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> flo
     found = float(abs(bleu_of(system.sum(0)) - bleu_of(baseline.sum(0))))
     if found < TIE:
         return 1.0
-    count, trials = len(baseline), TRIALS["bootstrap"]
-    draws = np.random.default_rng(SEED).choice(count, size=(trials, count))
+    count = len(baseline)
+    draws = np.random.default_rng(SEED).choice(count, size=(RESAMPLES, count))
     times = np.stack([np.bincount(draw, minlength=count) for draw in draws])
     differences = np.abs(bleu_of(times @ system) - bleu_of(times @ baseline))
     larger = int((differences - differences.mean() > found).sum())
     differing = int((baseline != system).any(1).sum())
-    return max((larger + 1) / (trials + 1), _least_p(differing))
+    return max((larger + 1) / (RESAMPLES + 1), _least_p(differing))
 
 
 def stars(p_above: float | None, p_baseline: float | None, level: float = 0.01) -> str:

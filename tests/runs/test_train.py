@@ -43,7 +43,12 @@ def test_a_table_of_both_sides_has_the_pieces_of_both(tmp_path, monkeypatch, tie
     exp = tiny(replace(toy_data(tmp_path / "text"), **choices))
     exp = replaced(exp, "model.tie", tie)
     jobs = []
-    monkeypatch.setattr(experiment, "fit", lambda job, state, **_: jobs.append(job))
+
+    def fit(job, state, *, resume, begin):
+        jobs.append(job)
+        begin()
+
+    monkeypatch.setattr(experiment, "fit", fit)
     experiment.run(exp, tmp_path / "run", console=quiet())
     words = jobs[0].corpora.vocabularies
     assert (digest(words.source) == digest(words.target)) == (tie == "all")
