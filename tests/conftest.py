@@ -112,12 +112,12 @@ def _no_learning_curves() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _few_trials() -> Iterator[None]:
-    """Tests of significance make few trials: sacrebleu takes a second for all.
+    """Randomisation makes few trials: sacrebleu takes a second for all.
 
     `tests/metrics/test_significance.py` makes as many as users do.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(significance, "TRIALS", {"bootstrap": 199, "randomisation": 200})
+        patch.setitem(significance.TRIALS, "randomisation", 200)
         yield
 
 

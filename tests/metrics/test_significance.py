@@ -22,7 +22,6 @@ from kvnmt.metrics.significance import (
 )
 
 PLAIN = Settings("none")
-ALL = significance.TRIALS  # before `tests/conftest.py` has fewer
 RNG = random.Random(7)
 REFERENCES = [" ".join(RNG.choices("abcdef", k=RNG.randint(1, 12))) for _ in range(40)]
 
@@ -30,7 +29,7 @@ REFERENCES = [" ".join(RNG.choices("abcdef", k=RNG.randint(1, 12))) for _ in ran
 @pytest.fixture
 def all_trials(monkeypatch) -> None:
     """As many as users have: the tests' own setting makes fewer."""
-    monkeypatch.setattr(significance, "TRIALS", ALL)
+    monkeypatch.setitem(significance.TRIALS, "randomisation", 10_000)
 
 
 def noisy(seed: int, share: float) -> list[str]:
@@ -152,7 +151,6 @@ def test_resampling_tells_a_better_system_from_one_that_is_no_better(kind):
     ]
 
 
-@pytest.mark.usefixtures("all_trials")
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.38, 0.4])
 def test_the_bootstrap_of_counts_is_that_of_lines(share):
     baseline, system = noisy(1, 0.4), noisy(2, share)
