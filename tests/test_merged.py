@@ -126,6 +126,16 @@ def test_a_step_without_any_stays_what_it_is():
     assert merged(step, STATE, INPUTS[0]) is step
 
 
+def test_what_a_step_prints_is_printed(capfd):
+    def step(h: Array, x: Array) -> Array:
+        jax.debug.print("h {}", jnp.sum(h))
+        return h @ PARAMS["some"] + x @ PARAMS["some"] + h @ PARAMS["others"][:, :D]
+
+    jax.block_until_ready(jax.jit(merged(step, STATE, INPUTS[0]))(STATE, INPUTS[0]))
+    jax.effects_barrier()
+    assert capfd.readouterr().out.startswith("h ")
+
+
 def test_a_key_memory_has_eight_products_in_the_place_of_seventeen():
     """GRU1; the query's of both rounds; of each: keys, context, new state.
 

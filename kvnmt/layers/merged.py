@@ -101,7 +101,7 @@ class _Program:
         values: Values = dict(self.constants)
         values.update(zip(self.jaxpr.invars, arguments))
         for equation in self.equations:
-            result = equation.outvars[0]
+            result = next(iter(equation.outvars), None)  # a print has none
             if result in self.sums:
                 values[result] = values[self.sums[result]]
             elif result in self.places:
