@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sentences as ids, a corpus of them, and padded batches."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -8,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.vocabulary import EOS, PAD
+
+BLOCK = 1 << 20  # ids whose digest is taken at once
 
 
 class Batch(NamedTuple):
@@ -58,6 +61,14 @@ class EncodedCorpus:
     def __reduce__(self) -> Any:
         """Pickles how to reopen the corpus, if that is known, instead of the ids."""
         return self._reopen or (EncodedCorpus, (self.source, self.target))
+
+    def digest(self) -> str:
+        """Identifies all ids, in memory or mapped; another word is another digest."""
+        seal = hashlib.blake2b(digest_size=16)
+        for side in (self.source, self.target):
+            for start in range(0, len(side.ids), BLOCK):
+                seal.update(side.ids[start : start + BLOCK].astype("<i4").tobytes())
+        return seal.hexdigest()
 
 
 def encoded(

@@ -108,6 +108,7 @@ def make_job(
         about=about
         | {
             "batches": plan.digest(),
+            "pairs": corpora.train.digest(),
             "validation": digest("\n".join(corpora.references).encode()),
         },
         console=console,

@@ -2,7 +2,9 @@
 """What changes while training, and how it comes back from a checkpoint."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import cattrs
 import jax.numpy as jnp
@@ -46,21 +48,7 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
         trained = manifest.about.get("vocabularies")
         check_digests(trained, job.corpora.vocabularies, job.folder)
         state.arrays = checkpoints.restore(state.arrays, manifest.step)
-        if manifest.about.get("batches") != job.about["batches"]:
-            raise OptionError(
-                f"the run in '{job.folder}' was trained on other pairs, or "
-                "batched for another number of devices, so its place among them "
-                "means nothing here; put that back, or begin another run with {0}.",
-                "training.warm_start",
-            )
-        told = manifest.about.get("validation")  # none by former versions
-        if told not in (None, job.about["validation"]):
-            raise OptionError(
-                f"the run in '{job.folder}' was validated on other text, so that its "
-                "scores would not be those of its checkpoints; put that back, or begin "
-                "another run with {0}.",
-                "training.warm_start",
-            )
+        _check_same_text(job, manifest.about)
         state.progress = cattrs.structure(manifest.progress, Progress)
         state.start -= state.progress.elapsed
         set_scale(job, state)
@@ -71,6 +59,26 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
         )
     state.step = state.saved = int(state.arrays.step)
     job.tell(f"resuming after step {state.step}")
+
+
+def _check_same_text(job: Job, before: Mapping[str, Any]) -> None:
+    now = {name: job.about[name] for name in ("batches", "pairs", "validation")}
+    # Checkpoints of former versions lack some of these.
+    other = {name for name in now if before.get(name, now[name]) != now[name]}
+    if other & {"batches", "pairs"}:
+        raise OptionError(
+            f"the run in '{job.folder}' was trained on other pairs, or "
+            "batched for another number of devices, so its place among them "
+            "means nothing here; put that back, or begin another run with {0}.",
+            "training.warm_start",
+        )
+    if other:
+        raise OptionError(
+            f"the run in '{job.folder}' was validated on other text, so that its "
+            "scores would not be those of its checkpoints; put that back, or begin "
+            "another run with {0}.",
+            "training.warm_start",
+        )
 
 
 def set_scale(job: Job, state: LoopState) -> None:

@@ -41,10 +41,13 @@ class Signals:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Puts back what was there."""
+        """Puts back what was there, and lets it know what came meanwhile."""
         if self._installed:
             for number, handler in self._before.items():
                 signal.signal(number, handler)
+                around = getattr(handler, "__self__", None)
+                if isinstance(around, Signals):
+                    around.asked = around.asked or self.asked
             signal.set_wakeup_fd(self._wakeup)
             os.close(self._write)  # the thread reads the end
 

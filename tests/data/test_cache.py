@@ -73,6 +73,7 @@ def test_the_cache_holds_what_memory_would(config, prepared):
         assert found.folder == entries(config)[0]
     assert isinstance(found.train.source.ids, np.memmap)
     assert found.train.source.ids.dtype == np.uint16
+    assert found.train.digest() == memory.train.digest()
 
 
 def test_a_corpus_is_sent_as_its_folder(config):

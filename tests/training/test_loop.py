@@ -219,17 +219,30 @@ def test_a_kill_between_record_and_rating_records_once(tmp_path, data, whole):
     check_same_run(exp, whole, tmp_path / "killed")
 
 
+def one_more(text: str) -> str:
+    """A pair more."""
+    return "a b\n" + text
+
+
+def other_word(text: str) -> str:
+    """The same lengths."""
+    return ("B" if text[0] == "A" else "A") + text[1:]
+
+
 def test_other_pairs_are_not_gone_on_with(tmp_path, data):
     """Nor beside another validation text; and the run stays as it is."""
     own = toy_data(tmp_path / "text")
     run(tiny(own, epochs=1), tmp_path / "run")
     config = (tmp_path / "run" / "config.json").read_bytes()
-    sides = {"trained on other pairs": (own.source, own.target)}
-    sides["validated on other text"] = (own.valid_source, own.valid_target)
-    for reason, paths in sides.items():
+    sides = own.source, own.target
+    cases = [(sides, one_more, "trained on other pairs")]
+    cases += [(sides[1:], other_word, "trained on other pairs")]
+    sides = own.valid_source, own.valid_target
+    cases += [(sides, one_more, "validated on other text")]
+    for paths, change, reason in cases:
         texts = {path: path.read_text() for path in paths}
         for path, text in texts.items():
-            path.write_text("a b\n" + text)
+            path.write_text(change(text))
         with pytest.raises(UserError, match=f"was {reason}"):
             run(tiny(own, epochs=2), tmp_path / "run", resume=True)
         assert (tmp_path / "run" / "config.json").read_bytes() == config
