@@ -54,7 +54,7 @@ class Worker:
         with Signals(lambda message: say(message, self.console)) as signals:
             try:
                 with signals.breaking():
-                    self._walk()
+                    self._walk(signals)
             except (StoppedError, KeyboardInterrupt) as cause:
                 raise _stopped(cause, signals.asked or SIGINT) from None
         return {
@@ -63,10 +63,14 @@ class Worker:
             if (reason := self._failure(row.folder))
         }
 
-    def _walk(self) -> None:
+    def _walk(self, signals: Signals) -> None:
         while True:
-            worked = [self._visit(row) for row in self.rows]
-            if any(worked):
+            worked = False
+            for row in self.rows:
+                worked |= self._visit(row)
+                if signals.asked:  # while the row failed
+                    raise KeyboardInterrupt
+            if worked:
                 continue
             if not any(map(self._returns_to, self.rows)):
                 return

@@ -19,6 +19,7 @@ from experiments.rows import OtherRow
 from experiments.table import complete, work
 from experiments.worker import Worker
 from kvnmt.errors import StoppedError, UserError
+from kvnmt.training.signals import Signals
 from tests.experiments import workers
 from tests.experiments.fake import draw, never
 from tests.helpers import tiny, toy_data, write_untrained
@@ -207,6 +208,20 @@ def test_a_signal_gives_the_row_back(tmp_path):
     assert Claims(row.folder).holder() is None
     assert state_of(row) == "not started"
     assert read_result(row.folder) is None
+
+
+def test_a_signal_ends_the_work_though_its_row_failed(tmp_path):
+    """Training has handlers of its own; what they heard is not forgotten."""
+
+    def fail() -> dict:
+        with Signals(print):
+            os.kill(os.getpid(), signal.SIGTERM)
+            raise UserError("no such text")
+
+    rows = [other(tmp_path / "fails", fail), other(tmp_path / "next")]
+    with pytest.raises(StoppedError, match="SIGTERM"):
+        work(rows, never, Console(quiet=True))
+    assert [state_of(row) for row in rows] == ["failed: no such text", "not started"]
 
 
 def test_an_interrupted_row_says_its_epoch(tmp_path):
