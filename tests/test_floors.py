@@ -23,7 +23,7 @@ FLOORS = [  # the parts of one floor do not know each other either
     {"benchmark", "evaluation"},
     {"serve"},
     {"cli"},
-    {"experiments"},
+    {"experiments", "__main__"},
 ]
 # Parts that know less than their floor allows.
 ONLY = {

@@ -457,9 +457,8 @@ def test_evaluation_prints_json(kvnmt, run, text, tmp_path):
 
 
 def command(*arguments: object, **choices) -> subprocess.CompletedProcess[bytes]:
-    """Runs the installed command in its own process."""
-    code = "import sys; from kvnmt.cli.main import main; main()"
-    words = [sys.executable, "-c", code, *map(str, arguments)]
+    """Runs the command in its own process."""
+    words = [sys.executable, "-m", "kvnmt", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, timeout=300, **choices)
 
 
