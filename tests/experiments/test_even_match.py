@@ -2,9 +2,13 @@
 """RNNsearch* under another program's recipe."""
 
 import json
+import sys
+
+import pytest
 
 from experiments import even_match
 from experiments.even_match import EvenMatch
+from kvnmt.errors import UserError
 from tests.experiments.fake import untrained, write_captions
 
 
@@ -32,3 +36,61 @@ def test_the_row_is_trained_under_that_recipe(tmp_path, capsys):
     result = json.loads((tmp_path / "runs/de-en-joeynmt-1/result.json").read_text())
     assert result["recipe"] == even_match.RECIPE
     assert f"{result['test2016_bleu']:.2f}" in capsys.readouterr().out
+
+
+# Trains nothing, and translates into the source in capitals.
+STAND_IN = """
+import json, pathlib, sys, yaml
+
+def main():
+    task, path, *_ = sys.argv[1:]
+    config = yaml.safe_load(pathlib.Path(path).read_text())
+    folder = pathlib.Path(config["model_dir"])
+    if task == "train":
+        folder.mkdir()
+        (folder / "config.yaml").write_text(json.dumps(config))
+        print("Total params: 123")
+    else:
+        assert config["testing"]["beam_size"] == 10
+        for line in sys.stdin:
+            print(line.upper(), end="")
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_joeynmt_is_trained_under_either_recipe(tmp_path):
+    write_captions(tmp_path)
+    package = tmp_path / "packages" / "joeynmt"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("__version__ = '2.3.0'")
+    (package / "__main__.py").write_text(STAND_IN)
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\nPYTHONPATH={package.parent} exec {sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    options = EvenMatch(data=tmp_path, workdir=tmp_path / "runs", peer_python=python)
+    even_match.main(options, train=untrained)
+    runs = tmp_path / "runs"
+    for name, pairs, smoothing in (("its", 80, 0), ("ours", 40, 0.1)):
+        folder = runs / f"de-en-joeynmt-itself-{name}-1"
+        result = json.loads((folder / "result.json").read_text())
+        assert (result["system"], result["parameters"]) == ("JoeyNMT", 123)
+        assert result["test2016_bleu"] >= 0
+        chosen = json.loads((folder / "model.yaml").read_text())["training"]
+        assert (chosen["batch_size"], chosen["label_smoothing"]) == (pairs, smoothing)
+        assert (chosen["decrease_factor"], chosen["epochs"]) == (0.85, 12)
+        lines = (folder / "test2016.en").read_text()
+        assert lines == (tmp_path / "test2016.de").read_text().upper()
+
+
+def test_without_joeynmt_its_rows_are_refused(tmp_path):
+    write_captions(tmp_path)
+    options = EvenMatch(
+        data=tmp_path, workdir=tmp_path / "runs", peer_python=tmp_path / "none"
+    )
+    with pytest.raises(UserError, match="cannot be run.*install JoeyNMT"):
+        even_match.main(options, train=untrained)
+    assert not (tmp_path / "runs").exists()

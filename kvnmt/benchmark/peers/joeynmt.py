@@ -5,7 +5,9 @@ Of the tokens that it counts, EOS is one. It stops at an empty line.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from kvnmt.benchmark.peers.base import Arguments, Program, Search, Task, numbers
@@ -37,10 +39,20 @@ with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
 """
 
 
-def train(task: Task, folder: Path) -> list[Arguments]:
-    """The command that trains; validates after every epoch."""
+def train(
+    task: Task, folder: Path, recipe: Mapping[str, Any] = MappingProxyType({})
+) -> list[Arguments]:
+    """The command that trains; validates after every epoch.
+
+    Args:
+        task: Text and sizes.
+        folder: Where the model will be; its config stands beside it.
+        recipe: What its section ``training`` has otherwise.
+    """
+    config = _config(task, folder)
+    config["training"] |= recipe
     path = folder.with_suffix(".yaml")
-    path.write_text(json.dumps(_config(task, folder), indent=1))  # which is YAML too
+    path.write_text(json.dumps(config, indent=1))  # which is YAML too
     return [("-m", "joeynmt", "train", str(path), "--skip-test")]
 
 
