@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.decoder import Features
-from kvnmt.layers import Kept, Linear, linear, precise
+from kvnmt.layers import Linear, Scanning, linear, precise
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree, typed
 
 
@@ -103,11 +103,11 @@ class Forward(Protocol):  # noqa: D101
         source: Int[Array, "B S"],
         target: Int[Array, "B T"],
         key: Key[Array, "*B"] | None = None,
-        kept: Kept = Kept(),
+        scanning: Scanning = Scanning(),
     ) -> Prediction:
         """Predicts every word of given translations.
 
-        What is ``kept`` for the gradient changes time and memory, not the result.
+        ``scanning`` changes time and memory, not the result.
         """
         ...
 

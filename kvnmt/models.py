@@ -31,8 +31,8 @@ from kvnmt.contract import Head, Model, Prediction, mean_logits
 from kvnmt.errors import OptionError, check_bounds
 from kvnmt.initializers import weights
 from kvnmt.layers import (
-    Kept,
     Linear,
+    Scanning,
     dropout,
     embed,
     embedding_dropout,
@@ -163,7 +163,7 @@ def _encode(
     params: Params,
     source: Int[Array, "B S"],
     key: Key[Array, "*B"] | None = None,
-    kept: Kept = Kept(),
+    scanning: Scanning = Scanning(),
 ) -> Source:
     key_embedding, key_annotations, key_encoder, key_masks = split_key(key, 4)
     source, rates = jnp.asarray(source), config.dropout
@@ -176,7 +176,7 @@ def _encode(
         config.sizes,
         embedded,
         mask=source >= 0,
-        kept=kept,
+        scanning=scanning,
         key=key_encoder,
     )
     annotations = dropout(key_annotations, rates.annotations, encoded.annotations)
@@ -229,11 +229,11 @@ def _forward(
     source: Int[Array, "B S"],
     target: Int[Array, "B T"],
     key: Key[Array, "*B"] | None = None,
-    kept: Kept = Kept(),
+    scanning: Scanning = Scanning(),
 ) -> Prediction:
     key_source, key_embedding, key_output, *keys = split_key(key, 7)
     key_start, key_state, key_words, key_masks = keys
-    constants = _encode(config, parts, params, source, key_source, kept).decoder
+    constants = _encode(config, parts, params, source, key_source, scanning).decoder
     target = jnp.asarray(target)[:, :-1]
     previous = jnp.pad(target, ((0, 0), (1, 0)), constant_values=-1)
     embedded = embed(params.target_embedding, previous)  # [B, T, E]
@@ -245,10 +245,10 @@ def _forward(
     masked = with_masks(key_masks, rates.recurrent, params.decoder, len(embedded))
     if parts.decoder.over_time is None:
         step = partial(parts.decoder.step, masked, constants)
-        features = decoders.scanned(step, start, inputs, kept)
+        features = decoders.scanned(step, start, inputs, scanning)
     else:
         features = parts.decoder.over_time(
-            masked, constants, start, inputs, key_words, kept
+            masked, constants, start, inputs, key_words, scanning
         )
     state = dropout(key_state, rates.state, features.state)
     features = replace(features, state=state)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.extend.core import jaxprs_in_params
 
-from kvnmt.layers import Kept, merged, scan
+from kvnmt.layers import Scanning, merged, scan
 from kvnmt.typing import Array
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
@@ -76,12 +76,12 @@ STEPS = {
 }
 
 
-def results(step: Step, kept: Kept, params: dict[str, Array]) -> Any:
+def results(step: Step, scanning: Scanning, params: dict[str, Array]) -> Any:
     def both(h: Array, x: Array) -> tuple[Array, Any]:
         new, more = step(params, h, x)
         return new, (new, more)
 
-    return scan(both, STATE, INPUTS, kept)
+    return scan(both, STATE, INPUTS, scanning)
 
 
 def products(jaxpr: Any) -> int:
@@ -96,11 +96,15 @@ def products(jaxpr: Any) -> int:
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 def test_results_and_gradients_are_the_same(step, x64):
-    def total(kept: Kept, params: dict[str, Array]) -> Array:
-        leaves = jax.tree.leaves(results(step, kept, params))
+    def total(scanning: Scanning, params: dict[str, Array]) -> Array:
+        leaves = jax.tree.leaves(results(step, scanning, params))
         return sum(jnp.sum(jnp.sin(leaf + i)) for i, leaf in enumerate(leaves))
 
-    ways = (Kept(), Kept(merged=True), Kept("vectors", chunk=3, merged=True))
+    ways = (
+        Scanning(),
+        Scanning(merged=True),
+        Scanning("vectors", chunk=3, merged=True),
+    )
     values = [jax.jit(jax.value_and_grad(total, 1), static_argnums=0) for _ in ways]
     plain, *others = (f(kept, PARAMS) for f, kept in zip(values, ways))
     for other in others:
@@ -114,7 +118,7 @@ def test_results_and_gradients_are_the_same(step, x64):
 @pytest.mark.parametrize(("step", "left"), STEPS.items(), ids=lambda x: str(x)[:20])
 def test_products_are_one(step, left):
     def run(params: dict[str, Array]) -> Any:
-        return results(step, Kept(merged=True), params)
+        return results(step, Scanning(merged=True), params)
 
     assert products(jax.make_jaxpr(run)(PARAMS).jaxpr) == left
 
@@ -144,9 +148,9 @@ def test_a_key_memory_has_eight_products_in_the_place_of_seventeen():
     config = cases.CONFIGS["kvmematt-r2"]
     model, params = cases.build(config), cases.params(config, "float32")
 
-    def count(kept: Kept) -> int:
+    def count(scanning: Scanning) -> int:
         forward = jax.make_jaxpr(
-            lambda p: model.forward(p, SOURCE, TARGET, None, kept).features.context
+            lambda p: model.forward(p, SOURCE, TARGET, None, scanning).features.context
         )(params)
         return max(
             products(equation.params["jaxpr"].jaxpr)
@@ -154,5 +158,5 @@ def test_a_key_memory_has_eight_products_in_the_place_of_seventeen():
             if equation.primitive.name == "scan"
         )
 
-    assert count(Kept()) == 17
-    assert count(Kept(merged=True)) == 8
+    assert count(Scanning()) == 17
+    assert count(Scanning(merged=True)) == 8

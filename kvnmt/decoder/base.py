@@ -18,7 +18,7 @@ from flax import struct
 
 from kvnmt.encoder import Encoded
 from kvnmt.initializers import Weights
-from kvnmt.layers import Kept, scan
+from kvnmt.layers import Scanning, scan
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 
 SCAN = "decoder_scan"  # what a scan over target words is called in a traced program
@@ -96,7 +96,7 @@ class OverTime(Protocol):  # noqa: D101
         state: PyTree,
         inputs: PyTree,
         key: Key[Array, "*B"] | None = None,
-        kept: Kept = Kept(),
+        scanning: Scanning = Scanning(),
     ) -> Features:
         """Computes the features ``B T`` of given words, of inputs ``B T``.
 
@@ -148,11 +148,11 @@ def scanned(
     step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     state: PyTree,
     inputs: PyTree,
-    kept: Kept = Kept(),
+    scanning: Scanning = Scanning(),
 ) -> PyTree:
     """What a step gives at every word, ``B T``, from a State and inputs ``B T``."""
     with jax.named_scope(SCAN):
-        return _swap_time(scan(step, state, _swap_time(inputs), kept))
+        return _swap_time(scan(step, state, _swap_time(inputs), scanning))
 
 
 def _swap_time(tree: PyTree) -> PyTree:

@@ -30,8 +30,8 @@ from kvnmt.decoder.rounds import alignments, look_once
 from kvnmt.encoder import Encoded
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
-    Kept,
     LayerNorm,
+    Scanning,
     dropout,
     init_layer_norm,
     layer_norm,
@@ -132,7 +132,7 @@ def look_over_time(
     embedded: Float[Array, "B T E"],
     rate: float,
     key: Key[Array, "*B"] | None,
-    kept: Kept,
+    scanning: Scanning,
 ) -> Looked:
     """The same at all words: at once, or one after the other where there are writes."""
     before = jnp.pad(h, ((0, 0), (1, 0), (0, 0)))[:, :-1]
@@ -142,7 +142,7 @@ def look_over_time(
     )
     now, run = Now(h, before, embedded, drop), partial(look_at, look, rounds, constants)
     if look.attention.write is not None:
-        return scanned(run, memory, now, kept)
+        return scanned(run, memory, now, scanning)
     at_once = jax.vmap(partial(run, memory), in_axes=1, out_axes=(None, 1))
     return at_once(now)[1]
 

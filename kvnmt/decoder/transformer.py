@@ -49,8 +49,8 @@ from kvnmt.initializers import Weights
 from kvnmt.layers import (
     Blocks,
     FeedForward,
-    Kept,
     LayerNorm,
+    Scanning,
     SelfAttention,
     attend,
     count_heads,
@@ -233,7 +233,7 @@ def over_time(
     state: State,
     inputs: Inputs,
     key: Key[Array, "*B"] | None = None,
-    kept: Kept = Kept(),
+    scanning: Scanning = Scanning(),
 ) -> base.Features:
     """All target words at once, layer upon layer, but for what is written."""
     _, T, D = inputs.entering.shape
@@ -257,7 +257,7 @@ def over_time(
             inputs.embedded,
             rate,
             key_look,
-            kept,
+            scanning,
         )
         h = feed_forward(layer.feed_forward, looked.h, key_feed, rate)
     return _features(params, h, looked, own)

@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 from flax import struct
 
 from kvnmt.initializers import Weights
-from kvnmt.layers import Blocks, Kept
+from kvnmt.layers import Blocks, Scanning
 from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes
 
 
@@ -44,7 +44,7 @@ class Run(Protocol):  # noqa: D101
         blocks: Blocks,
         *,
         reverse: bool,
-        kept: Kept,
+        scanning: Scanning,
         key: Key[Array, "*B"] | None,
     ) -> Float[Array, "B S H"]:
         """Reads a sentence; what lies at padding reaches no other position."""

@@ -32,7 +32,7 @@ from kvnmt.encoder import recurrent, transformer
 from kvnmt.encoder.base import Encoded, Stack
 from kvnmt.errors import OptionError, UserError
 from kvnmt.initializers import Weights
-from kvnmt.layers import Blocks, Kept, Linear, init_linear, linear, split_key
+from kvnmt.layers import Blocks, Linear, Scanning, init_linear, linear, split_key
 from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes, typed
 
 Merge: TypeAlias = Literal[
@@ -163,7 +163,7 @@ def encode(
     sizes: Sizes,
     embedded: Float[Array, "B S E"],
     mask: Bool[Array, "B S"],
-    kept: Kept = Kept(),
+    scanning: Scanning = Scanning(),
     key: Key[Array, "*_"] | None = None,
 ) -> Encoded:
     """Reads the source in both directions; annotations of padding are zero."""
@@ -174,7 +174,9 @@ def encode(
         if not stack:  # there is none
             return x
         blocks = choices.blocks
-        return kind.run(stack, x, mask, blocks, reverse=reverse, kept=kept, key=key)
+        return kind.run(
+            stack, x, mask, blocks, reverse=reverse, scanning=scanning, key=key
+        )
 
     forward = run(params.forward, embedded, key_forward, reverse=False)
     below = forward if how.chained else embedded

@@ -17,7 +17,7 @@ from kvnmt.layers import (
     GRU,
     LSTM,
     Blocks,
-    Kept,
+    Scanning,
     gru,
     init_gru,
     init_lstm,
@@ -59,12 +59,12 @@ def run(
     blocks: Blocks,
     *,
     reverse: bool,
-    kept: Kept,
+    scanning: Scanning,
     key: Key[Array, "*B"] | None,
 ) -> Float[Array, "B S H"]:
     """Runs a stack, layer by layer."""
     for layer in params:
-        x = _run_layer(layer, cell, x, mask, kept, reverse)
+        x = _run_layer(layer, cell, x, mask, scanning, reverse)
     return x
 
 
@@ -73,7 +73,7 @@ def _run_layer(
     cell: _Cell,
     x: Array,
     mask: Array,
-    kept: Kept,
+    scanning: Scanning,
     reverse: bool,
 ) -> Array:
     def step(
@@ -88,9 +88,9 @@ def _run_layer(
     zero = jnp.zeros((x.shape[0], params.U.shape[0]), inputs.dtype)
     steps = (jnp.swapaxes(inputs, 0, 1), mask.T)
     # The chunks are of target steps; states of the source are small.
-    kept = kept._replace(chunk=0)
+    scanning = scanning._replace(chunk=0)
     with jax.named_scope(SCAN):
-        states = scan(step, (zero,) * cell.arrays, steps, kept, reverse)
+        states = scan(step, (zero,) * cell.arrays, steps, scanning, reverse)
     return jnp.swapaxes(states, 0, 1)
 
 

@@ -27,8 +27,8 @@ from kvnmt.initializers import Weights
 from kvnmt.layers import (
     Blocks,
     FeedForward,
-    Kept,
     LayerNorm,
+    Scanning,
     SelfAttention,
     attend,
     count_heads,
@@ -102,7 +102,7 @@ def run(
     blocks: Blocks,
     *,
     reverse: bool,
-    kept: Kept,
+    scanning: Scanning,
     key: Key[Array, "*B"] | None,
 ) -> Float[Array, "B S H"]:
     """Runs the stack, layer by layer; it has no direction and scans nothing."""

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from kvnmt.contract import mean_logits
 from kvnmt.decoder import Features
 from kvnmt.inference.trained import KEPT
-from kvnmt.layers import Kept
+from kvnmt.layers import Scanning
 from kvnmt.models import Model, Params, Prediction
 from kvnmt.typing import Array, PyTree
 
@@ -77,10 +77,10 @@ def _forward(
     source: Array,
     target: Array,
     key: Array | None = None,
-    kept: Kept = Kept(),
+    scanning: Scanning = Scanning(),
 ) -> Prediction:
     parts = zip(members, params)
-    return _mean([m.forward(p, source, target, key, kept) for m, p in parts])
+    return _mean([m.forward(p, source, target, key, scanning) for m, p in parts])
 
 
 def _narrow(

@@ -30,7 +30,7 @@ from kvnmt.layers.recurrent import (
     recurrent_product,
     with_masks,
 )
-from kvnmt.layers.scan import Kept, Residuals, keep, scan
+from kvnmt.layers.scan import Residuals, Scanning, keep, scan
 from kvnmt.layers.transformer import (
     Blocks,
     FeedForward,
@@ -55,12 +55,12 @@ __all__ = [
     "Blocks",
     "FeedForward",
     "GRU",
-    "Kept",
     "LSTM",
     "LayerNorm",
     "Linear",
     "Reset",
     "Residuals",
+    "Scanning",
     "SelfAttention",
     "attend",
     "count_heads",

@@ -28,10 +28,10 @@ from kvnmt.typing import Array, PyTree
 Residuals: TypeAlias = Literal["products", "vectors"]
 
 
-class Kept(NamedTuple):
-    """What is kept for the gradient, and of what; results do not depend on it."""
+class Scanning(NamedTuple):
+    """How a scan is computed; its results do not depend on it."""
 
-    residuals: Residuals = "products"
+    residuals: Residuals = "products"  # what every step keeps for the gradient
     chunk: int = 0  # steps between those whose state is kept, if nothing else is;
     # 0: the residuals of every step are
     merged: bool = False  # products of the same array are one
@@ -41,7 +41,7 @@ def scan(
     step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     state: PyTree,
     inputs: PyTree,
-    kept: Kept = Kept(),
+    scanning: Scanning = Scanning(),
     reverse: bool = False,
 ) -> PyTree:
     """Runs a step over time and returns what every step gives.
@@ -50,20 +50,20 @@ def scan(
         step: ``(state, inputs of a step) -> (state, what it gives)``.
         state: Before the first step.
         inputs: Arrays with time as their first axis.
-        kept: For the gradient. With a chunk only the state before every ``chunk``
+        scanning: How. With a chunk only the state before every ``chunk``
             steps is kept, and the steps between are computed again.
         reverse: From the last step to the first; without a chunk.
     """
-    if kept.merged:
+    if scanning.merged:
         step = merged(step, state, jax.tree.map(lambda x: x[0], inputs))
-    policy = _POLICIES[kept.residuals]
+    policy = _POLICIES[scanning.residuals]
     # A scan keeps XLA from merging both computations; outside of one it must be told.
     frugal = jax.checkpoint(step, policy=policy, prevent_cse=False)
 
     def run(state: PyTree, inputs: PyTree) -> tuple[PyTree, PyTree]:
         return jax.lax.scan(frugal, state, inputs, reverse=reverse)
 
-    chunk = kept.chunk
+    chunk = scanning.chunk
     if not chunk:
         return run(state, inputs)[1]
     length = jax.tree.leaves(inputs)[0].shape[0]

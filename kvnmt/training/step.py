@@ -20,7 +20,7 @@ from flax import struct
 from jax.sharding import Mesh, Sharding
 
 from kvnmt.devices import replicate
-from kvnmt.layers import Kept, row_keys
+from kvnmt.layers import Scanning, row_keys
 from kvnmt.models import Model, Params
 from kvnmt.training.losses import Loss, Objective, loss
 from kvnmt.training.sharding import over_rows
@@ -169,7 +169,9 @@ def _program(
 ) -> jax.stages.Wrapped:
     """The step ``(numbers of the key, state, source, target)``; kept for a while."""
     device = jax.devices()[0] if mesh is None else mesh.devices.flat[0]
-    sums_of = partial(_sums, model, objective, options, options.kept(device.platform))
+    sums_of = partial(
+        _sums, model, objective, options, options.scanning(device.platform)
+    )
     if mesh is not None and mesh.shape["data"] > 1:
         sums_of = over_rows(sums_of, mesh)
 
@@ -224,7 +226,7 @@ def _sums(
     model: Model,
     objective: Objective,
     options: StepOptions,
-    kept: Kept,
+    scanning: Scanning,
     params: Params,
     source: Array,
     target: Array,
@@ -236,7 +238,7 @@ def _sums(
         params: Params, source: Array, target: Array, masks: Array
     ) -> tuple[Array, Loss]:
         params = _cast(params, options.dtype)
-        prediction = model.forward(params, source, target, masks, kept)
+        prediction = model.forward(params, source, target, masks, scanning)
         sums = loss(objective, prediction, source, target)
         return sums.total, sums
 

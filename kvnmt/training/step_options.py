@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from kvnmt.errors import at_least, between
-from kvnmt.layers import Kept
+from kvnmt.layers import Scanning
 
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
 
@@ -33,11 +33,11 @@ class StepOptions:
     # the parameters that translate are a mean, decaying so; 0: they are the last.
     ema: Annotated[float, between(0, 0.999999)] = 0.0
 
-    def kept(self, platform: str) -> Kept:
-        """What is kept on a kind of device."""
+    def scanning(self, platform: str) -> Scanning:
+        """How scans are computed on a kind of device."""
         residuals, products = self.residuals, self.products
         if residuals == "auto":
             residuals = "products" if platform == "cpu" else "vectors"
         if products == "auto":
             products = "apart" if platform in ("cpu", "tpu") else "merged"
-        return Kept(residuals, self.remat, products == "merged")
+        return Scanning(residuals, self.remat, products == "merged")

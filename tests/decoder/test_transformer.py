@@ -12,7 +12,7 @@ from kvnmt import decoder as decoders
 from kvnmt.attention import Attention, additive, kv_memory, multi_head
 from kvnmt.decoder.source_look import Look, look_over_time
 from kvnmt.decoder.transformer import Options
-from kvnmt.layers import Kept
+from kvnmt.layers import Scanning
 from kvnmt.systems.products import needed
 from tests.decoder.unrolled import SIZES, B, T, Unrolled
 
@@ -27,13 +27,13 @@ def rewriting(attention: Attention) -> Attention:
 
 
 def over_time(
-    it: Unrolled, params, key: jax.Array | None = None, kept: Kept = Kept()
+    it: Unrolled, params, key: jax.Array | None = None, scanning: Scanning = Scanning()
 ) -> decoders.Features:
     assert it.decoder.over_time is not None
     constants = it.decoder.prepare(params, it.source)
     state = it.decoder.initial_state(params, constants, T)
     inputs = it.decoder.inputs(params, it.embedded.swapaxes(0, 1))
-    return it.decoder.over_time(params, constants, state, inputs, key, kept)
+    return it.decoder.over_time(params, constants, state, inputs, key, scanning)
 
 
 def assert_same(left: decoders.Features, right: decoders.Features) -> None:
@@ -65,17 +65,19 @@ def test_a_look_drops_entries_of_what_it_adds(key):
         (constants,) = it.decoder.prepare(params, it.source).layers
         h, embedded = jnp.zeros((B, T, SIZES.state)), it.embedded.swapaxes(0, 1)
         given = Look(PLAIN, 1), layer.rounds, constants, (), h, embedded, 0.5
-        return [look_over_time(*given, k, Kept()).h for k in (None, key)]
+        return [look_over_time(*given, k, Scanning()).h for k in (None, key)]
 
     whole, left = added(it.params)
     ratios = (left / whole)[:2]  # the third sentence has no words
     np.testing.assert_allclose(np.unique(ratios.round(3)), [0, 2])
 
 
-def scans(options: Options, attention: Attention, kept: Kept = Kept()) -> list[int]:
+def scans(
+    options: Options, attention: Attention, scanning: Scanning = Scanning()
+) -> list[int]:
     """How long every scan of the program is."""
     it = Unrolled(options, attention)
-    run = partial(over_time, it, key=None, kept=kept)
+    run = partial(over_time, it, key=None, scanning=scanning)
     loops = [
         eqn
         for eqn in needed(jax.make_jaxpr(run)(it.params).jaxpr)
@@ -91,4 +93,4 @@ def test_only_writes_are_scanned_and_no_more_is_kept_than_was_asked():
     assert scans(Options(), PLAIN) == []
     assert scans(Options(layers=3), memory) == [T]
     assert scans(Options(layers=3, rounds=2, attention_in="each"), memory) == [T] * 3
-    assert scans(Options(), memory, Kept(chunk=2)) == [T // 2]  # of two words each
+    assert scans(Options(), memory, Scanning(chunk=2)) == [T // 2]  # of two words each

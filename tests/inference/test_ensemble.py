@@ -16,7 +16,7 @@ from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align, score
 from kvnmt.inference.translate import translate
-from kvnmt.layers import Kept
+from kvnmt.layers import Scanning
 from kvnmt.model_config import ModelConfig
 from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.systems.named import system
@@ -60,8 +60,8 @@ def test_it_tells_of_all_members(some):
     members, params = some
     source, target = jnp.asarray([[3, 5, 0, -1]]), jnp.asarray([[4, 2, 7, 0]])
     forward = jax.jit(ensemble(members).forward, static_argnums=(3, 4))
-    whole = forward(params, source, target, None, Kept())
-    chunked = forward(params, source, target, None, Kept(chunk=2))
+    whole = forward(params, source, target, None, Scanning())
+    chunked = forward(params, source, target, None, Scanning(chunk=2))
     np.testing.assert_allclose(chunked.logits, whole.logits, rtol=1e-4, atol=1e-5)
     each = [jax.jit(m.forward)(p, source, target) for m, p in zip(members, params)]
     want = [look for one in each for look in one.self_attention]

@@ -109,13 +109,13 @@ def test_gradient(name, x64):
     """
     config = cases.CONFIGS[name]
     model, params = cases.build(config), cases.params(config, "float64")
-    kept = StepOptions().kept("gpu")
+    scanning = StepOptions().scanning("gpu")
     source, target = jnp.asarray(SOURCE), jnp.asarray(TARGET)
 
     @jax.jit
     def value_and_gradient(params: Params):
         def total(params: Params) -> tuple[jax.Array, jax.Array]:
-            prediction = model.forward(params, source, target, None, kept)
+            prediction = model.forward(params, source, target, None, scanning)
             objective = Objective(
                 label_smoothing=0.1,
                 atteos=0.5 if prediction.features.alignments else 0.0,
