@@ -4,6 +4,7 @@
 import gc
 import io
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,6 +58,12 @@ for _name, _value in _PROGRAMS.items():
 jax.config.update("jax_compilation_cache_dir", _PROGRAMS["jax_compilation_cache_dir"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+# Checkpoints count once they have reached the disk, and a training of milliseconds waits
+# longer for that than it trains. Memory does not let it wait. No test needs a disk.
+_MEMORY = Path("/dev/shm")
+if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 * 2**30:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 # Cases that are drawn: few every day, many with --hypothesis-profile thorough.
 settings.register_profile("everyday", max_examples=25, deadline=None)
