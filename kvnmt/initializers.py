@@ -43,6 +43,7 @@ class Weights(NamedTuple):
     address: Initializer  # W and U of an alignment
     energy: Initializer  # v of an alignment
     table: Callable[[float], Initializer]  # embeddings that are multiplied by this
+    gain: float = 0.0  # of recurrent layers' normalised products; 0: none is normalised
 
 
 def gaussian(deviation: float = 0.01) -> Weights:

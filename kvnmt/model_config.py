@@ -12,7 +12,7 @@ from kvnmt import target_context as target_contexts
 from kvnmt.attention import additive
 from kvnmt.decoder import conditional
 from kvnmt.errors import DEEPEST, WIDEST, between
-from kvnmt.initializers import Scheme
+from kvnmt.initializers import Scheme, Weights, weights
 from kvnmt.layers import Blocks
 from kvnmt.target_context import previous_word
 from kvnmt.typing import Sizes
@@ -68,6 +68,8 @@ class ModelConfig:
     # A tied output layer reads o_t / sqrt(E), as words of unit size need it.
     scale_tied: bool = False
     initializer: Scheme = "gaussian"
+    # whether products of GRUs and LSTMs are normalised (Ba et al. 2016)
+    layer_norm: bool = False
     average_auxiliary: bool = False  # auxiliary predictors vote, but in training
     dropout: Dropout = field(default_factory=Dropout)
 
@@ -84,6 +86,11 @@ class ModelConfig:
         """
         scales = self.scale_tied and self.tie != "none"
         return gain * self.embedding**-0.5 if scales else 1.0
+
+    @property
+    def weights(self) -> Weights:
+        """How arrays start."""
+        return weights(self.initializer)._replace(gain=float(self.layer_norm))
 
     @property
     def reading(self) -> encoders.Choices:

@@ -29,7 +29,6 @@ from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.contract import Head, Model, Prediction, mean_logits
 from kvnmt.errors import OptionError, check_bounds
-from kvnmt.initializers import weights
 from kvnmt.layers import (
     Linear,
     Scanning,
@@ -98,7 +97,7 @@ def count_parameters(params: PyTree) -> int:
 def _init(
     config: ModelConfig, parts: _Parts, source_words: int, target_words: int, key: Array
 ) -> Params:
-    sizes, scheme = config.sizes, weights(config.initializer)
+    sizes, scheme = config.sizes, config.weights
     keys = jax.random.split(key, 7)
     E, table = sizes.embedding, scheme.table(parts.decoder.gain(sizes))
     inputs = parts.target_context.widths(sizes) | parts.decoder.feature_sizes(sizes)
@@ -125,7 +124,8 @@ def _init(
             for n, wide in enumerate(parts.decoder.auxiliary_sizes(sizes))
         ),
     )
-    return check_units(params, config.dropout.recurrent)
+    rate, normalised = config.dropout.recurrent, config.layer_norm
+    return check_units(params, {"dropout.recurrent": rate, "layer_norm": normalised})
 
 
 def _init_source(
@@ -140,12 +140,12 @@ def _init_source(
         raise OptionError(sentence, "tie", prefix="model.")
     shape = words, 0 if tied else config.embedding
     gain = encoders.entry_gain(config.reading, config.encoder)
-    return weights(config.initializer).table(gain)(key, shape, jnp.float32)
+    return config.weights.table(gain)(key, shape, jnp.float32)
 
 
 def _init_output(config: ModelConfig, key: Array, width: int, words: int) -> Linear:
     if config.tie == "none":
-        return init_linear(key, [width], words, weights(config.initializer))
+        return init_linear(key, [width], words, config.weights)
     if width != config.embedding:
         raise OptionError(
             f"an output layer that is tied to the embedding reads its width, "

@@ -59,8 +59,8 @@ jax.config.update("jax_compilation_cache_dir", _PROGRAMS["jax_compilation_cache_
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
-# Checkpoints count once they have reached the disk, and a training of milliseconds waits
-# longer for that than it trains. Memory does not let it wait. No test needs a disk.
+# Checkpoints count once they have reached the disk, and a training of milliseconds
+# waits longer for that than it trains. Memory lets none wait. No test needs a disk.
 _MEMORY = Path("/dev/shm")
 if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 4 * 2**30:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))

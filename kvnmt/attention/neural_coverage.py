@@ -109,10 +109,12 @@ def init(
     """Makes the parameters of one round."""
     key_address, key_G, _, key_cell = jax.random.split(key, 4)
     C, D, A, K = sizes.annotation, sizes.state, sizes.alignment, options.size
+    # The few numbers of a position, perhaps one, leave nothing to normalise.
+    plain = weights._replace(gain=0.0)
     return Params(
         address=init_address(key_address, D, C, A, weights),
         G=init_G(key_G, K, A, weights),
-        cell=CELLS[options.cell].init(key_cell, [1, C, D], K, weights),
+        cell=CELLS[options.cell].init(key_cell, [1, C, D], K, plain),
     )
 
 

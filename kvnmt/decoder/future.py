@@ -20,6 +20,7 @@ from kvnmt.layers import (
     GRU,
     gru,
     init_gru,
+    input_product,
     recurrent_inputs,
     recurrent_product,
 )
@@ -72,7 +73,8 @@ def take_out(
         z = jnp.tanh((old @ W_a - context @ W_b) @ params.W + params.b)
         return gru(gates, old, recurrent_inputs(gates, z))
     D = old.shape[-1]
-    recurrent, read = recurrent_product(gates, old), context @ gates.W[0]
+    recurrent = recurrent_product(gates, old)
+    read = input_product(gates, 0, context)
     both = jax.nn.sigmoid((recurrent + read + gates.b)[:, : 2 * D])
     r, u = both[:, :D], both[:, D:]
     left = recurrent[:, 2 * D :] - r * read[:, 2 * D :]

@@ -49,6 +49,7 @@ from kvnmt.layers import (
     Linear,
     init_linear,
     init_lstm,
+    input_product,
     linear,
     lstm,
     recurrent_inputs,
@@ -163,7 +164,7 @@ def initial_state(
 def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
     """Projects the embedded previous words for the lowest layer."""
     lowest = params.layers[0]
-    return Inputs(embedded, embedded @ lowest.W[0] + lowest.b)
+    return Inputs(embedded, input_product(lowest, 0, embedded) + lowest.b)
 
 
 def step(
@@ -204,7 +205,7 @@ def _advance(
     """New hidden states and cells, layer upon layer; the top layer comes first."""
     total = inputs.lowest
     if state.fed is not None:
-        total = total + state.fed @ params.layers[0].W[1]
+        total = total + input_product(params.layers[0], 1, state.fed)
     hidden, cells = [], []
     order = zip(params.layers, state.hidden[::-1], state.cells[::-1])
     for n, (layer, h, c) in enumerate(order):

@@ -10,7 +10,7 @@ from flax import struct
 
 from kvnmt.decoder import rounds
 from kvnmt.decoder.rounds import Advance
-from kvnmt.layers import GRU, Reset, gru
+from kvnmt.layers import GRU, Reset, gru, input_product
 from kvnmt.typing import Array, Float
 
 
@@ -34,7 +34,7 @@ class Inputs:
 def word_inputs(params: rounds.Params, embedded: Array) -> tuple[Array, ...]:
     """``W x + b`` of every round's GRU; its second input is the word."""
     cells = [r.advance for r in params.rounds]
-    return tuple(embedded @ cell.W[1] + cell.b for cell in cells)
+    return tuple(input_product(cell, 1, embedded) + cell.b for cell in cells)
 
 
 def tanh_query(
@@ -61,9 +61,9 @@ def from_state(
     """
 
     def advance(cell: GRU, place: int, context: Array) -> Array:
-        total = words[place] + context @ cell.W[0]
-        for x, W in zip(further, cell.W[2:], strict=True):
-            total = total + x @ W
+        total = words[place] + input_product(cell, 0, context)
+        for n, x in enumerate(further, 2):
+            total = total + input_product(cell, n, x)
         return gru(cell, state, total, reset)
 
     return advance

@@ -15,6 +15,7 @@ from kvnmt.layers.basic import (
     precise,
     row_keys,
     split_key,
+    standardised,
 )
 from kvnmt.layers.merged import merged
 from kvnmt.layers.recurrent import (
@@ -25,6 +26,7 @@ from kvnmt.layers.recurrent import (
     has_units,
     init_gru,
     init_lstm,
+    input_product,
     lstm,
     recurrent_inputs,
     recurrent_product,
@@ -80,6 +82,7 @@ __all__ = [
     "init_linear",
     "init_lstm",
     "init_self_attention",
+    "input_product",
     "keep",
     "last_annotation",
     "layer_norm",
@@ -96,6 +99,7 @@ __all__ = [
     "row_keys",
     "scan",
     "split_key",
+    "standardised",
     "times_vector",
     "weighted_sum",
     "with_masks",

@@ -17,6 +17,8 @@ from kvnmt.initializers import Weights
 from kvnmt.layers.scan import keep
 from kvnmt.typing import Array, Bool, Float, Int, Key, typed
 
+SMALLEST = 1e-6  # variance that is added where numbers are divided by its root
+
 
 @struct.dataclass
 class Linear:
@@ -108,6 +110,15 @@ def embedding_dropout(
         return x
     (other,) = split_key(key, 1)
     return x * dropout(other, whole, jnp.ones_like(x[..., :1]))
+
+
+@typed
+def standardised(x: Float[Array, "*N D"]) -> Float[Array, "*N D"]:
+    """``(x - mean) / sqrt(variance)`` over the last axis; of equal numbers, zeros."""
+    fine = precise(x)
+    fine = fine - jnp.mean(fine, axis=-1, keepdims=True)
+    variance = jnp.mean(fine**2, axis=-1, keepdims=True)
+    return (fine * jax.lax.rsqrt(variance + SMALLEST)).astype(x.dtype)
 
 
 @typed

@@ -5,6 +5,16 @@ In training a unit may have a mask for each sentence, the same at every step, ov
 the recurrent product sees of its state: the variational dropout of Y. Gal and Z.
 Ghahramani (2016), "A Theoretically Grounded Application of Dropout in Recurrent Neural
 Networks", equation 8.
+
+Its products may be normalised before they are added (J. L. Ba, J. R. Kiros, G. E.
+Hinton (2016), "Layer Normalization", equation 4 and the supplement)::
+
+    W x + U h + b   becomes   gain_W * norm(W x) + gain_U * norm(U h) + b
+
+Departures: each gate's part of a product is normalised by itself, where the paper takes
+the gates of a product together, and the product of each input where it takes their sum:
+so it does not matter which of them are computed before a scan. The cell of an LSTM is
+not normalised on its way out.
 """
 
 from collections.abc import Sequence
@@ -16,11 +26,19 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.initializers import Weights
-from kvnmt.layers.basic import Linear, dropout, linear, split_key
+from kvnmt.layers.basic import Linear, dropout, linear, split_key, standardised
 from kvnmt.typing import Array, Float, Key, PyTree, typed
 
 # Where r meets U_n h: behind the product, before it, or behind product and bias.
 Reset: TypeAlias = Literal["after", "before", "after_bias"]
+
+
+@struct.dataclass
+class Gains:
+    """Of normalised products."""
+
+    W: tuple[Float[Array, " G*D"], ...]  # of each input's
+    U: Float[Array, " G*D"]
 
 
 @struct.dataclass
@@ -30,6 +48,7 @@ class GRU:
     W: tuple[Float[Array, "_ 3*D"], ...]  # one matrix per input
     U: Float[Array, "D 3*D"]
     b: Float[Array, " 3*D"]
+    gains: Gains | None = None  # None: products are as they are
     mask: Float[Array, "B D"] | None = None  # over h, in training alone
 
 
@@ -40,13 +59,14 @@ class LSTM:
     W: tuple[Float[Array, "_ 4*D"], ...]  # one matrix per input
     U: Float[Array, "D 4*D"]
     b: Float[Array, " 4*D"]
+    gains: Gains | None = None  # None: products are as they are
     mask: Float[Array, "B D"] | None = None  # over h, in training alone
 
 
 def init_gru(
     key: Key[Array, ""], inputs: Sequence[int], size: int, weights: Weights
 ) -> GRU:
-    """Makes a GRU of 3 (n m + n² + n) parameters."""
+    """Makes a GRU of 3 (n m + n² + n) parameters; of gains, 3 n for each matrix."""
     return GRU(**_recurrent(key, inputs, size, 3, weights))
 
 
@@ -61,7 +81,19 @@ def recurrent_inputs(
     params: GRU | LSTM, *inputs: Float[Array, "..."]
 ) -> Float[Array, "..."]:
     """The part that needs no state, ``W x + b``: hoist it out of a scan."""
-    return linear(Linear(W=params.W, b=params.b), *inputs)
+    if params.gains is None:
+        return linear(Linear(W=params.W, b=params.b), *inputs)
+    return sum((input_product(params, n, x) for n, x in enumerate(inputs)), params.b)
+
+
+def input_product(
+    params: GRU | LSTM, place: int, x: Float[Array, "*N _"]
+) -> Float[Array, "*N _"]:
+    """``W x`` of the input at a place, to be added to those of others and to b."""
+    product = x @ params.W[place]
+    if params.gains is None:
+        return product
+    return _normalised(params, product, params.gains.W[place])
 
 
 def with_masks(
@@ -99,7 +131,10 @@ def recurrent_product(
     if params.mask is not None:
         between = (1,) * (state.ndim - 2)  # such as source positions
         state = state * params.mask.reshape(len(state), *between, -1)
-    return state @ params.U[:, columns]
+    product = state @ params.U[:, columns]
+    if params.gains is None:
+        return product
+    return _normalised(params, product, params.gains.U[columns])
 
 
 @typed
@@ -164,6 +199,12 @@ def lstm(
     return o * jnp.tanh(cell), cell
 
 
+def _normalised(params: GRU | LSTM, product: Array, gain: Array) -> Array:
+    """Gate by gate."""
+    gates = product.reshape(*product.shape[:-1], -1, len(params.U))
+    return standardised(gates).reshape(product.shape) * gain
+
+
 def _is_unit(part: Any) -> bool:
     return isinstance(part, GRU | LSTM)
 
@@ -176,7 +217,12 @@ def _recurrent(
     shapes = [(width, gates, size) for width in inputs]
     keys_W = jax.random.split(key_W, len(shapes))
     W = [weights.inputs(k, s, jnp.float32) for k, s in zip(keys_W, shapes)]
+    gains = None
+    if weights.gain:
+        ones = jnp.full(gates * size, weights.gain, jnp.float32)
+        gains = Gains(W=(ones,) * len(W), U=ones)
     return {
+        "gains": gains,
         "W": tuple(block.reshape(len(block), gates * size) for block in W),
         "U": jnp.concatenate(blocks, axis=1),
         "b": jnp.zeros(gates * size, jnp.float32),

@@ -30,12 +30,11 @@ from kvnmt.layers.basic import (
     init_linear,
     linear,
     masked_softmax,
-    precise,
+    standardised,
 )
 from kvnmt.typing import Array, Bool, DType, Float, Int, Key, typed
 
 HEAD = 64  # units of a head, at least, where the number of heads is not given
-SMALLEST = 1e-6  # variance that a LayerNorm adds
 
 
 @dataclass(frozen=True)
@@ -108,11 +107,7 @@ def init_layer_norm(width: int) -> LayerNorm:
 @typed
 def layer_norm(params: LayerNorm, x: Float[Array, "*N D"]) -> Float[Array, "*N D"]:
     """``(x - mean) / sqrt(variance) * gain + b``."""
-    fine = precise(x)
-    fine = fine - jnp.mean(fine, axis=-1, keepdims=True)
-    variance = jnp.mean(fine**2, axis=-1, keepdims=True)
-    normal = fine * jax.lax.rsqrt(variance + SMALLEST)
-    return normal.astype(x.dtype) * params.gain + params.b
+    return standardised(x) * params.gain + params.b
 
 
 def init_self_attention(

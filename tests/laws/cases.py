@@ -325,7 +325,23 @@ OUTSIDE = {  # encoder, readout, and no recurrence
         **{"cell": "transformer", "embedding": 6, "encoder": 6, "state": 6},
     ),
 }
-VARIANTS = ATTENTIONS | MEMORIES | DECODERS | TARGET_CONTEXTS | OUTSIDE
+NORMALISED = {  # the products of recurrent units
+    "normalised-coverage": case(
+        layer_norm=True,
+        attention=neural(size=2),
+        decoder=rounds(1, reset="after_bias"),
+    ),
+    "normalised-lstm-fed": case(
+        layer_norm=True, cell="lstm", decoder=lstm(input_feeding=True)
+    ),
+    "normalised-memdec-before": case(
+        layer_norm=True,
+        cell="gru_before",
+        decoder=("mem_dec", {"seat": "state_and_read"}),
+    ),
+    "normalised-past-future": case(layer_norm=True, decoder="past_future"),
+}
+VARIANTS = ATTENTIONS | MEMORIES | DECODERS | TARGET_CONTEXTS | OUTSIDE | NORMALISED
 CONFIGS = NAMED | DEFAULTS | VARIANTS
 DISTINCT = list({config: name for name, config in reversed(CONFIGS.items())}.values())
 
@@ -368,7 +384,8 @@ def forward(config: ModelConfig) -> Callable[..., models.Prediction]:
 
 def parts(config: ModelConfig) -> set[tuple]:
     """All that a config chooses by name."""
-    outside = {(f, getattr(config, f)) for f in ("merge", "cell", "readout")}
+    fields = "merge", "cell", "readout", "layer_norm"
+    outside = {(field, getattr(config, field)) for field in fields}
     return outside | {(f, name) for f, (name, _) in chosen(config).items()}
 
 

@@ -181,6 +181,28 @@ def decoder(name: str, o: Any, n: Widths, attention: int, words: int) -> int:
     return total + own + rounds * (attention + gru(inputs, D))
 
 
+def gains(config: ModelConfig) -> int:
+    """Of normalised products: for each matrix as many as all gates have units."""
+    if not config.layer_norm:
+        return 0
+    o, D = config.decoder, config.state
+    stacks = {"none": 0, "forward": 1}.get(config.merge, 2)
+    gates = 4 if config.cell == "lstm" else 3
+    total = 2 * gates * config.encoder * stacks * config.layers
+    name = cases.CATALOGUES["decoder"].name_of(o)
+    if name == "stacked_lstm":
+        return total + 4 * D * (2 * o.layers + o.input_feeding)
+    rounds = 1 if o.share_rounds else o.rounds
+    matrices = {
+        "conditional": lambda: 2 + 2 * rounds,
+        "single": lambda: 3 * rounds,
+        "mem_dec": lambda: (3 + (o.seat != "read")) * rounds,
+        "past_future": lambda: 2 + 2 * rounds + 1 + 3 * (o.past + o.future),
+        "memory_rnn": lambda: 2 + 2 * rounds,
+    }[name]()
+    return total + 3 * D * matrices
+
+
 FORMS = {"plain": 1, "kv": 2, "kvp": 3}
 
 
@@ -236,5 +258,5 @@ def formula(config: ModelConfig, Vs: int, Vt: int) -> int:
         readout, width = readout + width * config.low_rank, config.low_rank
     tables = (Vs * E if config.merge != "none" and config.tie != "all" else 0) + Vt * E
     output = affine(width, Vt) if config.tie == "none" else Vt
-    outer = tables + encoder(config, n) + own + readout + output
+    outer = tables + encoder(config, n) + own + readout + output + gains(config)
     return outer + decoder(*moves, n, attention, Vt)

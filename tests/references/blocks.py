@@ -18,23 +18,51 @@ def affine(theta: Theta, *xs: Vector) -> Vector:
     return theta["W"] @ np.concatenate(xs) + theta["b"]
 
 
+def normalised(x: Vector) -> Vector:
+    """``(x - mean) / deviation``."""
+    middle = sum(x) / len(x)
+    variance = sum((n - middle) ** 2 for n in x) / len(x)
+    return (x - middle) / np.sqrt(variance + 1e-6)
+
+
+def read(theta: Theta, gate: str, x: Vector) -> Vector:
+    """``W x`` of a gate; with gains the sum of each input's, normalised."""
+    W = theta[f"W_{gate}"]
+    if "widths" not in theta:
+        return W @ x
+    total, start = np.zeros(len(W)), 0
+    for width, gain in zip(theta["widths"], theta[f"gains_{gate}"], strict=True):
+        part = slice(start, start + width)
+        total, start = total + gain * normalised(W[:, part] @ x[part]), part.stop
+    assert start == len(x)
+    return total
+
+
+def recur(theta: Theta, gate: str, h: Vector) -> Vector:
+    """``U h`` of a gate; with a gain it is normalised."""
+    product = theta[f"U_{gate}"] @ h
+    if "widths" not in theta:
+        return product
+    return theta[f"gain_{gate}"] * normalised(product)
+
+
 def gru(theta: Theta, h: Vector, x: Vector, reset: str = "after") -> Vector:
     """Three gates, three biases; where the reset gate meets the recurrent product."""
-    r = sigmoid(theta["W_r"] @ x + theta["U_r"] @ h + theta["b_r"])
-    u = sigmoid(theta["W_u"] @ x + theta["U_u"] @ h + theta["b_u"])
+    r = sigmoid(read(theta, "r", x) + recur(theta, "r", h) + theta["b_r"])
+    u = sigmoid(read(theta, "u", x) + recur(theta, "u", h) + theta["b_u"])
     if reset == "after":
-        n = np.tanh(theta["W_n"] @ x + r * (theta["U_n"] @ h) + theta["b_n"])
+        n = np.tanh(read(theta, "n", x) + r * recur(theta, "n", h) + theta["b_n"])
     elif reset == "after_bias":
-        n = np.tanh(theta["W_n"] @ x + r * (theta["U_n"] @ h + theta["b_n"]))
+        n = np.tanh(read(theta, "n", x) + r * (recur(theta, "n", h) + theta["b_n"]))
     else:
-        n = np.tanh(theta["W_n"] @ x + theta["U_n"] @ (r * h) + theta["b_n"])
+        n = np.tanh(read(theta, "n", x) + recur(theta, "n", r * h) + theta["b_n"])
     return u * h + (1.0 - u) * n
 
 
 def lstm(theta: Theta, h: Vector, c: Vector, x: Vector) -> tuple[Vector, Vector]:
     """Four gates, four biases, no peepholes."""
     gates = {
-        gate: theta[f"W_{gate}"] @ x + theta[f"U_{gate}"] @ h + theta[f"b_{gate}"]
+        gate: read(theta, gate, x) + recur(theta, gate, h) + theta[f"b_{gate}"]
         for gate in "ifog"
     }
     c = sigmoid(gates["f"]) * c + sigmoid(gates["i"]) * np.tanh(gates["g"])

@@ -13,6 +13,8 @@ from tests.references.blocks import (
     affine,
     gru,
     lstm,
+    read,
+    recur,
     sigmoid,
     softmax,
     weighted_sum,
@@ -235,9 +237,10 @@ def _future(own: dict[str, Theta], cell: str, F: Vector, c: Vector) -> Vector:
         z = np.tanh(sub["W"] @ (sub["W_a"] @ F - sub["W_b"] @ c) + sub["b"])
         return gru(own["GRU_F"], F, z)
     gates, sub = own["gates"], own["sub"]
-    r = sigmoid(gates["W_r"] @ c + gates["U_r"] @ F + gates["b_r"])
-    u = sigmoid(gates["W_u"] @ c + gates["U_u"] @ F + gates["b_u"])
-    n = np.tanh(sub["W"] @ (sub["W_h"] @ F - r * (sub["W_c"] @ c)) + sub["b"])
+    r = sigmoid(read(gates, "r", c) + recur(gates, "r", F) + gates["b_r"])
+    u = sigmoid(read(gates, "u", c) + recur(gates, "u", F) + gates["b_u"])
+    left = recur(gates, "n", F) - r * read(gates, "n", c)
+    n = np.tanh(sub["W"] @ left + gates["b_n"])
     return u * F + (1.0 - u) * n
 
 

@@ -63,12 +63,19 @@ def decoder(params: Any, name: str, options: dict[str, Any]) -> dict[str, Any]:
     advance = "GRU" if name in ("single", "mem_dec") else "GRU2"
     cells = [r.advance for r in params.rounds]
     if advance == "GRU":  # the papers put the word before the context
-        cells = [g.replace(W=(g.W[1], g.W[0], *g.W[2:])) for g in cells]
+        cells = [_word_first(g) for g in cells]
     own["rounds"] = [
         {"theta": attention(r.attention), advance: gru(g)}
         for r, g in zip(params.rounds, cells)
     ]
     return own | DECODERS[name](params, options)
+
+
+def _word_first(cell: Any) -> Any:
+    swap = lambda W: (W[1], W[0], *W[2:])  # noqa: E731
+    if cell.gains is not None:
+        cell = cell.replace(gains=cell.gains.replace(W=swap(cell.gains.W)))
+    return cell.replace(W=swap(cell.W))
 
 
 def _conditional(params: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -119,8 +126,7 @@ def _future(params: Any, kind: str) -> dict[str, Theta]:
         W_a, W_b = map(matrix, params.subtract)
         sub = {"W": W, "W_a": W_a, "W_b": W_b, "b": array(params.b)}
         return {"GRU_F": gates, "sub": sub}
-    sub = {"W": W, "W_h": gates["U_n"], "W_c": gates["W_n"], "b": gates["b_n"]}
-    return {"gates": gates, "sub": sub}
+    return {"gates": gates, "sub": {"W": W}}
 
 
 def _memory_rnn(params: Any, options: dict[str, Any]) -> dict[str, Any]:
@@ -303,4 +309,8 @@ def _gates(params: Any, order: str) -> Theta:
     for place, gate in enumerate(order):
         rows = slice(place * n, (place + 1) * n)
         theta |= {f"W_{gate}": W[rows], f"U_{gate}": U[rows], f"b_{gate}": b[rows]}
+        if params.gains is not None:
+            theta[f"gains_{gate}"] = [array(gain)[rows] for gain in params.gains.W]
+            theta[f"gain_{gate}"] = array(params.gains.U)[rows]
+            theta["widths"] = [len(W) for W in params.W]
     return theta
