@@ -160,14 +160,24 @@ def test_a_tied_output_layer_reads_the_width_of_the_embedding(key):
         jax.eval_shape(cases.build(config).init, key)
 
 
-def test_dropout_of_recurrent_states_needs_such_states(key):
+@pytest.mark.parametrize(
+    "field, change",
+    [("dropout.recurrent", {"dropout": Dropout(recurrent=0.2)}), ("layer_norm", {})],
+)
+def test_what_is_of_recurrent_units_needs_some(key, field, change):
     config = system("transformer").model(cases.BASE)
-    rates = dataclasses.replace(config.dropout, recurrent=0.2)
-    config = dataclasses.replace(config, dropout=rates)
-    with pytest.raises(UserError, match="dropout.recurrent is of GRUs and LSTMs"):
+    config = dataclasses.replace(config, **(change or {field: True}))
+    with pytest.raises(UserError, match=f"{field} is of GRUs and LSTMs"):
         jax.eval_shape(cases.build(config).init, key)
     for part in ({"cell": "gru"}, {"decoder": cases.BASE.decoder}):
         jax.eval_shape(cases.build(dataclasses.replace(config, **part)).init, key)
+
+
+def test_every_array_has_a_place_of_its_own(key):
+    """A step gives the place of each to its successor."""
+    config = cases.CONFIGS["normalised-memdec-before"]
+    leaves = jax.tree.leaves(cases.build(config).init(key))
+    assert len({leaf.unsafe_buffer_pointer() for leaf in leaves}) == len(leaves)
 
 
 def test_one_table_for_all_words_is_three_that_are_alike(key, x64):

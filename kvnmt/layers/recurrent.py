@@ -219,8 +219,10 @@ def _recurrent(
     W = [weights.inputs(k, s, jnp.float32) for k, s in zip(keys_W, shapes)]
     gains = None
     if weights.gain:
-        ones = jnp.full(gates * size, weights.gain, jnp.float32)
-        gains = Gains(W=(ones,) * len(W), U=ones)
+        *of_inputs, of_state = (
+            jnp.full(gates * size, weights.gain, jnp.float32) for _ in [*W, None]
+        )
+        gains = Gains(W=tuple(of_inputs), U=of_state)
     return {
         "gains": gains,
         "W": tuple(block.reshape(len(block), gates * size) for block in W),
