@@ -18,6 +18,7 @@ from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError, UserError, check_bounds
 from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import check_tokenizer
+from kvnmt.model_config import ModelConfig
 from kvnmt.models import Model, Params
 from kvnmt.runs.config import Experiment, check_kept, to_plain
 from kvnmt.runs.directory import (
@@ -29,7 +30,7 @@ from kvnmt.runs.directory import (
     make_run,
     package_versions,
 )
-from kvnmt.runs.warm_start import warm_start
+from kvnmt.runs.warm_start import check_computed_alike, warm_start
 from kvnmt.training.job import make_job
 from kvnmt.training.loop import Result, fit
 from kvnmt.training.losses import Objective, loss
@@ -75,7 +76,7 @@ def run(
     _check_objective(experiment.objective, model, experiment.model.average_auxiliary)
     start = experiment.training.warm_start
     if start and not (resume and has_checkpoint(folder)):
-        params = _warm_start(start, params, words, console, verbose)
+        params = _warm_start(start, experiment.model, params, words, console, verbose)
     about = {
         "config": to_plain(experiment),
         "versions": package_versions(),
@@ -147,9 +148,15 @@ def _check_objective(objective: Objective, model: Model, votes: bool) -> None:
 
 
 def _warm_start(
-    folder: Path, params: Params, words: Vocabularies, console: Console, verbose: bool
+    folder: Path,
+    config: ModelConfig,
+    params: Params,
+    words: Vocabularies,
+    console: Console,
+    verbose: bool,
 ) -> Params:
     trained = load_run(folder)
+    check_computed_alike(trained.experiment.model, config, folder)
     for side, ours, theirs in zip(Vocabularies._fields, words, trained.vocabularies):
         if digest(ours) != digest(theirs):
             raise UserError(

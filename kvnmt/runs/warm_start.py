@@ -8,13 +8,15 @@ KVMemAtt, as its paper trains it. The output layer of the trained model also sta
 the auxiliary predictors (Zheng et al. 2018). What has no counterpart starts fresh.
 """
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
+from kvnmt.model_config import ModelConfig
 from kvnmt.models import Params
 
 AUXILIARY = jax.tree_util.GetAttrKey("auxiliary")
@@ -55,6 +57,23 @@ def warm_start(fresh: Params, trained: Params) -> WarmStart:
         # the host, since what one process has on a device cannot be placed on all.
         leaves.append(leaf if source is None else jnp.array(np.asarray(source)))
     return WarmStart(jax.tree.unflatten(structure, leaves), copied, new)
+
+
+def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -> None:
+    """Makes sure that arrays of a trained model mean the same in another.
+
+    Raises:
+        OptionError: A choice differs that gives the same arrays another meaning.
+    """
+    for field in ("merge", "cell", "layer_norm", "readout", "scale_tied"):
+        before, now = getattr(trained, field), getattr(config, field)
+        if before != now:
+            raise OptionError(
+                f"'{run}' was trained with {{0}} {before}, and this model has {now}, "
+                "with which its arrays mean something else; give both the same.",
+                field,
+                prefix="model.",
+            )
 
 
 def path_name(path: tuple[Any, ...]) -> str:

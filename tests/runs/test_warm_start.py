@@ -267,6 +267,21 @@ def test_a_run_of_other_sizes_is_refused(tmp_path, base):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"layer_norm": True}, {"cell": "gru_before"}, {"merge": "stack"}],
+    ids=str,
+)
+def test_arrays_are_not_taken_for_something_else(tmp_path, base, change):
+    exp = tiny(load_run(trained(base)).experiment.data, warm_start=trained(base))
+    other = dataclasses.replace(exp.model, **change)
+    with pytest.raises(UserError, match=f"was trained with {[*change][0]}"):
+        experiment.run(
+            dataclasses.replace(exp, model=other), tmp_path / "run", console=quiet()
+        )
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_folder_that_is_no_run_is_refused(tmp_path, base):
     exp = tiny(load_run(trained(base)).experiment.data, warm_start=tmp_path / "no")
     with pytest.raises(UserError, match="no' is no run directory"):
