@@ -100,6 +100,7 @@ WITHOUT: dict[str, Change] = {
     "averaging": lambda e: replace(e, training=replace(e.training, ema=0.0)),
     "a falling rate": partial(with_optimizer, {"decay": 1.0}),
     "a high rate": partial(with_optimizer, {"learning_rate": None}),
+    "layer normalisation": partial(with_model, {"layer_norm": False}),
     "inputs of unit size": partial(with_model, {"initializer": "glorot"}),
 }
 # Systems that are composed of mechanisms of several papers: what each starts from.

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The arrays of an encoder-decoder: trained, constant for a sentence, carried along."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import jax.numpy as jnp
@@ -66,24 +65,18 @@ class State:
     target_context: PyTree
 
 
-def check_units(params: Params, asked: Mapping[str, float]) -> Params:
-    """The same, once it is known that what is asked of recurrent units finds some.
-
-    Args:
-        params: Of the model.
-        asked: By the fields of its config; 0: nothing.
+def check_units(params: Params, rate: float) -> Params:
+    """The same, once it is known that dropout of recurrent states drops something.
 
     Raises:
-        OptionError: Something is asked, and there is no GRU and no LSTM.
+        OptionError: There is a rate, and no GRU and no LSTM.
     """
-    has_none = not has_units((params.encoder, params.decoder))
-    for field, value in asked.items():
-        if value and has_none:
-            raise OptionError(
-                "{0} is of GRUs and LSTMs, of which this model has none; leave it out.",
-                field,
-                prefix="model.",
-            )
+    if rate and not has_units((params.encoder, params.decoder)):
+        raise OptionError(
+            "{0} is of GRUs and LSTMs, of which this model has none; leave it out.",
+            "dropout.recurrent",
+            prefix="model.",
+        )
     return params
 
 

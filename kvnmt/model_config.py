@@ -68,7 +68,8 @@ class ModelConfig:
     # A tied output layer reads o_t / sqrt(E), as words of unit size need it.
     scale_tied: bool = False
     initializer: Scheme = "gaussian"
-    # whether products of GRUs and LSTMs are normalised (Ba et al. 2016)
+    # whether products of GRUs and LSTMs are normalised (Ba et al. 2016); Transformers
+    # have normalised layers in any case
     layer_norm: bool = False
     average_auxiliary: bool = False  # auxiliary predictors vote, but in training
     dropout: Dropout = field(default_factory=Dropout)

@@ -124,8 +124,7 @@ def _init(
             for n, wide in enumerate(parts.decoder.auxiliary_sizes(sizes))
         ),
     )
-    rate, normalised = config.dropout.recurrent, config.layer_norm
-    return check_units(params, {"dropout.recurrent": rate, "layer_norm": normalised})
+    return check_units(params, config.dropout.recurrent)
 
 
 def _init_source(

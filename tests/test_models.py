@@ -160,14 +160,11 @@ def test_a_tied_output_layer_reads_the_width_of_the_embedding(key):
         jax.eval_shape(cases.build(config).init, key)
 
 
-@pytest.mark.parametrize(
-    "field, change",
-    [("dropout.recurrent", {"dropout": Dropout(recurrent=0.2)}), ("layer_norm", {})],
-)
-def test_what_is_of_recurrent_units_needs_some(key, field, change):
+def test_dropout_of_recurrent_states_needs_such_states(key):
     config = system("transformer").model(cases.BASE)
-    config = dataclasses.replace(config, **(change or {field: True}))
-    with pytest.raises(UserError, match=f"{field} is of GRUs and LSTMs"):
+    rates = dataclasses.replace(config.dropout, recurrent=0.2)
+    config = dataclasses.replace(config, dropout=rates)
+    with pytest.raises(UserError, match="dropout.recurrent is of GRUs and LSTMs"):
         jax.eval_shape(cases.build(config).init, key)
     for part in ({"cell": "gru"}, {"decoder": cases.BASE.decoder}):
         jax.eval_shape(cases.build(dataclasses.replace(config, **part)).init, key)

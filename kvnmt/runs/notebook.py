@@ -119,8 +119,8 @@ def experiment(
     Args:
         system: A name out of `SYSTEMS`.
         data: The text, and how it becomes ids: that is not the recipe's.
-        sizes: As of `build`, but that the recipe has its own dropout and initialiser
-            where none are given.
+        sizes: As of `build`, but that the recipe has its own dropout, initialiser and
+            normalisation where none are given.
         recipe: ``modern``, as the command has it, or ``papers``.
 
     Raises:

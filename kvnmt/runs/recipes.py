@@ -22,11 +22,13 @@ RECIPES: Mapping[Recipe, Experiment] = {
     # For text of up to some hundred thousand pairs. Where each part of it comes from:
     # joint pieces, of which each side keeps its own (Sennrich et al. 2016); dropout of
     # embeddings, annotations and the readout, as Caglayan et al. (2017) on captions,
-    # but less; label smoothing (Szegedy et al. 2016); a running mean of the parameters
-    # (Polyak and Juditsky 1992).
+    # but less; label smoothing (Szegedy et al. 2016); normalised products of recurrent
+    # units (Ba et al. 2016); a running mean of the parameters (Polyak and Juditsky
+    # 1992).
     "modern": Experiment(
         model=ModelConfig(
             initializer="unit",
+            layer_norm=True,
             scale_tied=True,
             dropout=Dropout(embedding=0.2, annotations=0.2, output=0.4),
         ),
