@@ -67,7 +67,7 @@ class ModelConfig:
     tie: Literal["none", "output", "all"] = "none"
     # A tied output layer reads o_t / sqrt(E), as words of unit size need it.
     scale_tied: bool = False
-    initializer: Scheme = "gaussian"
+    initializer: Scheme = "gaussian"  # how arrays start
     # whether products of GRUs and LSTMs are normalised (Ba et al. 2016); Transformers
     # have normalised layers in any case
     layer_norm: bool = False

@@ -45,8 +45,9 @@ class Blocks:
         None  # N; none given: 64 wide or more
     )
     feed_forward: Annotated[int | None, between(1, WIDEST)] = None  # F; none given: 4 D
-    dropout: Annotated[float, between(0, 0.99)] = 0.0  # of what a part adds, of
-    # weights of self-attention, and of embedded words with their positions
+    # of what a part adds, of weights of self-attention, and of embedded words with
+    # their positions
+    dropout: Annotated[float, between(0, 0.99)] = 0.0
 
 
 @struct.dataclass

@@ -24,11 +24,11 @@ class Objective:
     """Weights of the terms; the defaults are plain likelihood."""
 
     label_smoothing: Annotated[float, between(0, 0.99)] = 0.0
-    atteos: Annotated[float, at_least(0)] = 0.0  # lambda of Meng et al. (2018),
-    # equation 18; theirs is 1
+    # lambda of Meng et al. (2018), equation 18; theirs is 1
+    atteos: Annotated[float, at_least(0)] = 0.0
     atteos_rounds: Literal["last", "mean"] = "last"  # whose alignment it is laid on
-    subtractive: Annotated[float, at_least(0)] = 0.0  # of each auxiliary predictor;
-    # Zheng et al. (2018): 1
+    # of each auxiliary predictor; Zheng et al. (2018): 1
+    subtractive: Annotated[float, at_least(0)] = 0.0
 
 
 @struct.dataclass
