@@ -62,17 +62,18 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
 
 
 def _check_same_text(job: Job, before: Mapping[str, Any]) -> None:
-    now = {name: job.about[name] for name in ("batches", "pairs", "validation")}
-    # Checkpoints of former versions lack some of these.
-    other = {name for name in now if before.get(name, now[name]) != now[name]}
-    if other & {"batches", "pairs"}:
+    def differs(name: str) -> bool:
+        """Former versions do not tell everything."""
+        return before.get(name) not in (None, job.about[name])
+
+    if before.get("batches") != job.about["batches"] or differs("pairs"):
         raise OptionError(
             f"the run in '{job.folder}' was trained on other pairs, or "
             "batched for another number of devices, so its place among them "
             "means nothing here; put that back, or begin another run with {0}.",
             "training.warm_start",
         )
-    if other:
+    if differs("validation"):
         raise OptionError(
             f"the run in '{job.folder}' was validated on other text, so that its "
             "scores would not be those of its checkpoints; put that back, or begin "
