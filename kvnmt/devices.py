@@ -28,6 +28,22 @@ def use_cores() -> None:
             jax.config.update("jax_num_cpu_devices", min(cores, MOST_CORES))
 
 
+def check_any() -> None:
+    """Makes sure that there is a device.
+
+    Raises:
+        UserError: JAX finds none of the kind that it was told.
+    """
+    try:
+        jax.devices()
+    except (RuntimeError, AssertionError):  # the latter of a kind without its package
+        raise UserError(
+            f"JAX finds no device of the kind '{jax.config.jax_platforms}'; unset "  # pyright: ignore
+            "JAX_PLATFORMS, or install what such a device needs, as by pip install "
+            '".[gpu]".'
+        ) from None
+
+
 def join(
     coordinator: str | None = None,
     processes: int | None = None,

@@ -5,6 +5,7 @@ Nothing heavy is imported here, so that help comes at once.
 """
 
 import argparse
+import errno
 import gc
 import importlib
 import os
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from kvnmt.runs.config import Experiment
 
 BROKEN_PIPE = 141  # what a shell tells of a program ended by SIGPIPE
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 WIDTH = 80  # of the list of commands
 
 
@@ -156,15 +158,31 @@ def main(
         from kvnmt.cli.large_pages import use_large_pages
 
         use_large_pages()
+    if sys.stdin is None:  # closed: there is nothing to read
+        sys.stdin = open(os.devnull, encoding="utf-8")
+    if sys.stdout is None:
+        print("kvnmt: standard output is closed; write to a file.", file=sys.stderr)
+        raise SystemExit(2)
     try:
         try:
             run_program("kvnmt", lambda: _run(words, base))
         finally:
             sys.stdout.flush()
     except BrokenPipeError:
-        # What is still in the buffer must not fail again when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         raise SystemExit(BROKEN_PIPE) from None
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        _forget_output()
+        reason = f"what it gives cannot be written ({error.strerror})"
+        print(f"kvnmt: {reason}; make room, or write elsewhere.", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _forget_output() -> None:
+    """What is still in the buffer must not fail again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def listing() -> str:
@@ -210,7 +228,19 @@ def _run(words: Sequence[str], base: "Experiment | None") -> None:
             from kvnmt.cli.program_cache import keep_programs  # imports JAX
 
             keep_programs(cache)
-        work()
+        try:
+            work()
+        except (RuntimeError, AssertionError):
+            _check_devices()
+            raise
+
+
+def _check_devices() -> None:
+    """Finds out whether work failed since there is no device to work on."""
+    if "jax" in sys.modules:
+        from kvnmt.devices import check_any
+
+        check_any()
 
 
 def _parse(name: str, arguments: list[str], base: "Experiment | None") -> Any:

@@ -479,6 +479,34 @@ def test_a_mistake_in_its_own_process_is_one_line(tmp_path):
     assert found.stderr.startswith(b"kvnmt: ")
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
+@pytest.mark.parametrize("arguments", [["--help"], ["systems", "--systems", "memdec"]])
+def test_output_that_cannot_be_written_is_told(arguments):
+    with open("/dev/full", "wb") as full:
+        words = [sys.executable, "-m", "kvnmt", *arguments]
+        found = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, timeout=300)
+    assert found.returncode == 2
+    assert b"cannot be written (No space left" in found.stderr
+    assert found.stderr.count(b"\n") == 1
+
+
+def test_closed_streams_are_told(run):
+    words = f"{sys.executable} -m kvnmt translate {run}"
+    found = subprocess.run(f"{words} <&-", shell=True, capture_output=True, timeout=300)
+    assert (found.returncode, found.stdout, found.stderr) == (0, b"", b"")
+    found = subprocess.run(f"{words} >&-", shell=True, capture_output=True, timeout=300)
+    assert found.returncode == 2 and b"standard output is closed" in found.stderr
+
+
+def test_a_device_that_is_not_there_is_told(run):
+    environment = {**os.environ, "JAX_PLATFORMS": "nothing"}
+    found = command("translate", run, input=b"a\n", env=environment)
+    assert (found.returncode, found.stdout) == (2, b"")
+    said = found.stderr.decode().splitlines()[-1]
+    assert said.startswith("kvnmt: JAX finds no device of the kind 'nothing'")
+    assert "Traceback" not in found.stderr.decode()
+
+
 def test_a_language_model_ends_with_its_perplexity(kvnmt, tmp_path):
     """It translates nothing, so there is no BLEU to tell."""
     folder = tmp_path / "new"
