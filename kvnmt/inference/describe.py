@@ -12,6 +12,8 @@ from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import Request, Translation, translate_nbest
 from kvnmt.metrics.links import format_pharaoh
 
+NO_ALIGNMENT = {"links": "", "alignment": []}
+
 
 def describe(
     run: Trained,
@@ -60,10 +62,14 @@ def read_back(
     records = []
     for line, ids, ways, pair in zip(lines, source, translations, scored):
         record = summary(run, ways[0])
-        record["tokens"] = run.vocabularies.target.pieces([*ways[0].ids, EOS])
-        record["token_log_probs"] = pair.token_log_probs
-        if pair.alignments and ids:
-            record |= _alignment(run, line, ways[0].ids, pair)
+        if ids:
+            record["tokens"] = run.vocabularies.target.pieces([*ways[0].ids, EOS])
+            record["token_log_probs"] = pair.token_log_probs
+        else:  # an empty line stays empty; nothing was predicted
+            record |= {"tokens": [], "token_log_probs": []}
+        if pair.alignments:
+            some = _alignment(run, line, ways[0].ids, pair) if ids else NO_ALIGNMENT
+            record |= some
         if nbest:
             record["nbest"] = [summary(run, way) for way in ways]
         records.append(record)

@@ -410,6 +410,14 @@ def test_nothing_in_gives_nothing_out(kvnmt, run):
     assert kvnmt("translate", run) == Said(0, b"", "")
 
 
+def test_the_record_of_an_empty_line_has_what_all_have(kvnmt, run):
+    said = kvnmt("translate", run, "--json", given=b"a b\n\n")
+    line, empty = (json.loads(text) for text in said.out.splitlines())
+    assert line.keys() == empty.keys()
+    assert empty["tokens"] == empty["token_log_probs"] == empty["alignment"] == []
+    assert (empty["translation"], empty["links"], empty["log_prob"]) == ("", "", 0)
+
+
 def test_input_that_is_not_utf8_is_told_with_its_line(kvnmt, run):
     said = kvnmt("translate", run, given=b"a\nb\n\xff\n")
     assert said.out.count(b"\n") == 2  # what stands before it is not lost
