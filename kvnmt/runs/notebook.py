@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kvnmt import models
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, unknown_name
 from kvnmt.inference.config import SearchConfig
 from kvnmt.laws.check import check
 from kvnmt.model_config import ModelConfig
@@ -124,7 +124,8 @@ def experiment(
         recipe: ``modern``, as the command has it, or ``papers``.
 
     Raises:
-        UserError: There is no system of that name, or the sizes name a mechanism.
+        UserError: There is no system or recipe of that name, or the sizes name a
+            mechanism.
 
     Example::
 
@@ -133,6 +134,8 @@ def experiment(
         >>> kvnmt.experiment("kvmematt-r2-atteos", data).objective.atteos
         1.0
     """
+    if recipe not in RECIPES:
+        raise unknown_name("recipe", recipe, RECIPES)
     chosen, base = named.system(system), RECIPES[recipe]
     return dataclasses.replace(
         base,

@@ -164,6 +164,8 @@ def test_mistakes_are_one_sentence(run):
         kvnmt.build("rnnsaerch", 9, 9)
     with pytest.raises(kvnmt.UserError, match="with a name only"):
         kvnmt.build(SIZES, 9, 9, SIZES)
+    with pytest.raises(kvnmt.UserError, match="recipe.*did you mean 'papers'"):
+        kvnmt.experiment("rnnsearch", kvnmt.DataConfig(), recipe="paper")
     deep = kvnmt.ModelConfig(layers=4)  # which would be dropped without a word
     for use in (
         lambda: kvnmt.build("rnnsearch", 9, 9, deep),
