@@ -60,9 +60,9 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 # Checkpoints count once they have reached the disk, and a training of milliseconds
-# waits longer for that than it trains. Memory lets none wait. No test needs a disk.
+# waits longer for that than it trains. Memory lets none wait: they need 11 MiB at once.
 _MEMORY = Path("/dev/shm")
-if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 2**29:  # needs 11 MiB
+if os.access(_MEMORY, os.W_OK) and shutil.disk_usage(_MEMORY).free > 2**29:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 # Cases that are drawn: few every day, many with --hypothesis-profile thorough.
