@@ -88,7 +88,9 @@ def test_all_that_is_told(run):
         soft = np.array(one["alignment"])
         assert soft.shape[0] == len(one["tokens"])
         np.testing.assert_allclose(soft.sum(axis=1), 1, atol=1e-4)
-    assert told[1]["translation"] == "" and "links" not in told[1]
+    empty = told[1]
+    assert (empty["translation"], empty["links"], empty["log_prob"]) == ("", "", 0)
+    assert empty["tokens"] == empty["token_log_probs"] == empty["alignment"] == []
     assert json.loads(json.dumps(told)) == told
 
 
