@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from experiments import made_up
+from experiments import captions, made_up
 from experiments.recipes import MADE_UP, bleu, parallel_text, with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, Measure, OtherRow, Row, Train, Trained
@@ -151,9 +151,9 @@ def multi30k_rows(options: AllSystems) -> list[Row]:
     """The rows on Multi30k; none without its text."""
     if not options.data:
         return []
-    tests = options.data / "test2016.de", options.data / "test2016.en"
+    tests = captions.test_files(options.data, "de", "en")
     text = Parallel([], []) if options.looks else read_parallel(*tests)
-    data = parallel_text(MULTI30K.data, options.data, "de", "en")
+    data = captions.training_text(MULTI30K.data, options.data, "de", "en")
 
     def measure(trained: Trained) -> Figures:
         return {"bleu": bleu(trained.run, text)}

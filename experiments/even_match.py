@@ -181,7 +181,9 @@ def train_peer(
 ) -> Figures:
     """Trains it, translates with it, and gives BLEU on every text."""
     make_folder(folder)
-    model, task = folder / "model", task_of(options, recipe, seed)
+    languages = options.source, options.target
+    text = captions.linked(options.data, folder / "text", *languages)
+    model, task = folder / "model", task_of(options, text, recipe, seed)
     changes = {"decrease_factor": FALL, "label_smoothing": PEER_RECIPES[recipe][1]}
     commands = joeynmt.train(task, model, changes)
     log = folder / "train.log"
@@ -206,11 +208,11 @@ def train_peer(
     }
 
 
-def task_of(options: EvenMatch, recipe: str, seed: int) -> Task:
+def task_of(options: EvenMatch, text: Path, recipe: str, seed: int) -> Task:
     """What JoeyNMT is asked to train: the text, and the sizes of our row."""
-    lines = (options.data / f"train.{options.target}").read_bytes()
+    lines = (text / f"train.{options.target}").read_bytes()
     return Task(
-        text=options.data,
+        text=text,
         source=options.source,
         target=options.target,
         pairs=lines.count(b"\n"),

@@ -8,9 +8,10 @@ both ways; the baseline trained on from itself is the control. Results and publi
 figures: experiments/README.md.
 
 The corpus is not shipped: get the tokenised text of "task 1" of Multi30k (Elliott et
-al. 2016), github.com/multi30k/dataset, folder ``data/task1/tok``: ``train.de``,
-``train.en``, ``valid.de``, ``valid.en``, ``test2016.de``, ``test2016.en``. On two cores
-the baseline takes 50 minutes, a row that starts from it 6 to 50.
+al. 2016), github.com/multi30k/dataset, folder ``data/task1/tok``. Its names
+(``train.lc.norm.tok.de``, ``val.lc.norm.tok.de``, ``test_2016_flickr.lc.norm.tok.de``)
+may be ``train.de``, ``valid.de`` and ``test2016.de`` too. On two cores the
+baseline takes 50 minutes, a row that starts from it 6 to 50.
 
 Launch::
 
@@ -29,7 +30,7 @@ from typing import Literal
 
 from experiments import aligned_rows, captions
 from experiments.aligned_rows import Aligned, aligned_row, joined
-from experiments.recipes import parallel_text, small_model, with_system
+from experiments.recipes import small_model, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train, Trained
 from experiments.significance import Against, with_p
@@ -178,7 +179,9 @@ def configure(
     rate = 5e-4 if warm else 1e-3
     base = replace(
         BASE,
-        data=parallel_text(BASE.data, options.data, options.source, options.target),
+        data=captions.training_text(
+            BASE.data, options.data, options.source, options.target
+        ),
         optimizer=OptimizerConfig(learning_rate=rate, decay=decay),
     )
     return Row(

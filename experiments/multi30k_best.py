@@ -37,7 +37,7 @@ from pathlib import Path
 
 from experiments import captions
 from experiments.distilled import distil
-from experiments.recipes import parallel_text, with_system
+from experiments.recipes import with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, OtherRow, Row, Train, Trained
 from experiments.significance import Against, with_p
@@ -216,7 +216,9 @@ def configure(
     recipe = WITHOUT[without](RECIPE) if without else RECIPE
     recipe = replace(
         recipe,
-        data=parallel_text(recipe.data, options.data, options.source, options.target),
+        data=captions.training_text(
+            recipe.data, options.data, options.source, options.target
+        ),
     )
     epochs = recipe.training.epochs
     parts = (options.source, options.target, name, without.replace(" ", "-"), seed)

@@ -85,10 +85,7 @@ def main(options: PhraseBased, learn: Learn | None = None) -> None:
         UserError: Thot is not installed, or a flag or the text cannot be read.
     """
     texts = {
-        split: read_parallel(
-            text_path(options, split, options.source),
-            text_path(options, split, options.target),
-        )
+        split: read_parallel(*text_paths(options, split))
         for split in (() if options.looks else ("train", "valid", "test2016"))
     }
     rows = [
@@ -98,9 +95,9 @@ def main(options: PhraseBased, learn: Learn | None = None) -> None:
             data=pair_of(options),
             work=partial(measure, options, seed, texts, learn or thot_models.learn),
             tests=tuple(
-                text_path(options, split, language)
+                path
                 for split in ("train", "valid", captions.TEST)
-                for language in (options.source, options.target)
+                for path in text_paths(options, split)
             ),
         )
         for seed in options.seeds
@@ -122,20 +119,20 @@ def pair_of(options: PhraseBased) -> str:
     return f"{options.source}-{options.target}"
 
 
-def text_path(options: PhraseBased, split: str, language: str) -> Path:
-    """A file of the corpus."""
-    return options.data / f"{split}.{language}"
+def text_paths(options: PhraseBased, split: str) -> tuple[Path, ...]:
+    """The files of a part of the corpus."""
+    return captions.files(options.data, split, options.source, options.target)
 
 
 def notes(options: PhraseBased) -> list[str]:
     """How the translations go through the program that measures systems."""
-    source, target = options.source, options.target
+    source, reference = text_paths(options, captions.TEST)
     folder = row_folder(options, options.seeds[0])
     return [
         captions.NOTE,
-        f"beside a run: kvnmt evaluate RUN {folder / f'test2016.{target}'} "
-        f"--source {text_path(options, 'test2016', source)} "
-        f"--reference {text_path(options, 'test2016', target)}",
+        f"beside a run: kvnmt evaluate RUN "
+        f"{folder / f'test2016.{options.target}'} "
+        f"--source {source} --reference {reference}",
     ]
 
 

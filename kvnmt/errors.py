@@ -55,6 +55,11 @@ def _named(sentence: str, names: Iterable[str]) -> str:
     return sentence
 
 
+def counted(count: int, noun: str, plural: str = "") -> str:
+    """A number with its noun: ``1 line``, ``1,200 lines``."""
+    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
+
+
 STATUS_OF_SIGNALS = 128  # to which the number of the signal is added
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command that writes a page in which systems can be looked at."""
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from kvnmt.cli.flags import names
 from kvnmt.console import say
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError, check_bounds
+from kvnmt.errors import Idle, UserError, check_bounds, check_given, counted
 from kvnmt.evaluation.exploration import explore
 from kvnmt.files import claim
 from kvnmt.inference.config import Count, SearchConfig, check_search
@@ -43,6 +44,8 @@ class Explore:
             raise UserError("--forced reads the references; give --reference.")
         use_cores()
         runs = dict(zip(names(self.runs), map(load_translator, self.runs)))
+        if self.forced:
+            self._check_forced(next(iter(runs.values())).experiment.search)
         source, reference = read_lines(self.source), None
         if self.reference:
             text = read_parallel(self.source, self.reference, faulty="keep")
@@ -62,6 +65,12 @@ class Explore:
         count = len(explorer.data["sentences"])
         size = self.output.stat().st_size / 1e6
         say(
-            f"{count} sentences are in {self.output} ({size:.1f} MB); "
+            f"{counted(count, 'sentence')} in {self.output} ({size:.1f} MB); "
             "open it in a browser."
         )
+
+    def _check_forced(self, start: SearchConfig) -> None:
+        """Refuses to choose a search where nothing is searched for."""
+        sentence = "{0} is for translating, and --forced only reads; leave one out."
+        fields = tuple(field.name for field in dataclasses.fields(SearchConfig))
+        check_given(self.search, [Idle(fields, sentence)], start, prefix="search.")

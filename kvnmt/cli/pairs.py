@@ -11,7 +11,7 @@ import tyro
 from kvnmt.console import counting, print_json, say
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, counted
 from kvnmt.inference.forced import Forced, force_lines
 from kvnmt.inference.score import score_lines
 from kvnmt.metrics.links import Heuristic, Links, format_pharaoh, invert, symmetrize
@@ -55,8 +55,8 @@ class Score:
         count = sum(len(pair.token_log_probs) for pair in scored)
         total = math.fsum(pair.log_prob for pair in scored)
         say(
-            f"{len(scored)} pairs, {count} tokens, log-probability {total:.2f}, "
-            f"perplexity {perplexity(total, count):.3f}"
+            f"{counted(len(scored), 'pair')}, {counted(count, 'token')}, "
+            f"log-probability {total:.2f}, perplexity {perplexity(total, count):.3f}"
         )
 
 
@@ -88,7 +88,8 @@ class Align:
         run, rounds = load_aligner(self.run)
         text = _read(run, self.source, self.target)
         if not 1 <= (self.round or rounds) <= rounds:
-            raise UserError(f"--round is {self.round} but must be 1 to {rounds}.")
+            last = f"1 to {rounds}" if rounds > 1 else "1, the only one of this system"
+            raise UserError(f"--round is {self.round} but must be {last}.")
         chosen = (self.round or rounds) - 1
         backward = self._reverse(text)
         with counting("aligning", len(text.target)) as advance:
@@ -108,6 +109,11 @@ class Align:
         if self.reverse is None:
             return None
         run, _ = load_aligner(self.reverse)
+        if self.reverse.resolve() == self.run.resolve():
+            raise UserError(
+                f"--reverse names '{self.reverse}', the run itself; name one that was "
+                "trained in the other direction."
+            )
         with counting("aligning the other way", len(text.target)) as advance:
             forced = force_lines(run, text.target, text.source, advance)
         return [invert(pair.links()) for pair in forced]

@@ -15,7 +15,7 @@ from kvnmt.console import counting, say
 from kvnmt.data.text import Block, clean, count_parallel, parallel_blocks, read_lines
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.words import split_words
-from kvnmt.errors import UserError, at_least, check_bounds
+from kvnmt.errors import UserError, at_least, check_bounds, counted
 from kvnmt.files import claim
 from kvnmt.inference.shortlist import BEST, COMMON, count_links
 from kvnmt.inference.shortlist_file import write_shortlist
@@ -87,8 +87,8 @@ def _by_file(words: Vocabularies, path: Path, pairs: int) -> Linker:
     lines = read_lines(path)
     if len(lines) != pairs:
         raise UserError(
-            f"'{path}' has {len(lines)} lines for {pairs} sentence pairs; line n must "
-            "hold the links of pair n."
+            f"'{path}' has {counted(len(lines), 'line')} for "
+            f"{counted(pairs, 'sentence pair')}; line n must hold the links of pair n."
         )
 
     def link(block: Block) -> NDArray[np.int64]:

@@ -13,14 +13,13 @@ from rich.text import Text
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import print_json, print_table, say
 from kvnmt.data import plan
-from kvnmt.data.config import DataConfig
+from kvnmt.data.config import OF_COUNTED, DataConfig
 from kvnmt.data.corpus import Prepared, prepare_train
-from kvnmt.data.inspection.findings import named
 from kvnmt.data.inspection.validate import FileFigures, Report, ValidateConfig, validate
 from kvnmt.data.prepare import described
 from kvnmt.data.text import read_parallel
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import UserError, check_bounds
+from kvnmt.errors import Idle, UserError, check_bounds, check_given, counted
 from kvnmt.runs.directory import load_settings
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe
 from kvnmt.training.config import TrainingConfig
@@ -45,6 +44,9 @@ class Validate:
         """Looks."""
         trained, config = None, self.config
         if self.run:
+            sentence = "{0} is of words, and --run brings its own vocabularies; leave "
+            idle = Idle(OF_COUNTED, f"{sentence}one of them out.")
+            check_given(config, [idle], ValidateConfig)  # whose fields have defaults
             experiment, trained = load_settings(self.run)
             longest = config.max_length or experiment.data.longest
             config = dataclasses.replace(config, max_length=longest)
@@ -129,7 +131,7 @@ def _kept(report: Report, by_run: bool) -> str:
     kept = report.kept
     dropped = f"{kept.too_long:,} too long, {kept.empty:,} empty"
     how = "in tokens of the run" if by_run else f"in words, not as --recipe {DEFAULT}"
-    return f"{named(kept.pairs, 'training pair')} ({dropped}), counted {how}"
+    return f"{counted(kept.pairs, 'training pair')} ({dropped}), counted {how}"
 
 
 def _row(file: FileFigures) -> tuple[str | Text, ...]:

@@ -15,7 +15,7 @@ from kvnmt.console import counting, say
 from kvnmt.data.text import decode, read_lines
 from kvnmt.data.words import beginning, cut
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError, at_least, check_bounds
+from kvnmt.errors import UserError, at_least, check_bounds, counted
 from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.inference.describe import describe, join
 from kvnmt.inference.shortlist_file import read_shortlist
@@ -77,8 +77,9 @@ class Translate:
             if long:
                 how = {"split": "split", "truncate": "truncated"}[self.too_long]
                 say(
-                    f"warning: {long} lines had more than {self.max_input} tokens and "
-                    f"were {how}; see --max-input and --too-long."
+                    f"warning: {counted(long, 'line')} had more than "
+                    f"{self.max_input} tokens and {'was' if long == 1 else 'were'} "
+                    f"{how}; see --max-input and --too-long."
                 )
 
 
@@ -147,8 +148,8 @@ def answers(
         yield Answer(written, long)
     if prefixes is not None and len(prefixes) > lines:
         raise UserError(
-            f"'{options.prefix}' has {len(prefixes)} lines but the input {lines}; look "
-            "whether each of these began as it should."
+            f"'{options.prefix}' has {counted(len(prefixes), 'line')} but the input "
+            f"{lines}; look whether each of these began as it should."
         )
 
 
@@ -190,8 +191,8 @@ def _begun(
     here = prefixes[first : first + len(cuts)]
     if len(here) < len(cuts):
         raise UserError(
-            f"'{options.prefix}' has {len(prefixes)} lines but the input has more; it "
-            "needs one, perhaps empty, for every line of input."
+            f"'{options.prefix}' has {counted(len(prefixes), 'line')} but the input "
+            "has more; it needs one, perhaps empty, for every line of input."
         )
     begun: list[list[int]] = []
     for prefix, pieces in zip(here, cuts):

@@ -10,9 +10,10 @@ from kvnmt.errors import Idle, at_least, between, check_given
 LONGEST = {"words": 80, "bpe": 100, "characters": 400}  # tokens of a training sentence
 
 
-# Fields that decide no id once there are vocabularies: how these are built.
-ONLY_BUILDS = ("vocabulary", "min_count", "vocabulary_size", "subwords", "joint")
-ONLY_BUILDS += ("subword_sentences", "trimmed", "normalization")
+# How vocabularies are built, by kind: it decides no id once there are some.
+OF_COUNTED = ("min_count", "vocabulary_size")
+OF_PIECES = ("subwords", "joint", "subword_sentences", "trimmed", "normalization")
+ONLY_BUILDS = ("vocabulary", *OF_COUNTED, *OF_PIECES)
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class DataConfig:
 
 
 def check_vocabularies(config: DataConfig, *starts: DataConfig) -> None:
-    """Refuses how to build vocabularies where those of a run are taken.
+    """Refuses how to build vocabularies of another kind, or where a run's are taken.
 
     Args:
         config: The choices.
@@ -79,10 +80,18 @@ def check_vocabularies(config: DataConfig, *starts: DataConfig) -> None:
             in one of them was not given.
 
     Raises:
-        OptionError: Both were given.
+        OptionError: A choice was given that does nothing.
     """
-    why = (
-        "{0} builds vocabularies, and {1} takes those of a run; leave one of them out."
-    )
-    idle = [Idle(ONLY_BUILDS, why, ("vocabularies",))] if config.vocabularies else []
-    check_given(config, idle, *starts, prefix="data.")
+    check_given(config, [_idle(config)], *starts, prefix="data.")
+
+
+def _idle(config: DataConfig) -> Idle:
+    """What does nothing beside the other choices."""
+    if config.vocabularies:
+        why = "{0} builds vocabularies, and {1} takes those of a run; leave one of "
+        return Idle(ONLY_BUILDS, f"{why}them out.", ("vocabularies",))
+    fields, kind = OF_PIECES, "bpe"
+    if config.vocabulary == "bpe":
+        fields, kind = OF_COUNTED, "words or characters"
+    why = f"{{0}} is for {{1}} {kind}, which is {config.vocabulary}; leave it out, or "
+    return Idle(fields, f"{why}change {{1}}.", ("vocabulary",))

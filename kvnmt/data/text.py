@@ -4,8 +4,7 @@
 U+2028, NEL, form feed and their like neither split nor join lines here, as they do
 in `str.splitlines`. A carriage return before the line feed is dropped.
 
-A file that begins with the two bytes of gzip is decompressed, whatever its name: no
-UTF-8 text begins with them.
+A file that begins with the two bytes of gzip, as no UTF-8 text does, is decompressed.
 """
 
 import contextlib
@@ -16,7 +15,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError, UserError, counted
 
 GZIP = b"\x1f\x8b"  # a whole character and a byte that can only continue one
 BLOCK = 10_000  # pairs read at a time
@@ -120,7 +119,7 @@ def count_parallel(source: Path | str, target: Path | str) -> int:
             raise UserError(f"'{path}' is empty; it needs one sentence per line.")
     if counts[0] != counts[1]:
         raise UserError(
-            f"'{source}' has {counts[0]} lines but '{target}' has "
+            f"'{source}' has {counted(counts[0], 'line')} but '{target}' has "
             f"{counts[1]}; line n of one must translate line n of the other."
         )
     return counts[0]
@@ -264,7 +263,8 @@ def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
             raw.seek(0)
             yield gzip.open(raw) if packed else raw
     except FileNotFoundError:
-        raise UserError(f"there is no file '{path}'; check the path.") from None
+        place = "" if Path(path).is_absolute() else f" in '{Path.cwd()}'"
+        raise UserError(f"there is no file '{path}'{place}; check the path.") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         ends = isinstance(error, EOFError)
         reason = "it ends too early" if ends else f"it is damaged ({error})"

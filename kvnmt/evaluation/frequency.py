@@ -59,7 +59,8 @@ def _count(run: Run) -> tuple[Counter[str], Counter[str]]:
                 advance(len(block.source))
         return counts
     except UserError as error:
-        raise LackingError(f"the training text is not there: {error}") from None
+        reason = str(error).rstrip(".")
+        raise LackingError(f"the training text is not there: {reason}") from None
 
 
 def _words(test: Test, systems: Sequence[System], counts: Counter[str]) -> Report:

@@ -8,7 +8,7 @@ from pathlib import Path
 from kvnmt.console import counting
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.data.words import split_words
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, counted
 from kvnmt.evaluation.base import System, Test
 from kvnmt.files import claim, make_folder, write_lines
 from kvnmt.inference.config import SearchConfig
@@ -163,8 +163,9 @@ def _read_translations(path: Path, test: Test) -> list[str]:
     lines = read_lines(path)
     if len(lines) != len(test.reference):
         raise UserError(
-            f"'{path}' has {len(lines)} lines but there are {len(test.reference)} "
-            "references; line n of one must translate what line n of the other does."
+            f"'{path}' has {counted(len(lines), 'line')} but there are "
+            f"{counted(len(test.reference), 'reference')}; line n of one must "
+            "translate what line n of the other does."
         )
     return lines
 

@@ -47,7 +47,8 @@ class SearchConfig:
     length_ratio: Ratio = 1.5  # at most this many target words per source word ...
     length_extra: Extra = 10  # ... and this many more, EOS included
     max_length: Limit = None  # most target words, whatever the source
-    min_length: Annotated[int, between(0, MOST)] = 0  # fewest target words
+    # fewest target words, as far as the bounds above allow
+    min_length: Annotated[int, between(0, MOST)] = 0
     unknown: bool = True  # the unknown word may be written
     nbest: Width = 1  # translations per sentence, at most as many as the beam
     batch_size: Count = BATCH_SIZE  # most sentences at a time

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from kvnmt.data.text import read_lines
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, counted
 
 Links: TypeAlias = frozenset[tuple[int, int]]
 Heuristic: TypeAlias = Literal[
@@ -70,8 +70,9 @@ def read_gold(path: Path, sentences: int | None = None) -> list[Gold]:
         return _read_naacl(path, lines, sentences)
     if sentences is not None and len(lines) != sentences:
         raise UserError(
-            f"'{path}' has {len(lines)} lines for {sentences} sentence pairs; line n "
-            "must hold the links of pair n."
+            f"'{path}' has {counted(len(lines), 'line')} for "
+            f"{counted(sentences, 'sentence pair')}; line n must hold the links of "
+            "pair n."
         )
     gold = []
     for number, line in enumerate(lines, start=1):

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from kvnmt.data.vocabularies import digests, load_vocabularies
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.files import check_once
 from kvnmt.models import Params, build
 from kvnmt.runs.bounds import check_finite, check_sizes
@@ -110,7 +110,11 @@ def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
 def _steps(folder: Path, checkpoints: Checkpoints, last: int | None) -> list[int]:
     best, steps = checkpoints.best_step(), checkpoints.steps()
     if best is None:
-        raise UserError(f"'{folder}' holds no finished checkpoint.")
+        raise OptionError(
+            f"'{folder}' holds no finished checkpoint; go on training with {{0}} until "
+            "one is saved.",
+            "resume",
+        )
     if last is None:
         return [best]
     if last > len(steps):

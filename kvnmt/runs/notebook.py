@@ -86,7 +86,8 @@ def build(
             default those of `ModelConfig`.
 
     Raises:
-        UserError: There is no system of that name, or the sizes name a mechanism.
+        UserError: There is no system of that name, the sizes name a mechanism, or a
+            vocabulary has no row.
 
     Example::
 
@@ -98,6 +99,9 @@ def build(
         >>> jax.jit(model.forward)(params, source, target).logits.shape
         (1, 3, 30)
     """
+    for name, words in ("source_words", source_words), ("target_words", target_words):
+        if words < 1:
+            raise UserError(f"{name} is {words} but must be at least 1.")
     if isinstance(system, ModelConfig):
         if sizes is not None:
             raise UserError("a config has its sizes; pass sizes with a name only.")

@@ -45,9 +45,9 @@ class Run(NamedTuple):
                 `kvnmt.inference.shortlist_file` reads it. None: everything.
 
         Raises:
-            UserError: Lines are a single text, the run is a language model, coverage is
-                to be scored where nothing is aligned, or an option of the search is out
-                of its bounds or does nothing beside the others.
+            UserError: Lines are no list of lines, the run is a language model, coverage
+                is to be scored where nothing is aligned, or an option of the search is
+                out of its bounds or does nothing beside the others.
 
         Example::
 
@@ -56,7 +56,7 @@ class Run(NamedTuple):
             >>> len(translations)
             2
         """
-        _refuse_single(lines)
+        _check_lines(lines)
         _refuse_language_model(self)
         config = _checked(search, self)
         return translate_lines(self, lines, config, shortlist=shortlist)
@@ -69,7 +69,7 @@ class Run(NamedTuple):
             target: Its translations, one for each.
 
         Raises:
-            UserError: A side is a single text, or the sides differ in number.
+            UserError: A side is no list of lines, or the sides differ in number.
 
         Example::
 
@@ -91,8 +91,8 @@ class Run(NamedTuple):
             target: Its translations, one for each.
 
         Raises:
-            UserError: A side is a single text, the sides differ in number, or the run
-                is a language model.
+            UserError: A side is no list of lines, the sides differ in number, or the
+                run is a language model.
 
         Example::
 
@@ -119,8 +119,8 @@ class Run(NamedTuple):
             search: How to search for the model's, as of `translate`.
 
         Raises:
-            UserError: A language model is to translate, or what `translate` refuses of
-                a search.
+            UserError: A text is no line, a language model is to translate, or what
+                `translate` refuses of a search.
 
         Example::
 
@@ -130,6 +130,7 @@ class Run(NamedTuple):
             ['a', 'b', 'c', '</s>']
             >>> explanation.draw("attention.png")
         """
+        _check_lines([line] if target is None else [line, target])
         if target is None:
             _refuse_language_model(self)
         return explain(
@@ -145,19 +146,31 @@ def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:
     """The search that is asked for, or that of the run."""
     if search is None:
         return run.experiment.search
+    if not isinstance(search, SearchConfig):
+        raise UserError(
+            f"search is a {type(search).__name__}; pass a kvnmt.SearchConfig."
+        )
     check_asked(search, SearchConfig(), run.experiment.search)
     return search
 
 
-def _refuse_single(lines: Sequence[str]) -> None:
-    """Refuses a text in the place of a list of texts: its letters would be lines."""
+def _check_lines(lines: Sequence[str]) -> None:
+    """Refuses what is no list of lines, a single text among it: a list of letters."""
     if isinstance(lines, str):
         raise UserError("a list of lines is needed; put a single line in brackets.")
+    for number, line in enumerate(lines):
+        if not isinstance(line, str):
+            kind = type(line).__name__
+            raise UserError(f"line {number}, counted from 0, is a {kind}, no text.")
+        if "\n" in line:
+            raise UserError(
+                f"line {number}, counted from 0, holds a line feed; split it there."
+            )
 
 
 def _check_pairs(source: Sequence[str], target: Sequence[str]) -> None:
-    _refuse_single(source)
-    _refuse_single(target)
+    _check_lines(source)
+    _check_lines(target)
     if len(source) != len(target):
         raise UserError(
             f"there are {len(source)} source lines but {len(target)} target lines; "

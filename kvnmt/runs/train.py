@@ -19,7 +19,7 @@ from kvnmt.errors import OptionError, UserError, check_bounds
 from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.model_config import ModelConfig
-from kvnmt.models import Model, Params
+from kvnmt.models import Params
 from kvnmt.runs.config import Experiment, check_kept, to_plain
 from kvnmt.runs.directory import (
     check_free,
@@ -36,6 +36,8 @@ from kvnmt.training.loop import Result, fit
 from kvnmt.training.losses import Objective, loss
 from kvnmt.training.step import KEPT
 
+SAMPLE = 8  # words of a vocabulary that stands for any
+
 
 def run(
     experiment: Experiment,
@@ -47,8 +49,9 @@ def run(
 ) -> Result:
     """Trains an experiment in a run directory.
 
-    All input is read and checked before the directory is touched. Its config is written
-    once nobody else trains in it and the checkpoint to go on from is of the same pairs.
+    The choices are checked before any text is read, and all input before the directory
+    is touched. Its config is written once nobody else trains in it and the checkpoint
+    to go on from is of the same pairs.
 
     Args:
         experiment: What to train.
@@ -67,16 +70,21 @@ def run(
         trained = _vocabularies_of(folder, experiment)
     else:
         check_free(folder)
+    _check_objective(experiment.objective, experiment.model)
+    start = experiment.training.warm_start
+    if resume and has_checkpoint(folder):
+        start = None
+    if start:
+        before = load_experiment(start).model
+        check_computed_alike(before, experiment.model, start)
     corpora = load_corpora(experiment.data, trained, console)
     words = corpora.vocabularies
     say(corpora.report, console)
     _check_tied(experiment, words)
     model = models.build(experiment.model, len(words.source), len(words.target))
     params = model.init(jax.random.key(experiment.training.seed))
-    _check_objective(experiment.objective, model, experiment.model.average_auxiliary)
-    start = experiment.training.warm_start
-    if start and not (resume and has_checkpoint(folder)):
-        params = _warm_start(start, experiment.model, params, words, console, verbose)
+    if start:
+        params = _warm_start(start, params, words, console, verbose)
     about = {
         "config": to_plain(experiment),
         "versions": package_versions(),
@@ -128,8 +136,9 @@ def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
 
 
 @lru_cache(maxsize=KEPT)
-def _check_objective(objective: Objective, model: Model, votes: bool) -> None:
+def _check_objective(objective: Objective, config: ModelConfig) -> None:
     """Traces the loss once, so that what does not fit is told before any work."""
+    model = models.build(config, SAMPLE, SAMPLE)
     word = jnp.zeros((1, 1), jnp.int32)
 
     def predict_and_lose(params: Params) -> Prediction:
@@ -139,7 +148,7 @@ def _check_objective(objective: Objective, model: Model, votes: bool) -> None:
 
     params = jax.eval_shape(model.init, jax.random.key(0))
     prediction = jax.eval_shape(predict_and_lose, params)
-    if votes and len(prediction.heads) == 1:
+    if config.average_auxiliary and len(prediction.heads) == 1:
         raise OptionError(
             "{0} needs auxiliary predictors, and this system has none; leave it out.",
             "average_auxiliary",
@@ -149,14 +158,12 @@ def _check_objective(objective: Objective, model: Model, votes: bool) -> None:
 
 def _warm_start(
     folder: Path,
-    config: ModelConfig,
     params: Params,
     words: Vocabularies,
     console: Console,
     verbose: bool,
 ) -> Params:
     trained = load_run(folder)
-    check_computed_alike(trained.experiment.model, config, folder)
     for side, ours, theirs in zip(Vocabularies._fields, words, trained.vocabularies):
         if digest(ours) != digest(theirs):
             raise UserError(

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from kvnmt.data.words import cut
-from kvnmt.errors import UserError, unknown_name
+from kvnmt.errors import UserError, counted, unknown_name
 from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.runs.directory import Run
 from kvnmt.serve.limits import Limits, Refusal, check_count, check_tokens, clean_line
@@ -132,8 +132,9 @@ class Asker:
         if len(texts) != len(lines):
             raise Refusal(
                 400,
-                f"there are {len(lines)} lines but {len(texts)} prefixes; every line "
-                "needs one, which may be empty.",
+                f"{counted(len(lines), 'line')} came with "
+                f"{counted(len(texts), 'prefix', 'prefixes')}; every line needs "
+                "one, which may be empty.",
             )
         return [
             self._prefix(run, text, f"line {n} of 'prefixes'")

@@ -50,7 +50,11 @@ class CheckpointReader:
         manifest = self.folder.first_whole(which) if self.first else None
         step = devices.agree(-1 if manifest is None else manifest.step)
         if step < 0:
-            raise UserError(f"'{self.folder.path}' holds no finished checkpoint.")
+            raise OptionError(
+                f"'{self.folder.path}' holds no finished checkpoint; go on training "
+                "with {0} until one is saved.",
+                "resume",
+            )
         return manifest or manifests.read(self.folder.of(step))
 
     def take(

@@ -54,7 +54,7 @@ def running(loss: float, skipped: int, padding: float, rate: float) -> str:
     """What stands beside the bar."""
     return (
         f"loss {loss:.3f}  {_skipped(skipped)}{100 * padding:.0f}% padding  "
-        f"{rate:,.0f} target tokens/s"
+        f"{_speed(rate)}"
     )
 
 
@@ -68,10 +68,15 @@ def validated(record: Mapping[str, float], better: bool) -> str:
         f"train loss {record['train_loss']:.3f}  "
         f"valid loss {record['valid_loss']:.3f}  {quality}  "
         f"{_skipped(int(record['skipped']))}"
-        f"{record['tokens_per_second']:,.0f} target tokens/s"
+        f"{_speed(record['tokens_per_second'])}"
         f"{'  best' if better else ''}"
     )
 
 
 def _skipped(steps: int) -> str:
     return f"{steps} steps skipped  " if steps else ""
+
+
+def _speed(rate: float) -> str:
+    """Steps that compiled their program are not timed; so there may be no rate yet."""
+    return f"{rate:,.0f} target tokens/s" if rate else "compiling"

@@ -128,8 +128,8 @@ def test_a_recipe_is_what_all_other_flags_start_from(places):
     assert dataclasses.replace(found.search, beam=10) == SearchConfig()
     again = read("train", f"{line} --resume", places).experiment  # keeps its own
     assert again == dataclasses.replace(found, search=SearchConfig(beam=9))
-    data = read("prepare", "--recipe papers --data.joint", places).data
-    assert data == DataConfig(joint=True)
+    data = read("prepare", "--recipe papers --data.min-count 3", places).data
+    assert data == DataConfig(min_count=3)
     assert read("prepare", "", places).data == RECIPES["modern"].data
 
 
@@ -190,6 +190,17 @@ IDLE = [
     ),
     ("train", "NEW --data.vocabularies MINE --data.vocabulary words", BUILDING),
     ("prepare", "--data.vocabularies MINE --data.subwords 9", BUILDING),
+    ("train", "NEW --data.min-count 9", "is for --data.vocabulary words or characters"),
+    (
+        "train",
+        "NEW --data.vocabulary words --data.normalization nfkc",
+        "--data.normalization is for --data.vocabulary bpe, which is words; leave it",
+    ),
+    (
+        "prepare",
+        "--data.vocabulary characters --data.subwords 9",
+        "--data.subwords is for --data.vocabulary bpe, which is characters",
+    ),
 ]
 
 

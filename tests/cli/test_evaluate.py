@@ -124,7 +124,7 @@ def test_translations_by_several_people(kvnmt, text):
     assert rows(both, "significance")["half"]["bootstrap"] == 1
     short = text.write("few", ["a"])
     said = kvnmt("evaluate", *files, *text.sides, "--more-references", short)
-    check_sentence(said, "few' has 1 lines but there are 11 references")
+    check_sentence(said, "few' has 1 line but there are 11 references")
 
 
 def test_alignment_error_round_by_round(kvnmt, text):
@@ -270,7 +270,7 @@ def test_translations_and_pictures_are_written(kvnmt, text, tmp_path):
 MISTAKES = [
     ([], "name at least one run"),
     (["RUN", "--measures", "blue"], "no measure 'blue'"),
-    (["RUN", "--gold", "TEXT/short"], "short' has 1 lines for 11 sentence pairs"),
+    (["RUN", "--gold", "TEXT/short"], "short' has 1 line for 11 sentence pairs"),
     (["RUN", "--gold", "TEXT/outside"], "outside, line 6: link 7-0 lies outside"),
     (["RUN", "--gold", "TEXT/empty"], "empty' holds no links"),
     (["RUN", "--gold", "TEXT/test.src"], "test.src, line 1: "),
@@ -279,7 +279,7 @@ MISTAKES = [
     (["RUN", "--brackets", "TEXT/short.tree"], "has 1 trees but there are 11"),
     (["RUN", "--brackets", "TEXT/other.tree"], "line 1: the tree has 2 words"),
     (["RUN", "--output", "TEXT/test.ref"], "is read too"),
-    (["TEXT/short"], "short' has 1 lines but there are 11 references"),
+    (["TEXT/short"], "short' has 1 line but there are 11 references"),
     (["RUN", "TEXT/short", "--ensemble", "RUN"], "--ensemble goes with one run"),
     (["RUN", "RUN"], "is named twice"),
     (["RUN", "--draw", "0"], "--draw takes numbers"),
@@ -390,11 +390,13 @@ def test_a_page_to_look_at_systems(kvnmt, text, tmp_path):
 def test_references_can_be_forced(kvnmt, text, tmp_path):
     path = tmp_path / "page.html"
     common = "explore", text.good, "--output", path, "--first", 2, "--forced"
-    assert kvnmt(*common, *text.sides).status == 0
+    sides = text.sides[: -len(BEAM)]
+    assert kvnmt(*common, *sides).status == 0
     texts = [one["outputs"][0]["text"] for one in page(path)["sentences"]]
     assert texts == [line.upper() for line in LINES[:2]]
     given = "--source", text.folder / "test.src", *BEAM
     check_sentence(kvnmt(*common, *given), "--forced reads the references")
+    check_sentence(kvnmt(*common, *sides, *BEAM), "--forced only reads; leave")
 
 
 def test_mistakes_of_the_page_are_told(kvnmt, text, tmp_path):

@@ -109,7 +109,10 @@ BAD_TRAINING = [
     (["--data.target", "TEXT/short.ref"], "has 1"),
     (["--data.valid-source", "TEXT/empty"], "empty' is empty"),
     (["--data.valid-source", "TEXT/hole"], "lines"),
-    (["--data.vocabulary", "bpe", "--data.subwords", "3"], "--data.subwords 3"),
+    (
+        ["--data.vocabulary", "bpe", "--data.subwords", "3", "--data.min-count", "2"],
+        "--data.subwords 3",
+    ),
     (["--training.batch-size", "0"], "--training.batch-size"),
     (["--training.batch-size", "9"], "multiple of 8"),
     (["--training.epochs", "-1"], "--training.epochs"),
@@ -174,6 +177,21 @@ BAD_USE = [
         ["align", "RUN", "--source", "TEXT/hole", "--target", "TEXT/hole"]
         + ["--heuristic", "union"],
         "name the other with --reverse",
+    ),
+    (
+        ["align", "RUN", "--source", "TEXT/hole", "--target", "TEXT/hole"]
+        + ["--round", "2"],
+        "--round is 2 but must be 1, the only one of this system",
+    ),
+    (
+        ["align", "RUN", "--source", "TEXT/hole", "--target", "TEXT/hole"]
+        + ["--reverse", "RUN/"],
+        "the run itself; name one that was trained in the other direction",
+    ),
+    (
+        ["validate", "--run", "RUN", "--source", "TEXT/hole", "--target", "TEXT/hole"]
+        + ["--min-count", "3"],
+        "--min-count is of words, and --run brings its own vocabularies",
     ),
     (["benchmark", "--turns", "2"], "--turns is for measuring beside another"),
     (["benchmark", "--ours", "RUN", "--theirs", "X"], "name it with --against"),

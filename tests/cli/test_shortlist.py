@@ -79,7 +79,7 @@ def test_bad_input_is_one_sentence(kvnmt, folder, text, tmp_path):
         return said.err
 
     links.write_text("0-0\n")
-    assert "has 1 lines for 40 sentence pairs" in refused("--links", links)
+    assert "has 1 line for 40 sentence pairs" in refused("--links", links)
     links.write_text("\n" * 39 + "0-0 1:1\n")
     assert "line 40: '1:1' is not a link" in refused("--links", links)
     links.write_text("\n" * 39 + "0-99\n")

@@ -132,7 +132,7 @@ def test_long_lines_are_split_or_truncated(kvnmt, folder, run):
     parts = translate_lines(run, ["a b c d e", "f g h a b", short], PLAIN)
     said = kvnmt(*common, given=text)
     assert lines_of(said) == [f"{parts[0]} {parts[1]}".strip(), parts[2]]
-    assert "1 lines had more than 5 tokens and were split" in said.err
+    assert "1 line had more than 5 tokens and was split" in said.err
     said = kvnmt(*common, "--too-long", "truncate", given=text)
     assert lines_of(said) == [parts[0], parts[2]]
     assert "truncated" in said.err
@@ -167,9 +167,9 @@ def test_translations_begin_as_asked(kvnmt, folder, run, tmp_path, beam):
         assert one["log_prob"] == pytest.approx(again.log_prob, abs=1e-5)
     path.write_text("A\n")
     said = kvnmt(*command, given=text)
-    assert said.status == 2 and "has 1 lines but the input has more" in said.err
+    assert said.status == 2 and "has 1 line but the input has more" in said.err
     said = kvnmt(*command, given=b"")
-    assert said.status == 2 and "has 1 lines but the input 0" in said.err
+    assert said.status == 2 and "has 1 line but the input 0" in said.err
 
 
 def test_a_prefix_has_room(run):

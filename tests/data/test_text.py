@@ -95,6 +95,12 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
         read_lines(tmp_path)
 
 
+def test_where_a_relative_path_begins_is_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=f"'a.de' in '{tmp_path}'; check the path"):
+        read_lines("a.de")
+
+
 def test_parallel_text_keeps_its_pairs(tmp_path):
     source, target = pair(tmp_path, b"a b\r\nc\n", "d\u2028\ne f".encode())
     assert read_parallel(source, target) == (["a b", "c"], ["d\u2028", "e f"], 0, 0)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from experiments import even_match
+from experiments import captions, even_match
 from experiments.even_match import EvenMatch
 from kvnmt.errors import UserError
 from tests.experiments.fake import untrained, write_captions
@@ -47,6 +47,7 @@ def main():
     config = yaml.safe_load(pathlib.Path(path).read_text())
     folder = pathlib.Path(config["model_dir"])
     if task == "train":
+        assert pathlib.Path(config["data"]["train"] + ".en").read_text()
         folder.mkdir()
         (folder / "config.yaml").write_text(json.dumps(config))
         print("Total params: 123")
@@ -61,7 +62,12 @@ if __name__ == "__main__":
 
 
 def test_joeynmt_is_trained_under_either_recipe(tmp_path):
+    """Also with the names that the text has in the repository of Multi30k."""
     write_captions(tmp_path)
+    for split, theirs in captions.UPSTREAM.items():
+        for language in ("de", "en"):
+            path = tmp_path / f"{split}.{language}"
+            path.rename(tmp_path / f"{theirs}.lc.norm.tok.{language}")
     package = tmp_path / "packages" / "joeynmt"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("__version__ = '2.3.0'")
@@ -83,7 +89,8 @@ def test_joeynmt_is_trained_under_either_recipe(tmp_path):
         assert (chosen["batch_size"], chosen["label_smoothing"]) == (pairs, smoothing)
         assert (chosen["decrease_factor"], chosen["epochs"]) == (0.85, 12)
         lines = (folder / "test2016.en").read_text()
-        assert lines == (tmp_path / "test2016.de").read_text().upper()
+        source = tmp_path / "test_2016_flickr.lc.norm.tok.de"
+        assert lines == source.read_text().upper()
 
 
 def test_without_joeynmt_its_rows_are_refused(tmp_path):

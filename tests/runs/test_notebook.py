@@ -100,6 +100,34 @@ def test_a_search_is_the_run_s_or_another(run):
     assert changed.translate(lines) == short != plain
 
 
+@pytest.mark.parametrize(
+    ("lines", "search", "sentence"),
+    [
+        (["a", 3], None, "line 1, counted from 0, is a int, no text"),
+        (["a\nb"], None, "line 0, counted from 0, holds a line feed"),
+        ("a b", None, "put a single line in brackets"),
+        (["a"], {"beam": 3}, "search is a dict; pass a kvnmt.SearchConfig"),
+    ],
+)
+def test_what_is_no_list_of_lines_or_no_search_is_refused(run, lines, search, sentence):
+    with pytest.raises(kvnmt.UserError, match=sentence):
+        run.translate(lines, search)
+    if search is None:
+        for use in (run.score, run.align):
+            with pytest.raises(kvnmt.UserError, match=sentence):
+                use(["a"], lines)
+    with pytest.raises(kvnmt.UserError, match="is a list, no text"):
+        run.explain(["a"])
+
+
+@pytest.mark.parametrize(
+    ("words", "name"), [((0, 9), "source_words"), ((9, -4), "target_words")]
+)
+def test_a_vocabulary_has_words(words, name):
+    with pytest.raises(kvnmt.UserError, match=f"{name} is .* must be at least 1"):
+        kvnmt.build("rnnsearch-star", *words)
+
+
 def test_memories_are_explained(tmp_path_factory):
     base = tmp_path_factory.getbasetemp()
     run = kvnmt.load(untrained(base, "kvmematt-r2"))

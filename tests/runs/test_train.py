@@ -109,6 +109,19 @@ BAD = [
 ]
 
 
+@pytest.mark.parametrize(
+    ("path", "value", "part"),
+    [
+        ("model.average_auxiliary", True, "auxiliary predictors"),
+        ("training.warm_start", Path("nowhere"), "'nowhere' is no run directory"),
+    ],
+)
+def test_choices_are_checked_before_text_is_read(tmp_path, path, value, part):
+    exp = replaced(tiny(DataConfig(source=Path("no.text"))), path, value)
+    with pytest.raises(UserError, match=part):
+        experiment.run(exp, tmp_path / "run", console=quiet())
+
+
 @pytest.mark.parametrize(("path", "value", "part"), BAD)
 def test_what_cannot_be_trained_leaves_no_folder(tmp_path, path, value, part):
     exp = replaced(tiny(toy_data(tmp_path / "text")), path, value)

@@ -372,7 +372,7 @@ BAD = [
     ("/translate", LINES | {"system": "plane"}, 400, "did you mean 'plain'?"),
     ("/translate", LINES | {"system": ["plain"]}, 400, "no system"),
     ("/translate", LINES | {"alignments": 1}, 400, "neither true nor false"),
-    ("/translate", LINES | {"prefixes": []}, 400, "1 lines but 0 prefixes"),
+    ("/translate", LINES | {"prefixes": []}, 400, "1 line came with 0 prefixes"),
     ("/translate", LINES | {"prefixes": ["A " * 13]}, 413, "13 tokens"),
     ("/translate", LINES | {"search": {"baem": 2}}, 400, "did you mean 'beam'?"),
     ("/translate", LINES | {"search": {"length_extra": 9**9}}, 400, "no option"),

@@ -13,9 +13,9 @@ from kvnmt.data.inspection.findings import (
     Place,
     Severity,
     line_numbers,
-    named,
 )
 from kvnmt.data.inspection.scan import WINDOWS, Scan
+from kvnmt.errors import counted
 
 # Of each kind of odd character: its severity, its name and what follows from it.
 _SPLITS = "other programs end a line there, kvnmt does not; replace or remove them"
@@ -96,7 +96,7 @@ def check_file(text: Scan, *, empty: Severity) -> Iterator[Finding]:
     for kind, (severity, noun, why) in ODD.items():
         if kind in text.odd:
             line, count = text.odd[kind].line, text.odd[kind].count
-            what = named(count, noun, _PLURAL.get(kind, ""))
+            what = counted(count, noun, _PLURAL.get(kind, ""))
             first = f"first on line {line}" if count > 1 else f"on line {line}"
             message = f"{text.path}: {what}, {first}; {why}."
             yield Finding(kind, severity, count, message, (Place(text.path, line),))
@@ -117,9 +117,9 @@ def check_counts(part: Part) -> Iterator[Finding]:
     source, target = part.source, part.target
     if len(source) != len(target):
         message = (
-            f"{source.path} has {named(len(source), 'line')} but {target.path} has "
-            f"{named(len(target), 'line')}; line n of one must translate line n of the "
-            "other."
+            f"{source.path} has {counted(len(source), 'line')} but {target.path} has "
+            f"{counted(len(target), 'line')}; line n of one must translate line n "
+            "of the other."
         )
         gap = abs(len(source) - len(target))
         yield Finding("line-counts", "error", gap, message)

@@ -32,11 +32,6 @@ class Finding(NamedTuple):
         return self._asdict() | {"examples": examples}
 
 
-def named(count: int, noun: str, plural: str = "") -> str:
-    """A number with its noun: ``1 line``, ``1,200 lines``."""
-    return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
-
-
 def line_numbers(numbers: Sequence[int], count: int) -> str:
     """The first of ``count`` line numbers in words: ``lines 1, 4 and 3 more``."""
     first = [str(n) for n in numbers[:EXAMPLES]]

@@ -24,8 +24,9 @@ from kvnmt.data.inspection.association import (
     strength,
 )
 from kvnmt.data.inspection.checks import Part
-from kvnmt.data.inspection.findings import EXAMPLES, Finding, Place, named
+from kvnmt.data.inspection.findings import EXAMPLES, Finding, Place
 from kvnmt.data.inspection.scan import Index
+from kvnmt.errors import counted
 
 FOLDS = 5  # a line is scored with what was learnt of the other four fifths
 FARTHEST = 2  # lines to either side
@@ -133,9 +134,9 @@ def _missing(part: Part, lasting: list[Run]) -> Iterator[Finding]:
         lacking, other = (source, target) if run.shift > before else (target, source)
         source_line, target_line = run.first + 1, run.first + run.shift + 1
         message = (
-            f"near line {source_line} of {source} {named(count, 'line')} of {lacking} "
-            f"must be missing, or too many in {other}: from there on source line n "
-            f"belongs to target line n {run.shift:+d}."
+            f"near line {source_line} of {source} {counted(count, 'line')} of "
+            f"{lacking} must be missing, or too many in {other}: from there on source "
+            f"line n belongs to target line n {run.shift:+d}."
         )
         places = Place(source, source_line), Place(target, target_line)
         yield Finding("missing-line", "error", count, message, places)

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people see of a training."""
+
+import pytest
+
+from kvnmt.training import display
+
+RECORD = {
+    "epoch": 1.0,
+    "step": 4,
+    "train_loss": 2.5,
+    "valid_loss": 2.0,
+    "skipped": 0,
+    "tokens_per_second": 1234.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("rate", "speed"), [(1234.5, "1,234 target tokens/s"), (0.0, "compiling")]
+)
+def test_a_rate_is_told_once_there_is_one(rate, speed):
+    """Steps that compile their program are not timed."""
+    assert display.running(2.5, 0, 0.25, rate) == f"loss 2.500  25% padding  {speed}"
+    line = display.validated(RECORD | {"tokens_per_second": rate}, better=True)
+    assert line.endswith(f"perplexity 7.4  {speed}  best")
