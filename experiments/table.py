@@ -20,6 +20,7 @@ from experiments.claims import Pace
 from experiments.results import RESULT, Figures, commit
 from experiments.rows import AnyRow, Row, Train
 from experiments.worker import Worker
+from kvnmt.cli.flags import expanded
 from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.program_cache import keep_programs
 from kvnmt.console import print_table
@@ -94,8 +95,9 @@ def launch(
 
     def work() -> None:
         description = f"{about or ''}\n\n{FLAGS}"
+        typed = expanded(sys.argv[1:])
         options, others = tyro.cli(
-            kind, description=description, return_unknown_args=True
+            kind, args=typed, description=description, return_unknown_args=True
         )
         check_named(options)
         keep_programs()

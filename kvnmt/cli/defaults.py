@@ -21,7 +21,7 @@ from kvnmt.errors import UserError
 from kvnmt.inference.config import check_asked
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_experiment
-from kvnmt.runs.recipes import DEFAULT, Recipe, start
+from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe, with_optimizer
 from kvnmt.systems.named import system
 
 AXES = {
@@ -47,6 +47,7 @@ class Choices:
     decoder: str | None = None
     target_context: str | None = None
     recipe: Recipe | None = None
+    like: Path | None = None
     resume: bool = False
     optimizer: OptimizerChoice = OptimizerChoice()
 
@@ -56,19 +57,37 @@ class Choices:
         names = self.system, self.attention, self.decoder, self.target_context
         return any(name is not None for name in names)
 
+    def start(self, base: Experiment | None) -> Experiment:
+        """What training starts from: another run, a recipe, else ``base`` or a recipe.
+
+        Raises:
+            UserError: Two of them are named, or there is no such run.
+        """
+        if self.like is None:
+            if base and not self.recipe:
+                return base
+            return with_optimizer(RECIPES[self.recipe or DEFAULT], self.optimizer.name)
+        for name, other in (("--recipe", self.recipe), ("--resume", self.resume)):
+            if other:
+                raise UserError(
+                    f"--like and {name} both say what other flags start from; give one."
+                )
+        return with_optimizer(load_experiment(self.like), self.optimizer.name)
+
     def apply(self, base: Experiment) -> Experiment:
         """The sizes and settings of ``base`` with the system and mechanisms named.
 
         Raises:
             UserError: There is none of that name; the nearest is suggested.
         """
-        chosen = system(self.system or "rnnsearch-star")
-        model = chosen.model(base.model)
+        model, objective = base.model, base.objective
+        if self.system or not self.like:
+            chosen = system(self.system or "rnnsearch-star")
+            model, objective = chosen.model(model), chosen.objective(objective)
         for axis, catalogue in AXES.items():
             if name := getattr(self, axis):
                 options = catalogue[name].Options()
                 model = dataclasses.replace(model, **{axis: options})
-        objective = chosen.objective(base.objective)
         return dataclasses.replace(base, model=model, objective=objective)
 
 
@@ -100,8 +119,7 @@ def parse(
     builds = "system" in names
     if "recipe" in names:
         choices = _glance(Choices, arguments, Choices(), unknown=True) or choices
-        if choices.recipe or base is None:
-            experiment = start(choices.recipe or DEFAULT, choices.optimizer.name)
+        experiment = choices.start(base)
     if runs and (choices.resume or not builds):
         experiment = _of_run(kind, arguments, runs) or experiment
     if builds and (choices.changes_model or not choices.resume):

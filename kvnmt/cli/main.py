@@ -128,6 +128,7 @@ FOOT = """
 kvnmt COMMAND --help shows the flags of a command. Every command takes
   --program-cache FOLDER|none  where compiled programs are kept for the next run
                                (by default below ~/.cache)
+  @FILE                        the flags in a file; # is a comment
 and kvnmt itself --help and --version.
 """
 
@@ -213,6 +214,10 @@ def load(name: str) -> Any:
 
 
 def _run(words: Sequence[str], base: "Experiment | None") -> None:
+    if any(word.startswith("@") for word in words):
+        from kvnmt.cli.flags import expanded  # imports tyro
+
+        words = expanded(words)
     cache, words = _program_cache(words)
     if not words:
         print(listing(), end="", file=sys.stderr)

@@ -40,6 +40,8 @@ class Train:
     # what all other flags start from, but in a run that is resumed; default: modern.
     # papers: as in those of 2015 to 2018.
     recipe: Recipe | None = None
+    # a run whose config all other flags start from instead; its text and its system too
+    like: Path | None = None
     resume: bool = False  # go on from the last checkpoint
     verbose: bool = False  # name every array that a warm start copies
     distributed: bool = False  # with other processes, found by SLURM or on a TPU pod

@@ -45,14 +45,13 @@ RECIPES: Mapping[Recipe, Experiment] = {
 DEFAULT: Recipe = "modern"
 
 
-def start(recipe: Recipe, optimizer: str | None = None) -> Experiment:
-    """The settings of a recipe; its rate belongs to its optimiser.
+def with_optimizer(experiment: Experiment, optimizer: str | None) -> Experiment:
+    """The same settings; a rate belongs to its optimiser, and another has its own.
 
     Args:
-        recipe: Which.
-        optimizer: The one that is asked for; None: that of the recipe.
+        experiment: The settings.
+        optimizer: The one that is asked for; None: that of the settings.
     """
-    experiment = RECIPES[recipe]
     if optimizer in (None, experiment.optimizer.name):
         return experiment
     its = replace(experiment.optimizer, learning_rate=None)

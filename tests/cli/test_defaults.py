@@ -12,9 +12,11 @@ from kvnmt.attention import additive, kv_memory
 from kvnmt.cli.defaults import parse
 from kvnmt.cli.main import COMMANDS, load
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import OptionError
+from kvnmt.decoder import conditional
+from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.runs.directory import load_experiment
 from kvnmt.runs.recipes import RECIPES
 from kvnmt.systems.named import system
 
@@ -131,6 +133,32 @@ def test_a_recipe_is_what_all_other_flags_start_from(places):
     data = read("prepare", "--recipe papers --data.min-count 3", places).data
     assert data == DataConfig(min_count=3)
     assert read("prepare", "", places).data == RECIPES["modern"].data
+
+
+def test_another_run_is_what_all_other_flags_start_from(places):
+    mine = load_experiment(places["MINE"])
+    assert read("train", "NEW --like MINE", places).experiment == mine
+    changed = read("train", "NEW --like MINE --search.beam 9", places).experiment
+    assert changed == dataclasses.replace(mine, search=SearchConfig(beam=9))
+    line = "NEW --like MINE --decoder conditional --model.decoder.rounds 2"
+    model = read("train", line, places).experiment.model
+    assert model == dataclasses.replace(mine.model, decoder=conditional.Options(2))
+    named = read("train", "NEW --like MINE --system kvmematt-r2-atteos", places)
+    assert named.experiment.model == system("kvmematt-r2").model()
+    assert (named.experiment.objective.atteos, named.experiment.search.beam) == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("NEW --like FILE", "is no run directory"),
+        ("NEW --like MINE --recipe papers", "--like and --recipe both say what"),
+        ("OTHER --like MINE --resume", "--like and --resume both say what"),
+    ],
+)
+def test_another_run_must_be_one_and_the_only_start(places, line, sentence):
+    with pytest.raises(UserError, match=sentence):
+        read("train", line, places)
 
 
 @pytest.mark.parametrize("name", ["adam", "adadelta"])

@@ -4,6 +4,7 @@
 import json
 import math
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -347,9 +348,10 @@ def test_a_system_can_be_changed_flag_by_flag(kvnmt, captured):
 
 
 def test_training_can_be_taken_up_again(kvnmt, tmp_path, run):
-    """Then every flag has the value of the run."""
-    folder, given = tmp_path / "new", flags(tmp_path / "data")
-    said = kvnmt("train", folder, "--training.epochs", "1", *given)
+    """Then every flag has the value of the run; before, some stand in a file."""
+    folder, file = tmp_path / "new", tmp_path / "mine.flags"
+    file.write_text(shlex.join(map(str, flags(tmp_path / "data"))))
+    said = kvnmt("train", folder, "--training.epochs", "1", f"@{file}")
     assert said.status == 0 and said.out == b""
     assert "best checkpoint: step 4" in said.err
     assert f"kvnmt translate {folder} < source > target" in said.err

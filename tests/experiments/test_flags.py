@@ -37,7 +37,8 @@ def call(tmp_path, monkeypatch, capsys):
 
 
 def test_rows_are_listed_with_their_state(call, tmp_path):
-    out, _ = call("--list", "--seeds", "1", "2", "--starts", "scratch")
+    (tmp_path / "flags").write_text("--seeds 1 2  # both\n--starts scratch")
+    out, _ = call("--list", f"@{tmp_path / 'flags'}")
     names = [f"de-en-rnnencdec-scratch-{seed}" for seed in (1, 2)]
     lines = [line.split(maxsplit=1) for line in out.splitlines() if "de-en" in line]
     assert [(name, state.strip()) for name, state in lines] == [

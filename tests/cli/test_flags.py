@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flags in files."""
+
+import pytest
+
+from kvnmt.cli.flags import expanded
+from kvnmt.errors import UserError
+
+LINES = """\
+# What all my runs have.
+--data.source 'my text.de'   # quoted as in a shell
+--search.beam 3
+
+--no-progress
+"""
+
+
+def test_a_file_stands_for_its_words(tmp_path):
+    path = tmp_path / "mine.flags"
+    path.write_text(LINES)
+    typed = expanded(["train", f"@{path}", "--search.beam", "5", "@"])
+    words = ["--data.source", "my text.de", "--search.beam", "3", "--no-progress"]
+    assert typed == ["train", *words, "--search.beam", "5", "@"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("none", None, "No such file or directory.*names a file of flags"),
+        ("open", b"--data.source 'x", "no closing quotation"),
+        ("latin", b"--data.source caf\xe9", "can't decode byte"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_told(tmp_path, name, content, sentence):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(UserError, match=sentence):
+        expanded([f"@{tmp_path / name}"])
