@@ -14,7 +14,7 @@ def test_the_command_knows_them(kvnmt, tmp_path):
     axes = {field: field.replace("_", "-") for field in NEWCOMERS}
     text = toy_data(tmp_path / "text", train=16, valid=4)
     flags = ["--training.epochs", 1, "--training.batch-size", 16]
-    flags += ["--training.shapes", 1, "--data.min-count", 1]
+    flags += ["--training.shapes", 1, "--data.vocabulary", "words"]
     for size in ("embedding", "encoder", "state"):
         flags += [f"--model.{size}", 8]
     for name in ("source", "target", "valid_source", "valid_target"):
