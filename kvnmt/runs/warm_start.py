@@ -65,7 +65,10 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
     Raises:
         OptionError: A choice differs that gives the same arrays another meaning.
     """
-    for field in ("merge", "cell", "layer_norm", "readout", "scale_tied"):
+    fields = ["merge", "cell", "layer_norm", "readout"]
+    if config.tie != "none":
+        fields.append("scale_tied")  # which is of tied output layers
+    for field in fields:
         before, now = getattr(trained, field), getattr(config, field)
         if before != now:
             raise OptionError(

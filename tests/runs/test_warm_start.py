@@ -20,7 +20,12 @@ from kvnmt.model_config import ModelConfig
 from kvnmt.models import Params
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
-from kvnmt.runs.warm_start import WarmStart, path_name, warm_start
+from kvnmt.runs.warm_start import (
+    WarmStart,
+    check_computed_alike,
+    path_name,
+    warm_start,
+)
 from kvnmt.systems.named import SYSTEMS, system
 from tests.data.helpers import words_of
 from tests.helpers import SIZES, quiet, steps_kept, tiny, toy_data, trained
@@ -269,7 +274,13 @@ def test_a_run_of_other_sizes_is_refused(tmp_path, base):
 
 @pytest.mark.parametrize(
     "change",
-    [{"layer_norm": True}, {"cell": "gru_before"}, {"merge": "stack"}],
+    [
+        {"layer_norm": True},
+        {"cell": "gru_before"},
+        {"merge": "stack"},
+        {"readout": "maxout"},
+        {"scale_tied": True, "tie": "output"},
+    ],
     ids=str,
 )
 def test_arrays_are_not_taken_for_something_else(tmp_path, base, change):
@@ -280,6 +291,11 @@ def test_arrays_are_not_taken_for_something_else(tmp_path, base, change):
             dataclasses.replace(exp, model=other), tmp_path / "run", console=quiet()
         )
     assert not (tmp_path / "run").exists()
+
+
+def test_what_tied_layers_read_is_nothing_to_others(tmp_path):
+    scaled = dataclasses.replace(BASELINE, scale_tied=True)
+    check_computed_alike(BASELINE, scaled, tmp_path)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path, base):
