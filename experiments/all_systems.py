@@ -20,7 +20,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from experiments import captions, made_up
+from experiments import made_up
+from experiments.captions import TEST, Captions
 from experiments.recipes import MADE_UP, bleu, parallel_text, with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, Measure, OtherRow, Row, Train, Trained
@@ -151,14 +152,14 @@ def multi30k_rows(options: AllSystems) -> list[Row]:
     """The rows on Multi30k; none without its text."""
     if not options.data:
         return []
-    tests = captions.test_files(options.data, "de", "en")
+    corpus = Captions(options.data)
+    tests = corpus.files(TEST)
     text = Parallel([], []) if options.looks else read_parallel(*tests)
-    data = captions.training_text(MULTI30K.data, options.data, "de", "en")
 
     def measure(trained: Trained) -> Figures:
         return {"bleu": bleu(trained.run, text)}
 
-    base = replace(MULTI30K, data=data)
+    base = replace(MULTI30K, data=corpus.trained_on(MULTI30K.data))
     epochs = options.multi30k_epochs
     return configure(options, "multi30k", base, epochs, measure, tests)
 

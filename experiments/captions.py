@@ -2,11 +2,13 @@
 """Multi30k's captions, as several experiments read and score them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from experiments.results import Figures
 from experiments.significance import packed_counts
+from experiments.table import Options
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.files import make_folder, write_lines
@@ -16,59 +18,77 @@ TEST = "test2016"
 COUNTS = f"{TEST}_counts"
 # What Multi30k's own repository calls them; the text is the same.
 UPSTREAM = {"train": "train", "valid": "val", TEST: "test_2016_flickr"}
+MEASURED = "valid", TEST
 NOTE = "BLEU: sacreBLEU, tokenize none, on the tokenised lower-cased text"
 
 
-def read(folder: Path, source: str, target: str) -> dict[str, Parallel]:
-    """What systems are measured on, by the names of the files.
+class Captions(NamedTuple):
+    """The text in two languages."""
 
-    Raises:
-        UserError: A file is missing or cannot be read.
-    """
-    return {
-        split: read_parallel(*files(folder, split, source, target))
-        for split in ("valid", TEST)
-    }
+    folder: Path
+    source: str = "de"
+    target: str = "en"
+
+    @property
+    def pair(self) -> str:
+        """The languages."""
+        return f"{self.source}-{self.target}"
+
+    def files(self, split: str) -> tuple[Path, Path]:
+        """The files of a part, under our name or that of its repository."""
+        return self._file(split, self.source), self._file(split, self.target)
+
+    def read(self, *splits: str) -> dict[str, Parallel]:
+        """Parts of the text, by their names.
+
+        Raises:
+            UserError: A file is missing or cannot be read.
+        """
+        return {split: read_parallel(*self.files(split)) for split in splits}
+
+    def trained_on(self, base: DataConfig) -> DataConfig:
+        """The text that is trained on, treated as in ``base``."""
+        train, valid = self.files("train"), self.files("valid")
+        changes = {"source": train[0], "target": train[1]}
+        changes |= {"valid_source": valid[0], "valid_target": valid[1]}
+        return replace(base, **changes)
+
+    def linked(self, folder: Path) -> Path:
+        """A folder in which the text has our names, for programs that make them up."""
+        make_folder(folder)
+        for split in ("train", "valid"):
+            for language in (self.source, self.target):
+                link = folder / f"{split}.{language}"
+                link.unlink(missing_ok=True)
+                link.symlink_to(self._file(split, language).resolve())
+        return folder
+
+    def _file(self, split: str, language: str) -> Path:
+        plain = self.folder / f"{split}.{language}"
+        theirs = self.folder / f"{UPSTREAM[split]}.lc.norm.tok.{language}"
+        return theirs if theirs.exists() and not plain.exists() else plain
 
 
-def files(folder: Path, split: str, *languages: str) -> tuple[Path, ...]:
-    """The files of a part of the text, under our name or that of its repository."""
-    paths = []
-    for language in languages:
-        plain = folder / f"{split}.{language}"
-        theirs = folder / f"{UPSTREAM[split]}.lc.norm.tok.{language}"
-        paths.append(theirs if theirs.exists() and not plain.exists() else plain)
-    return tuple(paths)
+@dataclass(frozen=True, kw_only=True)
+class CaptionOptions(Options):
+    """Options of an experiment on the captions."""
 
+    data: Path  # folder of the tokenised text
+    source: str = "de"
+    target: str = "en"
 
-def test_files(folder: Path, source: str, target: str) -> tuple[Path, ...]:
-    """The files that systems are measured on, beside those of valid."""
-    return files(folder, TEST, source, target)
+    @property
+    def captions(self) -> Captions:
+        """The text."""
+        return Captions(self.data, self.source, self.target)
 
+    def read(self) -> dict[str, Parallel]:
+        """What systems are measured on; nothing where rows are only looked at.
 
-def training_text(
-    base: DataConfig, folder: Path, source: str, target: str
-) -> DataConfig:
-    """The text that is trained on, treated as in ``base``."""
-    train, valid = (files(folder, s, source, target) for s in ("train", "valid"))
-    return replace(
-        base,
-        source=train[0],
-        target=train[1],
-        valid_source=valid[0],
-        valid_target=valid[1],
-    )
-
-
-def linked(folder: Path, links: Path, *languages: str) -> Path:
-    """A folder in which the text has our names, for programs that make up the names."""
-    make_folder(links)
-    for split in ("train", "valid"):
-        for language, path in zip(languages, files(folder, split, *languages)):
-            link = links / f"{split}.{language}"
-            link.unlink(missing_ok=True)
-            link.symlink_to(path.resolve())
-    return links
+        Raises:
+            UserError: A file is missing or cannot be read.
+        """
+        return {} if self.looks else self.captions.read(*MEASURED)
 
 
 def translated(

@@ -31,11 +31,11 @@ from functools import partial
 from pathlib import Path
 
 from experiments import captions
-from experiments.multi30k import BASE, BASELINE, Multi30k, configure, pair_of
+from experiments.multi30k import BASE, BASELINE, Multi30k, configure
 from experiments.results import Figures
 from experiments.rows import AnyRow, OtherRow, Row, Train, Trained
 from experiments.summaries import Summary
-from experiments.table import Options, Table, launch, make_table
+from experiments.table import Table, launch, make_table
 from kvnmt.benchmark.peers import joeynmt
 from kvnmt.benchmark.peers.base import Search, Task, numbers
 from kvnmt.benchmark.processes import Installed, cores, run, version
@@ -85,13 +85,10 @@ TABLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvenMatch(Options):
+class EvenMatch(captions.CaptionOptions):
     """Options of the experiment."""
 
-    data: Path  # folder of the tokenised text
     workdir: Path = Path("runs/even_match")  # where the runs are written
-    source: str = "de"
-    target: str = "en"
     epochs: int = 12  # at most
     peer_python: Path | None = None  # of an environment with JoeyNMT: its rows, too
     threads: int = cores()  # of JoeyNMT
@@ -106,9 +103,7 @@ def main(options: EvenMatch, train: Train = training.run) -> None:
         target=options.target,
         epochs=options.epochs,
     )
-    texts = {}
-    if not options.looks:
-        texts = captions.read(options.data, options.source, options.target)
+    texts = options.read()
     rows: list[AnyRow] = [row_of(base, seed, texts) for seed in options.seeds]
     if options.peer_python:
         peer = Installed(joeynmt.PROGRAM, options.peer_python)
@@ -117,7 +112,7 @@ def main(options: EvenMatch, train: Train = training.run) -> None:
             for recipe in PEER_RECIPES
             for seed in options.seeds
         ]
-    title = f"Multi30k {pair_of(base)}, under the recipe of another program"
+    title = f"Multi30k {options.captions.pair}, under the recipe of another program"
     make_table(options, Table(title, COLUMNS, rows, [captions.NOTE]), train)
 
 
@@ -126,7 +121,7 @@ def row_of(base: Multi30k, seed: int, texts: dict[str, Parallel]) -> Row:
     row = configure(base, BASELINE, "scratch", seed, texts)
     return replace(
         row,
-        folder=base.workdir / f"{pair_of(base)}-joeynmt-{seed}",
+        folder=base.workdir / f"{base.captions.pair}-joeynmt-{seed}",
         experiment=under_its_recipe(row.experiment),
         measure=partial(measure, row),
     )
@@ -157,16 +152,16 @@ def peer_row(
     texts: dict[str, Parallel],
 ) -> OtherRow:
     """JoeyNMT, trained by its own program."""
-    pair = f"{options.source}-{options.target}"
+    text = options.captions
     name = "its" if recipe == RECIPE else "ours"
-    folder = options.workdir / f"{pair}-joeynmt-itself-{name}-{seed}"
+    folder = options.workdir / f"{text.pair}-joeynmt-itself-{name}-{seed}"
     if not options.looks:
         version(peer)  # complains before anything is done
     return OtherRow(
         folder=folder,
         system=peer.program.name,
-        data=pair,
-        tests=captions.test_files(options.data, options.source, options.target),
+        data=text.pair,
+        tests=text.files(captions.TEST),
         work=partial(train_peer, options, peer, recipe, seed, texts, folder),
     )
 
@@ -181,8 +176,7 @@ def train_peer(
 ) -> Figures:
     """Trains it, translates with it, and gives BLEU on every text."""
     make_folder(folder)
-    languages = options.source, options.target
-    text = captions.linked(options.data, folder / "text", *languages)
+    text = options.captions.linked(folder / "text")
     model, task = folder / "model", task_of(options, text, recipe, seed)
     changes = {"decrease_factor": FALL, "label_smoothing": PEER_RECIPES[recipe][1]}
     commands = joeynmt.train(task, model, changes)

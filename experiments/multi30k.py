@@ -35,7 +35,7 @@ from experiments.results import Figures
 from experiments.rows import Row, Train, Trained
 from experiments.significance import Against, with_p
 from experiments.summaries import Summary
-from experiments.table import Options, Table, launch, make_table
+from experiments.table import Table, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
 from kvnmt.evaluation import System, Test, adequacy
@@ -120,13 +120,10 @@ TABLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Multi30k(Options):
+class Multi30k(captions.CaptionOptions):
     """Options of the experiment."""
 
-    data: Path  # folder of the tokenised text
     workdir: Path = Path("runs/multi30k")  # where the runs are written
-    source: str = "de"
-    target: str = "en"
     systems: tuple[str, ...] = SYSTEMS
     starts: tuple[Literal["scratch", "warm"], ...] = ("scratch", "warm")
     epochs: int = 12  # at most, from scratch
@@ -136,11 +133,7 @@ class Multi30k(Options):
 
 def main(options: Multi30k, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
-    texts = (
-        {}
-        if options.looks
-        else captions.read(options.data, options.source, options.target)
-    )
+    texts = options.read()
     rows = [
         configure(options, name, start, seed, texts)
         for start in options.starts
@@ -153,7 +146,7 @@ def main(options: Multi30k, train: Train = training.run) -> None:
         if not options.looks:
             aligned.read()  # what is wrong with it is told before any work
         read = [aligned_row(row, aligned) for row in rows]
-    title = f"Multi30k {pair_of(options)}, beam {BASE.search.beam}"
+    title = f"Multi30k {options.captions.pair}, beam {BASE.search.beam}"
     table = Table(
         title=title,
         columns=COLUMNS,
@@ -179,9 +172,7 @@ def configure(
     rate = 5e-4 if warm else 1e-3
     base = replace(
         BASE,
-        data=captions.training_text(
-            BASE.data, options.data, options.source, options.target
-        ),
+        data=options.captions.trained_on(BASE.data),
         optimizer=OptimizerConfig(learning_rate=rate, decay=decay),
     )
     return Row(
@@ -195,19 +186,14 @@ def configure(
             warm_start=run_folder(options, BASELINE, "scratch", seed) if warm else None,
         ),
         measure=partial(measure, texts, options.target),
-        data=pair_of(options),
-        tests=captions.test_files(options.data, options.source, options.target),
+        data=options.captions.pair,
+        tests=options.captions.files(captions.TEST),
     )
 
 
 def run_folder(options: Multi30k, name: str, start: str, seed: int) -> Path:
     """The run directory of a row."""
-    return options.workdir / f"{pair_of(options)}-{name}-{start}-{seed}"
-
-
-def pair_of(options: Multi30k) -> str:
-    """The languages."""
-    return f"{options.source}-{options.target}"
+    return options.workdir / f"{options.captions.pair}-{name}-{start}-{seed}"
 
 
 def measure(texts: dict[str, Parallel], target: str, trained: Trained) -> Figures:

@@ -42,7 +42,7 @@ from experiments.results import Figures
 from experiments.rows import AnyRow, OtherRow, Row, Train, Trained
 from experiments.significance import Against, with_p
 from experiments.summaries import Summary
-from experiments.table import Options, Table, launch, make_table
+from experiments.table import Table, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
 from kvnmt.errors import UserError
@@ -150,10 +150,9 @@ TABLES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Multi30kBest(Options):
+class Multi30kBest(captions.CaptionOptions):
     """Options of the experiment."""
 
-    data: Path  # folder of the tokenised text
     workdir: Path = Path("runs/multi30k_best")  # where the runs are written
     source: str = "en"
     target: str = "de"
@@ -171,11 +170,7 @@ class Multi30kBest(Options):
 
 def main(options: Multi30kBest, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
-    texts = (
-        {}
-        if options.looks
-        else captions.read(options.data, options.source, options.target)
-    )
+    texts = options.read()
     chosen = [(name, "") for name in options.systems]
     if options.ablate:
         first = options.systems[:1]
@@ -193,7 +188,7 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     if options.ensemble:
         groups = (group for group in (trained, taught) if len(group) > 1)
         rows += [together(options, group, texts) for group in groups]
-    title = f"Multi30k {options.source}-{options.target}, beam {RECIPE.search.beam}"
+    title = f"Multi30k {options.captions.pair}, beam {RECIPE.search.beam}"
     lines = partial(with_p, AGAINST, BY)
     make_table(
         options, Table(title, COLUMNS, rows, [captions.NOTE], lines=lines), train
@@ -214,21 +209,16 @@ def configure(
     """
     start, compose = COMPOSED.get(name, (name, lambda same: same))
     recipe = WITHOUT[without](RECIPE) if without else RECIPE
-    recipe = replace(
-        recipe,
-        data=captions.training_text(
-            recipe.data, options.data, options.source, options.target
-        ),
-    )
+    recipe = replace(recipe, data=options.captions.trained_on(recipe.data))
     epochs = recipe.training.epochs
-    parts = (options.source, options.target, name, without.replace(" ", "-"), seed)
+    parts = (options.captions.pair, name, without.replace(" ", "-"), seed)
     return Row(
         folder=options.workdir / "-".join(str(part) for part in parts if part),
         system=name,
         experiment=compose(with_system(recipe, start, epochs=epochs, seed=seed)),
         measure=partial(measure, texts, without, options.target),
-        data=f"{options.source}-{options.target}",
-        tests=captions.test_files(options.data, options.source, options.target),
+        data=options.captions.pair,
+        tests=options.captions.files(captions.TEST),
     )
 
 

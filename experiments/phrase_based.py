@@ -30,15 +30,16 @@ from typing import Protocol
 from experiments import captions, thot_models
 from experiments.results import Figures
 from experiments.rows import OtherRow
-from experiments.table import Options, Table, launch, make_table
+from experiments.table import Table, launch, make_table
 from experiments.thot_models import UNTUNED, WEIGHTS
 from kvnmt.console import say
-from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.data.text import Parallel
 from kvnmt.evaluation.base import Column
 from kvnmt.files import make_folder
 from kvnmt.metrics.bleu import corpus_bleu
 
 SYSTEM = "phrase-based (Thot)"
+SPLITS = "train", *captions.MEASURED
 PENALTIES = (1.0, 0.0, -1.0, -1.5, -2.0, -2.5, -3.0, -4.0, -5.0)  # untuned first
 TUNING_LINES = 100  # of valid, on which the penalty is chosen
 COLUMNS = (
@@ -65,13 +66,10 @@ Learn = Callable[[Parallel, Path, int], Translate]
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhraseBased(Options):
+class PhraseBased(captions.CaptionOptions):
     """Options of the experiment."""
 
-    data: Path  # folder of the tokenised text
     workdir: Path = Path("runs/multi30k")  # that of the neural systems
-    source: str = "de"
-    target: str = "en"
 
 
 def main(options: PhraseBased, learn: Learn | None = None) -> None:
@@ -84,49 +82,34 @@ def main(options: PhraseBased, learn: Learn | None = None) -> None:
     Raises:
         UserError: Thot is not installed, or a flag or the text cannot be read.
     """
-    texts = {
-        split: read_parallel(*text_paths(options, split))
-        for split in (() if options.looks else ("train", "valid", "test2016"))
-    }
+    text, texts = options.captions, {}
+    if not options.looks:
+        texts = text.read(*SPLITS)
     rows = [
         OtherRow(
             folder=row_folder(options, seed),
             system=SYSTEM,
-            data=pair_of(options),
+            data=text.pair,
             work=partial(measure, options, seed, texts, learn or thot_models.learn),
-            tests=tuple(
-                path
-                for split in ("train", "valid", captions.TEST)
-                for path in text_paths(options, split)
-            ),
+            tests=tuple(path for split in SPLITS for path in text.files(split)),
         )
         for seed in options.seeds
     ]
     only_shown = options.looks or options.dry_run or all(row.result() for row in rows)
     if learn is None and not only_shown:
         thot_models.check_installed()
-    title = f"Multi30k {pair_of(options)}"
+    title = f"Multi30k {text.pair}"
     make_table(options, Table(title, COLUMNS, rows, notes(options)))
 
 
 def row_folder(options: PhraseBased, seed: int) -> Path:
     """Where the models, the translations and the result of a row are."""
-    return options.workdir / f"{pair_of(options)}-phrase-based-{seed}"
-
-
-def pair_of(options: PhraseBased) -> str:
-    """The languages."""
-    return f"{options.source}-{options.target}"
-
-
-def text_paths(options: PhraseBased, split: str) -> tuple[Path, ...]:
-    """The files of a part of the corpus."""
-    return captions.files(options.data, split, options.source, options.target)
+    return options.workdir / f"{options.captions.pair}-phrase-based-{seed}"
 
 
 def notes(options: PhraseBased) -> list[str]:
     """How the translations go through the program that measures systems."""
-    source, reference = text_paths(options, captions.TEST)
+    source, reference = options.captions.files(captions.TEST)
     folder = row_folder(options, options.seeds[0])
     return [
         captions.NOTE,
@@ -161,7 +144,7 @@ def measure(
         "thot": thot_models.versions(),
         "minutes": translate.minutes,
     }
-    tests = {split: texts[split] for split in ("valid", captions.TEST)}
+    tests = {split: texts[split] for split in captions.MEASURED}
     hypotheses = captions.translated(
         tests, partial(translate, weights=weights), folder, options.target
     )
