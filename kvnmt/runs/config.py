@@ -70,6 +70,7 @@ MAY_CHANGE = (
     "training.model_axis",
     "training.workers",
     "training.epochs",
+    "training.steps",
     "training.validate_every",
     "training.patience",
     "training.skip_at_most",

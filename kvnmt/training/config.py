@@ -21,6 +21,7 @@ class TrainingConfig(StepOptions):
     """How long, how much at a time, and when to stop."""
 
     epochs: Annotated[int, between(1, 10**6)] = 20  # at most
+    steps: Annotated[int | None, at_least(1)] = None  # at most, whatever the epochs
     batch_size: Annotated[int, between(1, 2**20)] = 80  # pairs, over all devices
     # or tokens of the longer side, padding included.
     batch_tokens: Annotated[int | None, between(1, 2**30)] = None

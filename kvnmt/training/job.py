@@ -47,7 +47,8 @@ class Job:
     @property
     def steps(self) -> int:
         """At most so many are made."""
-        return self.config.epochs * self.plan.per_epoch
+        steps = self.config.epochs * self.plan.per_epoch
+        return min(steps, self.config.steps or steps)
 
     def tell(self, message: str) -> None:
         """Prints a line for people, if there are any."""

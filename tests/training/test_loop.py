@@ -156,6 +156,18 @@ def test_batches_of_tokens_from_a_cache_go_on_too(tmp_path, data):
     assert len([path for path in cached.cache.iterdir() if path.is_dir()]) == 1
 
 
+def test_a_run_ends_after_so_many_steps_and_goes_on(tmp_path, data, whole):
+    """In the midst of an epoch, where it is validated; and no further than epochs."""
+    some = tiny(data, epochs=3, steps=EPOCH + 2)
+    assert run(some, tmp_path / "parts").steps == EPOCH + 2
+    validated = [record["step"] for record in records(tmp_path / "parts")]
+    assert validated == [EPOCH, EPOCH + 2]
+    more = tiny(data, epochs=3, steps=99)
+    assert run(more, tmp_path / "parts", resume=True).steps == 3 * EPOCH
+    ours, theirs = (load_run(tmp_path / "parts").params, load_run(whole).params)
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
 def test_a_finished_run_goes_on_with_more_epochs(tmp_path, data, whole):
     run(tiny(data, epochs=1), tmp_path / "parts")
     for epochs in (2, 3):
