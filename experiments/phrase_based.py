@@ -110,11 +110,10 @@ def row_folder(options: PhraseBased, seed: int) -> Path:
 def notes(options: PhraseBased) -> list[str]:
     """How the translations go through the program that measures systems."""
     source, reference = options.captions.files(captions.TEST)
-    folder = row_folder(options, options.seeds[0])
+    hypotheses = row_folder(options, options.seeds[0]) / f"test2016.{options.target}"
     return [
         captions.NOTE,
-        f"beside a run: kvnmt evaluate RUN "
-        f"{folder / f'test2016.{options.target}'} "
+        f"beside a run: kvnmt evaluate RUN {hypotheses} "
         f"--source {source} --reference {reference}",
     ]
 

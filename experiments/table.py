@@ -95,9 +95,9 @@ def launch(
 
     def work() -> None:
         description = f"{about or ''}\n\n{FLAGS}"
-        typed = expanded(sys.argv[1:])
+        sys.argv[1:] = expanded(sys.argv[1:])  # so that results tell every flag
         options, others = tyro.cli(
-            kind, args=typed, description=description, return_unknown_args=True
+            kind, description=description, return_unknown_args=True
         )
         check_named(options)
         keep_programs()

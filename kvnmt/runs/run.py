@@ -148,7 +148,7 @@ def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:
         return run.experiment.search
     if not isinstance(search, SearchConfig):
         raise UserError(
-            f"search is a {type(search).__name__}; pass a kvnmt.SearchConfig."
+            f"search is of type {type(search).__name__}; pass a kvnmt.SearchConfig."
         )
     check_asked(search, SearchConfig(), run.experiment.search)
     return search
@@ -161,7 +161,9 @@ def _check_lines(lines: Sequence[str]) -> None:
     for number, line in enumerate(lines):
         if not isinstance(line, str):
             kind = type(line).__name__
-            raise UserError(f"line {number}, counted from 0, is a {kind}, no text.")
+            raise UserError(
+                f"line {number}, counted from 0, is of type {kind}; pass texts alone."
+            )
         if "\n" in line:
             raise UserError(
                 f"line {number}, counted from 0, holds a line feed; split it there."

@@ -103,10 +103,10 @@ def test_a_search_is_the_run_s_or_another(run):
 @pytest.mark.parametrize(
     ("lines", "search", "sentence"),
     [
-        (["a", 3], None, "line 1, counted from 0, is a int, no text"),
+        (["a", 3], None, "line 1, counted from 0, is of type int; pass"),
         (["a\nb"], None, "line 0, counted from 0, holds a line feed"),
         ("a b", None, "put a single line in brackets"),
-        (["a"], {"beam": 3}, "search is a dict; pass a kvnmt.SearchConfig"),
+        (["a"], {"beam": 3}, "search is of type dict; pass a kvnmt.SearchConfig"),
     ],
 )
 def test_what_is_no_list_of_lines_or_no_search_is_refused(run, lines, search, sentence):
@@ -116,7 +116,7 @@ def test_what_is_no_list_of_lines_or_no_search_is_refused(run, lines, search, se
         for use in (run.score, run.align):
             with pytest.raises(kvnmt.UserError, match=sentence):
                 use(["a"], lines)
-    with pytest.raises(kvnmt.UserError, match="is a list, no text"):
+    with pytest.raises(kvnmt.UserError, match="is of type list"):
         run.explain(["a"])
 
 
