@@ -104,9 +104,9 @@ def summary(result: Result) -> str:
     figure = f"perplexity {math.exp(min(result.best['valid_loss'], 700)):.2f}"
     if "valid_bleu" in result.best:
         figure = f"BLEU {result.best['valid_bleu']:.2f}"
+    rate = f"{result.tokens_per_second:,.0f} target tokens/s, "
     return (
         f"best checkpoint: step {result.best_step}, {figure} on the validation text; "
-        f"{result.tokens_per_second:,.0f} target tokens/s, "
-        f"{result.minutes:.1f} minutes"
+        f"{rate if result.tokens_per_second else ''}{result.minutes:.1f} minutes"
         f"{STOPPED if result.stopped_early else ''}"
     )

@@ -381,6 +381,12 @@ def test_an_early_stop_tells_what_goes_on():
     figures = dict.fromkeys(Result._fields, 1) | {"best": {"valid_loss": 1.0}}
     assert "--training.patience" in summary(Result(**figures))
     assert "early" not in summary(Result(**figures | {"stopped_early": False}))
+    assert "validation text; 1 target tokens/s, 1.0 minutes" in summary(
+        Result(**figures)
+    )
+    assert "validation text; 1.0 minutes" in summary(
+        Result(**figures | {"tokens_per_second": 0.0})
+    )
     assert "no validation that gave a number" in summary(
         Result(**figures | {"best": {}})
     )
