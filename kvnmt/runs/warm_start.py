@@ -68,6 +68,8 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
     fields = ["merge", "cell", "layer_norm", "readout"]
     if config.tie != "none":
         fields.append("scale_tied")  # which is of tied output layers
+    if "all" in (trained.tie, config.tie):
+        fields.append("tie")  # one table for both sides stands in another place
     for field in fields:
         before, now = getattr(trained, field), getattr(config, field)
         if before != now:

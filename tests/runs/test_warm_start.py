@@ -280,6 +280,7 @@ def test_a_run_of_other_sizes_is_refused(tmp_path, base):
         {"merge": "stack"},
         {"readout": "maxout"},
         {"scale_tied": True, "tie": "output"},
+        {"tie": "all"},
     ],
     ids=str,
 )
