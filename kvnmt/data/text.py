@@ -263,7 +263,7 @@ def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
             raw.seek(0)
             yield gzip.open(raw) if packed else raw
     except FileNotFoundError:
-        place = "" if Path(path).is_absolute() else f" in '{Path.cwd()}'"
+        place = "" if Path(path).is_absolute() else ", seen from the current folder"
         raise UserError(f"there is no file '{path}'{place}; check the path.") from None
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         ends = isinstance(error, EOFError)

@@ -96,8 +96,13 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path):
 
 
 def test_where_a_relative_path_begins_is_told(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UserError, match=f"'a.de' in '{tmp_path}'; check the path"):
+    """Also where that folder is gone."""
+    with pytest.raises(UserError, match=f"no file '{tmp_path}/a.de'; check the path"):
+        read_lines(tmp_path / "a.de")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(UserError, match="'a.de', seen from the current folder; check"):
         read_lines("a.de")
 
 
