@@ -20,7 +20,7 @@ from experiments.claims import Pace
 from experiments.results import RESULT, Figures, commit
 from experiments.rows import AnyRow, Row, Train
 from experiments.worker import Worker
-from kvnmt.cli.flags import expanded
+from kvnmt.cli.flag_files import expanded
 from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.program_cache import keep_programs
 from kvnmt.console import print_table

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvnmt import __version__
+from kvnmt.cli.flag_files import expanded
 from kvnmt.errors import UserError, run_program, unknown_name
 
 if TYPE_CHECKING:
@@ -214,11 +215,7 @@ def load(name: str) -> Any:
 
 
 def _run(words: Sequence[str], base: "Experiment | None") -> None:
-    if any(word.startswith("@") for word in words):
-        from kvnmt.cli.flags import expanded  # imports tyro
-
-        words = expanded(words)
-    cache, words = _program_cache(words)
+    cache, words = _program_cache(expanded(words))
     if not words:
         print(listing(), end="", file=sys.stderr)
         raise SystemExit(2)

@@ -3,7 +3,7 @@
 
 import pytest
 
-from kvnmt.cli.flags import expanded
+from kvnmt.cli.flag_files import expanded
 from kvnmt.errors import UserError
 
 LINES = """\
@@ -26,9 +26,9 @@ def test_a_file_stands_for_its_words(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "sentence"),
     [
-        ("none", None, "No such file or directory.*names a file of flags"),
+        ("none", None, "there is no file"),
         ("open", b"--data.source 'x", "no closing quotation"),
-        ("latin", b"--data.source caf\xe9", "can't decode byte"),
+        ("latin", b"--data.source caf\xe9", "line 1: byte 18 .0xe9. is not UTF-8"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_told(tmp_path, name, content, sentence):
