@@ -51,12 +51,6 @@ class Choices:
     resume: bool = False
     optimizer: OptimizerChoice = OptimizerChoice()
 
-    @property
-    def changes_model(self) -> bool:
-        """Whether a system or a mechanism is named."""
-        names = self.system, self.attention, self.decoder, self.target_context
-        return any(name is not None for name in names)
-
     def start(self, base: Experiment | None) -> Experiment:
         """What training starts from: another run, a recipe, else ``base`` or a recipe.
 
@@ -77,11 +71,13 @@ class Choices:
     def apply(self, base: Experiment) -> Experiment:
         """The sizes and settings of ``base`` with the system and mechanisms named.
 
+        Where it is a run's config, what is not named stays as it is there.
+
         Raises:
             UserError: There is none of that name; the nearest is suggested.
         """
         model, objective = base.model, base.objective
-        if self.system or not self.like:
+        if self.system or not (self.like or self.resume):
             chosen = system(self.system or "rnnsearch-star")
             model, objective = chosen.model(model), chosen.objective(objective)
         for axis, catalogue in AXES.items():
@@ -122,7 +118,7 @@ def parse(
         experiment = choices.start(base)
     if runs and (choices.resume or not builds):
         experiment = _of_run(kind, arguments, runs) or experiment
-    if builds and (choices.changes_model or not choices.resume):
+    if builds:
         experiment = choices.apply(experiment)
     default = _start(kind, experiment)
     typed = tyro.cli(kind, args=arguments, prog=prog, default=default)

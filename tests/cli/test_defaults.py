@@ -172,9 +172,14 @@ def test_the_rate_of_a_recipe_is_that_of_its_optimizer(places, name):
 
 
 def test_a_system_named_counts_for_a_run_too(places):
+    """And what is not named stays: the attention beside another decoder."""
     found = read("train", "MINE --resume --attention additive", places)
     assert found.experiment.model.attention == additive.Options()
     assert found.experiment.search.beam == MINE
+    line = "MINE --resume --decoder conditional --model.decoder.rounds 2"
+    mine = load_experiment(places["MINE"]).model
+    two = dataclasses.replace(mine, decoder=conditional.Options(2))
+    assert read("train", line, places).experiment.model == two
 
 
 def test_sizes_of_a_program_are_kept():
