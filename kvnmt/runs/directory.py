@@ -16,7 +16,7 @@ from typing import Any
 import cattrs
 import jax
 
-from kvnmt import models
+from kvnmt import __version__, models
 from kvnmt.console import say
 from kvnmt.data.vocabularies import (
     Vocabularies,
@@ -187,9 +187,11 @@ def _making(folder: Path) -> Iterator[None]:
 
 def package_versions() -> dict[str, str]:
     """The versions of the packages that a run depends on, and the device."""
-    packages = ("kvnmt", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+    packages = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
     device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    return {name: version(name) for name in packages} | {"device": device}
+    others = {name: version(name) for name in packages}
+    # kvnmt says its own, since it may run from its folder without being installed.
+    return {"kvnmt": __version__} | others | {"device": device}
 
 
 def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:

@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run directory that is read while it is trained."""
+"""A run directory that is read while it is trained, and what it tells of itself."""
 
 import shutil
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
+import jax
 import pytest
 
+import kvnmt
 from kvnmt import files
+from kvnmt.runs import directory
 from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_run
 from kvnmt.training.checkpoint import Checkpoints
@@ -35,3 +39,17 @@ def test_a_checkpoint_that_goes_while_it_is_read_is_not_missed(
     else:
         read(run)
     assert steps == [1, 0]
+
+
+def test_a_run_tells_its_versions_where_kvnmt_is_not_installed(monkeypatch):
+    installed = directory.version
+
+    def version(name):
+        if name == "kvnmt":
+            raise PackageNotFoundError(name)
+        return installed(name)
+
+    monkeypatch.setattr(directory, "version", version)
+    versions = directory.package_versions()
+    assert versions["kvnmt"] == kvnmt.__version__
+    assert versions["jax"] == jax.__version__
