@@ -104,12 +104,13 @@ WITHOUT: dict[str, Change] = {
     "layer normalisation": partial(with_model, {"layer_norm": False}),
     "inputs of unit size": partial(with_model, {"initializer": "glorot"}),
 }
-# Systems that are composed of mechanisms of several papers: what each starts from.
+# Systems composed of what several papers have: from which, and how.
 COMPOSED: dict[str, tuple[str, Change]] = {
     "residual-memory": (
         "kvmematt-r2-atteos",
         partial(with_model, {"target_context": self_attentive.Options()}),
     ),
+    "rnnsearch-star-lexicon": (BASELINE, partial(with_model, {"lexicon": True})),
 }
 SYSTEMS = (BASELINE, "kvmematt-r2-atteos", "self-attentive-residual", *COMPOSED)
 BY = "system", "without"

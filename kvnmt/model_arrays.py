@@ -7,9 +7,11 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt import encoder as encoders
+from kvnmt import lexicon
 from kvnmt import readout as readouts
 from kvnmt.errors import OptionError
-from kvnmt.layers import Linear, embed, has_units
+from kvnmt.layers import Linear, embed, has_units, init_linear
+from kvnmt.model_config import ModelConfig
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
 
 
@@ -25,6 +27,7 @@ class Params:
     target_context: PyTree
     readout: readouts.Params  # W_s, W_y, W_c, b
     output: Linear  # W_v, b_v; b_v alone where W_v is the target embedding
+    lexicon: lexicon.Params | None
     auxiliary: tuple[Linear, ...]  # an output layer for each auxiliary predictor
 
     @property
@@ -54,6 +57,7 @@ class Source:
 
     decoder: PyTree
     mask: Bool[Array, "B S"]
+    words: Float[Array, "B S E"] | None = None  # embedded, for a lexicon
     allowed: Bool[Array, "B V"] | None = None  # target words that a search may write
 
 
@@ -63,6 +67,45 @@ class State:
 
     decoder: PyTree
     target_context: PyTree
+
+
+def init_source(
+    config: ModelConfig, key: Array, words: int, target_words: int
+) -> Float[Array, "V _"] | None:
+    """The embedding of source words, as far as it is an array of its own.
+
+    Raises:
+        OptionError: It is that of target words, which are not as many.
+    """
+    if not config.reads_source:
+        return None
+    tied = config.tie == "all"
+    if tied and words != target_words:
+        sentence = "{0} all takes one vocabulary for both sides, which have "
+        sentence += f"{words} and {target_words} words."
+        raise OptionError(sentence, "tie", prefix="model.")
+    shape = words, 0 if tied else config.embedding
+    gain = encoders.entry_gain(config.reading, config.encoder)
+    return config.weights.table(gain)(key, shape, jnp.float32)
+
+
+def init_output(config: ModelConfig, key: Array, width: int, words: int) -> Linear:
+    """The output layer that reads a width, as far as it has arrays of its own.
+
+    Raises:
+        OptionError: It is tied to the embedding, which has another width.
+    """
+    if config.tie == "none":
+        return init_linear(key, [width], words, config.weights)
+    if width != config.embedding:
+        raise OptionError(
+            f"an output layer that is tied to the embedding reads its width, "
+            f"{config.embedding}, but the readout gives {width}; make them equal, or "
+            "set {0} none.",
+            "tie",
+            prefix="model.",
+        )
+    return Linear(W=(), b=jnp.zeros(words, jnp.float32))
 
 
 def check_units(params: Params, rate: float) -> Params:

@@ -62,6 +62,8 @@ class ModelConfig:
     readout: readouts.Readout = "tanh"
     readout_size: MaybeSize = None  # l; none given: as wide as the embedding
     low_rank: MaybeSize = None  # a linear layer of this width behind the readout
+    # whether source words add to the readout by the alignment (Nguyen and Chiang 2018)
+    lexicon: bool = False
     # To the target embedding: the output layer, or the source embedding too, where both
     # sides have one vocabulary.
     tie: Literal["none", "output", "all"] = "none"

@@ -25,12 +25,12 @@ import jax.numpy as jnp
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
 from kvnmt import encoder as encoders
+from kvnmt import lexicon
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.contract import Head, Model, Prediction, mean_logits
-from kvnmt.errors import OptionError, check_bounds
+from kvnmt.errors import check_bounds
 from kvnmt.layers import (
-    Linear,
     Scanning,
     dropout,
     embed,
@@ -39,9 +39,17 @@ from kvnmt.layers import (
     split_key,
     with_masks,
 )
-from kvnmt.model_arrays import Params, Source, State, check_units, narrow
+from kvnmt.model_arrays import (
+    Params,
+    Source,
+    State,
+    check_units,
+    init_output,
+    init_source,
+    narrow,
+)
 from kvnmt.model_config import ModelConfig
-from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
+from kvnmt.typing import Array, Float, Int, Key, PyTree
 
 
 class _Parts(NamedTuple):
@@ -104,7 +112,7 @@ def _init(
     size = config.readout_size or E
     width = readouts.output_size(config.readout, inputs, size, config.low_rank)
     params = Params(
-        source_embedding=_init_source(config, keys[0], source_words, target_words),
+        source_embedding=init_source(config, keys[0], source_words, target_words),
         target_embedding=table(keys[1], (target_words, E), jnp.float32),
         encoder=encoders.init(config.reading, keys[2], sizes, scheme),
         decoder=parts.decoder.init(keys[3], sizes, scheme),
@@ -118,7 +126,8 @@ def _init(
             unread=parts.attention.unread(sizes),
             weights=scheme,
         ),
-        output=_init_output(config, keys[6], width, target_words),
+        output=init_output(config, keys[6], width, target_words),
+        lexicon=_init_lexicon(config, jax.random.fold_in(key, 9), width),
         auxiliary=tuple(
             init_linear(jax.random.fold_in(keys[6], n), [wide], target_words, scheme)
             for n, wide in enumerate(parts.decoder.auxiliary_sizes(sizes))
@@ -127,33 +136,10 @@ def _init(
     return check_units(params, config.dropout.recurrent)
 
 
-def _init_source(
-    config: ModelConfig, key: Array, words: int, target_words: int
-) -> Float[Array, "V _"] | None:
-    if not config.reads_source:
+def _init_lexicon(config: ModelConfig, key: Array, width: int) -> lexicon.Params | None:
+    if not config.lexicon:
         return None
-    tied = config.tie == "all"
-    if tied and words != target_words:
-        sentence = "{0} all takes one vocabulary for both sides, which have "
-        sentence += f"{words} and {target_words} words."
-        raise OptionError(sentence, "tie", prefix="model.")
-    shape = words, 0 if tied else config.embedding
-    gain = encoders.entry_gain(config.reading, config.encoder)
-    return config.weights.table(gain)(key, shape, jnp.float32)
-
-
-def _init_output(config: ModelConfig, key: Array, width: int, words: int) -> Linear:
-    if config.tie == "none":
-        return init_linear(key, [width], words, config.weights)
-    if width != config.embedding:
-        raise OptionError(
-            f"an output layer that is tied to the embedding reads its width, "
-            f"{config.embedding}, but the readout gives {width}; make them equal, or "
-            "set {0} none.",
-            "tie",
-            prefix="model.",
-        )
-    return Linear(W=(), b=jnp.zeros(words, jnp.float32))
+    return lexicon.init(key, config.embedding, width, config.weights)
 
 
 def _encode(
@@ -180,7 +166,11 @@ def _encode(
     )
     annotations = dropout(key_annotations, rates.annotations, encoded.annotations)
     encoded = replace(encoded, annotations=annotations)
-    return Source(parts.decoder.prepare(params.decoder, encoded), encoded.mask)
+    return Source(
+        decoder=parts.decoder.prepare(params.decoder, encoded),
+        mask=encoded.mask,
+        words=lexicon.words(params.lexicon, embedded),
+    )
 
 
 def _initial_state(
@@ -217,7 +207,7 @@ def _step(
     memory, context = parts.target_context.step(
         params.target_context, state.target_context, features.state, embedded
     )
-    prediction = _predict(config, parts, params, context, features, source.allowed)
+    prediction = _predict(config, parts, params, source, context, features)
     return State(new, memory), prediction
 
 
@@ -232,7 +222,8 @@ def _forward(
 ) -> Prediction:
     key_source, key_embedding, key_output, *keys = split_key(key, 7)
     key_start, key_state, key_words, key_masks = keys
-    constants = _encode(config, parts, params, source, key_source, scanning).decoder
+    read = _encode(config, parts, params, source, key_source, scanning)
+    constants = read.decoder
     target = jnp.asarray(target)[:, :-1]
     previous = jnp.pad(target, ((0, 0), (1, 0)), constant_values=-1)
     embedded = embed(params.target_embedding, previous)  # [B, T, E]
@@ -257,7 +248,7 @@ def _forward(
         params.target_context, features.state, embedded
     )
     looks = _self_attention(parts, params, features, embedded)
-    prediction = _predict(config, parts, params, context, features, key=key_output)
+    prediction = _predict(config, parts, params, read, context, features, key_output)
     return replace(prediction, self_attention=looks)
 
 
@@ -281,19 +272,20 @@ def _predict(
     config: ModelConfig,
     parts: _Parts,
     params: Params,
+    source: Source,
     context: dict[str, Array],
     features: decoders.Features,
-    allowed: Bool[Array, "B V"] | None = None,
     key: Key[Array, "*B"] | None = None,
 ) -> Prediction:
     assert features.context is not None  # read in the step or by ``attend``
     inputs = context | {"context": features.context} | dict(features.extras)
     read = readouts.apply(config.readout, params.readout, inputs)
+    read = lexicon.add(params.lexicon, read, source.words, features.alignments)
     read = dropout(key, config.dropout.output, read)
     read = read * config.output_scale(parts.decoder.gain(config.sizes))
     layers = params.output_layer, *params.auxiliary
     vectors = read, *features.auxiliary
-    heads = tuple(Head(layer, x, allowed) for layer, x in zip(layers, vectors))
+    heads = tuple(Head(layer, x, source.allowed) for layer, x in zip(layers, vectors))
     votes = config.average_auxiliary and len(heads) > 1 and key is None
     mean = mean_logits([head.logits for head in heads]) if votes else None
     return Prediction(features, heads, mean)

@@ -123,6 +123,7 @@ BAD_TRAINING = [
     (["--system", "attn", "--model.state", "10"], "score 'general'"),
     (["--system", "key-value-predict", "--model.state", "10"], "3 parts"),
     (["--system", "rnnencdec", "--objective.atteos", "1"], "--objective.atteos"),
+    (["--system", "rnnencdec", "--model.lexicon"], "--model.lexicon needs"),
     (["--objective.subtractive", "1"], "--objective.subtractive"),
     (["--model.average-auxiliary"], "--model.average-auxiliary"),
     (["--model.tie", "all"], "--data.joint, or --model.tie output"),

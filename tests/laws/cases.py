@@ -341,7 +341,20 @@ NORMALISED = {  # the products of recurrent units
     ),
     "normalised-past-future": case(layer_norm=True, decoder="past_future"),
 }
-VARIANTS = ATTENTIONS | MEMORIES | DECODERS | TARGET_CONTEXTS | OUTSIDE | NORMALISED
+LEXICA = {  # what source words add to the readout
+    "lexicon-memory-r2": case(
+        lexicon=True, attention=memory(), decoder=rounds(2), low_rank=2
+    ),
+    "lexicon-tied-linear-memory": case(
+        lexicon=True,
+        tie="all",
+        attention=delta(update="delta", write="decoder"),
+        decoder=lstm(),
+    ),
+    "lexicon-transformer": case(lexicon=True, decoder="transformer"),
+}
+VARIANTS = ATTENTIONS | MEMORIES | DECODERS | TARGET_CONTEXTS | OUTSIDE
+VARIANTS |= NORMALISED | LEXICA
 CONFIGS = NAMED | DEFAULTS | VARIANTS
 DISTINCT = list({config: name for name, config in reversed(CONFIGS.items())}.values())
 
@@ -384,7 +397,7 @@ def forward(config: ModelConfig) -> Callable[..., models.Prediction]:
 
 def parts(config: ModelConfig) -> set[tuple]:
     """All that a config chooses by name."""
-    fields = "merge", "cell", "readout", "layer_norm"
+    fields = "merge", "cell", "readout", "layer_norm", "lexicon"
     outside = {(field, getattr(config, field)) for field in fields}
     return outside | {(f, name) for f, (name, _) in chosen(config).items()}
 

@@ -258,5 +258,6 @@ def formula(config: ModelConfig, Vs: int, Vt: int) -> int:
         readout, width = readout + width * config.low_rank, config.low_rank
     tables = (Vs * E if config.merge != "none" and config.tie != "all" else 0) + Vt * E
     output = affine(width, Vt) if config.tie == "none" else Vt
+    output += (affine(E, E) + E * width) if config.lexicon else 0
     outer = tables + encoder(config, n) + own + readout + output + gains(config)
     return outer + decoder(*moves, n, attention, Vt)

@@ -25,6 +25,7 @@ def plain(params: Any, setting: Setting) -> dict[str, Any]:
         | {"b": _maybe(array, readout.b)},
         "low_rank": _maybe(matrix, readout.low_rank),
         "output": _output(params),
+        "lexicon": _maybe(lexicon, params.lexicon),
         "auxiliary": [linear(head) for head in params.auxiliary],
     }
 
@@ -33,6 +34,10 @@ def _output(params: Any) -> Theta:
     if params.output.W:
         return linear(params.output)
     return {"W": array(params.target_embedding), "b": array(params.output.b)}
+
+
+def lexicon(params: Any) -> dict[str, Any]:
+    return {"hidden": linear(params.hidden), "W_o": matrix(params.W)}
 
 
 def encoder(params: Any, merge: str, cell_name: str) -> dict[str, Any]:

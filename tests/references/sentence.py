@@ -50,7 +50,13 @@ def translate(
         W["decoder"], setting.attention, setting.decoder, encoded, xs, setting.sizes
     )
     inputs = readout_inputs(W, setting, steps, xs)
-    log_probs = [log_softmax(logits(W, setting.readout, given)) for given in inputs]
+    fs = [W["E_x"][word] for word in source] if W["lexicon"] else []
+    log_probs = [
+        log_softmax(
+            logits(W, setting.readout, given, looked_up(W["lexicon"], fs, step))
+        )
+        for given, step in zip(inputs, steps, strict=True)
+    ]
     auxiliary = [
         [log_softmax(affine(head, step.deltas[place])) for step in steps]
         for place, head in enumerate(W["auxiliary"])
@@ -86,7 +92,23 @@ def readout_inputs(
     return inputs
 
 
-def logits(W: dict[str, Any], readout: str, inputs: dict[str, Vector]) -> Vector:
+def looked_up(
+    lexicon: dict[str, Any] | None, fs: list[Vector], step: Step
+) -> Vector | float:
+    """What the words of the source add, by the alignment of the last round."""
+    if lexicon is None:
+        return 0.0
+    pairs = zip(step.alignments[-1], fs, strict=True)
+    seen = np.tanh(sum((a * f for a, f in pairs), np.zeros(lexicon["W_o"].shape[1])))
+    return lexicon["W_o"] @ (np.tanh(affine(lexicon["hidden"], seen)) + seen)
+
+
+def logits(
+    W: dict[str, Any],
+    readout: str,
+    inputs: dict[str, Vector],
+    looked_up: Vector | float = 0.0,
+) -> Vector:
     if readout == "none":
         o = next(iter(inputs.values()))
     else:
@@ -99,7 +121,7 @@ def logits(W: dict[str, Any], readout: str, inputs: dict[str, Vector]) -> Vector
             o = np.array([max(o[i], o[i + 1]) for i in range(0, len(o), 2)])
     if W["low_rank"] is not None:
         o = W["low_rank"] @ o
-    return affine(W["output"], o)
+    return affine(W["output"], o + looked_up)
 
 
 def negative_log_likelihood(log_probs: list[Vector], target: list[int]) -> float:
