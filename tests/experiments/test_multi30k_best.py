@@ -8,7 +8,7 @@ import pytest
 
 from experiments import multi30k_best
 from experiments.distilled import distil
-from experiments.multi30k_best import COMPOSED, RECIPE, WITHOUT, Multi30kBest
+from experiments.multi30k_best import BASELINE, COMPOSED, RECIPE, WITHOUT, Multi30kBest
 from experiments.preview import show_plans
 from experiments.settings import config_digest
 from experiments.significance import counts_in
@@ -45,10 +45,15 @@ def test_every_ingredient_is_left_out_by_itself(options):
 
 
 def test_a_composed_system_has_mechanisms_of_both(options):
-    for name in COMPOSED:
-        model = multi30k_best.configure(options, name, "", 1, {}).experiment.model
-        assert isinstance(model.attention, kv_memory.Options)
-        assert isinstance(model.target_context, self_attentive.Options)
+    models = {
+        name: multi30k_best.configure(options, name, "", 1, {}).experiment.model
+        for name in COMPOSED
+    }
+    both = models["residual-memory"]
+    assert isinstance(both.attention, kv_memory.Options)
+    assert isinstance(both.target_context, self_attentive.Options)
+    plain = multi30k_best.configure(options, BASELINE, "", 1, {}).experiment.model
+    assert models["rnnsearch-star-lexicon"] == replace(plain, lexicon=True) != plain
     with pytest.raises(UserError, match="no system 'rnnsearch-sta'; did you mean"):
         multi30k_best.configure(options, "rnnsearch-sta", "", 1, {})
 
