@@ -9,9 +9,7 @@ from flax import struct
 from kvnmt import encoder as encoders
 from kvnmt import lexicon
 from kvnmt import readout as readouts
-from kvnmt.errors import OptionError
-from kvnmt.layers import Linear, embed, has_units, init_linear
-from kvnmt.model_config import ModelConfig
+from kvnmt.layers import Linear, embed
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
 
 
@@ -67,60 +65,6 @@ class State:
 
     decoder: PyTree
     target_context: PyTree
-
-
-def init_source(
-    config: ModelConfig, key: Array, words: int, target_words: int
-) -> Float[Array, "V _"] | None:
-    """The embedding of source words, as far as it is an array of its own.
-
-    Raises:
-        OptionError: It is that of target words, which are not as many.
-    """
-    if not config.reads_source:
-        return None
-    tied = config.tie == "all"
-    if tied and words != target_words:
-        sentence = "{0} all takes one vocabulary for both sides, which have "
-        sentence += f"{words} and {target_words} words."
-        raise OptionError(sentence, "tie", prefix="model.")
-    shape = words, 0 if tied else config.embedding
-    gain = encoders.entry_gain(config.reading, config.encoder)
-    return config.weights.table(gain)(key, shape, jnp.float32)
-
-
-def init_output(config: ModelConfig, key: Array, width: int, words: int) -> Linear:
-    """The output layer that reads a width, as far as it has arrays of its own.
-
-    Raises:
-        OptionError: It is tied to the embedding, which has another width.
-    """
-    if config.tie == "none":
-        return init_linear(key, [width], words, config.weights)
-    if width != config.embedding:
-        raise OptionError(
-            f"an output layer that is tied to the embedding reads its width, "
-            f"{config.embedding}, but the readout gives {width}; make them equal, or "
-            "set {0} none.",
-            "tie",
-            prefix="model.",
-        )
-    return Linear(W=(), b=jnp.zeros(words, jnp.float32))
-
-
-def check_units(params: Params, rate: float) -> Params:
-    """The same, once it is known that dropout of recurrent states drops something.
-
-    Raises:
-        OptionError: There is a rate, and no GRU and no LSTM.
-    """
-    if rate and not has_units((params.encoder, params.decoder)):
-        raise OptionError(
-            "{0} is of GRUs and LSTMs, of which this model has none; leave it out.",
-            "dropout.recurrent",
-            prefix="model.",
-        )
-    return params
 
 
 def narrow(

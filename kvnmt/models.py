@@ -17,7 +17,6 @@ encoder is ``none``: it ignores its source.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -35,27 +34,13 @@ from kvnmt.layers import (
     dropout,
     embed,
     embedding_dropout,
-    init_linear,
     split_key,
     with_masks,
 )
-from kvnmt.model_arrays import (
-    Params,
-    Source,
-    State,
-    check_units,
-    init_output,
-    init_source,
-    narrow,
-)
+from kvnmt.model_arrays import Params, Source, State, narrow
 from kvnmt.model_config import ModelConfig
+from kvnmt.model_init import Parts, init
 from kvnmt.typing import Array, Float, Int, Key, PyTree
-
-
-class _Parts(NamedTuple):
-    attention: attentions.Attention
-    decoder: decoders.Decoder
-    target_context: target_contexts.TargetContext
 
 
 @lru_cache(maxsize=32)  # a program is freed some time after its model
@@ -79,7 +64,7 @@ def build(
     """
     check_bounds(config, "model.")
     attend = around(attentions.CATALOGUE.build(config.attention))
-    parts = _Parts(
+    parts = Parts(
         attend,
         decoders.CATALOGUE.build(config.decoder, attend),
         target_contexts.CATALOGUE.build(config.target_context),
@@ -88,7 +73,7 @@ def build(
         reads_source=config.reads_source,
         source_words=source_words,
         target_words=target_words,
-        init=partial(_init, config, parts, source_words, target_words),
+        init=partial(init, config, parts, source_words, target_words),
         encode=partial(_encode, config, parts),
         initial_state=partial(_initial_state, config, parts),
         step=partial(_step, config, parts),
@@ -102,49 +87,9 @@ def count_parameters(params: PyTree) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
-def _init(
-    config: ModelConfig, parts: _Parts, source_words: int, target_words: int, key: Array
-) -> Params:
-    sizes, scheme = config.sizes, config.weights
-    keys = jax.random.split(key, 7)
-    E, table = sizes.embedding, scheme.table(parts.decoder.gain(sizes))
-    inputs = parts.target_context.widths(sizes) | parts.decoder.feature_sizes(sizes)
-    size = config.readout_size or E
-    width = readouts.output_size(config.readout, inputs, size, config.low_rank)
-    params = Params(
-        source_embedding=init_source(config, keys[0], source_words, target_words),
-        target_embedding=table(keys[1], (target_words, E), jnp.float32),
-        encoder=encoders.init(config.reading, keys[2], sizes, scheme),
-        decoder=parts.decoder.init(keys[3], sizes, scheme),
-        target_context=parts.target_context.init(keys[4], sizes, scheme),
-        readout=readouts.init(
-            keys[5],
-            config.readout,
-            inputs,
-            size,
-            low_rank=config.low_rank,
-            unread=parts.attention.unread(sizes),
-            weights=scheme,
-        ),
-        output=init_output(config, keys[6], width, target_words),
-        lexicon=_init_lexicon(config, jax.random.fold_in(key, 9), width),
-        auxiliary=tuple(
-            init_linear(jax.random.fold_in(keys[6], n), [wide], target_words, scheme)
-            for n, wide in enumerate(parts.decoder.auxiliary_sizes(sizes))
-        ),
-    )
-    return check_units(params, config.dropout.recurrent)
-
-
-def _init_lexicon(config: ModelConfig, key: Array, width: int) -> lexicon.Params | None:
-    if not config.lexicon:
-        return None
-    return lexicon.init(key, config.embedding, width, config.weights)
-
-
 def _encode(
     config: ModelConfig,
-    parts: _Parts,
+    parts: Parts,
     params: Params,
     source: Int[Array, "B S"],
     key: Key[Array, "*B"] | None = None,
@@ -174,7 +119,7 @@ def _encode(
 
 
 def _initial_state(
-    config: ModelConfig, parts: _Parts, params: Params, source: Source, length: int
+    config: ModelConfig, parts: Parts, params: Params, source: Source, length: int
 ) -> State:
     memory = parts.target_context.initial_state(
         params.target_context,
@@ -189,7 +134,7 @@ def _initial_state(
 
 def _step(
     config: ModelConfig,
-    parts: _Parts,
+    parts: Parts,
     params: Params,
     source: Source,
     state: State,
@@ -213,7 +158,7 @@ def _step(
 
 def _forward(
     config: ModelConfig,
-    parts: _Parts,
+    parts: Parts,
     params: Params,
     source: Int[Array, "B S"],
     target: Int[Array, "B T"],
@@ -253,7 +198,7 @@ def _forward(
 
 
 def _self_attention(
-    parts: _Parts,
+    parts: Parts,
     params: Params,
     features: decoders.Features,
     embedded: Float[Array, "B T E"],
@@ -270,7 +215,7 @@ def _self_attention(
 
 def _predict(
     config: ModelConfig,
-    parts: _Parts,
+    parts: Parts,
     params: Params,
     source: Source,
     context: dict[str, Array],
