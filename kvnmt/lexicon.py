@@ -13,7 +13,7 @@ Departure: the paper gives ``h_t`` an output layer of its own and adds the logit
 both share one, with ``W_o`` between: the output layer is most of the work, and what it
 has for a rare target word is learnt from both.
 
-Without parameters there is no lexicon, and every function leaves what it is given.
+Without parameters there is no lexicon: no words are kept, and nothing is added.
 """
 
 from collections.abc import Sequence

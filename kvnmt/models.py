@@ -6,6 +6,7 @@
     annotations = encode(source)
     for t = 1..T: features_t = decoder step on the embedded y_{t-1}
     o_t = readout of s_t, x_t, c_t (or what stands in their place)
+          + what a lexicon says of the source words, if there is one
     logits_t = W_v o_t + b_v
 
 A decoder that is recurrent scans the second line, another computes all steps at once;
