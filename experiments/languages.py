@@ -10,7 +10,7 @@ its test text is not used here. English and Japanese are Tanaka's short sentence
 (``small_parallel_enja``), tokenised. Every score stands with sacreBLEU's signature:
 ``13a`` for raw English, ``zh`` for raw Chinese, ``none`` for what is tokenised.
 Published figures with a setting like this were not found. A row takes 30 to 60 minutes
-of two cores. Results: experiments/README.md.
+of two cores. Not run to the end yet.
 
 Launch::
 
@@ -27,7 +27,6 @@ from typing import NamedTuple
 from experiments.recipes import parallel_text, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train, Trained
-from experiments.summaries import Summary
 from experiments.table import Options, Table, launch, make_table
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.errors import unknown_name
@@ -65,7 +64,6 @@ COLUMNS = (
     Column("best_epoch", "best epoch", "{:g}"),
     Column("seed", "seed"),
 )
-TABLES = (Summary(name="languages", columns=COLUMNS[2:-1], by=("system",)),)
 
 
 @dataclass(frozen=True, kw_only=True)
