@@ -116,7 +116,9 @@ def written(
 def markdown(grid: Grid) -> str:
     """A table as Markdown, and below it what it was measured with."""
     lines = [grid.headings, ["---:" if n else "---" for n in grid.numeric], *grid.rows]
-    table = ["".join(f"| {cell} " for cell in line) + "|" for line in lines]
+    # A bar in a cell, as in a signature of sacreBLEU, would begin another.
+    whole = [[cell.replace("|", r"\|") for cell in line] for line in lines]
+    table = ["".join(f"| {cell} " for cell in line) + "|" for line in whole]
     table[1] = f"|{'|'.join(lines[1])}|"
     return "\n".join([*table, "", grid.note, ""] if grid.note else [*table, ""])
 

@@ -12,7 +12,7 @@ from experiments import report, results
 from experiments.report import README, ReportOptions, all_tables, latex, written
 from experiments.results import KEPT, collect, kept_results
 from experiments.significance import Against, packed_counts, with_p
-from experiments.summaries import Summary, grid_of, mean_and_spread
+from experiments.summaries import Grid, Summary, grid_of, mean_and_spread
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.metrics.bleu import Settings
@@ -276,3 +276,8 @@ def test_rows_are_tested_over_the_sentences_of_the_baseline_of_their_seed(tmp_pa
     told = {(line["system"], line["seed"]): line["p"] for line in lines if "p" in line}
     wanted = {("kvmematt-r1", seed): p for seed, p in expected.items()}
     assert told == pytest.approx(wanted)
+
+
+def test_a_bar_in_a_cell_begins_no_other_cell():
+    grid = Grid(["signature"], [False], [["nrefs:1|tok:13a"]], "")
+    assert r"| nrefs:1\|tok:13a |" in report.markdown(grid)
