@@ -6,8 +6,9 @@ translate, and none falls far behind the baseline it extends without a reason th
 its description gives. Each starts from scratch with the same sizes, the same
 optimiser and the same number of updates, on the made-up language of the quickstart
 (with gold alignments) and, if its text is given, on Multi30k. Speeds come from an
-interleaved benchmark, as ratios. A system takes two to four minutes of two cores on the
-made-up language. Results: experiments/README.md.
+interleaved benchmark, as ratios, the memory of a step from the compiler. A system takes
+two to four minutes of two cores on the made-up language. Results:
+experiments/README.md.
 
 Launch::
 
@@ -29,6 +30,7 @@ from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.benchmark import report as benchmark
 from kvnmt.benchmark.config import BenchmarkConfig
+from kvnmt.benchmark.training import TrainingRow
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
@@ -61,6 +63,7 @@ COLUMNS = (
     Column(("synthetic", "invented"), "invented", "{:.2%}"),
     Column(("multi30k", "bleu"), "Multi30k BLEU", "{:.2f}"),
     Column("speed", "speed / RNNsearch*", "{:.2f}"),
+    Column("memory", "MiB of a step", "{:.0f}"),
 )
 NOTE = "beam 5, sacreBLEU, tokenize none; parameters on the made-up language"
 TABLES = (
@@ -114,19 +117,16 @@ def main(options: AllSystems, train: Train = training.run) -> None:
 
 
 def joined(options: AllSystems, results: list[Figures]) -> list[Figures]:
-    """A line for every system and seed, with both texts and the speed."""
-    speeds = {
-        row["system"]: row["speed"]
-        for result in results
-        for row in result.get("rows", [])
-    }
+    """A line for every system and seed, with both texts, the speed and the memory."""
+    costs = {row["system"]: row for r in results for row in r.get("rows", [])}
     found = {(r["data"], r["system"], r.get("seed")): r for r in results}
     return [
         {
             "system": name,
             "synthetic": found.get(("synthetic", name, seed), {}),
             "multi30k": found.get(("multi30k", name, seed), {}),
-            "speed": speeds.get(name),
+            "speed": costs.get(name, {}).get("speed"),
+            "memory": costs.get(name, {}).get("memory"),
         }
         for name in options.systems
         for seed in options.seeds
@@ -192,7 +192,10 @@ def configure(
 
 
 def speed_row(options: AllSystems) -> OtherRow:
-    """Training speeds relative to RNNsearch*, measured beside each other."""
+    """Training speeds relative to RNNsearch*, measured beside each other.
+
+    And the memory that a step needs at once, in MiB, as the compiler tells it.
+    """
     others = [name for name in options.systems if name != "rnnsearch-star"]
     names = ("rnnsearch-star", *others)
     which = "" if {*names} == {*TRANSLATORS} else f"-{digest(str(names).encode())[:6]}"
@@ -207,12 +210,17 @@ def speed_row(options: AllSystems) -> OtherRow:
             split=False,
         )
         rows = benchmark.measure(config).training
-        speeds = [{"system": r.system, "speed": r.relative.median} for r in rows]
-        return {"rows": speeds}
+        return {"rows": [costs_of(row) for row in rows]}
 
     return OtherRow(
         folder=options.workdir / f"speed{which}", system="all", work=work, data="speed"
     )
+
+
+def costs_of(row: TrainingRow) -> Figures:
+    """What a system costs; no device is bound to tell the memory."""
+    memory = row.memory_bytes and row.memory_bytes / 2**20
+    return {"system": row.system, "speed": row.relative.median, "memory": memory}
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ bounds along.
 
 import dataclasses
 import difflib
+import errno
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
@@ -61,6 +63,8 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 
 STATUS_OF_SIGNALS = 128  # to which the number of the signal is added
+BROKEN_PIPE = 141  # what a shell tells of a program ended by SIGPIPE
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class StoppedError(Exception):
@@ -89,14 +93,36 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
 
 
 def run_program(name: str, work: Callable[[], object]) -> None:
-    """Does the work of a program; a user's mistake is one sentence and status 2."""
+    """Does the work of a program; a user's mistake is one sentence and status 2.
+
+    Where nobody reads standard output to its end, it ends silently with status 141.
+    """
+    if sys.stdout is None:
+        print(f"{name}: standard output is closed; write to a file.", file=sys.stderr)
+        raise SystemExit(2)
+    try:
+        try:
+            _run(name, work)
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_output()
+        raise SystemExit(BROKEN_PIPE) from None
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        _forget_output()
+        reason = f"what it gives cannot be written ({error.strerror})"
+        print(f"{name}: {reason}; make room, or write elsewhere.", file=sys.stderr)
+        raise SystemExit(2) from None
+
+
+def _run(name: str, work: Callable[[], object]) -> None:
     try:
         work()
-    except OptionError as error:
-        print(f"{name}: {error.by_flag}", file=sys.stderr)
-        raise SystemExit(2) from None
     except UserError as error:
-        print(f"{name}: {error}", file=sys.stderr)
+        told = error.by_flag if isinstance(error, OptionError) else error
+        print(f"{name}: {told}", file=sys.stderr)
         raise SystemExit(2) from None
     except StoppedError as stopped:
         print(f"{name}: {stopped}", file=sys.stderr)
@@ -104,6 +130,11 @@ def run_program(name: str, work: Callable[[], object]) -> None:
     except KeyboardInterrupt:
         print(f"{name}: interrupted.", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def _forget_output() -> None:
+    """What is still in the buffer must not fail again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Idle(NamedTuple):

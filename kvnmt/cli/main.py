@@ -5,7 +5,6 @@ Nothing heavy is imported here, so that help comes at once.
 """
 
 import argparse
-import errno
 import gc
 import importlib
 import os
@@ -21,8 +20,6 @@ from kvnmt.errors import UserError, run_program, unknown_name
 if TYPE_CHECKING:
     from kvnmt.runs.config import Experiment
 
-BROKEN_PIPE = 141  # what a shell tells of a program ended by SIGPIPE
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 WIDTH = 80  # of the list of commands
 
 
@@ -140,10 +137,7 @@ def main(
     command: str | None = None,
     base: "Experiment | None" = None,
 ) -> None:
-    """Runs the command line; a user's mistake is one sentence and status 2.
-
-    Where nobody reads standard output to its end, the command ends silently with
-    status 141.
+    """Runs the command line, as `run_program` does.
 
     Args:
         arguments: What was typed; by default that of the process.
@@ -162,29 +156,7 @@ def main(
         use_large_pages()
     if sys.stdin is None:  # closed: there is nothing to read
         sys.stdin = open(os.devnull, encoding="utf-8")
-    if sys.stdout is None:
-        print("kvnmt: standard output is closed; write to a file.", file=sys.stderr)
-        raise SystemExit(2)
-    try:
-        try:
-            run_program("kvnmt", lambda: _run(words, base))
-        finally:
-            sys.stdout.flush()
-    except BrokenPipeError:
-        _forget_output()
-        raise SystemExit(BROKEN_PIPE) from None
-    except OSError as error:
-        if error.errno not in UNWRITABLE:
-            raise
-        _forget_output()
-        reason = f"what it gives cannot be written ({error.strerror})"
-        print(f"kvnmt: {reason}; make room, or write elsewhere.", file=sys.stderr)
-        raise SystemExit(2) from None
-
-
-def _forget_output() -> None:
-    """What is still in the buffer must not fail again when Python ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    run_program("kvnmt", lambda: _run(words, base))
 
 
 def listing() -> str:

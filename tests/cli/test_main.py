@@ -556,20 +556,23 @@ def test_a_language_model_ends_with_its_perplexity(kvnmt, tmp_path):
     assert f"kvnmt score {folder}" in said.err
 
 
+KVNMT = ["-c", "from kvnmt.cli import main; main()"]
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    "words",
     [
-        ["--help"],
-        ["train", "--help"],
-        ["systems", "--systems", "memdec"],
-        ["systems", "--systems", "memdec", "--json"],
+        [*KVNMT, "--help"],
+        [*KVNMT, "train", "--help"],
+        [*KVNMT, "systems", "--systems", "memdec"],
+        [*KVNMT, "systems", "--systems", "memdec", "--json"],
+        ["-m", "experiments.growth", "--help"],
     ],
 )
-def test_a_reader_that_leaves_ends_it_silently(arguments):
+def test_a_reader_that_leaves_ends_it_silently(words):
     reader, writer = os.pipe()
     os.close(reader)
-    code = "from kvnmt.cli import main; main()"
-    words = [sys.executable, "-c", code, *arguments]
-    found = subprocess.run(words, stdout=writer, stderr=subprocess.PIPE, timeout=300)
+    command = [sys.executable, *words]
+    found = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, timeout=300)
     os.close(writer)
     assert (found.returncode, found.stderr) == (141, b"")

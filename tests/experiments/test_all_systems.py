@@ -72,7 +72,7 @@ def test_results_of_both_texts_and_speeds_are_one_table(tmp_path, capsys):
         pairs=10,
     )
     row = all_systems.speed_row(options)
-    speeds = [{"system": "rnnencdec", "speed": 1.3}]
+    speeds = [{"system": "rnnencdec", "speed": 1.3, "memory": 57.9}]
     write_result(row.folder, {"data": "speed", "system": "all", "rows": speeds})
     made = {"parameters": 1000, "bleu": 90.0, "dropped": 0.25, "repeated": 0.125}
     for name, figures in {
@@ -86,7 +86,8 @@ def test_results_of_both_texts_and_speeds_are_one_table(tmp_path, capsys):
         write_result(tmp_path / "runs" / name, named | figures)
     all_systems.main(options, never)
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["rnnencdec", "1,000", "90.00", "25.00%", "12.50%", "12.95", "1.30"] in rows
+    line = ["rnnencdec", "1,000", "90.00", "25.00%", "12.50%", "12.95", "1.30", "58"]
+    assert line in rows
     baseline = ["rnnsearch-star", "1,000", "90.00", "22.2%", "25.00%", "12.50%"]
     assert [*baseline, "23.57"] in rows
     all_systems.main(dataclasses.replace(options, data=None), never)
