@@ -50,7 +50,7 @@ from kvnmt.evaluation import MEASURES, Report, System, Test
 from kvnmt.evaluation.alignment import COLUMNS, NOTE
 from kvnmt.evaluation.base import Column
 from kvnmt.metrics.links import Gold, read_gold
-from kvnmt.model_config import Dropout
+from kvnmt.model.config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run

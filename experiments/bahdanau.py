@@ -44,7 +44,7 @@ from experiments.table import launch
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.length import parts
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.pictures.charts import bleu_by_length
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment

@@ -43,7 +43,7 @@ from kvnmt.console import say
 from kvnmt.data.text import Parallel
 from kvnmt.evaluation.base import Column
 from kvnmt.files import make_folder, write_lines
-from kvnmt.model_config import Dropout
+from kvnmt.model.config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.training.losses import Objective

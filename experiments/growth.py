@@ -29,7 +29,7 @@ from kvnmt.benchmark.report import measure
 from kvnmt.decoder import conditional
 from kvnmt.errors import unknown_name
 from kvnmt.evaluation.base import Column
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.pictures.charts import growth_chart
 from kvnmt.runs import train as training
 from kvnmt.systems.named import SYSTEMS

@@ -29,7 +29,7 @@ from kvnmt.data.text import read_lines
 from kvnmt.errors import unknown_name
 from kvnmt.evaluation.base import Column
 from kvnmt.files import digest, write_lines
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.training.config import TrainingConfig

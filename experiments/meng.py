@@ -58,7 +58,7 @@ from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.inputs import read_test
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import corpus_bleu
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train as training
 
 BASELINE = "rnnsearch-star"

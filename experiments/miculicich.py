@@ -46,7 +46,7 @@ from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.inputs import read_test
 from kvnmt.metrics.self_attention import RelativePositions, relative_positions
 from kvnmt.metrics.trees import Tree
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.pictures.charts import relative_positions_chart
 from kvnmt.runs import train as training
 

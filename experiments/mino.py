@@ -46,7 +46,7 @@ from experiments.recipes import ADADELTA, MADE_UP
 from experiments.rows import Train
 from experiments.table import launch
 from kvnmt.data.config import DataConfig
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs import train as training
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig

@@ -40,7 +40,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
 from kvnmt.evaluation import System, Test, adequacy
 from kvnmt.evaluation.base import Column
-from kvnmt.model_config import Dropout
+from kvnmt.model.config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.training.config import TrainingConfig

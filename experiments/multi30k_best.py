@@ -49,7 +49,7 @@ from kvnmt.data.text import Parallel
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.files import make_folder
-from kvnmt.models import count_parameters
+from kvnmt.model.assembly import count_parameters
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_ensemble

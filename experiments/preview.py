@@ -17,10 +17,10 @@ from experiments.claims import Claims
 from experiments.results import KEPT, RESULT, Figures, read_file, read_result
 from experiments.rows import AnyRow, Row
 from experiments.settings import config_digest
-from kvnmt import models
 from kvnmt.console import error_console, print_table
 from kvnmt.data.corpus import Corpora, load_corpora
 from kvnmt.errors import UserError, check_bounds
+from kvnmt.model import assembly
 from kvnmt.runs.config import to_plain
 from kvnmt.runs.warm_start import path_name
 from kvnmt.training import device_memory, records
@@ -126,7 +126,7 @@ def plan_of(
         "row": row.folder.name,
         "system": row.system,
         "config": to_plain(experiment),
-        "parameters": models.count_parameters(state.params),
+        "parameters": assembly.count_parameters(state.params),
         "arrays": arrays,
         "steps": job.steps,
         "steps_per_epoch": job.plan.per_epoch,
@@ -154,7 +154,7 @@ def _awaited(row: Row) -> dict[str, Any]:
 
 def _prepare(row: Row, corpora: Corpora, console: Console) -> tuple[Job, TrainState]:
     experiment, words = row.experiment, corpora.vocabularies
-    model = models.build(experiment.model, len(words.source), len(words.target))
+    model = assembly.build(experiment.model, len(words.source), len(words.target))
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     return make_job(
         model=model,

@@ -35,7 +35,7 @@ from kvnmt.files import write_lines
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align_lines
 from kvnmt.metrics.bleu import corpus_bleu
-from kvnmt.model_config import Dropout
+from kvnmt.model.config import Dropout
 from kvnmt.pictures.heatmaps import attention_heatmap
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment

@@ -12,7 +12,7 @@ from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.initializers import Scheme
 from kvnmt.metrics.bleu import corpus_bleu
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
 from kvnmt.systems.named import system

@@ -18,7 +18,7 @@ from experiments.settings import (
     text_digest,
     text_files,
 )
-from kvnmt.models import count_parameters
+from kvnmt.model.assembly import count_parameters
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run, load_run
 from kvnmt.training.loop import Result

@@ -12,7 +12,7 @@ from kvnmt import attention, decoder, target_context
 from kvnmt.console import say
 from kvnmt.errors import UserError
 from kvnmt.files import digest, digest_of
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment, leaves, to_plain
 from kvnmt.runs.directory import load_experiment
 

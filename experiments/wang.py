@@ -44,7 +44,7 @@ from experiments.rows import Train
 from experiments.table import launch
 from kvnmt.decoder import mem_dec
 from kvnmt.evaluation.base import Column
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.systems.named import TANH_QUERY

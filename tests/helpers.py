@@ -18,8 +18,8 @@ from kvnmt.cli.program_cache import machine_folder
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import digests, save_vocabularies
-from kvnmt.model_config import Dropout, ModelConfig
-from kvnmt.models import Model, Params, build
+from kvnmt.model.assembly import Model, Params, build
+from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs import config
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment

@@ -23,7 +23,7 @@ from kvnmt.errors import (
     bounds_of,
     check_bounds,
 )
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment
 from kvnmt.systems.costs import OverviewConfig

@@ -14,7 +14,7 @@ import kvnmt
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import OptionError
 from kvnmt.inference.config import SearchConfig, check_asked
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.run import Run
 from tests.helpers import tiny

@@ -33,7 +33,7 @@ import kvnmt
 from kvnmt.attention import CATALOGUE, Attention, Moment
 from kvnmt.data import synthetic
 from kvnmt.initializers import gaussian
-from kvnmt.model_config import Dropout
+from kvnmt.model.config import Dropout
 from kvnmt.typing import Sizes
 
 SMALL = bool(os.environ.get("KVNMT_SMALL"))  # a trial run of this notebook

@@ -29,7 +29,7 @@ import kvnmt
 from experiments import made_up
 from kvnmt.data import synthetic
 from kvnmt.evaluation.exploration import explore
-from kvnmt.model_config import Dropout
+from kvnmt.model.config import Dropout
 
 SMALL = bool(os.environ.get("KVNMT_SMALL"))  # a trial run of this notebook
 

@@ -39,7 +39,7 @@ from kvnmt.attention.address import (
 )
 from kvnmt.data import synthetic
 from kvnmt.layers import masked_softmax
-from kvnmt.model_config import Dropout
+from kvnmt.model.config import Dropout
 
 SMALL = bool(os.environ.get("KVNMT_SMALL"))  # a trial run of this notebook
 

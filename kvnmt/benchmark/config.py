@@ -15,7 +15,7 @@ from kvnmt.errors import (
     check_bounds,
     check_given,
 )
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import check_no_mechanism, system
 from kvnmt.training.step_options import StepOptions
 

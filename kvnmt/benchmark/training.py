@@ -18,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from kvnmt import devices, models
+from kvnmt import devices
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.rounds import Lane, Spread, per_second, spread
 from kvnmt.data.batches import Batch, pad, with_end
-from kvnmt.models import Model, Params
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Model, Params
 from kvnmt.systems.named import system
 from kvnmt.systems.products import multiplications, needed
 from kvnmt.training import step as steps
@@ -100,7 +101,7 @@ def compile_system(
         lanes += [_lane(part, params, arrays) for part in parts]
     return CompiledSystem(
         system=name,
-        parameters=models.count_parameters(params),
+        parameters=assembly.count_parameters(params),
         memory_bytes=program_bytes(program),
         compile_seconds=seconds,
         flops=flops_of(config, name),
@@ -111,7 +112,7 @@ def compile_system(
 def build(config: BenchmarkConfig, name: str) -> Model:
     """The model of a system at the sizes of a config."""
     words = config.vocabulary
-    return models.build(system(name).model(config.model), words, words)
+    return assembly.build(system(name).model(config.model), words, words)
 
 
 def train_step(config: BenchmarkConfig, name: str) -> TrainStep:

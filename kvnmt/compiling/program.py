@@ -14,13 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from kvnmt import devices, models
+from kvnmt import devices
 from kvnmt.compiling.targets import Device
 from kvnmt.errors import UserError, at_least, check_bounds
 from kvnmt.inference.config import SearchConfig, numbers_of
 from kvnmt.inference.program import program
-from kvnmt.model_config import ModelConfig
-from kvnmt.models import Model
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Model
+from kvnmt.model.config import ModelConfig
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
 from kvnmt.training.losses import Objective
@@ -79,7 +80,7 @@ def trace(config: CompileConfig, among: Sequence[Device]) -> Traced:
             compiled, or the devices cannot share so.
     """
     check_bounds(config)
-    model = models.build(config.model, config.vocabulary, config.vocabulary)
+    model = assembly.build(config.model, config.vocabulary, config.vocabulary)
     mesh = mesh_of(among, config.model_axis)
     if config.what == "train":
         if config.candidates:
@@ -150,7 +151,7 @@ def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
         stage=step.trace(
             _shape(jax.random.key_data(key), copies), state, source, target
         ),
-        parameters=models.count_parameters(state.params),
+        parameters=assembly.count_parameters(state.params),
         parameter_bytes=parameters,
         optimizer_bytes=_bytes(state) - parameters,
     )
@@ -182,7 +183,7 @@ def _search(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
     searching = program(model, config.search, mesh)
     return Traced(
         stage=searching.trace(numbers_of(config.search), params, *rows, words=words),
-        parameters=models.count_parameters(params),
+        parameters=assembly.count_parameters(params),
         parameter_bytes=_bytes(params),
         optimizer_bytes=0,
     )

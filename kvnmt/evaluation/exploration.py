@@ -17,7 +17,7 @@ from kvnmt.inference.score import Scored, looks_back, rounds_of, score
 from kvnmt.inference.signed_weights import SignedWeights, has_signs, signed_weights
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import sentence_chrf
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.pictures.explorer import Explorer
 from kvnmt.runs.directory import Run
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from kvnmt.contract import mean_logits
 from kvnmt.decoder import Features
 from kvnmt.inference.trained import KEPT
 from kvnmt.layers import Scanning
-from kvnmt.models import Model, Params, Prediction
+from kvnmt.model.assembly import Model, Params, Prediction
+from kvnmt.model.contract import mean_logits
 from kvnmt.typing import Array, PyTree
 
 

@@ -20,7 +20,7 @@ from kvnmt.inference.score import score
 from kvnmt.inference.signed_weights import SignedWeights, has_signs, signed_weights
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import translate
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 
 
 class Explanation(NamedTuple):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.inference.recording import record, tells
-from kvnmt.model_config import ModelConfig
-from kvnmt.models import Params
+from kvnmt.model.assembly import Params
+from kvnmt.model.config import ModelConfig
 
 
 class Changes(NamedTuple):

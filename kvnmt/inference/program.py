@@ -31,7 +31,7 @@ from kvnmt.inference.config import (
     shape_of,
 )
 from kvnmt.inference.trained import KEPT
-from kvnmt.models import Model, Params
+from kvnmt.model.assembly import Model, Params
 from kvnmt.search import (
     Hypotheses,
     Ranking,

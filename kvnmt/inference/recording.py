@@ -15,15 +15,15 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt import models
 from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment, Weighed
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import edge, in_batches
 from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.score import rounds_of
 from kvnmt.inference.trained import KEPT
-from kvnmt.model_config import ModelConfig
-from kvnmt.models import Params
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Params
+from kvnmt.model.config import ModelConfig
 from kvnmt.typing import Array, Bool, Int, PyTree
 
 Asked: TypeAlias = Literal["explain", "weigh"]
@@ -155,12 +155,12 @@ def _compiled(config: ModelConfig, asked: Asked) -> Callable[..., PyTree]:
     ) -> PyTree:
         assert params.source_embedding is not None
         sizes = params.source_embedding.shape[0], params.target_embedding.shape[0]
-        rounds = rounds_of(models.build(config, *sizes), params)
-        model = models.build(config, *sizes, recording(rounds, asked))
+        rounds = rounds_of(assembly.build(config, *sizes), params)
+        model = assembly.build(config, *sizes, recording(rounds, asked))
         constants = model.encode(params, source)
         previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
 
-        def step(state: models.State, tokens: Array) -> tuple[models.State, PyTree]:
+        def step(state: assembly.State, tokens: Array) -> tuple[assembly.State, PyTree]:
             state, _ = model.step(params, constants, state, tokens)
             return state, _recorded(state)
 

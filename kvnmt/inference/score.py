@@ -9,13 +9,13 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.contract import negative_log_likelihood
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS, edge, in_batches
 from kvnmt.devices import own_mesh, replicate, split_rows
 from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.trained import KEPT, Trained
-from kvnmt.models import Model, Params
+from kvnmt.model.assembly import Model, Params
+from kvnmt.model.contract import negative_log_likelihood
 from kvnmt.typing import Array, Float, Int
 
 

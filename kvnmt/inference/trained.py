@@ -4,7 +4,7 @@
 from typing import Protocol
 
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.models import Model, Params
+from kvnmt.model.assembly import Model, Params
 
 KEPT = 16  # compiled programs of each kind that a process keeps, the latest used
 

@@ -24,7 +24,7 @@ from kvnmt.inference.program import compiled_search
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.unknown_words import replace_unknown
-from kvnmt.models import Model, Params
+from kvnmt.model.assembly import Model, Params
 from kvnmt.search import Hypotheses
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from kvnmt.data.vocabularies import digests, load_vocabularies
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import check_once
-from kvnmt.models import Params, build
+from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite, check_sizes
 from kvnmt.runs.directory import load_settings
 from kvnmt.training.checkpoint import Checkpoints

@@ -15,7 +15,7 @@ from kvnmt.catalogue import Catalogue
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import OptionError
 from kvnmt.inference.program import SearchConfig
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig

@@ -16,7 +16,7 @@ from typing import Any
 import cattrs
 import jax
 
-from kvnmt import __version__, models
+from kvnmt import __version__
 from kvnmt.console import say
 from kvnmt.data.vocabularies import (
     Vocabularies,
@@ -29,6 +29,7 @@ from kvnmt.errors import OptionError, UserError, check_bounds
 from kvnmt.files import DamagedError, check_once, read_small, write_json
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
+from kvnmt.model import assembly
 from kvnmt.runs.bounds import check_finite, check_links, check_sizes
 from kvnmt.runs.config import Experiment, from_plain, to_plain
 from kvnmt.runs.former import upgraded
@@ -44,7 +45,7 @@ def load_run(folder: Path | str) -> Run:
     """
     folder = Path(folder)
     experiment, words = load_settings(folder)
-    model = models.build(experiment.model, len(words.source), len(words.target))
+    model = assembly.build(experiment.model, len(words.source), len(words.target))
     like = jax.eval_shape(model.init, jax.random.key(0))
     kept = folder / "checkpoints"
     check_sizes(like, kept)
@@ -55,7 +56,7 @@ def load_run(folder: Path | str) -> Run:
             check_digests(manifest.about.get("vocabularies"), words, folder)
             return [manifest.step]
 
-        def read(steps: Sequence[int]) -> models.Params:
+        def read(steps: Sequence[int]) -> assembly.Params:
             (step,) = steps
             params = checkpoints.restore_params(like, step)
             check_finite(params, kept / str(step))

@@ -9,12 +9,12 @@ import dataclasses
 import html
 from pathlib import Path
 
-from kvnmt import models
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError, unknown_name
 from kvnmt.inference.config import SearchConfig
 from kvnmt.laws.check import check
-from kvnmt.model_config import ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs import directory
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -74,7 +74,7 @@ def build(
     source_words: int,
     target_words: int,
     sizes: ModelConfig | None = None,
-) -> models.Model:
+) -> assembly.Model:
     """Builds a model: pure functions, which `init` gives parameters to.
 
     Args:
@@ -105,9 +105,9 @@ def build(
     if isinstance(system, ModelConfig):
         if sizes is not None:
             raise UserError("a config has its sizes; pass sizes with a name only.")
-        return models.build(system, source_words, target_words)
+        return assembly.build(system, source_words, target_words)
     config = named.system(system).model(_checked(sizes) or ModelConfig())
-    return models.build(config, source_words, target_words)
+    return assembly.build(config, source_words, target_words)
 
 
 def experiment(

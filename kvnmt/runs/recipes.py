@@ -10,7 +10,7 @@ from typing import Literal
 
 from kvnmt.data.config import DataConfig
 from kvnmt.inference.config import SearchConfig
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs.config import Experiment
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.losses import Objective

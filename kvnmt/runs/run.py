@@ -14,7 +14,7 @@ from kvnmt.inference.explain import Explanation, explain
 from kvnmt.inference.score import Scored, align_lines, score_lines
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import translate_lines
-from kvnmt.models import Model, Params
+from kvnmt.model.assembly import Model, Params
 from kvnmt.runs.config import Experiment
 
 

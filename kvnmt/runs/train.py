@@ -9,17 +9,18 @@ import jax
 import jax.numpy as jnp
 from rich.console import Console
 
-from kvnmt import devices, models
+from kvnmt import devices
 from kvnmt.console import say
-from kvnmt.contract import Prediction
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError, UserError, check_bounds
 from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import check_tokenizer
-from kvnmt.model_config import ModelConfig
-from kvnmt.models import Params
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Params
+from kvnmt.model.config import ModelConfig
+from kvnmt.model.contract import Prediction
 from kvnmt.runs.config import Experiment, check_kept, to_plain
 from kvnmt.runs.directory import (
     check_free,
@@ -81,7 +82,7 @@ def run(
     words = corpora.vocabularies
     say(corpora.report, console)
     _check_tied(experiment, words)
-    model = models.build(experiment.model, len(words.source), len(words.target))
+    model = assembly.build(experiment.model, len(words.source), len(words.target))
     params = model.init(jax.random.key(experiment.training.seed))
     if start:
         params = _warm_start(start, params, words, console, verbose)
@@ -138,7 +139,7 @@ def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
 @lru_cache(maxsize=KEPT)
 def _check_objective(objective: Objective, config: ModelConfig) -> None:
     """Traces the loss once, so that what does not fit is told before any work."""
-    model = models.build(config, SAMPLE, SAMPLE)
+    model = assembly.build(config, SAMPLE, SAMPLE)
     word = jnp.zeros((1, 1), jnp.int32)
 
     def predict_and_lose(params: Params) -> Prediction:

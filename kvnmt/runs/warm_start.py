@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.errors import OptionError, UserError
-from kvnmt.model_config import ModelConfig
-from kvnmt.models import Params
+from kvnmt.model.assembly import Params
+from kvnmt.model.config import ModelConfig
 
 AUXILIARY = jax.tree_util.GetAttrKey("auxiliary")
 

@@ -14,10 +14,11 @@ import jax
 import jax.numpy as jnp
 from rich.table import Table
 
-from kvnmt import attention, decoder, models, target_context
+from kvnmt import attention, decoder, target_context
 from kvnmt.errors import OptionError, UserError, at_least, check_bounds
-from kvnmt.model_config import ModelConfig
-from kvnmt.models import Model
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Model
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import SYSTEMS, check_no_mechanism, system
 from kvnmt.systems.products import multiplications
 from kvnmt.typing import Array, PyTree
@@ -116,7 +117,7 @@ def costs_of(model: Model, config: OverviewConfig) -> Costs:
     params = jax.eval_shape(model.init, jax.random.key(0))
     inside, total, weights = _work(config, model, params)
     return Costs(
-        parameters=models.count_parameters(params),
+        parameters=assembly.count_parameters(params),
         carried_bytes=_carried(config, model, params),
         inside=round(inside / config.target_length),
         outside=round((total - inside) / config.target_length),
@@ -131,7 +132,7 @@ def _row(config: OverviewConfig, name: str) -> Row:
     extra = [n for n in ("atteos", "subtractive") if getattr(objective, n)]
     costs, misfit = None, ""
     try:
-        model = models.build(choices, config.vocabulary, config.vocabulary)
+        model = assembly.build(choices, config.vocabulary, config.vocabulary)
         costs = costs_of(model, config)
     except UserError as error:
         misfit = error.by_flag if isinstance(error, OptionError) else str(error)

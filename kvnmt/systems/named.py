@@ -33,7 +33,7 @@ from kvnmt.decoder import (
     transformer,
 )
 from kvnmt.errors import OptionError, unknown_name
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.target_context import delta_memory as target_delta_memory
 from kvnmt.target_context import (
     key_value_predict,

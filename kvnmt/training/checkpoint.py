@@ -20,7 +20,7 @@ import jax
 
 from kvnmt import devices
 from kvnmt.errors import UserError
-from kvnmt.models import Params
+from kvnmt.model.assembly import Params
 from kvnmt.training import manifest as manifests
 from kvnmt.training.checkpoint_folder import CheckpointFolder, Keep
 from kvnmt.training.checkpoint_reader import CheckpointReader

@@ -7,7 +7,7 @@ from typing import TypeVar
 from kvnmt import devices
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError
-from kvnmt.models import Params
+from kvnmt.model.assembly import Params
 from kvnmt.training import manifest as manifests
 from kvnmt.training.checkpoint_folder import LOOKS, CheckpointFolder, Which
 from kvnmt.training.manifest import Manifest

@@ -20,8 +20,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from kvnmt.contract import Head
 from kvnmt.layers import Linear, precise
+from kvnmt.model.contract import Head
 from kvnmt.typing import Array, Float, Int
 
 LOGITS = 2**26  # numbers that stand at once, about

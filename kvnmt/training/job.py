@@ -16,7 +16,7 @@ from kvnmt import devices
 from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
 from kvnmt.files import digest
-from kvnmt.models import Model, Params
+from kvnmt.model.assembly import Model, Params
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import validation
 from kvnmt.training.config import TrainingConfig, plan_batches

@@ -14,7 +14,7 @@ from flax import struct
 
 from kvnmt.errors import OptionError, at_least, between
 from kvnmt.layers import precise
-from kvnmt.models import Prediction
+from kvnmt.model.assembly import Prediction
 from kvnmt.training.cross_entropy import cross_entropy
 from kvnmt.typing import Array, Bool, Float, Int, typed
 

@@ -21,7 +21,7 @@ from jax.sharding import Mesh, Sharding
 
 from kvnmt.devices import replicate
 from kvnmt.layers import Scanning, row_keys
-from kvnmt.models import Model, Params
+from kvnmt.model.assembly import Model, Params
 from kvnmt.training.losses import Loss, Objective, loss
 from kvnmt.training.sharding import over_rows
 from kvnmt.training.step_options import Dtype, StepOptions

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from kvnmt import devices
-from kvnmt.contract import negative_log_likelihood
 from kvnmt.data.batches import EncodedCorpus
 from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
@@ -23,7 +22,8 @@ from kvnmt.data.stream import BatchAt
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import corpus_bleu
-from kvnmt.models import Model, Params
+from kvnmt.model.assembly import Model, Params
+from kvnmt.model.contract import negative_log_likelihood
 from kvnmt.training.config import TrainingConfig, plan_batches
 from kvnmt.training.cross_entropy import cross_entropy
 from kvnmt.training.losses import Loss

@@ -13,7 +13,7 @@ from kvnmt.benchmark.report import Report, to_plain
 from kvnmt.benchmark.rounds import Spread
 from kvnmt.benchmark.training import TrainingRow
 from kvnmt.errors import UserError
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 
 OLD = Path("old.json")
 

@@ -11,14 +11,15 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import cli, models
+from kvnmt import cli
 from kvnmt.attention import kv_memory
 from kvnmt.benchmark import decoding, report
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.training import random_batch
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.errors import UserError
-from kvnmt.model_config import ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import system
 
 TINY = BenchmarkConfig(
@@ -54,9 +55,9 @@ def test_figures_of_training_agree(measured):
     rows, batch = measured["training"], random_batch(TINY)
     assert [row["system"] for row in rows] == list(TINY.systems)
     for row in rows:
-        model = models.build(system(row["system"]).model(TINY.model), 11, 11)
+        model = assembly.build(system(row["system"]).model(TINY.model), 11, 11)
         shapes = jax.eval_shape(model.init, jax.random.key(0))
-        assert row["parameters"] == models.count_parameters(shapes)
+        assert row["parameters"] == assembly.count_parameters(shapes)
         seconds = row["step_seconds"]["median"]
         assert row["compile_seconds"] > 0 and seconds > 0
         for side, ids in batch._asdict().items():

@@ -18,7 +18,7 @@ from kvnmt.benchmark.training import (
 )
 from kvnmt.data.batches import Batch
 from kvnmt.data.vocabulary import EOS, PAD
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 
 SMALL = BenchmarkConfig(
     model=ModelConfig(embedding=4, encoder=4, state=4),

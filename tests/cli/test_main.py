@@ -289,7 +289,7 @@ def test_the_version_is_told(kvnmt):
 
 
 def test_help_and_version_import_nothing_heavy():
-    heavy = {"jax", "numpy", "tyro", "rich", "kvnmt.models", "kvnmt.cli.train"}
+    heavy = {"jax", "numpy", "tyro", "rich", "kvnmt.model.assembly", "kvnmt.cli.train"}
     code = (
         "import sys; from kvnmt.cli import main; "
         f"main(['--help']); main(['--version']); print({heavy} & {{*sys.modules}})"

@@ -14,7 +14,7 @@ import pytest
 from kvnmt.compiling.program import CompileConfig, share, trace
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.training.optimizer import OptimizerConfig
 from tests.laws import cases

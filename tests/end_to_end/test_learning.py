@@ -18,11 +18,11 @@ import optax
 import pytest
 from numpy.typing import NDArray
 
-from kvnmt import models
 from kvnmt.attention import distortion, key_value, neural_coverage
 from kvnmt.data import synthetic
 from kvnmt.data.batches import pad, with_end
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.target_context import (
     delta_memory,
@@ -117,7 +117,7 @@ def test_every_mechanism_learns():
 @pytest.mark.parametrize("name", CONFIGS)
 def test_learns(name):
     given = text()
-    model = models.build(CONFIGS[name], given.source_words, given.target_words)
+    model = assembly.build(CONFIGS[name], given.source_words, given.target_words)
     objective = OBJECTIVES.get(name, Objective())
     # Of one long vector: an update for each array would take longer to compile.
     optimizer = optax.flatten(
@@ -125,14 +125,14 @@ def test_learns(name):
     )
     source, target = jnp.asarray(given.source), jnp.asarray(given.target)
 
-    def total(params: models.Params, key: jax.Array) -> tuple[jax.Array, Loss]:
+    def total(params: assembly.Params, key: jax.Array) -> tuple[jax.Array, Loss]:
         sums = loss(
             objective, model.forward(params, source, target, key), source, target
         )
         return sums.total / sums.tokens, sums
 
     @partial(jax.jit, donate_argnums=0)
-    def train(params: models.Params) -> tuple[models.Params, jax.Array]:
+    def train(params: assembly.Params) -> tuple[assembly.Params, jax.Array]:
         def step(carry, key):
             params, state = carry
             gradient, sums = jax.grad(total, has_aux=True)(params, key)

@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from kvnmt.data import synthetic
-from kvnmt.models import Model, Params
+from kvnmt.model.assembly import Model, Params
 from kvnmt.runs.config import Experiment
 from kvnmt.training.loop import Result
 from tests.helpers import write_untrained

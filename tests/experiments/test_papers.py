@@ -29,13 +29,13 @@ from experiments.papers import Paper
 from experiments.results import read_result
 from experiments.table import launch
 from experiments.wang import Wang
-from kvnmt import models
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError, check_bounds
 from kvnmt.evaluation import System, Test
 from kvnmt.metrics.bleu import Settings
 from kvnmt.metrics.brackets import parse_brackets
 from kvnmt.metrics.links import Gold
+from kvnmt.model import assembly
 from kvnmt.runs.directory import load_run
 from tests.experiments.fake import draw, never, paper_flags, small, untrained
 from tests.helpers import write_untrained
@@ -92,7 +92,7 @@ def test_every_row_has_a_config_and_a_folder_of_its_own(module, setting, tmp_pat
     assert len({row.folder for row in made}) == len(made)
     for row in made:
         check_bounds(row.experiment)
-        built = models.build(row.experiment.model, 50, 60)
+        built = assembly.build(row.experiment.model, 50, 60)
         assert jax.tree.leaves(jax.eval_shape(built.init, jax.random.key(1)))
         start = row.experiment.training.warm_start
         assert start in (None, made[0].folder)
@@ -135,9 +135,9 @@ def test_the_settings_are_those_of_the_papers(
 def test_the_systems_of_meng_have_the_published_parameters(tmp_path):
     counts = {}
     for row in rows(Meng(workdir=tmp_path), meng.PAPER):
-        built = models.build(row.experiment.model, 30000, 30000)
+        built = assembly.build(row.experiment.model, 30000, 30000)
         shapes = jax.eval_shape(built.init, jax.random.key(1))
-        counts[row.system] = round(models.count_parameters(shapes) / 1e6, 2)
+        counts[row.system] = round(assembly.count_parameters(shapes) / 1e6, 2)
     assert counts["rnnsearch-star"] == 53.98
     assert counts["mematt"] == counts["kvmematt-r1"] == 55.03
     assert counts["kvmematt-r2-atteos"] == 58.18

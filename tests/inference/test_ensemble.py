@@ -10,14 +10,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import cli, models
+from kvnmt import cli
 from kvnmt.errors import UserError
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align, score
 from kvnmt.inference.translate import translate
 from kvnmt.layers import Scanning
-from kvnmt.model_config import ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.systems.named import system
 from tests.helpers import trained, untrained
@@ -28,7 +29,7 @@ SOURCE = [[3, 5, 2], [4], [6, 2, 2, 3]]
 
 
 def member(name: str, seed: int):
-    model = models.build(system(name).model(SIZES), 8, 9)
+    model = assembly.build(system(name).model(SIZES), 8, 9)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     normal = np.random.default_rng(seed).normal
     return model, jax.tree.map(

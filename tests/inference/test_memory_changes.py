@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from kvnmt import decoder as decoders
-from kvnmt import models
 from kvnmt.attention import CATALOGUE, Moment, kv_memory
 from kvnmt.inference.memory_changes import has_memory, memory_changes
 from kvnmt.inference.recording import recording
 from kvnmt.inference.score import score
 from kvnmt.initializers import gaussian
-from kvnmt.model_config import ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import system
 from kvnmt.typing import Sizes
 
@@ -27,7 +27,7 @@ SOURCE, TARGET = [[3, 4, 5], [6], []], [[3, 4], [5, 6, 7, 3], [2]]
 
 @cache
 def make(config: ModelConfig):
-    model = models.build(config, 9, 8)
+    model = assembly.build(config, 9, 8)
     return model, model.init(jax.random.key(3))
 
 
@@ -116,7 +116,7 @@ def test_any_decoder_carries_the_record(name):
     model, params = make(config)
     found = memory_changes(config, params, SOURCE, TARGET)
     rounds = len(score(model, params, SOURCE[:1], TARGET[:1])[0].alignments)
-    watched = models.build(config, 9, 8, recording(rounds, "explain"))
+    watched = assembly.build(config, 9, 8, recording(rounds, "explain"))
     source, target = np.array([[3, 4, 5, 0]]), np.array([[3, 4, 0]])
     np.testing.assert_allclose(
         *(jax.jit(m.forward)(params, source, target).logits for m in (model, watched)),

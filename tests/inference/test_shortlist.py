@@ -6,7 +6,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import models
 from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.data.vocabulary import EOS, UNK, Characters, Words
 from kvnmt.errors import UserError
@@ -23,7 +22,8 @@ from kvnmt.inference.shortlist import (
 from kvnmt.inference.shortlist_file import read_shortlist, write_shortlist
 from kvnmt.inference.token_links import spread_links
 from kvnmt.inference.translate import translate, translate_nbest
-from kvnmt.model_config import ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import system
 
 SIZES = ModelConfig(embedding=6, encoder=5, state=7)
@@ -38,7 +38,7 @@ DER, HUND, DOG, THE = 2, 3, 2, 3
 
 def build(name: str, seed: int):
     """A model whose random parameters make it talk, and of different things."""
-    model = models.build(system(name).model(SIZES), WORDS, WORDS)
+    model = assembly.build(system(name).model(SIZES), WORDS, WORDS)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     normal = np.random.default_rng(seed).normal
     return model, jax.tree.map(

@@ -6,12 +6,12 @@ import dataclasses
 import jax
 import numpy as np
 
-from kvnmt import models
 from kvnmt.attention import CATALOGUE, delta_memory
 from kvnmt.decoder import conditional, stacked_lstm
 from kvnmt.inference.score import score
 from kvnmt.inference.signed_weights import has_signs, signed_weights
-from kvnmt.model_config import ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import ModelConfig
 
 BASE = ModelConfig(embedding=4, encoder=4, state=4, initializer="unit", merge="sum")
 SOURCE, TARGET = [[3, 4, 5], [6], []], [[3, 4], [5, 6, 7, 3], [2]]
@@ -35,7 +35,7 @@ def test_sizes_are_the_alignment_and_own_writes_begin_after_the_first():
         (delta_memory.Options(), stacked_lstm.Options(), 1),
     ):
         config = dataclasses.replace(BASE, attention=attention, decoder=decoder)
-        model = models.build(config, 9, 8)
+        model = assembly.build(config, 9, 8)
         params = model.init(jax.random.key(3))
         told = signed_weights(config, params, SOURCE, TARGET)
         for one, pair, x, y in zip(

@@ -12,13 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import models
 from kvnmt.data.vocabulary import EOS, UNK
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.score import score
 from kvnmt.inference.translate import Translation, translate
-from kvnmt.model_config import ModelConfig
-from kvnmt.models import Model, Params
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Model, Params
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import system
 
 COUNT = int(os.environ.get("KVNMT_TIES", "300"))  # sentences
@@ -28,7 +28,7 @@ ROUNDING = 1e-5  # nats that what is computed in another order may differ by
 
 @pytest.fixture(scope="module")
 def talker() -> tuple[Model, Params]:
-    model = models.build(
+    model = assembly.build(
         system("kvmematt-r2").model(ModelConfig(embedding=16, encoder=16, state=16)),
         WORDS,
         WORDS,

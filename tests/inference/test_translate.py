@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import models
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.buckets import EDGES, edge
 from kvnmt.data.vocabularies import Vocabularies
@@ -31,8 +30,9 @@ from kvnmt.inference.translate import (
     translate_lines,
     translate_nbest,
 )
-from kvnmt.model_config import ModelConfig
-from kvnmt.models import Model, Params
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Model, Params
+from kvnmt.model.config import ModelConfig
 from kvnmt.search import length_divisors
 from kvnmt.systems.named import system
 
@@ -44,7 +44,7 @@ BEAM = SearchConfig(beam=3, batch_size=4)
 
 def build(name: str) -> tuple[Model, Params]:
     """A model whose random parameters make it talk, and of different things."""
-    model = models.build(system(name).model(SIZES), WORDS, WORDS)
+    model = assembly.build(system(name).model(SIZES), WORDS, WORDS)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     normal = np.random.default_rng(11).normal
     params = jax.tree.map(

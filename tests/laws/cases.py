@@ -11,12 +11,12 @@ import numpy as np
 
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
-from kvnmt import models
 from kvnmt import target_context as target_contexts
 from kvnmt.catalogue import Catalogue
 from kvnmt.layers import Blocks
-from kvnmt.model_config import ModelConfig
-from kvnmt.models import Model, Params
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Model, Params
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import SYSTEMS
 
 # All widths differ, so that a transposed or swapped matrix cannot fit.
@@ -362,7 +362,7 @@ DISTINCT = list({config: name for name, config in reversed(CONFIGS.items())}.val
 def build(config: ModelConfig) -> Model:
     """The model of a config with the vocabularies of the batch."""
     source_words = TARGET_WORDS if config.tie == "all" else SOURCE_WORDS
-    return models.build(config, source_words, TARGET_WORDS)
+    return assembly.build(config, source_words, TARGET_WORDS)
 
 
 def params(config: ModelConfig, dtype: str = "float32") -> Params:
@@ -383,12 +383,12 @@ def shapes(config: ModelConfig) -> Params:
 
 
 @cache
-def forward(config: ModelConfig) -> Callable[..., models.Prediction]:
+def forward(config: ModelConfig) -> Callable[..., assembly.Prediction]:
     """The jitted forward pass and its logits, compiled once for all tests."""
     forward = build(config).forward
 
     @jax.jit
-    def run(*given: Any) -> models.Prediction:
+    def run(*given: Any) -> assembly.Prediction:
         prediction = forward(*given)
         return prediction.replace(mean=prediction.logits)
 

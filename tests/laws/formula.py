@@ -12,7 +12,7 @@ from kvnmt.attention import (
     neural_coverage,
 )
 from kvnmt.layers import Blocks
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from tests.laws import cases
 
 

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import contract
 from kvnmt.decoder.mem_dec import fixed_noise
-from kvnmt.model_config import ModelConfig
+from kvnmt.model import contract
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.training import losses
 from kvnmt.training.losses import Objective

@@ -6,10 +6,10 @@ import dataclasses
 import jax
 import pytest
 
-from kvnmt import models
 from kvnmt.attention import distortion, kv_memory
 from kvnmt.decoder import conditional, transformer
-from kvnmt.model_config import ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import SYSTEMS
 from tests.laws import cases
 from tests.laws.formula import formula
@@ -25,8 +25,8 @@ RESIDUAL = ModelConfig(embedding=500, encoder=1024, state=1024, alignment=2048)
 
 
 def count(config: ModelConfig, source: int = 30_000, target: int = 30_000) -> int:
-    init = models.build(config, source, target).init
-    return models.count_parameters(jax.eval_shape(init, jax.random.key(0)))
+    init = assembly.build(config, source, target).init
+    return assembly.count_parameters(jax.eval_shape(init, jax.random.key(0)))
 
 
 def of(name: str, base: ModelConfig, words: int = 30_000) -> int:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt.models import Params
+from kvnmt.model.assembly import Params
 from kvnmt.training.losses import Objective, loss
 from kvnmt.training.step_options import StepOptions
 from tests.laws import cases

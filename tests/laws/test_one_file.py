@@ -18,12 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import models
 from kvnmt.data.batches import pad
 from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate
-from kvnmt.model_config import ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs.warm_start import path_name, warm_start
 from kvnmt.training.losses import Objective, loss
 from tests.laws import cases
@@ -223,8 +223,8 @@ def test_it_predicts_and_learns(field):
     source, target = jnp.asarray(SOURCE), jnp.asarray(TARGET)
 
     @jax.jit
-    def step(params: models.Params) -> tuple[jax.Array, models.Params]:
-        def mean(params: models.Params) -> jax.Array:
+    def step(params: assembly.Params) -> tuple[jax.Array, assembly.Params]:
+        def mean(params: assembly.Params) -> jax.Array:
             sums = loss(
                 Objective(), model.forward(params, source, target), source, target
             )

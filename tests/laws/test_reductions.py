@@ -21,7 +21,7 @@ from kvnmt.attention import (
 from kvnmt.decoder import conditional, past_future, transformer
 from kvnmt.initializers import gaussian
 from kvnmt.layers import GRU, Linear
-from kvnmt.models import Params, Prediction
+from kvnmt.model.assembly import Params, Prediction
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.target_context import mean, self_attentive
 from kvnmt.typing import Sizes

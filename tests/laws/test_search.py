@@ -18,10 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import devices, models
+from kvnmt import devices
 from kvnmt.inference.program import Numbers, SearchConfig, program
 from kvnmt.inference.score import rounds_of
-from kvnmt.models import Model, Params
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Model, Params
 from kvnmt.search import Hypotheses
 from tests.laws import cases
 
@@ -71,7 +72,7 @@ class Truth(NamedTuple):
 @cache
 def build(name: str) -> tuple[Model, Params]:
     """A system that has something to say, in float64."""
-    model = models.build(cases.NAMED[name], cases.SOURCE_WORDS, WORDS)
+    model = assembly.build(cases.NAMED[name], cases.SOURCE_WORDS, WORDS)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     normal = np.random.default_rng(3).normal
     return model, jax.tree.map(

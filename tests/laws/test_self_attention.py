@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import models
 from kvnmt.inference.score import score
-from kvnmt.model_config import ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.target_context import CATALOGUE
 from tests.target_context.test_target_context import OPTIONS, inputs, make
@@ -71,7 +71,7 @@ def test_memory_rnn_mixes_its_states_with_what_it_tells(key):
     """Step by step: the summary carried is the told weights over s_0, s_1, ..."""
     base = ModelConfig(embedding=4, encoder=4, state=4, initializer="unit")
     config = SYSTEMS["memory-rnn"].model(base)
-    model = models.build(config, 9, 8)
+    model = assembly.build(config, 9, 8)
     params = jax.jit(model.init)(key)
     (scored,) = score(model, params, [[3, 4, 5]], [[3, 4]])
 

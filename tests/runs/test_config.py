@@ -13,7 +13,7 @@ import pytest
 
 from kvnmt import attention, decoder, target_context
 from kvnmt.errors import OptionError, UserError
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import (
     MAY_CHANGE,
     Experiment,

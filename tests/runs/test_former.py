@@ -16,7 +16,7 @@ from kvnmt.data.corpus import load_corpora
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score_lines
 from kvnmt.inference.translate import translate_lines
-from kvnmt.models import build
+from kvnmt.model.assembly import build
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.runs.directory import load_experiment, load_run

@@ -12,12 +12,12 @@ import pytest
 
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
-from kvnmt import models
 from kvnmt.data import vocabulary
 from kvnmt.decoder import conditional
 from kvnmt.errors import UserError
-from kvnmt.model_config import ModelConfig
-from kvnmt.models import Params
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Params
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.runs.warm_start import (
@@ -39,7 +39,7 @@ def base(tmp_path_factory) -> Path:
 @functools.cache
 def params(config: ModelConfig, seed: int) -> Params:
     """Random parameters, biases too: no two arrays are equal by chance."""
-    model = models.build(config, 10, 11)
+    model = assembly.build(config, 10, 11)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     normal = np.random.default_rng(seed).normal
     return jax.tree.map(

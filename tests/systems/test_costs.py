@@ -10,9 +10,10 @@ import jax.numpy as jnp
 import pytest
 from rich.console import Console
 
-from kvnmt import cli, models
+from kvnmt import cli
 from kvnmt.errors import UserError
-from kvnmt.model_config import ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import ModelConfig
 from kvnmt.systems import costs as overview
 from kvnmt.systems.costs import OverviewConfig
 from kvnmt.systems.named import SYSTEMS, system
@@ -74,7 +75,7 @@ def test_what_runs_inside_the_scan(rows):
 
 def test_a_scan_behind_the_decoder_is_outside():
     """A target context or a readout may scan too; that is not the decoder's."""
-    model = models.build(system("kvmematt-r1").model(SMALL.model), 30, 30)
+    model = assembly.build(system("kvmematt-r1").model(SMALL.model), 30, 30)
 
     def forward(params, source, target):
         prediction = model.forward(params, source, target)

@@ -13,10 +13,10 @@ from typing import Any
 import jax
 from rich.console import Console
 
-from kvnmt import models
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import load_vocabularies, save_vocabularies
-from kvnmt.models import Params
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Params
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.training.job import Job, make_job
 from kvnmt.training.loop import Result, fit
@@ -34,7 +34,7 @@ def job_of(exp: Experiment, folder: Path) -> tuple[Job, TrainState]:
     """What a run of this experiment trains; a run in the folder lends its words."""
     words = load_vocabularies(folder) if folder.exists() else None
     corpora = load_corpora(exp.data, words, quiet())
-    model = models.build(exp.model, *map(len, corpora.vocabularies))
+    model = assembly.build(exp.model, *map(len, corpora.vocabularies))
     params = model.init(jax.random.key(exp.training.seed))
     return make_job(
         model=model,

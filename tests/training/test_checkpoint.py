@@ -22,9 +22,10 @@ import orbax.checkpoint as ocp
 import pytest
 from orbax.checkpoint import future as futures
 
-from kvnmt import devices, models
+from kvnmt import devices
 from kvnmt.errors import UserError
 from kvnmt.files import MANIFEST
+from kvnmt.model import assembly
 from kvnmt.systems.named import system
 from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps
@@ -49,7 +50,7 @@ def shapes_of(
     name: str, optimizer: OptimizerConfig, options: StepOptions
 ) -> steps.TrainState:
     """What a training keeps, found once for all tests."""
-    model = models.build(system(name).model(SIZES), 10, 10)
+    model = assembly.build(system(name).model(SIZES), 10, 10)
     update = build(optimizer, 4)
     return jax.eval_shape(
         lambda key: steps.init_state(model.init(key), update, options),

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt.contract import Head, negative_log_likelihood
 from kvnmt.layers import Linear
+from kvnmt.model.contract import Head, negative_log_likelihood
 from kvnmt.training.cross_entropy import cross_entropy
 
 TARGET = jnp.asarray([[2, 3, 0, -1, -1], [4, 0, -1, -1, -1], [-1, -1, -1, -1, -1]])

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import models
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
@@ -19,7 +18,8 @@ from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import corpus_bleu
-from kvnmt.models import Params
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Params
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
@@ -71,7 +71,7 @@ def run(exp: Experiment, folder: Path, **choices: Any) -> loop.Result:
 def everything(folder: Path, exp: Experiment) -> tuple[steps.TrainState, dict]:
     """The whole of the last checkpoint."""
     words = load_run(folder).vocabularies
-    model = models.build(exp.model, len(words.source), len(words.target))
+    model = assembly.build(exp.model, len(words.source), len(words.target))
     update = build(exp.optimizer, EPOCH)
     like = steps.init_state(model.init(jax.random.key(0)), update)
     with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
@@ -346,7 +346,7 @@ def test_losses_are_nats_per_real_token(tmp_path):
 
     def look(_):
         words = load_corpora(data).vocabularies
-        model = models.build(exp.model, len(words.source), len(words.target))
+        model = assembly.build(exp.model, len(words.source), len(words.target))
         evaluate = make_eval_step(model)
 
         def step(state, source, target):

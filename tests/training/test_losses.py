@@ -4,12 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import contract
-from kvnmt.contract import Head
 from kvnmt.decoder import Features
 from kvnmt.errors import UserError
 from kvnmt.layers import Linear
-from kvnmt.models import Prediction
+from kvnmt.model import contract
+from kvnmt.model.assembly import Prediction
+from kvnmt.model.contract import Head
 from kvnmt.training import losses
 from kvnmt.training.losses import Objective
 from tests.references import sentence

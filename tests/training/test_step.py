@@ -14,11 +14,12 @@ import optax
 import pytest
 from jax.sharding import AxisType, Mesh
 
-from kvnmt import devices, models
+from kvnmt import devices
 from kvnmt.data.batches import Batch, pad, with_end
 from kvnmt.errors import UserError
-from kvnmt.model_config import Dropout
-from kvnmt.models import Model
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Model
+from kvnmt.model.config import Dropout
 from kvnmt.systems.named import system
 from kvnmt.training import step as steps
 from kvnmt.training.losses import Objective
@@ -35,7 +36,7 @@ OBJECTIVE = Objective(atteos=1.0)
 
 def make_model(name: str = "rnnsearch-star-atteos", dropout: float = 0.3) -> Model:
     config = dataclasses.replace(SIZES, dropout=Dropout(output=dropout))
-    return models.build(system(name).model(config), WORDS, WORDS)
+    return assembly.build(system(name).model(config), WORDS, WORDS)
 
 
 def make_batch(seed: int) -> Batch:
@@ -147,7 +148,7 @@ def test_devices_that_split_the_vocabulary_do_what_one_does(x64, shape):
     """In float64, with an optimiser whose moments are split too."""
     words, update = 12, build(OptimizerConfig(learning_rate=0.01), 4)
     config = dataclasses.replace(SIZES, dropout=Dropout(output=0.3))
-    model = models.build(system("past-future-losses").model(config), words, words)
+    model = assembly.build(system("past-future-losses").model(config), words, words)
     params = jax.tree.map(
         lambda leaf: np.asarray(leaf, np.float64), model.init(jax.random.key(1))
     )
@@ -172,7 +173,7 @@ def test_devices_that_split_the_vocabulary_do_what_one_does(x64, shape):
 
 def test_what_has_an_entry_for_each_word_is_split():
     mesh = devices.data_mesh(2)
-    model = models.build(system("past-future-losses").model(SIZES), 12, 14)
+    model = assembly.build(system("past-future-losses").model(SIZES), 12, 14)
     update = build(OptimizerConfig(), 4)
     state = jax.eval_shape(
         lambda: steps.init_state(

@@ -5,8 +5,8 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt import models
 from kvnmt.errors import UserError
+from kvnmt.model import assembly
 from kvnmt.systems.named import system
 from kvnmt.training import device_memory
 from kvnmt.training.ahead import StepAhead
@@ -72,7 +72,7 @@ def test_so_are_those_of_its_search(choices, rows, tokens):
 
 
 def test_logits_of_validation_never_stand_whole():
-    model = models.build(system("rnnsearch-star").model(SIZES), 10, BIG)
+    model = assembly.build(system("rnnsearch-star").model(SIZES), 10, BIG)
     params = jax.eval_shape(model.init, jax.random.key(0))
     words = jax.ShapeDtypeStruct((128, 64), np.int32)
     program = make_eval_step(model).lower(params, words, words).compile()

@@ -11,11 +11,11 @@ import pytest
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
 from kvnmt import encoder as encoders
-from kvnmt import models
 from kvnmt.attention import additive
 from kvnmt.decoder import mem_dec
 from kvnmt.errors import UserError
-from kvnmt.model_config import Dropout, ModelConfig
+from kvnmt.model import assembly
+from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.target_context import n_gram
 from kvnmt.training.losses import Objective, loss
@@ -36,7 +36,7 @@ def logits(rates: Dropout, key: jax.Array | None) -> np.ndarray:
 
 def test_the_same_config_gives_the_same_functions():
     assert cases.build(cases.BASE) is cases.build(dataclasses.replace(cases.BASE))
-    assert cases.build(cases.BASE) is not models.build(cases.BASE, 8, 9)
+    assert cases.build(cases.BASE) is not assembly.build(cases.BASE, 8, 9)
 
 
 def test_dropout_needs_a_key_and_a_rate(key):
@@ -181,20 +181,20 @@ def test_one_table_for_all_words_is_three_that_are_alike(key, x64):
     """It changes by what each of them would change by."""
     base = dataclasses.replace(cases.BASE, tie="all")
     with pytest.raises(UserError, match="^tie all takes .* 7 and 9 words"):
-        jax.eval_shape(models.build(base, 7, 9).init, key)
-    tied = models.build(base, 9, 9)
-    plain = models.build(dataclasses.replace(base, tie="none"), 9, 9)
+        jax.eval_shape(assembly.build(base, 7, 9).init, key)
+    tied = assembly.build(base, 9, 9)
+    plain = assembly.build(dataclasses.replace(base, tie="none"), 9, 9)
     normal = np.random.default_rng(2).normal
     one = jax.tree.map(
         lambda x: jnp.asarray(normal(0, 0.6, x.shape)), jax.eval_shape(tied.init, key)
     )
     table = one.target_embedding
     three = one.replace(source_embedding=table, output=one.output_layer)
-    counts = [models.count_parameters(params) for params in (three, one)]
+    counts = [assembly.count_parameters(params) for params in (three, one)]
     assert counts[0] - counts[1] == 2 * table.size
 
-    def gradient(model: models.Model, params: models.Params):
-        def total(params: models.Params) -> jax.Array:
+    def gradient(model: assembly.Model, params: assembly.Params):
+        def total(params: assembly.Params) -> jax.Array:
             prediction = model.forward(params, SOURCE, TARGET)
             return loss(Objective(), prediction, SOURCE, TARGET).total
 
@@ -224,7 +224,7 @@ def test_words_enter_with_unit_size_and_a_tied_layer_knows_it(key, name):
     sizes = ModelConfig(embedding=64, encoder=64, state=64, initializer="unit")
     sizes = dataclasses.replace(sizes, tie="output", scale_tied=True)
     config = system(name).model(sizes)
-    model = models.build(config, 100, 100)
+    model = assembly.build(config, 100, 100)
     params = model.init(key)
     attend = attentions.CATALOGUE.build(config.attention)
     decoder = decoders.CATALOGUE.build(config.decoder, attend)
@@ -249,7 +249,7 @@ def test_parameters_are_single_precision_and_counted():
     leaves = jax.tree.leaves(params)
     assert all(leaf.dtype == jnp.float32 for leaf in leaves)
     sizes = [int(np.prod(leaf.shape)) for leaf in leaves]
-    assert models.count_parameters(params) == sum(sizes)
+    assert assembly.count_parameters(params) == sum(sizes)
 
 
 def test_alignment_layer_is_as_wide_as_the_state_unless_given():

@@ -28,7 +28,6 @@ from kvnmt import encoder as encoders
 from kvnmt import lexicon
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
-from kvnmt.contract import Head, Model, Prediction, mean_logits
 from kvnmt.errors import check_bounds
 from kvnmt.layers import (
     Scanning,
@@ -38,9 +37,10 @@ from kvnmt.layers import (
     split_key,
     with_masks,
 )
-from kvnmt.model_arrays import Params, Source, State, narrow
-from kvnmt.model_config import ModelConfig
-from kvnmt.model_init import Parts, init
+from kvnmt.model.arrays import Params, Source, State, narrow
+from kvnmt.model.config import ModelConfig
+from kvnmt.model.contract import Head, Model, Prediction, mean_logits
+from kvnmt.model.init import Parts, init
 from kvnmt.typing import Array, Float, Int, Key, PyTree
 
 

@@ -14,8 +14,8 @@ from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.errors import OptionError
 from kvnmt.layers import Linear, has_units, init_linear
-from kvnmt.model_arrays import Params
-from kvnmt.model_config import ModelConfig
+from kvnmt.model.arrays import Params
+from kvnmt.model.config import ModelConfig
 from kvnmt.typing import Array, Float
 
 

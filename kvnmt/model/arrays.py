@@ -73,7 +73,7 @@ def narrow(
     words: Int[Array, " C"],
     allowed: Bool[Array, "B C"],
 ) -> tuple[Params, Source]:
-    """See `kvnmt.contract.Narrow`: this knows what has a row for each target word."""
+    """A `kvnmt.model.contract.Narrow`: knows what has a row for each target word."""
     few = replace(
         params,
         target_embedding=params.target_embedding[words],

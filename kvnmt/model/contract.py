@@ -3,7 +3,8 @@
 
 The Source is constant while sentences are translated, the State is carried from word to
 word: a beam search reorders the State alone, and its leading axis is the hypothesis.
-`kvnmt.models` builds models from a config, `kvnmt.inference.ensemble` one from several.
+`kvnmt.model.assembly` builds models from a config, `kvnmt.inference.ensemble` one from
+several.
 """
 
 from collections.abc import Sequence
