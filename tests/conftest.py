@@ -37,6 +37,14 @@ if jaxlib.version.__version__.startswith("0.10."):  # a flag may go with any rel
     ]
 os.environ["XLA_FLAGS"] = " ".join([*_QUICK, os.environ.get("XLA_FLAGS", "")])
 
+# Each process has cores of its own, and so have those that it starts: threads that wait
+# for each other are slowed many times over where others run between them.
+_CORES = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+_WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+if 1 < _WORKERS <= len(_CORES):
+    _NUMBER = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    os.sched_setaffinity(0, _CORES[_NUMBER::_WORKERS])
+
 # No process of a test begins anew (`kvnmt.cli.large_pages`).
 os.environ.setdefault("GLIBC_TUNABLES", "")
 
@@ -82,6 +90,12 @@ LONG = (
     "runs",
     "experiments",
 )
+
+
+def pytest_unconfigure() -> None:
+    """Looks for dead objects once: pytest does five times, for seconds, at its end."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from kvnmt.cli.flags import names
+from kvnmt.cli.flags import check_reverse, names
 from kvnmt.console import print_json, print_table, say
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, check_bounds
@@ -18,7 +18,7 @@ from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import read_systems, read_test
 from kvnmt.files import make_folder
 from kvnmt.inference.config import Limit, SearchConfig, check_search
-from kvnmt.metrics.bleu import Settings, check_tokenizer
+from kvnmt.metrics.bleu import Settings, bleu_metric, check_tokenizer
 
 MEASURE_HELP = (
     f"{', '.join(MEASURES)} or {ALL}; by default score, significance if there are "
@@ -78,6 +78,7 @@ class Evaluate:
         test.stem = self.stem
         systems = self._systems(test)
         test.settings = Settings(self._tokenizer(systems), self.lowercase)
+        bleu_metric(test.settings)  # it may lack a package
         measures = choose(self.measures, test, systems)
         if self.output:  # also if no measure asks for translations
             for system in systems:
@@ -107,6 +108,10 @@ class Evaluate:
         if self.draw != DRAWN and not self.pictures:
             raise UserError("--draw chooses lines for pictures; give --pictures too.")
         check_names(self.measures)
+        if self.reverse and self.gold:
+            check_reverse(self.reverse, *self.systems)
+        if self.stem is not None and not self.gold:
+            raise UserError("--stem is for adequacy by gold links, which needs --gold.")
 
     def _check_draw(self, lines: int) -> None:
         """Refuses to draw what is not there."""

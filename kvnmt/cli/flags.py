@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tyro
 
+from kvnmt.errors import UserError
 from kvnmt.files import check_once
 
 FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
@@ -23,3 +24,16 @@ def names(paths: Sequence[Path]) -> list[str]:
     while len({path[-depth:] for path in parts}) < len(parts):
         depth += 1
     return ["/".join(path[-depth:]) for path in parts]
+
+
+def check_reverse(reverse: Path, *runs: Path) -> None:
+    """Refuses a run as that of its own other direction.
+
+    Raises:
+        UserError: It is one of the runs.
+    """
+    if reverse.resolve() in (run.resolve() for run in runs):
+        raise UserError(
+            f"--reverse names '{reverse}', the run itself; name one that was trained "
+            "in the other direction."
+        )

@@ -8,6 +8,7 @@ from typing import Any
 
 import tyro
 
+from kvnmt.cli.flags import check_reverse
 from kvnmt.console import counting, print_json, say
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
@@ -87,10 +88,11 @@ class Align:
             )
         run, rounds = load_aligner(self.run)
         text = _read(run, self.source, self.target)
-        if not 1 <= (self.round or rounds) <= rounds:
+        number = rounds if self.round is None else self.round
+        if not 1 <= number <= rounds:
             last = f"1 to {rounds}" if rounds > 1 else "1, the only one of this system"
             raise UserError(f"--round is {self.round} but must be {last}.")
-        chosen = (self.round or rounds) - 1
+        chosen = number - 1
         backward = self._reverse(text)
         with counting("aligning", len(text.target)) as advance:
             forced = force_lines(run, text.source, text.target, advance)
@@ -108,12 +110,8 @@ class Align:
         """The links of the other direction, if they are to be joined."""
         if self.reverse is None:
             return None
+        check_reverse(self.reverse, self.run)
         run, _ = load_aligner(self.reverse)
-        if self.reverse.resolve() == self.run.resolve():
-            raise UserError(
-                f"--reverse names '{self.reverse}', the run itself; name one that was "
-                "trained in the other direction."
-            )
         with counting("aligning the other way", len(text.target)) as advance:
             forced = force_lines(run, text.target, text.source, advance)
         return [invert(pair.links()) for pair in forced]
@@ -136,4 +134,8 @@ def _record(
 def _read(run: Run, source: Path | None, target: Path) -> Parallel:
     if source is None and run.model.reads_source:
         raise UserError("this run's model reads a source; give --source too.")
+    if source and not run.model.reads_source:
+        raise UserError(
+            "this run is a language model, which reads no source; leave --source out."
+        )
     return read_parallel(source or target, target, faulty="keep")

@@ -20,7 +20,7 @@ from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.inference.describe import describe, join
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.inference.translate import Request, translate_lines
-from kvnmt.inference.unknown_words import read_dictionary
+from kvnmt.inference.unknown_words import check_replaceable, read_dictionary
 from kvnmt.runs.directory import Run, load_translator
 
 T = TypeVar("T")
@@ -111,6 +111,7 @@ def answers(
     """
     dictionary = None
     if options.dictionary or options.replace_unknown:
+        check_replaceable(run)
         path = options.dictionary
         dictionary = read_dictionary(path) if path else {}
     prefixes = read_lines(options.prefix) if options.prefix else None

@@ -16,12 +16,20 @@ from kvnmt.evaluation.base import LackingError, Measure, Report, System, Test, t
 __all__ = ["MEASURES", "LackingError", "Measure", "Report", "System", "Test", "table"]
 
 MEASURES: dict[str, Measure] = {
-    "score": score.measure,  # BLEU, chrF, length ratio, stars
-    "significance": significance.measure,  # four tests against the first system
-    "perplexity": perplexity.measure,  # and unknown words
-    "alignment": alignment.measure,  # AER against --gold
-    "adequacy": adequacy.measure,  # over- and under-translation
-    "length": length.measure,  # BLEU by length of the source
-    "frequency": frequency.measure,  # BLEU and words by frequency in training
-    "self-attention": self_attention.measure,  # relative positions, trees
+    # BLEU, chrF, length ratio, stars
+    "score": Measure(score.measure),
+    # four tests against the first system
+    "significance": Measure(significance.measure, significance.check),
+    # and unknown words
+    "perplexity": Measure(perplexity.measure, perplexity.check),
+    # AER against --gold
+    "alignment": Measure(alignment.measure, alignment.check),
+    # over- and under-translation
+    "adequacy": Measure(adequacy.measure, adequacy.check),
+    # BLEU by length of the source
+    "length": Measure(length.measure, length.check),
+    # BLEU and words by frequency in training
+    "frequency": Measure(frequency.measure, frequency.check),
+    # relative positions, trees
+    "self-attention": Measure(self_attention.measure, self_attention.check),
 }

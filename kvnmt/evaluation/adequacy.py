@@ -42,6 +42,12 @@ ATTENTION_NOTE = (
 TEXT_NOTE = "repeated n-grams: share repeated within a sentence, less the reference's"
 
 
+def check(test: Test, systems: Sequence[System]) -> None:
+    """Needs the source to see what runs attend to."""
+    if any(system.rounds for system in systems):
+        need(test.source, "--source")
+
+
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """What was dropped and repeated, as exactly as the input allows."""
     rows, notes = [], [TEXT_NOTE]
@@ -49,7 +55,6 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     if test.gold and test.source:
         columns, notes = [*columns, *BY_GOLD], [GOLD_NOTE, *notes]
     if any(system.rounds for system in systems):
-        need(test.source, "--source")
         columns, notes = [*columns, *BY_ATTENTION], [*notes, ATTENTION_NOTE]
     for system in systems:
         row: dict[str, Any] = {"system": system.name, **_by_text(test, system)}

@@ -7,12 +7,12 @@ from typing import Any, get_args
 
 from kvnmt.evaluation.base import (
     Column,
+    LackingError,
     Report,
     System,
     Test,
     force,
     need,
-    with_attention,
 )
 from kvnmt.metrics.alignment import alignment_error_rate, soft_alignment_error_rate
 from kvnmt.metrics.links import Gold, Heuristic, Links, invert, symmetrize
@@ -32,18 +32,22 @@ NOTE = (
 )
 
 
+def check(test: Test, systems: Sequence[System]) -> None:
+    """Needs gold links and somebody who aligns."""
+    need(test.gold, "--gold")
+    need(test.source, "--source")
+    if not test.aligners and not any(system.rounds for system in systems):
+        names = ", ".join(f"'{system.name}'" for system in systems)
+        raise LackingError(f"of {names} none is a run with attention")
+
+
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """AER of every system, round by round, of both directions joined, of aligners."""
-    gold = need(test.gold, "--gold")
-    need(test.source, "--source")
-    rows = []
+    gold, rows = need(test.gold, "--gold"), []
     reverse = _reverse(test)
     if reverse:
         rows.append(_row("the other direction", reverse, gold))
-    aligning = [system for system in systems if system.rounds]
-    if not (aligning or test.aligners):
-        with_attention(systems)  # says that none does
-    for system in aligning:
+    for system in filter(lambda system: system.rounds, systems):
         forced = system.forced(test, "reference")
         for r in range(system.rounds):
             last = r == system.rounds - 1

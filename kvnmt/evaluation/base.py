@@ -104,8 +104,23 @@ class Test:
     stem: int | None = None  # letters that tell a word, without its inflection
 
 
-Measure: TypeAlias = Callable[[Test, Sequence[System]], Report | list[Report]]
-# Raises LackingError where what it needs is not there.
+Take: TypeAlias = Callable[[Test, Sequence[System]], Report | list[Report]]
+
+
+class Measure(NamedTuple):
+    """What is measured of systems; called, it looks first whether it can be.
+
+    Both functions raise LackingError where what they need is not there.
+    """
+
+    take: Take
+    # Before anything is translated; what it gives is left.
+    check: Callable[[Test, Sequence[System]], object] = lambda test, systems: None
+
+    def __call__(self, test: Test, systems: Sequence[System]) -> Report | list[Report]:
+        """Takes the measure."""
+        self.check(test, systems)
+        return self.take(test, systems)
 
 
 def force(
@@ -114,19 +129,6 @@ def force(
     """Forced decoding of pairs, under a progress bar."""
     with counting(f"aligning {name}", len(source)) as advance:
         return force_lines(run, source, target, advance)
-
-
-def with_attention(systems: Sequence[System]) -> list[System]:
-    """Those that align.
-
-    Raises:
-        LackingError: None does.
-    """
-    aligning = [system for system in systems if system.rounds]
-    if not aligning:
-        names = ", ".join(f"'{system.name}'" for system in systems)
-        raise LackingError(f"of {names} none is a run with attention")
-    return aligning
 
 
 def need(value: Any, flag: str) -> Any:

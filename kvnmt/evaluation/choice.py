@@ -5,14 +5,7 @@ from collections.abc import Callable, Sequence
 
 from kvnmt.errors import UserError, unknown_name
 from kvnmt.evaluation import MEASURES
-from kvnmt.evaluation.base import (
-    LackingError,
-    Report,
-    System,
-    Test,
-    need,
-    with_attention,
-)
+from kvnmt.evaluation.base import LackingError, Report, System, Test
 
 ALL = "all"
 
@@ -32,7 +25,7 @@ def choose(names: Sequence[str], test: Test, systems: Sequence[System]) -> list[
     """The measures to take: those that are named, else what the input is for.
 
     Raises:
-        UserError: Alignment cannot be measured, which is known before the work.
+        UserError: A measure that is named lacks something.
     """
     if ALL in names:
         return list(MEASURES)
@@ -44,13 +37,11 @@ def choose(names: Sequence[str], test: Test, systems: Sequence[System]) -> list[
             "self-attention": test.brackets is not None,
         }
         names = [name for name, wanted in useful.items() if wanted]
-    if "alignment" in names:
+    for name in names:
         try:
-            need(test.gold, "--gold")
-            if not test.aligners:
-                with_attention(systems)
+            MEASURES[name].check(test, systems)
         except LackingError as lacking:
-            raise _unmeasured("alignment", lacking) from None
+            raise _unmeasured(name, lacking) from None
     return list(names)
 
 

@@ -2,7 +2,8 @@
 """BLEU and single words by how often training saw them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kvnmt.console import counting
@@ -14,6 +15,7 @@ from kvnmt.metrics.breakdown import (
     FREQUENCIES,
     bleu_by,
     count_words,
+    labels,
     rarest,
     words_by_frequency,
 )
@@ -26,14 +28,17 @@ WORDS = (
 )
 
 
+def check(test: Test, systems: Sequence[System]) -> None:
+    """Needs the source, and the training text of a run where it was."""
+    need(test.source, "--source")
+    with _told():
+        sources.open_text(_run(systems).experiment.data, "train")
+
+
 def measure(test: Test, systems: Sequence[System]) -> list[Report]:
     """BLEU by the rarest source word, and F1 of target words by frequency."""
-    source = need(test.source, "--source")
-    run = next((system.run for system in systems if system.run), None)
-    if run is None:
-        raise LackingError("no system is a run, whose training text is counted")
-    counts = _count(run)
-    rare = rarest(source, counts[0])
+    counts = _count(_run(systems))
+    rare = rarest(need(test.source, "--source"), counts[0])
     parts = {
         system.name: bleu_by(rare, FREQUENCIES, system.statistics(test))
         for system in systems
@@ -45,11 +50,19 @@ def measure(test: Test, systems: Sequence[System]) -> list[Report]:
     ]
 
 
+def _run(systems: Sequence[System]) -> Run:
+    """The first run."""
+    for system in systems:
+        if system.run:
+            return system.run
+    raise LackingError("no system is a run, whose training text is counted")
+
+
 def _count(run: Run) -> tuple[Counter[str], Counter[str]]:
     """Words of the training text, which must still be where it was."""
-    try:
+    counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+    with _told():
         text = sources.open_text(run.experiment.data, "train")
-        counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
         with counting("counting words", text.pairs) as advance:
             for block in text.blocks():
                 for counter, side in zip(counts, (block.source, block.target)):
@@ -57,7 +70,14 @@ def _count(run: Run) -> tuple[Counter[str], Counter[str]]:
                         count_words(line.decode(errors="replace") for line in side)
                     )
                 advance(len(block.source))
-        return counts
+    return counts
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """What is wrong with the training text is what is lacking."""
+    try:
+        yield
     except UserError as error:
         reason = str(error).rstrip(".")
         raise LackingError(f"the training text is not there: {reason}") from None
@@ -68,11 +88,9 @@ def _words(test: Test, systems: Sequence[System], counts: Counter[str]) -> Repor
         system.name: words_by_frequency(system.hypotheses, test.reference, counts)
         for system in systems
     }
-    labels = dict.fromkeys(
-        bucket.label for buckets in scores.values() for bucket in buckets
-    )
+    met = {bucket.label for buckets in scores.values() for bucket in buckets}
     rows = []
-    for label in labels:
+    for label in filter(met.__contains__, labels(FREQUENCIES)):
         row: dict[str, Any] = {"bucket": label, "precision": {}, "recall": {}, "f1": {}}
         for name, buckets in scores.items():
             for bucket in buckets:

@@ -55,6 +55,8 @@ def read_test(
     for flag, value in (("--links", links), ("--reverse", reverse)):
         if value and not gold:
             raise UserError(f"{flag} is for alignment error, which needs --gold.")
+    if swap and not gold:
+        raise UserError("--swap is of links, which --gold and --links give.")
     if gold:
         test.gold = _read_links(gold, test, swap)
     test.aligners = {str(path): _read_links(path, test, swap) for path in links}

@@ -17,9 +17,13 @@ def parts(test: Test, systems: Sequence[System]) -> dict[str, list[Part]]:
     }
 
 
+def check(test: Test, systems: Sequence[System]) -> None:
+    """Needs the source."""
+    need(test.source, "--source")
+
+
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """A row for each bucket of lengths, a column for each system."""
-    need(test.source, "--source")
     return by_bucket("BLEU by words of the source", "words", parts(test, systems))
 
 

@@ -20,6 +20,12 @@ COLUMNS = (
 NOTE = "EOS counts as a token and as a word; per word compares runs of any vocabulary"
 
 
+def check(test: Test, systems: Sequence[System]) -> None:
+    """Needs a run."""
+    if not any(system.run for system in systems):
+        raise LackingError("no system is a run")
+
+
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """Perplexity of the references and shares of unknown tokens."""
     rows = []
@@ -45,8 +51,6 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
                 else None,
             }
         )
-    if not rows:
-        raise LackingError("no system is a run")
     return Report("perplexity of the references", COLUMNS, rows, [NOTE])
 
 

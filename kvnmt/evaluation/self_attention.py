@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kvnmt.data.words import split_words
 from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
 from kvnmt.inference.forced import Forced
+from kvnmt.inference.score import looks_back
 from kvnmt.metrics.self_attention import RelativePositions, focus, relative_positions
 from kvnmt.metrics.trees import Tree, parseval, right_branching, sentence_tree
 
@@ -30,6 +31,13 @@ NOTE = "share of predictions whose strongest earlier word stands so many words b
 TREE_NOTE = "ParsEval of the references, unlabelled, the whole sentence counted"
 
 
+def check(test: Test, systems: Sequence[System]) -> None:
+    """Needs a run that looks at its own words."""
+    runs = [system.run for system in systems if system.run]
+    if not any(looks_back(run.model, run.params) for run in runs):
+        raise LackingError("no system attends to earlier words")
+
+
 def measure(test: Test, systems: Sequence[System]) -> list[Report]:
     """Relative positions of the focus; with brackets, trees by Algorithm 1."""
     rows, trees = [], []
@@ -40,8 +48,6 @@ def measure(test: Test, systems: Sequence[System]) -> list[Report]:
             positions = relative_positions(matrices)
             rows.append({"system": name, **_positions(positions)})
             trees.append((name, matrices))
-    if not rows:
-        raise LackingError("no system attends to earlier words")
     reports = [Report("attention to earlier words", POSITIONS, rows, [NOTE])]
     return reports + ([_trees(test, trees)] if test.brackets else [])
 

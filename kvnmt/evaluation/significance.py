@@ -21,10 +21,14 @@ COLUMNS = (
 )
 
 
-def measure(test: Test, systems: Sequence[System]) -> Report:
-    """Sign test, t-test, paired bootstrap and approximate randomisation."""
+def check(test: Test, systems: Sequence[System]) -> None:
+    """Needs a system to compare with the first."""
     if len(systems) < 2:
         raise LackingError("there is only one system")
+
+
+def measure(test: Test, systems: Sequence[System]) -> Report:
+    """Sign test, t-test, paired bootstrap and approximate randomisation."""
     counted = [system.statistics(test) for system in systems]
     outputs = [system.hypotheses for system in systems]
     settings = test.settings

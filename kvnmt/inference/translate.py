@@ -138,7 +138,8 @@ def translate_lines(
         config: How to search.
         advance: Called after every batch with how many sentences it held.
         dictionary: Translations of source words, for unknown words; see
-            `replace_unknown`. None: unknown words are left as they are.
+            `replace_unknown`, and `check_replaceable` first. None: unknown words are
+            left as they are.
         **request: What else is asked for.
     """
     translations = translate(

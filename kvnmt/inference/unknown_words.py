@@ -11,8 +11,21 @@ from kvnmt.data.text import read_lines
 from kvnmt.data.vocabulary import UNK, Words
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
-from kvnmt.inference.score import align
+from kvnmt.inference.score import align, rounds_of
 from kvnmt.inference.trained import Trained
+
+
+def check_replaceable(run: Trained) -> None:
+    """Refuses a run whose unknown words nothing can stand in for.
+
+    Raises:
+        UserError: Its vocabularies are not of words, or its system does not align.
+    """
+    words = run.vocabularies
+    if not (isinstance(words.source, Words) and isinstance(words.target, Words)):
+        raise UserError("only a vocabulary of words has unknown words to replace.")
+    if not rounds_of(run.model, run.params):
+        raise UserError("the run's system has no attention to replace words by.")
 
 
 def replace_unknown(
@@ -24,23 +37,16 @@ def replace_unknown(
     """Writes translations with something in the place of every unknown word.
 
     Args:
-        run: The trained model; its vocabularies are of words.
+        run: The trained model, which `check_replaceable` lets pass.
         lines: What was translated.
         hypotheses: The ids of its translations, without EOS.
         dictionary: Translations of source words; see `fill_in`.
-
-    Raises:
-        UserError: The vocabularies are not of words, or the system does not align.
     """
     words = run.vocabularies
-    if not (isinstance(words.source, Words) and isinstance(words.target, Words)):
-        raise UserError("only a vocabulary of words has unknown words to replace.")
     places = [n for n, ids in enumerate(hypotheses) if UNK in ids]
     source = [words.source.encode(lines[n]) for n in places]
     target = [hypotheses[n] for n in places]
     alignments = align(run.model, run.params, source, target)
-    if any(not rounds for rounds in alignments):
-        raise UserError("the run's system has no attention to replace words by.")
     translations = [words.target.decode(ids) for ids in hypotheses]
     for n, rounds in zip(places, alignments):
         tokens = words.target.pieces(hypotheses[n])

@@ -49,7 +49,7 @@ def bleu_by(
     """
     places = _places(values, edges)
     parts = []
-    for place, label in enumerate(_labels(edges)):
+    for place, label in enumerate(labels(edges)):
         mine = places == place
         if mine.any():
             score = float(bleu_of(statistics[mine].sum(0)))
@@ -89,7 +89,7 @@ def words_by_frequency(
             places = _places([counts.get(word, 0) for word in words], edges)
             np.add.at(totals[row], places, list(words.values()))
     scores = []
-    for label, (right, proposed, wanted) in zip(_labels(edges), totals.T.tolist()):
+    for label, (right, proposed, wanted) in zip(labels(edges), totals.T.tolist()):
         if proposed or wanted:
             precision, recall = right / max(proposed, 1), right / max(wanted, 1)
             f1 = 2 * right / (proposed + wanted)
@@ -105,12 +105,13 @@ def count_words(lines: Iterable[str]) -> Counter[str]:
     return counts
 
 
-def _places(values: Sequence[int], edges: Sequence[int]) -> NDArray[np.intp]:
-    places = np.searchsorted(np.array(edges), np.array(values, np.int64), side="right")
-    return np.maximum(places - 1, 0)
-
-
-def _labels(edges: Sequence[int]) -> list[str]:
+def labels(edges: Sequence[int]) -> list[str]:
+    """The names of buckets, such as ``2-4`` and ``1000+``."""
     last = [edge - 1 for edge in edges[1:]]
     inner = [f"{a}-{b}" if a < b else f"{a}" for a, b in zip(edges, last)]
     return [*inner, f"{edges[-1]}+"]
+
+
+def _places(values: Sequence[int], edges: Sequence[int]) -> NDArray[np.intp]:
+    places = np.searchsorted(np.array(edges), np.array(values, np.int64), side="right")
+    return np.maximum(places - 1, 0)

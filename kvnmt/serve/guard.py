@@ -63,8 +63,10 @@ def guard_of(
     """The guard of a service at an address.
 
     Raises:
-        UserError: Others can reach the address and there is no token, or a weak one.
+        UserError: Others can reach the address and there is no token, or a weak one;
+            or an origin is none.
     """
+    origins = tuple(_origin(text) for text in origins)
     if token is not None and (len(token) < LEAST_TOKEN or not token.isascii()):
         raise UserError(
             f"the token must have {LEAST_TOKEN} characters of ASCII at least; make one "
@@ -88,6 +90,20 @@ def is_local(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def _origin(text: str) -> str:
+    """An origin as browsers write it."""
+    try:
+        scheme, place, *rest = urlsplit(text.lower().removesuffix("/"))
+    except ValueError:
+        scheme, place, rest = "", "", []
+    if scheme not in ("http", "https") or not place or any(rest):
+        raise UserError(
+            f"--origins {text} is no origin; write the beginning of the page's "
+            "address alone, as https://example.org."
+        )
+    return f"{scheme}://{place}"
 
 
 def _given(authorization: str) -> bytes:

@@ -10,7 +10,10 @@ import numpy as np
 import pytest
 
 from kvnmt.cli.flags import names
+from kvnmt.data import sources
 from kvnmt.data.text import read_lines
+from kvnmt.errors import UserError
+from kvnmt.evaluation import inputs
 from kvnmt.inference.memory_changes import memory_changes
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align_lines, score_lines
@@ -130,7 +133,7 @@ def test_translations_by_several_people(kvnmt, text):
 def test_alignment_error_round_by_round(kvnmt, text):
     found = evaluated(
         *(kvnmt, text.memory, *text.sides, "--measures", "alignment"),
-        *("--gold", text.folder / "test.align", "--reverse", text.memory),
+        *("--gold", text.folder / "test.align", "--reverse", text.good),
         *("--links", text.folder / "test.align"),
     )
     told = rows(found, "alignment")
@@ -152,6 +155,28 @@ def test_alignment_error_round_by_round(kvnmt, text):
     assert told[str(text.folder / "test.align")]["aer"] == 0
     assert "untrained-kvmematt-r2, grow-diag-final-and" in told
     assert 0 <= told["untrained-kvmematt-r2"]["soft_aer"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("measure", "part"),
+    [
+        ("significance", "there is only one system"),
+        ("self-attention", "no system attends to earlier words"),
+        ("frequency", "the training text is not there"),
+        ("alignment", "--gold is not given"),
+    ],
+)
+def test_what_cannot_be_measured_is_told_before_the_work(
+    kvnmt, text, monkeypatch, measure, part
+):
+    monkeypatch.setattr(inputs, "translate_lines", None)  # nobody calls it
+    monkeypatch.setattr(sources, "open_text", refuse)
+    said = kvnmt("evaluate", text.memory, *text.sides, "--measures", "score", measure)
+    check_sentence(said, part)
+
+
+def refuse(*arguments: object) -> None:
+    raise UserError("'train.de' is no file.")
 
 
 def test_gold_links_may_be_of_either_direction(kvnmt, text):

@@ -187,6 +187,11 @@ BAD_USE = [
     ),
     (
         ["align", "RUN", "--source", "TEXT/hole", "--target", "TEXT/hole"]
+        + ["--round", "0"],
+        "--round is 0 but must be 1, the only one of this system",
+    ),
+    (
+        ["align", "RUN", "--source", "TEXT/hole", "--target", "TEXT/hole"]
         + ["--reverse", "RUN/"],
         "the run itself; name one that was trained in the other direction",
     ),
@@ -197,6 +202,21 @@ BAD_USE = [
     ),
     (["benchmark", "--turns", "2"], "--turns is for measuring beside another"),
     (["benchmark", "--ours", "RUN", "--theirs", "X"], "name it with --against"),
+    (
+        ["evaluate", "RUN", "--source", "TEXT/test.src", "--reference", "TEXT/test.src"]
+        + ["--swap"],
+        "--swap is of links",
+    ),
+    (
+        ["evaluate", "RUN", "--source", "TEXT/test.src", "--reference", "TEXT/test.src"]
+        + ["--stem", "4"],
+        "--stem is for adequacy by gold links",
+    ),
+    (
+        ["evaluate", "RUN", "--source", "TEXT/test.src", "--reference", "TEXT/test.src"]
+        + ["--reverse", "RUN/", "--gold", "TEXT/hole"],
+        "the run itself; name one that was trained in the other direction",
+    ),
     (
         ["evaluate", "TEXT", "--source", "TEXT/hole", "--reference", "TEXT/hole"],
         "no run directory",
@@ -554,6 +574,9 @@ def test_a_language_model_ends_with_its_perplexity(kvnmt, tmp_path):
     assert f"perplexity {math.exp(record['valid_loss']):.2f} on the" in last
     assert "BLEU" not in said.err
     assert f"kvnmt score {folder}" in said.err
+    text = tmp_path / "data" / "source.txt"
+    said = kvnmt("score", folder, "--source", text, "--target", text)
+    check_sentence(said, "a language model, which reads no source")
 
 
 KVNMT = ["-c", "from kvnmt.cli import main; main()"]

@@ -19,7 +19,12 @@ from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import describe
 from kvnmt.inference.score import score_lines
 from kvnmt.inference.translate import translate, translate_nbest
-from kvnmt.inference.unknown_words import fill_in, read_dictionary, replace_unknown
+from kvnmt.inference.unknown_words import (
+    check_replaceable,
+    fill_in,
+    read_dictionary,
+    replace_unknown,
+)
 from kvnmt.runs.directory import Run, load_run
 from tests.helpers import trained, untrained
 
@@ -115,12 +120,13 @@ def test_unknown_words_are_replaced(run, tmp_path_factory):
     assert replace_unknown(run, lines, hypotheses, {}) == [" ".join(["A", *words]), "A"]
     fixed = load_run(untrained(tmp_path_factory.getbasetemp(), "rnnencdec"))
     with pytest.raises(UserError, match="attention"):
-        replace_unknown(fixed, lines, hypotheses, {})
+        check_replaceable(fixed)
     pieces: Any = run._replace(
         vocabularies=run.vocabularies._replace(source="no words")
     )
     with pytest.raises(UserError, match="words"):
-        replace_unknown(pieces, lines, hypotheses, {})
+        check_replaceable(pieces)
+    check_replaceable(run)
 
 
 def test_links_are_those_of_aligning(tmp_path_factory, tmp_path, capsys):

@@ -27,13 +27,14 @@ import numpy as np
 import pytest
 
 from kvnmt.cli.translate import Translate, answers
+from kvnmt.errors import UserError
 from kvnmt.evaluation.exploration import explore
 from kvnmt.inference.describe import describe
 from kvnmt.inference.score import score_lines
 from kvnmt.inference.shortlist import NO_TOKEN, Lexicon, Shortlist
 from kvnmt.inference.translate import translate_lines
 from kvnmt.serve import works
-from kvnmt.serve.guard import Guard
+from kvnmt.serve.guard import Guard, guard_of
 from tests.helpers import toy_lines
 from tests.serve.serving import LIMITS, SEARCH, Started, started
 
@@ -476,6 +477,15 @@ def test_a_token_is_asked_for(runs):
             f"{service.url}/translate", headers=asks | {"Origin": "https://bad.example"}
         )
         assert ask.status_code == 400
+
+
+def test_an_origin_is_as_browsers_write_it():
+    given = "https://Good.example/", "http://localhost:3000"
+    found = guard_of("127.0.0.1", None, given).origins
+    assert found == ("https://good.example", "http://localhost:3000")
+    for wrong in ("good.example", "*", "https://good.example/page", "https://["):
+        with pytest.raises(UserError, match="is no origin"):
+            guard_of("127.0.0.1", None, (wrong,))
 
 
 def test_the_page_is_whole(service):
