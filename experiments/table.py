@@ -24,12 +24,14 @@ from kvnmt.cli.flag_files import expanded
 from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.program_cache import keep_programs
 from kvnmt.console import print_table
+from kvnmt.data.config import check_vocabularies
 from kvnmt.data.sources import Split, open_text
 from kvnmt.errors import UserError, check_bounds, flag, run_program
 from kvnmt.evaluation.base import Column, Report, table
 from kvnmt.files import locked, make_folder, write_whole
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
+from kvnmt.runs.recipes import with_optimizer
 
 OptionsT = TypeVar("OptionsT", bound="Options")
 FLAGS = "Every flag of kvnmt train that is a field of its config is a flag here too."
@@ -278,11 +280,15 @@ def with_flags(rows: Sequence[AnyRow], flags: Sequence[str]) -> list[AnyRow]:
 
 def _with_flags(experiment: Experiment, flags: Sequence[str]) -> Experiment:
     changed = tyro.cli(Experiment, args=flags, default=experiment)
+    if changed.optimizer.name != experiment.optimizer.name:  # it has its own rate
+        start = with_optimizer(experiment, changed.optimizer.name)
+        changed = tyro.cli(Experiment, args=flags, default=start)
     for field, instead in (("seed", "use --seeds"), ("warm_start", "leave it out")):
         if getattr(changed.training, field) != getattr(experiment.training, field):
             flag = field.replace("_", "-")
             raise UserError(f"--training.{flag} belongs to the table; {instead}.")
     check_bounds(changed)
+    check_vocabularies(changed.data, experiment.data)
     return changed
 
 

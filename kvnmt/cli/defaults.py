@@ -79,7 +79,9 @@ class Choices:
         model, objective = base.model, base.objective
         if self.system or not (self.like or self.resume):
             chosen = system(self.system or "rnnsearch-star")
-            model, objective = chosen.model(model), chosen.objective(objective)
+            model = chosen.model(model)
+            if not self.resume:
+                objective = chosen.objective(objective)
         for axis, catalogue in AXES.items():
             if name := getattr(self, axis):
                 options = catalogue[name].Options()

@@ -36,6 +36,9 @@ class Translation(NamedTuple):
     score: float
 
 
+NOTHING = Translation([], -math.inf, -math.inf)  # where no word has a probability
+
+
 class Request(TypedDict, total=False):
     """What else may be asked for; all have defaults."""
 
@@ -55,9 +58,12 @@ def translate(
     advance: Callable[[int], None] = lambda sentences: None,
     **request: Unpack[Request],
 ) -> list[Translation]:
-    """Translates sentences; an empty one stays empty. See `translate_nbest`."""
+    """Translates sentences; an empty one stays empty. See `translate_nbest`.
+
+    A model without any finite probability writes nothing.
+    """
     translations = translate_nbest(model, params, sentences, config, advance, **request)
-    return [ways[0] for ways in translations]
+    return [ways[0] if ways else NOTHING for ways in translations]
 
 
 def translate_nbest(

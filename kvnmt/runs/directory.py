@@ -154,7 +154,7 @@ def make_run(
     Args:
         folder: Where; nobody else trains in it.
         experiment: The config to write.
-        words: The vocabularies of both sides; those of a run stay.
+        words: The vocabularies of both sides; those that were trained stay.
         resume: Whether there may be a run already.
 
     Raises:
@@ -164,7 +164,7 @@ def make_run(
     if is_run and not resume:
         raise _taken(folder)
     with _making(folder):
-        if not is_run:
+        if not has_checkpoint(folder):
             save_vocabularies(words, folder / "vocabulary")
         write_json(folder / "versions.json", package_versions())
         write_json(folder / "config.json", to_plain(experiment))

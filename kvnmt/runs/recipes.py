@@ -14,7 +14,7 @@ from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs.config import Experiment
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.losses import Objective
-from kvnmt.training.optimizer import OptimizerConfig
+from kvnmt.training.optimizer import KINDS, OptimizerConfig
 
 Recipe = Literal["modern", "papers"]
 
@@ -46,7 +46,7 @@ DEFAULT: Recipe = "modern"
 
 
 def with_optimizer(experiment: Experiment, optimizer: str | None) -> Experiment:
-    """The same settings; a rate belongs to its optimiser, and another has its own.
+    """The same settings; rate and options belong to an optimiser, another has its own.
 
     Args:
         experiment: The settings.
@@ -54,5 +54,6 @@ def with_optimizer(experiment: Experiment, optimizer: str | None) -> Experiment:
     """
     if optimizer in (None, experiment.optimizer.name):
         return experiment
-    its = replace(experiment.optimizer, learning_rate=None)
-    return replace(experiment, optimizer=its)
+    before = experiment.optimizer
+    its = {name: getattr(OptimizerConfig, name) for name in KINDS[before.name].options}
+    return replace(experiment, optimizer=replace(before, learning_rate=None, **its))

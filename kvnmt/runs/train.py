@@ -119,11 +119,15 @@ def _checked(experiment: Experiment) -> Experiment:
     return replace(experiment, data=replace(experiment.data, trimmed=False))
 
 
-def _vocabularies_of(folder: Path, experiment: Experiment) -> Vocabularies:
-    """Those of a run that goes on, if it may with this experiment."""
+def _vocabularies_of(folder: Path, experiment: Experiment) -> Vocabularies | None:
+    """Those of a run that goes on, if it may with this experiment.
+
+    None where nothing has been trained yet: the experiment decides afresh.
+    """
     before = load_experiment(folder)
-    if has_checkpoint(folder):
-        check_kept(before, experiment, folder)
+    if not has_checkpoint(folder):
+        return None
+    check_kept(before, experiment, folder)
     return load_vocabularies(folder)
 
 

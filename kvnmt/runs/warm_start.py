@@ -8,6 +8,7 @@ KVMemAtt, as its paper trains it. The output layer of the trained model also sta
 the auxiliary predictors (Zheng et al. 2018). What has no counterpart starts fresh.
 """
 
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,8 +71,14 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
         fields.append("scale_tied")  # which is of tied output layers
     if "all" in (trained.tie, config.tie):
         fields.append("tie")  # one table for both sides stands in another place
+    fields += [
+        f"{part}.heads"
+        for part in ("blocks", "attention", "target_context")
+        if type(getattr(trained, part)) is type(getattr(config, part))
+        and hasattr(getattr(config, part), "heads")
+    ]
     for field in fields:
-        before, now = getattr(trained, field), getattr(config, field)
+        before, now = attrgetter(field)(trained), attrgetter(field)(config)
         if before != now:
             raise OptionError(
                 f"'{run}' was trained with {{0}} {before}, and this model has {now}, "

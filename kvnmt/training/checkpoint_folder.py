@@ -5,6 +5,7 @@ A checkpoint is a folder named by its step, and it has that name only once it is
 whole. What is being written or removed has ``.unfinished`` behind the step.
 """
 
+import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -136,14 +137,15 @@ class CheckpointFolder:
 def ordered(newest_first: Iterable[Manifest], which: Which) -> list[Manifest]:
     """Checkpoints in the order in which they are wanted.
 
-    Of equal scores the earlier is better; those without a score come last.
+    Of equal scores the earlier is better; those without a finite score come last.
     """
     manifests = list(newest_first)
     if which == "last":
         return manifests
-    rated = [manifest for manifest in manifests if manifest.score is not None]
+    rated = [m for m in manifests if m.score is not None and math.isfinite(m.score)]
+    rest = [manifest for manifest in manifests if manifest not in rated]
     rated.sort(key=lambda manifest: (-(manifest.score or 0.0), manifest.step))
-    return rated + [manifest for manifest in manifests if manifest.score is None]
+    return rated + rest
 
 
 @contextmanager

@@ -111,6 +111,7 @@ def make_job(
             "batches": plan.digest(),
             "pairs": corpora.train.digest(),
             "validation": digest("\n".join(corpora.references).encode()),
+            "validation_pairs": corpora.valid.digest(),
         },
         console=console,
         mesh=mesh,

@@ -108,7 +108,7 @@ def train(
         outputs: What is written to.
         batches: Those that follow the state's step.
     """
-    save_every, leaving = job.config.save_every, outputs.leaving
+    config, leaving = job.config, outputs.leaving
     while True:
         state.count_time()
         if _is_due(job, state):
@@ -119,7 +119,8 @@ def train(
             _leave(job, state, outputs)
         _train_until(_next_stop(job, state.step), job, state, leaving, batches)
         state.count_time()
-        is_save = bool(save_every) and state.step % save_every == 0
+        saves = filter(None, (config.save_every, config.keep_every))
+        is_save = any(state.step % every == 0 for every in saves)
         if leaving.decided or is_save or _is_due(job, state):
             _save(job, state, outputs)
         if leaving.decided:
@@ -152,7 +153,8 @@ def _is_due(job: Job, state: LoopState) -> bool:
 def _next_stop(job: Job, step: int) -> int:
     """Where training stops to validate or to save; no later than an epoch."""
     config = job.config
-    every = (config.validate_every, config.save_every, job.plan.per_epoch)
+    saves = config.save_every, config.keep_every
+    every = (config.validate_every, *saves, job.plan.per_epoch)
     return min(job.steps, *((step // n + 1) * n for n in every if n))
 
 

@@ -73,7 +73,7 @@ def _check_same_text(job: Job, before: Mapping[str, Any]) -> None:
             "means nothing here; put that back, or begin another run with {0}.",
             "training.warm_start",
         )
-    if differs("validation"):
+    if differs("validation") or differs("validation_pairs"):
         raise OptionError(
             f"the run in '{job.folder}' was validated on other text, so that its "
             "scores would not be those of its checkpoints; put that back, or begin "

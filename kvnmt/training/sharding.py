@@ -76,9 +76,11 @@ def _rule(name: str, shape: tuple[int, ...], parts: int) -> PartitionSpec:
             if words % parts:
                 raise OptionError(
                     f"a vocabulary of {words} entries cannot be split evenly over "
-                    f"{parts} devices; make it {words - words % parts} with {{0}} or "
-                    "{1}, or choose another {2}.",
-                    *("data.vocabulary_size", "data.subwords", "training.model_axis"),
+                    f"{parts} devices; make it {words - words % parts} with {{0}}, or "
+                    "with {1} and {2} off, since trimming leaves what it finds; or "
+                    "choose another {3}.",
+                    *("data.vocabulary_size", "data.subwords", "data.trimmed"),
+                    "training.model_axis",
                 )
             return spec
     return PartitionSpec()

@@ -182,6 +182,36 @@ def test_a_system_named_counts_for_a_run_too(places):
     assert read("train", line, places).experiment.model == two
 
 
+def test_a_system_named_again_keeps_the_weights_of_a_run(places):
+    """Not of another run, which it starts anew."""
+    config = places["OTHER"] / "config.json"
+    experiment = load_experiment(places["OTHER"])
+    objective = dataclasses.replace(experiment.objective, atteos=0.5)
+    experiment = dataclasses.replace(experiment, objective=objective)
+    config.write_text(json.dumps(to_plain(experiment)))
+    again = read("train", "--resume --system rnnsearch-star-atteos OTHER", places)
+    assert again.experiment.objective.atteos == 0.5
+    like = read("train", "--like OTHER --system rnnsearch-star-atteos new", places)
+    assert like.experiment.objective.atteos == 1.0
+
+
+def test_another_optimizer_takes_nothing_of_the_one_before(places):
+    config = places["OTHER"] / "config.json"
+    experiment = load_experiment(places["OTHER"])
+    optimizer = dataclasses.replace(experiment.optimizer, beta2=0.98, clip=5.0)
+    experiment = dataclasses.replace(experiment, optimizer=optimizer)
+    config.write_text(json.dumps(to_plain(experiment)))
+    line = "--like OTHER --optimizer.name sgd new"
+    chosen = read("train", line, places).experiment.optimizer
+    assert (chosen.name, chosen.beta2, chosen.clip) == ("sgd", 0.999, 5.0)
+
+
+def test_a_language_model_leaves_nothing_to_a_translator(places, tmp_path):
+    places["LM"] = saved(tmp_path / "lm", 1, "lm-lstm")
+    typed = read("train", "--like LM --system rnnsearch-star new", places)
+    assert typed.experiment.model == system("rnnsearch-star").model()
+
+
 def test_sizes_of_a_program_are_kept():
     base = dataclasses.replace(Experiment(), search=SearchConfig(beam=5))
     arguments = ["new", "--system=kvmematt-r1-atteos"]

@@ -113,6 +113,23 @@ def test_a_dry_run_tells_what_would_be_trained(call, tmp_path):
     assert not (tmp_path / "w" / "de-en-rnnencdec-warm-1").exists()
 
 
+def test_another_optimizer_has_its_own_rate(tmp_path):
+    options = Multi30k(data=tmp_path, workdir=tmp_path)
+    rows = [multi30k.configure(options, "rnnsearch-star", "scratch", 1, {})]
+    assert rows[0].experiment.optimizer.learning_rate is not None
+    (changed,) = with_flags(rows, ["--optimizer.name", "sgd"])
+    assert changed.experiment.optimizer.learning_rate is None
+    (changed,) = with_flags(rows, "--optimizer.name sgd --optimizer.clip 5".split())
+    assert changed.experiment.optimizer.clip == 5
+
+
+def test_a_flag_that_does_nothing_is_refused(tmp_path):
+    options = Multi30k(data=tmp_path, workdir=tmp_path)
+    rows = [multi30k.configure(options, "rnnsearch-star", "scratch", 1, {})]
+    with pytest.raises(UserError, match="subwords"):
+        with_flags(rows, ["--data.subwords", "100"])
+
+
 def test_a_flag_of_the_configuration_changes_every_row(tmp_path):
     options = Multi30k(data=tmp_path, workdir=tmp_path)
     rows = [

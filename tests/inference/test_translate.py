@@ -64,6 +64,15 @@ def talker() -> tuple[Model, Params]:
     return build("kvmematt-r2")
 
 
+def test_a_model_without_a_number_writes_nothing(talker):
+    """Such as one whose training has blown up."""
+    model, params = talker
+    lost = jax.tree.map(lambda leaf: leaf * np.nan, params)
+    for config in (GREEDY, BEAM):
+        (translation,) = translate(model, lost, [[3, 4]], config)
+        assert translation.ids == []
+
+
 @pytest.fixture(scope="module")
 def sentences() -> list[list[int]]:
     random = np.random.default_rng(4)

@@ -55,6 +55,18 @@ def test_a_table_of_both_sides_has_the_pieces_of_both(tmp_path, monkeypatch, tie
     assert load_experiment(tmp_path / "run").data.trimmed == (tie != "all")
 
 
+def test_a_run_that_has_learnt_nothing_takes_other_pieces(tmp_path, monkeypatch):
+    """It was ended before its first checkpoint, and goes on with other choices."""
+    exp = tiny(toy_data(tmp_path / "text"))
+    monkeypatch.setattr(experiment, "fit", lambda job, state, *, resume, begin: begin())
+    experiment.run(exp, tmp_path / "run", console=quiet())
+    fewer = replaced(exp, "data.vocabulary_size", 5)
+    experiment.run(fewer, tmp_path / "run", resume=True, console=quiet())
+    assert load_experiment(tmp_path / "run").data.vocabulary_size == 5
+    words = load_vocabularies(tmp_path / "run")
+    assert [len(side) for side in words] == [5, 5]
+
+
 def contents(folder: Path) -> dict[Path, bytes | None]:
     return {p: p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
 

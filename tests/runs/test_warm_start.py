@@ -294,6 +294,18 @@ def test_arrays_are_not_taken_for_something_else(tmp_path, base, change):
     assert not (tmp_path / "run").exists()
 
 
+def test_other_heads_are_other_arrays(tmp_path):
+    config = system("transformer").model(SIZES)
+    for part in ("blocks", "attention"):
+        halves = dataclasses.replace(getattr(config, part), heads=2)
+        other = dataclasses.replace(config, **{part: halves})
+        with pytest.raises(UserError, match=f"{part}.heads"):
+            check_computed_alike(config, other, tmp_path)
+    check_computed_alike(
+        config, system("transformer-kvmematt-r1").model(SIZES), tmp_path
+    )
+
+
 def test_what_tied_layers_read_is_nothing_to_others(tmp_path):
     scaled = dataclasses.replace(BASELINE, scale_tied=True)
     check_computed_alike(BASELINE, scaled, tmp_path)

@@ -241,6 +241,11 @@ def other_word(text: str) -> str:
     return ("B" if text[0] == "A" else "A") + text[1:]
 
 
+def other_letter(text: str) -> str:
+    """The same of sources, which are small letters."""
+    return ("b" if text[0] == "a" else "a") + text[1:]
+
+
 def test_other_pairs_are_not_gone_on_with(tmp_path, data):
     """Nor beside another validation text; and the run stays as it is."""
     own = toy_data(tmp_path / "text")
@@ -251,6 +256,7 @@ def test_other_pairs_are_not_gone_on_with(tmp_path, data):
     cases += [(sides[1:], other_word, "trained on other pairs")]
     sides = own.valid_source, own.valid_target
     cases += [(sides, one_more, "validated on other text")]
+    cases += [(sides[:1], other_letter, "validated on other text")]
     for paths, change, reason in cases:
         texts = {path: path.read_text() for path in paths}
         for path, text in texts.items():
@@ -428,6 +434,16 @@ def test_the_best_and_the_last_checkpoint_are_kept(tmp_path, data):
     assert steps_kept(folder) == {2 * EPOCH, 4 * EPOCH}
     params = jax.device_get(load_run(folder).params)
     jax.tree.map(np.testing.assert_array_equal, params, states[1])
+
+
+def test_what_is_kept_for_good_is_saved_first(tmp_path, data):
+    """Though no validation falls on a multiple; and without a number none is best."""
+    lost = {"valid_loss": float("inf"), "valid_bleu": float("nan")}
+    exp = tiny(data, epochs=2, keep_every=3, metric="loss", patience=9)
+    fit_with(exp, tmp_path / "run", validate=lambda params: lost)
+    assert steps_kept(tmp_path / "run") == {3, 6, 2 * EPOCH}
+    with Checkpoints(tmp_path / "run" / "checkpoints", read_only=True) as checkpoints:
+        assert checkpoints.find("best").step == 2 * EPOCH
 
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])
