@@ -18,7 +18,7 @@ from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import read_systems, read_test
 from kvnmt.files import make_folder
 from kvnmt.inference.config import Limit, SearchConfig, check_search
-from kvnmt.metrics.bleu import Settings, bleu_metric, check_tokenizer
+from kvnmt.metrics.bleu import Settings, check_tokenizer
 
 MEASURE_HELP = (
     f"{', '.join(MEASURES)} or {ALL}; by default score, significance if there are "
@@ -78,7 +78,6 @@ class Evaluate:
         test.stem = self.stem
         systems = self._systems(test)
         test.settings = Settings(self._tokenizer(systems), self.lowercase)
-        bleu_metric(test.settings)  # it may lack a package
         measures = choose(self.measures, test, systems)
         if self.output:  # also if no measure asks for translations
             for system in systems:

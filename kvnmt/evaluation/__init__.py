@@ -11,13 +11,21 @@ from kvnmt.evaluation import (
     self_attention,
     significance,
 )
-from kvnmt.evaluation.base import LackingError, Measure, Report, System, Test, table
+from kvnmt.evaluation.base import (
+    LackingError,
+    Measure,
+    Report,
+    System,
+    Test,
+    check_bleu,
+    table,
+)
 
 __all__ = ["MEASURES", "LackingError", "Measure", "Report", "System", "Test", "table"]
 
 MEASURES: dict[str, Measure] = {
     # BLEU, chrF, length ratio, stars
-    "score": Measure(score.measure),
+    "score": Measure(score.measure, check_bleu),
     # four tests against the first system
     "significance": Measure(significance.measure, significance.check),
     # and unknown words

@@ -14,7 +14,7 @@ from rich.table import Table
 from kvnmt.console import counting
 from kvnmt.inference.forced import Forced, force_lines
 from kvnmt.inference.score import rounds_of
-from kvnmt.metrics.bleu import Settings, sentence_statistics
+from kvnmt.metrics.bleu import Settings, bleu_metric, sentence_statistics
 from kvnmt.metrics.links import Gold
 from kvnmt.metrics.trees import Tree
 from kvnmt.runs.directory import Run
@@ -121,6 +121,15 @@ class Measure(NamedTuple):
         """Takes the measure."""
         self.check(test, systems)
         return self.take(test, systems)
+
+
+def check_bleu(test: Test, systems: Sequence[System]) -> None:
+    """Needs nothing but sacreBLEU's tokenizer.
+
+    Raises:
+        UserError: It lacks a package, or cannot be used here.
+    """
+    bleu_metric(test.settings)
 
 
 def force(

@@ -25,11 +25,12 @@ def choose(names: Sequence[str], test: Test, systems: Sequence[System]) -> list[
     """The measures to take: those that are named, else what the input is for.
 
     Raises:
-        UserError: A measure that is named lacks something.
+        UserError: A measure that is named lacks something, or one cannot be taken here.
     """
-    if ALL in names:
-        return list(MEASURES)
-    if not names:
+    lenient = ALL in names
+    if lenient:
+        names = list(MEASURES)
+    elif not names:
         useful = {
             "score": True,
             "significance": len(systems) > 1,
@@ -41,7 +42,8 @@ def choose(names: Sequence[str], test: Test, systems: Sequence[System]) -> list[
         try:
             MEASURES[name].check(test, systems)
         except LackingError as lacking:
-            raise _unmeasured(name, lacking) from None
+            if not lenient:
+                raise _unmeasured(name, lacking) from None
     return list(names)
 
 

@@ -9,7 +9,15 @@ from typing import Any
 from kvnmt.console import counting
 from kvnmt.data import sources
 from kvnmt.errors import UserError
-from kvnmt.evaluation.base import Column, LackingError, Report, System, Test, need
+from kvnmt.evaluation.base import (
+    Column,
+    LackingError,
+    Report,
+    System,
+    Test,
+    check_bleu,
+    need,
+)
 from kvnmt.evaluation.length import by_bucket
 from kvnmt.metrics.breakdown import (
     FREQUENCIES,
@@ -30,6 +38,7 @@ WORDS = (
 
 def check(test: Test, systems: Sequence[System]) -> None:
     """Needs the source, and the training text of a run where it was."""
+    check_bleu(test, systems)
     need(test.source, "--source")
     with _told():
         sources.open_text(_run(systems).experiment.data, "train")

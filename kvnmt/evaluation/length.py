@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from kvnmt.data.words import split_words
-from kvnmt.evaluation.base import Column, Report, System, Test, need
+from kvnmt.evaluation.base import Column, Report, System, Test, check_bleu, need
 from kvnmt.metrics.breakdown import LENGTHS, Part, bleu_by
 
 
@@ -19,6 +19,7 @@ def parts(test: Test, systems: Sequence[System]) -> dict[str, list[Part]]:
 
 def check(test: Test, systems: Sequence[System]) -> None:
     """Needs the source."""
+    check_bleu(test, systems)
     need(test.source, "--source")
 
 

@@ -3,7 +3,14 @@
 
 from collections.abc import Sequence
 
-from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
+from kvnmt.evaluation.base import (
+    Column,
+    LackingError,
+    Report,
+    System,
+    Test,
+    check_bleu,
+)
 from kvnmt.metrics.bleu import bleu_of
 from kvnmt.metrics.significance import resample, sign_test, t_test
 
@@ -23,6 +30,7 @@ COLUMNS = (
 
 def check(test: Test, systems: Sequence[System]) -> None:
     """Needs a system to compare with the first."""
+    check_bleu(test, systems)
     if len(systems) < 2:
         raise LackingError("there is only one system")
 

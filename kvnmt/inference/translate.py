@@ -36,7 +36,7 @@ class Translation(NamedTuple):
     score: float
 
 
-NOTHING = Translation([], -math.inf, -math.inf)  # where no word has a probability
+NOTHING = Translation([], -math.inf, -math.inf)
 
 
 class Request(TypedDict, total=False):
@@ -58,12 +58,9 @@ def translate(
     advance: Callable[[int], None] = lambda sentences: None,
     **request: Unpack[Request],
 ) -> list[Translation]:
-    """Translates sentences; an empty one stays empty. See `translate_nbest`.
-
-    A model without any finite probability writes nothing.
-    """
+    """Translates sentences; an empty one stays empty. See `translate_nbest`."""
     translations = translate_nbest(model, params, sentences, config, advance, **request)
-    return [ways[0] if ways else NOTHING for ways in translations]
+    return [ways[0] for ways in translations]
 
 
 def translate_nbest(
@@ -81,7 +78,8 @@ def translate_nbest(
     """Translates sentences, each in several ways, best first.
 
     There may be fewer than ``config.nbest`` where no more exist; an empty sentence has
-    one translation, which is empty.
+    one translation, which is empty, and so has every one of a model that gives no word
+    a finite probability.
 
     Args:
         model: The functions.
@@ -122,7 +120,8 @@ def translate_nbest(
         rows = split_rows((block, numbers + first, prefix, allowed), mesh)
         hypotheses = jax.device_get(search(params, *rows, words=words))
         for row, place in enumerate(places):
-            translations[place] = _translations(hypotheses, row, config.nbest)
+            several = _translations(hypotheses, row, config.nbest)
+            translations[place] = several or [NOTHING]
         advance(len(places))
     return translations
 

@@ -13,7 +13,7 @@ from kvnmt.cli.flags import names
 from kvnmt.data import sources
 from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError
-from kvnmt.evaluation import inputs
+from kvnmt.evaluation import base, inputs
 from kvnmt.inference.memory_changes import memory_changes
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import align_lines, score_lines
@@ -173,6 +173,16 @@ def test_what_cannot_be_measured_is_told_before_the_work(
     monkeypatch.setattr(sources, "open_text", refuse)
     said = kvnmt("evaluate", text.memory, *text.sides, "--measures", "score", measure)
     check_sentence(said, part)
+
+
+@pytest.mark.parametrize("measure", ["score", "all"])
+def test_a_tokenizer_without_its_package_is_told_before_the_work(
+    kvnmt, text, monkeypatch, measure
+):
+    monkeypatch.setattr(inputs, "translate_lines", None)  # nobody calls it
+    monkeypatch.setattr(base, "bleu_metric", refuse)
+    said = kvnmt("evaluate", text.memory, *text.sides, "--measures", measure)
+    check_sentence(said, "is no file")
 
 
 def refuse(*arguments: object) -> None:
