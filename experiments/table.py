@@ -18,20 +18,18 @@ from rich.console import Console
 from experiments import preview
 from experiments.claims import Pace
 from experiments.results import RESULT, Figures, commit
+from experiments.row_flags import with_flags
 from experiments.rows import AnyRow, Row, Train
 from experiments.worker import Worker
 from kvnmt.cli.flag_files import expanded
 from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.program_cache import keep_programs
 from kvnmt.console import print_table
-from kvnmt.data.config import check_vocabularies
 from kvnmt.data.sources import Split, open_text
 from kvnmt.errors import UserError, check_bounds, flag, run_program
 from kvnmt.evaluation.base import Column, Report, table
 from kvnmt.files import locked, make_folder, write_whole
 from kvnmt.runs import train as training
-from kvnmt.runs.config import Experiment
-from kvnmt.runs.recipes import with_optimizer
 
 OptionsT = TypeVar("OptionsT", bound="Options")
 FLAGS = "Every flag of kvnmt train that is a field of its config is a flag here too."
@@ -259,37 +257,6 @@ def prepare(workdir: Path, text: Text) -> None:
             )
         text.write()
         write_whole(mark, text.key)
-
-
-def with_flags(rows: Sequence[AnyRow], flags: Sequence[str]) -> list[AnyRow]:
-    """The rows with flags of the configuration, which are read for each of them.
-
-    Raises:
-        UserError: A flag is unknown, a number is out of its bounds, or it belongs to
-            the table.
-    """
-    if flags and not any(isinstance(row, Row) for row in rows):
-        raise UserError(f"{flags[0]} is no flag here: no model of kvnmt is trained.")
-    return [
-        replace(row, experiment=_with_flags(row.experiment, flags))
-        if flags and isinstance(row, Row)
-        else row
-        for row in rows
-    ]
-
-
-def _with_flags(experiment: Experiment, flags: Sequence[str]) -> Experiment:
-    changed = tyro.cli(Experiment, args=flags, default=experiment)
-    if changed.optimizer.name != experiment.optimizer.name:  # it has its own rate
-        start = with_optimizer(experiment, changed.optimizer.name)
-        changed = tyro.cli(Experiment, args=flags, default=start)
-    for field, instead in (("seed", "use --seeds"), ("warm_start", "leave it out")):
-        if getattr(changed.training, field) != getattr(experiment.training, field):
-            flag = field.replace("_", "-")
-            raise UserError(f"--training.{flag} belongs to the table; {instead}.")
-    check_bounds(changed)
-    check_vocabularies(changed.data, experiment.data)
-    return changed
 
 
 def show(

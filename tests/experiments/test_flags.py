@@ -12,8 +12,9 @@ from experiments.growth import Growth
 from experiments.meng import Meng
 from experiments.multi30k import Multi30k
 from experiments.results import write_result
+from experiments.row_flags import with_flags
 from experiments.settings import config_digest
-from experiments.table import launch, with_flags
+from experiments.table import launch
 from kvnmt.errors import UserError
 from tests.experiments.fake import never, write_captions
 
