@@ -147,14 +147,14 @@ def make_folder(folder: Path) -> None:
 
 
 def make_run(
-    folder: Path, experiment: Experiment, words: Vocabularies, resume: bool
+    folder: Path, experiment: Experiment, words: Vocabularies | None, resume: bool
 ) -> None:
     """Makes a folder a run directory; its config comes last: half a run is none.
 
     Args:
         folder: Where; nobody else trains in it.
         experiment: The config to write.
-        words: The vocabularies of both sides; those that were trained stay.
+        words: The vocabularies of both sides; None: those of the run stay.
         resume: Whether there may be a run already.
 
     Raises:
@@ -164,7 +164,7 @@ def make_run(
     if is_run and not resume:
         raise _taken(folder)
     with _making(folder):
-        if not has_checkpoint(folder):
+        if words:
             save_vocabularies(words, folder / "vocabulary")
         write_json(folder / "versions.json", package_versions())
         write_json(folder / "config.json", to_plain(experiment))

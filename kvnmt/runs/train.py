@@ -104,7 +104,8 @@ def run(
     )
     devices.meet("checked")  # by all, before one of them makes the folder
     devices.first_does(lambda: make_folder(folder))
-    begin = partial(make_run, folder, experiment, words, resume)
+    new = None if trained else words
+    begin = partial(make_run, folder, experiment, new, resume)
     return fit(job, state, resume=resume, begin=begin)
 
 
