@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A row that learns from what an ensemble makes of its text: distillation.
 
-Kim and Rush (2016), "Sequence-Level Knowledge Distillation", section 3.2: the
-teacher's best translation of every training sentence is what the student learns from.
-Here it stands beside the reference, and the student starts from a trained model, which
-is one of its own teachers.
+Kim and Rush (2016), "Sequence-Level Knowledge Distillation": the teacher's best
+translation of every training sentence is what the student learns from (section 3.2), or
+of its best ones that which is nearest to the reference (section 3.3). Here it stands
+beside the reference, and the student starts from a trained model, which is one of its
+own teachers.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +21,8 @@ from kvnmt.console import counting, say
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
 from kvnmt.files import write_lines
-from kvnmt.inference.translate import translate_lines
+from kvnmt.inference.nearest import translate_nearest
+from kvnmt.metrics.bleu import Settings
 from kvnmt.runs.directory import load_ensemble
 
 NAME = "distilled"
@@ -35,25 +37,29 @@ class DistilledRow(Row):
     """
 
     plain: tuple[Path, Path]  # source and target of the text that they translate
+    candidates: int = 1  # the beam's best, of which the nearest is learnt from
 
     @property
     def taught(self) -> Text:
         """What the teachers, the rows that it comes after, make of that text."""
         names = " ".join(sorted(folder.name for folder in self.after))
         key = f"{text_digest(self.plain)} by {names}"
+        if self.candidates > 1:
+            key += f", nearest of {self.candidates}"
         return Text(key, self._write_text, name=NAME)
 
     def result(self) -> Figures | None:
         """As of every row; the teachers are compared, too.
 
         Raises:
-            UserError: Others wrote the text that is there.
+            UserError: Others wrote the text that is there, or chose otherwise.
         """
         mark = self.taught.mark(self.folder.parent)
         if mark.exists() and mark.read_text() != self.taught.key:
             raise UserError(
                 f"'{self.folder.parent}' has the text of other teachers than those of "
-                f"'{self.folder.name}'; choose another --workdir."
+                f"'{self.folder.name}', or of another choice among what they make; "
+                "choose another --workdir."
             )
         return super().result()
 
@@ -68,23 +74,36 @@ class DistilledRow(Row):
         run = load_ensemble(self.after)
         say(f"{len(self.after)} teachers translate {len(text.source):,} lines")
         search = replace(run.experiment.search, min_length=1)  # no pair is empty
+        if self.candidates > 1:
+            search = replace(
+                search,
+                nbest=self.candidates,
+                beam=max(search.beam, self.candidates),
+            )
+        settings = Settings(run.experiment.training.bleu_tokenize)
         with counting("translating", len(text.source)) as advance:
-            translations = translate_lines(run, text.source, search, advance)
+            chosen = translate_nearest(
+                run, text.source, text.target, search, advance, settings=settings
+            )
+        translations = [run.vocabularies.target.decode(ids) for ids in chosen]
         workdir = self.folder.parent
         write_lines(workdir / SOURCE, [*text.source, *text.source])
         write_lines(workdir / TARGET, [*text.target, *translations])
 
 
-def distil(row: Row, teachers: tuple[Path, ...]) -> DistilledRow:
+def distil(row: Row, teachers: tuple[Path, ...], candidates: int = 1) -> DistilledRow:
     """The row that learns from teachers and starts from another row.
 
     Args:
         row: What it starts from; its rate, epochs and vocabularies change.
         teachers: Run directories; the vocabularies of all are the same.
+        candidates: How many of their best translations the nearest to the reference
+            is chosen from.
     """
     before, workdir = row.experiment, row.folder.parent
     data = before.data
     assert data.source and data.target  # text files, as of every row here
+    how = [NAME, f"nearest of {candidates}"] if candidates > 1 else [NAME]
     after = replace(
         before,
         data=replace(
@@ -100,12 +119,13 @@ def distil(row: Row, teachers: tuple[Path, ...]) -> DistilledRow:
         training=replace(before.training, epochs=8, warm_start=row.folder),
     )
     return DistilledRow(
-        folder=workdir / f"{row.folder.name}-distilled",
-        system=f"{row.system}, distilled",
+        folder=workdir / f"{'-'.join([row.folder.name, *how]).replace(' ', '-')}",
+        system=", ".join([row.system, *how]),
         experiment=after,
         measure=row.measure,
         data=row.data,
         after=teachers,
         tests=row.tests,
         plain=(data.source, data.target),
+        candidates=candidates,
     )

@@ -28,6 +28,8 @@ Launch::
         --systems rnnsearch-star --ensemble
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ensemble \
         --systems rnnsearch-star self-attentive-residual --distil
+    python -m experiments.multi30k_best --data DATA/multi30k/tok \
+        --systems delta-residual --distil --candidates 10
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate
 """
 
@@ -35,6 +37,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from experiments import captions
 from experiments.distilled import distil
@@ -46,7 +49,7 @@ from experiments.summaries import Summary
 from experiments.table import Table, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, at_least
 from kvnmt.evaluation.base import Column
 from kvnmt.files import make_folder
 from kvnmt.model.assembly import count_parameters
@@ -163,6 +166,8 @@ class Multi30kBest(captions.CaptionOptions):
     ensemble: bool = False  # all of the systems and seeds as one, a row more
     # these systems again, which learn from what all make of the text; no name: all
     distil: tuple[str, ...] | None = None
+    # of how many best translations they learn from the one nearest to the reference
+    candidates: Annotated[int, at_least(1)] = 1
 
     @property
     def students(self) -> tuple[str, ...]:
@@ -185,7 +190,7 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     check_together(options, trained)
     teachers = tuple(row.folder for row in trained)
     learning = (row for row in trained if row.system in options.students)
-    taught = [distil(row, teachers) for row in learning]
+    taught = [distil(row, teachers, options.candidates) for row in learning]
     rows: list[AnyRow] = [*trained, *taught]
     if options.ensemble:
         groups = (group for group in (trained, taught) if len(group) > 1)
@@ -225,17 +230,20 @@ def configure(
 
 
 def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
-    """Makes sure that there are rows that can translate together, if they are to.
+    """Makes sure that there are rows to translate together or to learn from.
 
     Raises:
-        UserError: There are no two, or a system to distil is none of them.
+        UserError: There are no two for an ensemble, a system to distil is none of
+            them, or none is to choose among candidates.
     """
+    if options.candidates > 1 and not options.students:
+        raise UserError("--candidates are those of --distil; give it, too.")
     if not (options.ensemble or options.students):
         return
     name = "--ensemble" if options.ensemble else "--distil"
     if options.ablate:
         raise UserError(f"{name} is of whole recipes; leave --ablate out.")
-    if len(rows) < 2:
+    if len(rows) < 2 and options.ensemble:
         raise UserError("an ensemble has two members; give more --systems or --seeds.")
     for system in options.students:
         if system not in options.systems:
@@ -248,7 +256,7 @@ def together(
     """The row of an ensemble."""
     folders = tuple(row.folder for row in rows)
     systems, seeds = [*dict.fromkeys(row.system for row in rows)], options.seeds
-    names = "+".join(systems).replace(", ", "-"), *map(str, seeds)
+    names = "+".join(systems).replace(", ", "-").replace(" ", "-"), *map(str, seeds)
     folder = options.workdir / "-".join([rows[0].data, "ensemble", *names])
 
     def work() -> Figures:

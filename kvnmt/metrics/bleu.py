@@ -128,6 +128,22 @@ def sentence_statistics(
     return np.array(rows, np.int64)
 
 
+def sentence_bleu(statistics: NDArray[np.integer]) -> NDArray[np.floating]:
+    """BLEU of every sentence by itself, smoothed as sacrebleu's sentence BLEU."""
+    scores = [
+        BLEU.compute_bleu(
+            correct=row[:4],
+            total=row[4:8],
+            sys_len=row[8],
+            ref_len=row[9],
+            smooth_method="exp",
+            effective_order=True,
+        ).score
+        for row in statistics.tolist()
+    ]
+    return np.array(scores)
+
+
 def bleu_of(statistics: NDArray[np.integer]) -> NDArray[np.floating]:
     """BLEU-4 without smoothing, 0 to 100, of summed `sentence_statistics`.
 

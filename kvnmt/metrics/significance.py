@@ -22,12 +22,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from kvnmt.metrics.bleu import Settings, bleu_metric, bleu_of, check_counts
+from kvnmt.metrics.bleu import (
+    Settings,
+    bleu_metric,
+    bleu_of,
+    check_counts,
+    sentence_bleu,
+)
 
 TIE = 1e-9  # BLEU points; a smaller difference is none
 RESAMPLES, SEED = 1000, 12345  # of the bootstrap, as sacrebleu has them
@@ -80,22 +85,6 @@ def t_test(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> float:
         return 0.0 if len(difference) > 1 and difference.mean() > TIE else 1.0
     result: Any = stats.ttest_1samp(difference, 0.0, alternative="greater")
     return float(result.pvalue)
-
-
-def sentence_bleu(statistics: NDArray[np.integer]) -> NDArray[np.floating]:
-    """BLEU of every sentence by itself, smoothed as sacrebleu's sentence BLEU."""
-    scores = [
-        BLEU.compute_bleu(
-            correct=row[:4],
-            total=row[4:8],
-            sys_len=row[8],
-            ref_len=row[9],
-            smooth_method="exp",
-            effective_order=True,
-        ).score
-        for row in statistics.tolist()
-    ]
-    return np.array(scores)
 
 
 def resample(

@@ -5,6 +5,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from sacrebleu.metrics.bleu import BLEU
 
 from experiments import multi30k_best
 from experiments.distilled import distil
@@ -16,6 +17,7 @@ from kvnmt.attention import kv_memory
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.describe import describe
 from kvnmt.runs.directory import load_ensemble
 from kvnmt.target_context import self_attentive
 from tests.experiments.fake import never, untrained, write_captions
@@ -131,6 +133,33 @@ def test_a_row_goes_on_on_what_all_translate(options, monkeypatch, capsys):
         multi30k_best.main(others, train=never)
 
 
+def test_a_row_learns_from_what_it_made_nearest_to_the_references(
+    options, monkeypatch, capsys
+):
+    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
+    write_captions(options.data)
+    workdir = options.workdir
+    alone = replace(options, distil=options.systems, candidates=3)
+    multi30k_best.main(alone, train=untrained)
+    assert " rnnsearch-star, distilled, nearest of 3 " in capsys.readouterr().out
+    teacher = workdir / "de-en-rnnsearch-star-1"
+    assert (workdir / f"{teacher.name}-distilled-nearest-of-3/result.json").exists()
+    run = load_ensemble([teacher])
+    plain = read_parallel(options.data / "train.de", options.data / "train.en")
+    search = SearchConfig(beam=3, nbest=3, min_length=1)
+    bleu = BLEU(tokenize="none", effective_order=True, force=True)
+    expected = []
+    for line, reference in zip(plain.source, plain.target, strict=True):
+        ways = describe(run, [line], search)[0]["nbest"]
+        texts = [way["translation"] for way in ways]
+        near = [bleu.sentence_score(text, [reference]).score for text in texts]
+        expected.append(texts[near.index(max(near))])
+    text = read_parallel(workdir / "distilled.source", workdir / "distilled.target")
+    assert text.target == [*plain.target, *expected]
+    with pytest.raises(UserError, match="or of another choice among what they make"):
+        multi30k_best.main(replace(alone, candidates=4), train=never)
+
+
 def test_text_that_others_write_is_awaited(options, capsys):
     write_captions(options.data)
     both = replace(options, seeds=(1, 2), distil=options.systems, list=True)
@@ -157,7 +186,8 @@ def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
     ("changes", "part"),
     [
         ({"ensemble": True}, "two members"),
-        ({"distil": ("rnnsearch-star",)}, "two members"),
+        ({"ensemble": True, "distil": ("rnnsearch-star",)}, "two members"),
+        ({"candidates": 4}, "--candidates are those of --distil"),
         ({"ensemble": True, "ablate": True}, "--ensemble is .* leave --ablate out"),
         ({"distil": ("rnnsearch-star",), "ablate": True}, "--distil is of whole"),
         ({"distil": ("memdec",), "seeds": (1, 2)}, "memdec is none of --systems"),

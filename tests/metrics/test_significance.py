@@ -10,12 +10,11 @@ from sacrebleu.metrics.bleu import BLEU
 
 from kvnmt.errors import UserError
 from kvnmt.metrics import significance
-from kvnmt.metrics.bleu import Settings, bleu_of, sentence_statistics
+from kvnmt.metrics.bleu import Settings, bleu_of, sentence_bleu, sentence_statistics
 from kvnmt.metrics.significance import (
     SignTest,
     bootstrap,
     resample,
-    sentence_bleu,
     sign_test,
     stars,
     t_test,
