@@ -19,9 +19,10 @@ from experiments.settings import text_digest
 from experiments.table import Text, prepare
 from kvnmt.console import counting, say
 from kvnmt.data.text import read_parallel
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, counted
 from kvnmt.files import write_lines
-from kvnmt.inference.nearest import translate_nearest
+from kvnmt.inference.nearest import Nearest
+from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import Settings
 from kvnmt.runs.directory import load_ensemble
 
@@ -72,20 +73,20 @@ class DistilledRow(Row):
         """Writes the text twice: with its references, and with the translations."""
         text = read_parallel(*self.plain)
         run = load_ensemble(self.after)
-        say(f"{len(self.after)} teachers translate {len(text.source):,} lines")
-        search = replace(run.experiment.search, min_length=1)  # no pair is empty
-        if self.candidates > 1:
-            search = replace(
-                search,
-                nbest=self.candidates,
-                beam=max(search.beam, self.candidates),
-            )
+        teachers = counted(len(self.after), "teacher")
+        say(f"{len(text.source):,} lines are translated by {teachers}")
+        search = replace(
+            run.experiment.search,
+            min_length=1,  # no pair is empty
+            nbest=self.candidates,
+            beam=max(run.experiment.search.beam, self.candidates),
+        )
         settings = Settings(run.experiment.training.bleu_tokenize)
+        nearest = Nearest(text.target, settings)  # of one translation that one
         with counting("translating", len(text.source)) as advance:
-            chosen = translate_nearest(
-                run, text.source, text.target, search, advance, settings=settings
+            translations = translate_lines(
+                run, text.source, search, advance, nearest=nearest
             )
-        translations = [run.vocabularies.target.decode(ids) for ids in chosen]
         workdir = self.folder.parent
         write_lines(workdir / SOURCE, [*text.source, *text.source])
         write_lines(workdir / TARGET, [*text.target, *translations])

@@ -11,16 +11,19 @@ from typing import Annotated, BinaryIO, Literal, NamedTuple, TypeVar, Unpack
 
 import tyro
 
+from kvnmt.cli.beside import read_beside
 from kvnmt.console import counting, say
-from kvnmt.data.text import decode, read_lines
+from kvnmt.data.text import decode
 from kvnmt.data.words import beginning, cut
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, at_least, check_bounds, counted
 from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.inference.describe import describe, join
+from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.inference.translate import Request, translate_lines
 from kvnmt.inference.unknown_words import check_replaceable, read_dictionary
+from kvnmt.metrics.bleu import Settings
 from kvnmt.runs.directory import Run, load_translator
 
 T = TypeVar("T")
@@ -40,6 +43,7 @@ class Translate:
     search: SearchConfig
     ensemble: tuple[Path, ...] = ()  # further runs that translate with it as one
     prefix: Path | None = None  # what each translation begins with, a line for a line
+    nearest: Path | None = None  # references; of --search.nbest the nearest is written
     shortlist: Path | None = None  # table of what may be written: kvnmt shortlist
     json: bool = False  # JSON lines: scores, tokens, alignment, n-best
     replace_unknown: bool = False  # by the source word attended to, or its translation
@@ -51,18 +55,10 @@ class Translate:
         """Translates."""
         check_bounds(self)
         check_search(self.search)
-        if self.json and (self.replace_unknown or self.dictionary):
-            raise UserError(
-                "--json tells what the model wrote; leave out either it or "
-                "--replace-unknown and --dictionary."
-            )
+        check_together(self)
         use_cores()
         run = load_translator(self.run, self.ensemble)
-        if self.search.nbest not in (1, run.experiment.search.nbest) and not self.json:
-            raise UserError(
-                f"--search.nbest asks for {self.search.nbest} translations of a line, "
-                "but one is written; give --json, which has them all."
-            )
+        check_nbest(self, run)
         size = self.search.batch_size
         windows = read_windows(sys.stdin.buffer, size * WINDOW if size > 1 else 1)
         long = 0
@@ -81,6 +77,43 @@ class Translate:
                     f"{self.max_input} tokens and {'was' if long == 1 else 'were'} "
                     f"{how}; see --max-input and --too-long."
                 )
+
+
+def check_together(options: Translate) -> None:
+    """Refuses flags that are not of the same output.
+
+    Raises:
+        UserError: One would do nothing.
+    """
+    if options.json and (options.replace_unknown or options.dictionary):
+        raise UserError(
+            "--json tells what the model wrote; leave out either it or "
+            "--replace-unknown and --dictionary."
+        )
+    if options.json and options.nearest:
+        raise UserError(
+            "--json tells all translations; leave out either it or --nearest."
+        )
+
+
+def check_nbest(options: Translate, run: Run) -> None:
+    """Refuses to search for translations of a line that nobody will see.
+
+    Raises:
+        UserError: There is nothing to choose among, or nothing that chooses.
+    """
+    count = options.search.nbest
+    if options.nearest and count == 1:
+        raise UserError(
+            "--nearest chooses among several translations of a line; say how many with "
+            "--search.nbest, at most as many as --search.beam."
+        )
+    several = options.json or options.nearest
+    if count not in (1, run.experiment.search.nbest) and not several:
+        raise UserError(
+            f"--search.nbest asks for {count} translations of a line, but one is "
+            "written; give --json, which has them all, or --nearest, which chooses."
+        )
 
 
 class Answer(NamedTuple):
@@ -105,16 +138,16 @@ def answers(
         advance: Told of every batch how many sentences it held.
 
     Raises:
-        UserError: The dictionary, the prefixes or the shortlist cannot be read, or
-            there are fewer prefixes than lines; or, once all lines are translated,
-            more.
+        UserError: The dictionary, the prefixes, the references or the shortlist cannot
+            be read, or there are fewer prefixes or references than lines; or, once all
+            lines are translated, more.
     """
     dictionary = None
     if options.dictionary or options.replace_unknown:
         check_replaceable(run)
         path = options.dictionary
         dictionary = read_dictionary(path) if path else {}
-    prefixes = read_lines(options.prefix) if options.prefix else None
+    prefixes, references = read_beside(options.prefix), read_beside(options.nearest)
     shortlist = None
     if options.shortlist:
         shortlist = read_shortlist(options.shortlist, run.vocabularies)
@@ -131,14 +164,17 @@ def answers(
             ]
         count = sum(map(len, cuts))
         expected = expected or count
-        begun = None
-        if prefixes is not None:
-            begun = _begun(run, options, prefixes, lines, cuts)
+        begun = near = None
+        if prefixes:
+            begun = _begun(run, prefixes.window(lines, len(window)), cuts)
+        if references:
+            near = _near(run, references.window(lines, len(window)), cuts)
         written = _written(
             run,
             cuts,
             options,
             dictionary=dictionary,
+            nearest=near,
             prefixes=begun,
             shortlist=shortlist,
             first=parts,
@@ -147,11 +183,8 @@ def answers(
         )
         lines, parts = lines + len(window), parts + count
         yield Answer(written, long)
-    if prefixes is not None and len(prefixes) > lines:
-        raise UserError(
-            f"'{options.prefix}' has {counted(len(prefixes), 'line')} but the input "
-            f"{lines}; look whether each of these began as it should."
-        )
+    for file in filter(None, (prefixes, references)):
+        file.check_end(lines)
 
 
 def _written(
@@ -160,6 +193,7 @@ def _written(
     options: Translate,
     *,
     dictionary: Mapping[str, str] | None,
+    nearest: Nearest | None,
     advance: Callable[[int], None],
     **request: Unpack[Request],
 ) -> list[str]:
@@ -170,7 +204,13 @@ def _written(
         joined = (join(pieces) for pieces in _grouped(records, cuts))
         return [json.dumps(record, ensure_ascii=False) for record in joined]
     texts = translate_lines(
-        run, flat, options.search, advance, dictionary=dictionary, **request
+        run,
+        flat,
+        options.search,
+        advance,
+        dictionary=dictionary,
+        nearest=nearest,
+        **request,
     )
     return [" ".join(filter(None, pieces)) for pieces in _grouped(texts, cuts)]
 
@@ -182,24 +222,24 @@ def _grouped(flat: Sequence[T], cuts: Sequence[Sequence[str]]) -> Iterator[list[
 
 
 def _begun(
-    run: Run,
-    options: Translate,
-    prefixes: Sequence[str],
-    first: int,
-    cuts: Sequence[Sequence[str]],
+    run: Run, prefixes: Sequence[str], cuts: Sequence[Sequence[str]]
 ) -> list[list[int]]:
     """The ids that the translation of every part begins with: of a line the first."""
-    here = prefixes[first : first + len(cuts)]
-    if len(here) < len(cuts):
-        raise UserError(
-            f"'{options.prefix}' has {counted(len(prefixes), 'line')} but the input "
-            "has more; it needs one, perhaps empty, for every line of input."
-        )
     begun: list[list[int]] = []
-    for prefix, pieces in zip(here, cuts):
+    for prefix, pieces in zip(prefixes, cuts):
         begun.append(run.vocabularies.target.encode(prefix))
         begun += [[] for _ in pieces[1:]]
     return begun
+
+
+def _near(
+    run: Run, references: Sequence[str], cuts: Sequence[Sequence[str]]
+) -> Nearest:
+    """The reference of every part: a line that was split has none for its parts."""
+    near: list[str | None] = []
+    for reference, pieces in zip(references, cuts):
+        near += [reference] if len(pieces) == 1 else [None] * len(pieces)
+    return Nearest(near, Settings(run.experiment.training.bleu_tokenize))
 
 
 def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:

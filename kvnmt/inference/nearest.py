@@ -7,53 +7,30 @@ student learns; between them lies, of the teacher's K best, the one with the hig
 sentence BLEU.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Unpack
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.trained import Trained
-from kvnmt.inference.translate import Request, translate_nbest
 from kvnmt.metrics.bleu import Settings, sentence_bleu, sentence_statistics
 
 
-def translate_nearest(
-    run: Trained,
-    lines: Sequence[str],
-    references: Sequence[str | None],
-    config: SearchConfig,
-    advance: Callable[[int], None] = lambda sentences: None,
-    *,
-    settings: Settings = Settings(),
-    **request: Unpack[Request],
-) -> list[list[int]]:
-    """Translates lines, each with the help of its reference.
+class Nearest(NamedTuple):
+    """What translations are to come near to."""
 
-    Args:
-        run: The trained model.
-        lines: What is translated.
-        references: What each is to come near; None: its best translation is taken.
-        config: How to search; of ``config.nbest`` translations one is taken.
-        advance: Called after every batch with how many sentences it held.
-        settings: How BLEU takes text apart.
-        **request: What else is asked for.
+    references: Sequence[str | None]  # of every sentence; None: the best is taken
+    settings: Settings = Settings()  # how BLEU takes text apart
 
-    Returns:
-        Of each line target ids without EOS. Of translations that are equally near, the
-        one that the search holds for better.
-    """
-    source = [run.vocabularies.source.encode(line) for line in lines]
-    translations = translate_nbest(
-        run.model, run.params, source, config, advance, **request
-    )
-    decode = run.vocabularies.target.decode
-    chosen = []
-    for ways, reference in zip(translations, references, strict=True):
-        place = 0
-        if reference is not None and len(ways) > 1:
-            texts = [decode(way.ids) for way in ways]
-            counts = sentence_statistics(texts, [reference] * len(texts), settings)
-            place = int(np.argmax(sentence_bleu(counts)))
-        chosen.append(ways[place].ids)
-    return chosen
+    def choose(self, sentence: int, translations: Sequence[str]) -> int:
+        """The place of the nearest by smoothed sentence BLEU; of equals the first.
+
+        Args:
+            sentence: Whose translations these are.
+            translations: The best first.
+        """
+        reference = self.references[sentence]
+        if reference is None or len(translations) == 1:
+            return 0
+        beside = [reference] * len(translations)
+        counts = sentence_statistics(translations, beside, self.settings)
+        return int(np.argmax(sentence_bleu(counts)))

@@ -20,6 +20,7 @@ from kvnmt.data.vocabulary import EOS
 from kvnmt.devices import own_mesh, replicate, split_rows
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ids import check_counts, check_ids
+from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.program import compiled_search
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.trained import Trained
@@ -133,6 +134,7 @@ def translate_lines(
     advance: Callable[[int], None] = lambda sentences: None,
     *,
     dictionary: Mapping[str, str] | None = None,
+    nearest: Nearest | None = None,
     **request: Unpack[Request],
 ) -> list[str]:
     """Translates lines of text; one line out per line in, in order.
@@ -145,20 +147,22 @@ def translate_lines(
         dictionary: Translations of source words, for unknown words; see
             `replace_unknown`, and `check_replaceable` first. None: unknown words are
             left as they are.
+        nearest: Which of ``config.nbest`` translations is taken. None: the best.
         **request: What else is asked for.
     """
-    translations = translate(
-        run.model,
-        run.params,
-        [run.vocabularies.source.encode(line) for line in lines],
-        config,
-        advance,
-        **request,
+    source = [run.vocabularies.source.encode(line) for line in lines]
+    translations = translate_nbest(
+        run.model, run.params, source, config, advance, **request
     )
-    hypotheses = [translation.ids for translation in translations]
+    decode = run.vocabularies.target.decode
+    hypotheses = [ways[0].ids for ways in translations]
+    if nearest is not None:
+        texts = ([decode(way.ids) for way in ways] for ways in translations)
+        places = (nearest.choose(n, some) for n, some in enumerate(texts))
+        hypotheses = [ways[n].ids for ways, n in zip(translations, places)]
     if dictionary is not None:
         return replace_unknown(run, lines, hypotheses, dictionary)
-    return [run.vocabularies.target.decode(ids) for ids in hypotheses]
+    return [decode(ids) for ids in hypotheses]
 
 
 def _prefix(

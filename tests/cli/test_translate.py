@@ -172,6 +172,44 @@ def test_translations_begin_as_asked(kvnmt, folder, run, tmp_path, beam):
     assert said.status == 2 and "has 1 line but the input 0" in said.err
 
 
+def test_of_several_the_nearest_to_the_reference_is_written(kvnmt, folder, tmp_path):
+    """Of a line that is split, whose parts have no reference, the best of each part."""
+    lines = ["a b c", "", "d e f a", "a b c d e f g h a b"]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    several = "translate", folder, "--search.beam", 4, "--search.nbest", 4
+    split = "--max-input", 5, "--search.batch-size", 2
+    told = lines_of(kvnmt(*several, *split, "--json", given=text))
+    best = [json.loads(line) for line in told]
+    wanted = [[way["translation"] for way in one.get("nbest", [])] for one in best]
+    path = tmp_path / "references"
+    for place in (0, 2, 3):
+        chosen = [ways[min(place, len(ways) - 1)] if ways else "x" for ways in wanted]
+        path.write_text("".join(f"{line}\n" for line in chosen))
+        said = kvnmt(*several, *split, "--nearest", path, given=text)
+        assert lines_of(said)[:3] == [chosen[0], "", chosen[2]]
+        assert lines_of(said)[3] == best[3]["translation"]
+    assert len({*wanted[0]}) == len({*wanted[2]}) == 4
+    path.write_text("a b\n" * 3)
+    said = kvnmt(*several, "--nearest", path, given=text)
+    assert said.status == 2 and "has 3 lines but the input has more" in said.err
+    path.write_text("a b\n" * 5)
+    said = kvnmt(*several, "--nearest", path, given=text)
+    assert said.status == 2 and "has 5 lines but the input 4" in said.err
+    assert said.out.count(b"\n") == 4
+
+
+def test_nearest_of_one_or_of_all_is_refused(kvnmt, folder, tmp_path):
+    path = tmp_path / "references"
+    path.write_text("a\n")
+    said = kvnmt("translate", folder, "--nearest", path, given=b"a\n")
+    assert said.status == 2 and "--nearest chooses among several" in said.err
+    several = "--search.beam", 4, "--search.nbest", 4
+    said = kvnmt("translate", folder, *several, "--json", "--nearest", path)
+    assert said.status == 2 and "leave out either it or --nearest" in said.err
+    said = kvnmt("translate", folder, *several, given=b"a\n")
+    assert said.status == 2 and "or --nearest, which chooses" in said.err
+
+
 def test_a_prefix_has_room(run):
     """More words than the limit would give; the unknown word among them, if given."""
     words = [3, 1, 4] * 9
