@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of all tests: eight devices on any machine, and keys."""
+"""Settings of all tests: as many devices on any machine, and keys."""
 
 import gc
 import io
@@ -17,11 +17,11 @@ from hypothesis import settings
 from kvnmt import cli
 from kvnmt.metrics import significance
 from kvnmt.pictures import charts
-from tests.helpers import Said, programs_folder
+from tests.helpers import DEVICES, Said, programs_folder
 from tests.lowering import share_contexts
 
 jax.config.update("jax_platforms", "cpu")  # both before the first array
-jax.config.update("jax_num_cpu_devices", 8)
+jax.config.update("jax_num_cpu_devices", DEVICES)
 
 # Most of the time goes into compiling programs that then run for milliseconds. The
 # first two settings save half of it, the older way to fuse two thirds of what is left.

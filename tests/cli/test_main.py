@@ -26,7 +26,7 @@ from kvnmt.runs import config
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.training.loop import Result
-from tests.helpers import Said, records, tiny, toy_data, toy_lines, trained
+from tests.helpers import DEVICES, Said, records, tiny, toy_data, toy_lines, trained
 
 SIZES = ["--model.embedding", "8", "--model.encoder", "8", "--model.state", "8"]
 
@@ -115,7 +115,7 @@ BAD_TRAINING = [
         "--data.subwords 3",
     ),
     (["--training.batch-size", "0"], "--training.batch-size"),
-    (["--training.batch-size", "9"], "multiple of 8"),
+    (["--training.batch-size", "9"], f"multiple of {DEVICES}"),
     (["--training.epochs", "-1"], "--training.epochs"),
     (["--training.warm-start", "TEXT"], "is no run directory"),
     (["--training.bleu-tokenize", "nono"], "did you mean 'none'?"),
@@ -246,7 +246,7 @@ BAD_USE = [
         "below' cannot be written",
     ),
     (["benchmark", "--systems", "rnnsearch-sta"], "did you mean 'rnnsearch-star'?"),
-    (["benchmark", "--batch-size", "9"], "8 devices"),
+    (["benchmark", "--batch-size", "9"], f"{DEVICES} devices"),
     (["benchmark", "--repeats", "0"], "--repeats"),
     (["benchmark", "--vocabulary", "1"], "--vocabulary"),
     (["benchmark", "--fill", "1.5"], "--fill"),

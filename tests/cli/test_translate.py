@@ -19,10 +19,10 @@ from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score
 from kvnmt.inference.translate import translate, translate_lines
 from kvnmt.runs.directory import Run, load_run
-from tests.helpers import toy_lines, trained, untrained
+from tests.helpers import DEVICES, toy_lines, trained, untrained
 
-GREEDY = ("--search.beam", 1, "--search.batch-size", 8)
-PLAIN = SearchConfig(beam=1, batch_size=8)
+GREEDY = ("--search.beam", 1, "--search.batch-size", DEVICES)
+PLAIN = SearchConfig(beam=1, batch_size=DEVICES)
 
 
 @pytest.fixture(scope="module", name="folder")

@@ -17,7 +17,7 @@ from kvnmt.attention import kv_memory
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.describe import describe
+from kvnmt.inference.translate import translate_nbest
 from kvnmt.runs.directory import load_ensemble
 from kvnmt.target_context import self_attentive
 from tests.experiments.fake import never, untrained, write_captions
@@ -148,10 +148,11 @@ def test_a_row_learns_from_what_it_made_nearest_to_the_references(
     plain = read_parallel(options.data / "train.de", options.data / "train.en")
     search = SearchConfig(beam=3, nbest=3, min_length=1)
     bleu = BLEU(tokenize="none", effective_order=True, force=True)
+    source = [run.vocabularies.source.encode(line) for line in plain.source]
     expected = []
-    for line, reference in zip(plain.source, plain.target, strict=True):
-        ways = describe(run, [line], search)[0]["nbest"]
-        texts = [way["translation"] for way in ways]
+    translations = translate_nbest(run.model, run.params, source, search)
+    for ways, reference in zip(translations, plain.target, strict=True):
+        texts = [run.vocabularies.target.decode(way.ids) for way in ways]
         near = [bleu.sentence_score(text, [reference]).score for text in texts]
         expected.append(texts[near.index(max(near))])
     text = read_parallel(workdir / "distilled.source", workdir / "distilled.target")

@@ -69,7 +69,7 @@ def test_neither_order_nor_batch_matters(run):
         run.params,
         source[::-1],
         target[::-1],
-        size=8,  # a row for each device
+        size=8,  # two rows for each device
         advance=told.append,
     )
     for one, other in zip(want, alone[::-1]):

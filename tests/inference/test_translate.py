@@ -35,6 +35,7 @@ from kvnmt.model.assembly import Model, Params
 from kvnmt.model.config import ModelConfig
 from kvnmt.search import length_divisors
 from kvnmt.systems.named import system
+from tests.helpers import DEVICES
 
 SIZES = ModelConfig(embedding=6, encoder=5, state=7)
 WORDS = 12
@@ -408,9 +409,10 @@ def test_sentences_end_at_their_limit(talker, sentences, beam):
 
 def test_every_sentence_is_told_once(talker, sentences):
     told: list[int] = []
-    translate(*talker, [*sentences, []], GREEDY, told.append)
+    two = dataclasses.replace(GREEDY, batch_size=2)
+    translate(*talker, [*sentences, []], two, told.append)
     assert sum(told) == len(sentences)
-    assert max(told) == 8  # a batch of four, but a row for each device
+    assert max(told) == DEVICES  # a row for each
 
 
 def test_alignments_have_the_shape_of_their_pair(talker, sentences):

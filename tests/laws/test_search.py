@@ -176,12 +176,12 @@ def test_the_search_finds_the_best_of_all_sentences(name, x64):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_neither_devices_nor_precision_change_what_is_found(name, x64):
-    """A row on each of eight devices, and float32."""
+    """Two rows on each device, and float32."""
     model, params = build(name)
     known = truths(name)
     single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), params)
     order = [2, 0, 3, 1]
-    block = pack([SOURCES[n] for n in order] + [[]] * 4, 8)  # a row for each device
+    block = pack([SOURCES[n] for n in order] + [[]] * 4, 8)  # two rows for each device
     with jax.enable_x64(False):
         rough = search(model, single, block, ranking_of(known))
     assert rough.scores.dtype == np.float32

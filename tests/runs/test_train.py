@@ -23,7 +23,7 @@ from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.orbax_arrays import ArrayFiles
-from tests.helpers import quiet, replaced, steps_kept, tiny, toy_data, trained
+from tests.helpers import DEVICES, quiet, replaced, steps_kept, tiny, toy_data, trained
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ BAD = [
     ("data.valid_target", Path("nowhere"), "nowhere"),
     ("data.min_count", 1000, "no word is kept"),
     ("data.max_length", 0, "data.max_length is"),
-    ("training.batch_size", 12, "8 devices"),
+    ("training.batch_size", 10, f"{DEVICES} devices"),
     ("training.batch_size", 0, "training.batch_size is"),
     ("training.epochs", 0, "training.epochs is"),
     ("training.shapes", 0, "training.shapes is"),
@@ -175,7 +175,7 @@ def test_an_empty_folder_may_be_used(tmp_path, shared):
     }
     versions = json.loads((shared / "versions.json").read_text())
     assert versions["jax"] == jax.__version__
-    assert versions["device"].startswith("8 x ")
+    assert versions["device"].startswith(f"{DEVICES} x ")
     folder = tmp_path / "run"
     folder.mkdir()
     exp = load_experiment(shared)

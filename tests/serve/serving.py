@@ -16,7 +16,7 @@ from kvnmt.serve.guard import Guard, guard_of
 from kvnmt.serve.limits import Limits
 from kvnmt.serve.server import Serving, listen, make_serving
 
-# Two programs for each kind of question: 8 and 16 rows on the eight devices of tests.
+# Two programs for each kind of question: 8 and 16 rows on the four devices of tests.
 SEARCH = SearchConfig(beam=2, max_length=8, batch_size=16)
 LIMITS = Limits(lines=40, characters=300, tokens=12, kilobytes=16, beam=4, sending=2)
 

@@ -17,7 +17,7 @@ from kvnmt.serve.service import Service
 from kvnmt.serve.works import Line, Pair, Task
 from tests.serve.serving import LIMITS, SEARCH
 
-# On the eight devices of tests, 8 rows of 16 positions or 16 rows of 8.
+# On the four devices of tests, 8 rows of 16 positions or 16 rows of 8.
 NARROW = replace(SEARCH, batch_tokens=128)
 
 

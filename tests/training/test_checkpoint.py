@@ -34,13 +34,13 @@ from kvnmt.training.checkpoint_folder import Keep
 from kvnmt.training.fingerprint import fingerprint
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.step import StepOptions
-from tests.helpers import SIZES
+from tests.helpers import DEVICES, SIZES
 
 # The optimisers and a parameter tree with members that may be missing.
 CASES = [
-    ("rnnsearch-star", OptimizerConfig(), StepOptions(), 8),
+    ("rnnsearch-star", OptimizerConfig(), StepOptions(), DEVICES),
     ("kvmematt-r2", OptimizerConfig(name="adadelta", clip=0.0), StepOptions(), 1),
-    ("rnnsearch", OptimizerConfig(name="sgd"), StepOptions(ema=0.5), 8),
+    ("rnnsearch", OptimizerConfig(name="sgd"), StepOptions(ema=0.5), DEVICES),
 ]
 ABOUT = {"vocabularies": {"source": "1"}}
 
@@ -98,7 +98,9 @@ def save_at(folder: Path, *numbers: int, keep: Keep = Keep(9), rate: bool = True
 @pytest.mark.parametrize(("name", "optimizer", "options", "count"), CASES)
 def test_a_state_comes_back_bit_for_bit(tmp_path, name, optimizer, options, count):
     state = make_state(name, optimizer, options, 1)
-    placed = devices.replicate(state, devices.data_mesh()) if count == 8 else state
+    placed = (
+        devices.replicate(state, devices.data_mesh()) if count == DEVICES else state
+    )
     record = {"best": -np.inf, "figures": {"valid_bleu": 0.1}, "steps": 3}
     with Checkpoints(tmp_path / "checkpoints") as checkpoints:
         checkpoints.save(placed, record, ABOUT)
@@ -131,7 +133,7 @@ def test_what_is_restored_lies_where_it_is_wanted(tmp_path):
         found = checkpoints.restore(
             devices.replicate(state, devices.data_mesh()), step=7
         )
-    assert all(len(leaf.devices()) == 8 for leaf in jax.tree.leaves(found))
+    assert all(len(leaf.devices()) == DEVICES for leaf in jax.tree.leaves(found))
 
 
 def test_nothing_saved_is_told(tmp_path):
