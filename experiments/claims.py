@@ -15,13 +15,14 @@ import os
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from json import loads
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvnmt.console import say
 from kvnmt.errors import UserError
@@ -52,6 +53,10 @@ class Claim:
     reason: str = ""  # why it failed
     checkpoint: int | None = None  # step of the newest when the work began
     silent: float = 0.0  # seconds since the last heartbeat
+
+
+# What stands in the file of a claim; a later version may write more.
+WRITTEN = {field.name for field in fields(Claim)} - {"number", "silent"}
 
 
 class Held:
@@ -125,8 +130,11 @@ class Claims:
         claim = self.last()
         if claim is None or claim.ended:
             return None
-        with self._lock() as locks:
-            return self._alive(claim, locks)
+        try:
+            with self._lock() as locks:
+                return self._alive(claim, locks)
+        except UserError:  # who cannot write may look
+            return self._alive(claim, False)
 
     @contextmanager
     def take(self, lost: Callable[[str], None] | None = None) -> Iterator[Held | None]:
@@ -190,12 +198,21 @@ class Claims:
         if not number:
             return None
         path = self.path / f"{number}.json"
-        plain = {}
+        plain: Any = None
         with suppress(ValueError):  # it is being written
             plain = loads(path.read_text())
-        with tempfile.TemporaryFile(dir=self.path) as now:
-            silent = os.fstat(now.fileno()).st_mtime - path.stat().st_mtime
-        return Claim(number=number, silent=silent, **plain)
+        plain = plain if isinstance(plain, dict) else {}
+        known = {name: plain[name] for name in WRITTEN if name in plain}
+        silent = self._now() - path.stat().st_mtime
+        return Claim(number=number, silent=silent, **known)
+
+    def _now(self) -> float:
+        """The time of the file system; or of this machine, where it is read-only."""
+        try:
+            with tempfile.TemporaryFile(dir=self.path) as now:
+                return os.fstat(now.fileno()).st_mtime
+        except OSError:
+            return time.time()
 
     def _write(self, number: int, lost: Callable[[str], None]) -> Held | None:
         """Makes the claim of that number; None: another process was faster."""

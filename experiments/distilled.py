@@ -8,6 +8,7 @@ beside the reference, and the student starts from a trained model, which is one 
 own teachers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,12 +16,12 @@ from rich.console import Console
 
 from experiments.results import Figures
 from experiments.rows import Row, Train
-from experiments.settings import text_digest
+from experiments.settings import config_digest, text_digest
 from experiments.table import Text, prepare
 from kvnmt.console import counting, say
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError, counted
-from kvnmt.files import write_lines
+from kvnmt.files import write_whole
 from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import Settings
@@ -37,17 +38,22 @@ class DistilledRow(Row):
     Rows of one workdir share that text; other teachers need another workdir.
     """
 
-    plain: tuple[Path, Path]  # source and target of the text that they translate
+    plain: tuple[Path, Path]  # source and target of the text that is translated
+    teachers: str  # tells those apart that translate it, the rows that it comes after
     candidates: int = 1  # the beam's best, of which the nearest is learnt from
 
     @property
     def taught(self) -> Text:
-        """What the teachers, the rows that it comes after, make of that text."""
-        names = " ".join(sorted(folder.name for folder in self.after))
-        key = f"{text_digest(self.plain)} by {names}"
+        """What the teachers make of that text."""
+        key = f"{text_digest(self.plain)} by {self.teachers}"
         if self.candidates > 1:
             key += f", nearest of {self.candidates}"
         return Text(key, self._write_text, name=NAME)
+
+    @property
+    def awaits_text(self) -> bool:
+        """Whether the teachers have not written the text yet, or not all of it."""
+        return not self.taught.mark(self.folder.parent).exists()
 
     def result(self) -> Figures | None:
         """As of every row; the teachers are compared, too.
@@ -55,8 +61,11 @@ class DistilledRow(Row):
         Raises:
             UserError: Others wrote the text that is there, or chose otherwise.
         """
-        mark = self.taught.mark(self.folder.parent)
-        if mark.exists() and mark.read_text() != self.taught.key:
+        mark, key = self.taught.mark(self.folder.parent), self.taught.key
+        noted = mark.read_text() if mark.exists() else key
+        if text_digest(self.plain) is None:  # it is away: who wrote counts alone
+            noted, key = (words.partition(" by ")[2] for words in (noted, key))
+        if noted != key:
             raise UserError(
                 f"'{self.folder.parent}' has the text of other teachers than those of "
                 f"'{self.folder.name}', or of another choice among what they make; "
@@ -71,7 +80,7 @@ class DistilledRow(Row):
 
     def _write_text(self) -> None:
         """Writes the text twice: with its references, and with the translations."""
-        text = read_parallel(*self.plain)
+        text = read_parallel(*self.plain, faulty=self.experiment.data.faulty)
         run = load_ensemble(self.after)
         teachers = counted(len(self.after), "teacher")
         say(f"{len(text.source):,} lines are translated by {teachers}")
@@ -87,22 +96,32 @@ class DistilledRow(Row):
             translations = translate_lines(
                 run, text.source, search, advance, nearest=nearest
             )
+        # A blank one, of a piece that is nothing but a space, would be no pair.
+        written = [
+            translation if translation.strip() else reference
+            for translation, reference in zip(translations, text.target, strict=True)
+        ]
         workdir = self.folder.parent
-        write_lines(workdir / SOURCE, [*text.source, *text.source])
-        write_lines(workdir / TARGET, [*text.target, *translations])
+        for name, lines in (
+            (SOURCE, [*text.source, *text.source]),
+            (TARGET, [*text.target, *written]),
+        ):
+            write_whole(workdir / name, "".join(f"{line}\n" for line in lines))
 
 
-def distil(row: Row, teachers: tuple[Path, ...], candidates: int = 1) -> DistilledRow:
+def distil(row: Row, teachers: Sequence[Row], candidates: int = 1) -> DistilledRow:
     """The row that learns from teachers and starts from another row.
+
+    It goes over the text, which is twice as long, half as often, at half the rate.
 
     Args:
         row: What it starts from; its rate, epochs and vocabularies change.
-        teachers: Run directories; the vocabularies of all are the same.
+        teachers: The vocabularies of all are the same.
         candidates: How many of their best translations the nearest to the reference
             is chosen from.
     """
     before, workdir = row.experiment, row.folder.parent
-    data = before.data
+    data, rate = before.data, before.optimizer.learning_rate
     assert data.source and data.target  # text files, as of every row here
     how = [NAME, f"nearest of {candidates}"] if candidates > 1 else [NAME]
     after = replace(
@@ -113,11 +132,17 @@ def distil(row: Row, teachers: tuple[Path, ...], candidates: int = 1) -> Distill
             target=workdir / TARGET,
             vocabularies=row.folder,
         ),
-        # The text comes twice in an epoch, and the model knows half of it.
         optimizer=replace(
-            before.optimizer, learning_rate=1e-3, decay=0.8, decay_after=1
+            before.optimizer,
+            learning_rate=rate and rate / 2,
+            decay=0.8,
+            decay_after=1,
         ),
-        training=replace(before.training, epochs=8, warm_start=row.folder),
+        training=replace(
+            before.training,
+            epochs=max(1, before.training.epochs // 2),
+            warm_start=row.folder,
+        ),
     )
     return DistilledRow(
         folder=workdir / f"{'-'.join([row.folder.name, *how]).replace(' ', '-')}",
@@ -125,7 +150,10 @@ def distil(row: Row, teachers: tuple[Path, ...], candidates: int = 1) -> Distill
         experiment=after,
         measure=row.measure,
         data=row.data,
-        after=teachers,
+        after=tuple(teacher.folder for teacher in teachers),
+        teachers=" ".join(
+            sorted(f"{t.folder.name}:{config_digest(t.experiment)}" for t in teachers)
+        ),
         tests=row.tests,
         plain=(data.source, data.target),
         candidates=candidates,

@@ -59,6 +59,8 @@ def main(options: ReportOptions) -> None:
     tables = all_tables()
     for name in options.tables:
         _known(tables, name)
+    if options.name and not options.collect:
+        raise UserError("--name is that of the table of --collect; give both.")
     if options.collect:
         name = options.name or options.collect.resolve().name
         places = {table.place for table in tables.values()}
@@ -101,11 +103,16 @@ def written(
         only: The tables that are made; none: all.
 
     Raises:
-        UserError: The page asks for a table that no module has.
+        UserError: The page asks for a table that no module has, or one has no end.
     """
 
     def make(match: re.Match[str]) -> str:
         start, name, end = match.groups()
+        if "<!-- table" in match[0].removeprefix(start):
+            raise UserError(
+                f"table '{name}' of the page has no '<!-- end -->' before the next "
+                "table begins; put it behind the last line of the table."
+            )
         if only and name not in only:
             return match[0]
         return f"{start}{markdown(grid_of(_known(tables, name), kept))}{end}"

@@ -39,10 +39,18 @@ def read_result(folder: Path) -> Figures | None:
 
 
 def write_result(folder: Path, figures: Figures) -> Figures:
-    """Writes the figures of a row with what they were measured with; gives both."""
+    """Writes the figures of a row with what they were measured with; gives both.
+
+    Raises:
+        UserError: They cannot be written.
+    """
     make_folder(folder)
     result = figures | provenance()
-    write_json(folder / RESULT, result)
+    try:
+        write_json(folder / RESULT, result)
+    except OSError as error:
+        why = error.strerror
+        raise UserError(f"'{folder / RESULT}' cannot be written: {why}.") from None
     return result
 
 
@@ -74,9 +82,8 @@ def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
         UserError: There is no result, one cannot be read, or one would take the place
             of another setting's.
     """
-    results = {
-        path.parent.name: read_file(path) for path in workdir.glob(f"*/{RESULT}")
-    }
+    paths = list(workdir.glob(f"*/{RESULT}"))
+    results = {path.parent.name: _measured(path) for path in paths}
     if not results:
         raise UserError(
             f"'{workdir}' has no result; name the folder that the runs of a table are "
@@ -95,7 +102,10 @@ def _check_same_setting(path: Path, result: Figures) -> None:
     """Makes sure that a kept result may be overwritten."""
     if not path.exists() or (before := read_file(path)) == result:
         return
-    if any(before.get(key) != result.get(key) for key in ("setting", "text")):
+    noted = ("setting", "text")
+    if not result.get("setting"):  # of a row that trains nothing, what else there is
+        noted += ("config", "system", "parameters", "command")
+    if any(before.get(key) != result.get(key) for key in noted):
         raise UserError(
             f"'{path}' is of another setting or text, or of a version that noted none; "
             "delete it if the new result is to take its place."
@@ -112,28 +122,36 @@ def kept_results(name: str, kept: Path = KEPT) -> list[Figures]:
     """
     rows = []
     for path in sorted((kept / name).glob("*.json")):
-        result = read_file(path)
+        result = _measured(path)
         shared = {key: value for key, value in result.items() if key != "rows"}
-        if "measured" not in result or "device" not in result:
-            raise UserError(
-                f"'{path}' does not say when and on what it was measured; keep "
-                "results with --collect."
-            )
         of_file = shared | {"file": f"{name}/{path.name}"}
         rows += [of_file | row for row in result.get("rows", [{}])]
     return rows
+
+
+def _measured(path: Path) -> Figures:
+    """Reads a result that says where it comes from."""
+    result = read_file(path)
+    if "measured" not in result or "device" not in result:
+        raise UserError(
+            f"'{path}' does not say when and on what it was measured; delete it, and "
+            "the run is measured again."
+        )
+    return result
 
 
 def read_file(path: Path) -> Figures:
     """Reads a result.
 
     Raises:
-        UserError: The file holds something else.
+        UserError: The file holds something else, or cannot be read.
     """
     try:
         figures = json.loads(path.read_text())
     except ValueError:
         figures = None
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
     if not isinstance(figures, dict) or not figures:
         raise UserError(
             f"'{path}' holds no figures; delete it, and the run is measured again."

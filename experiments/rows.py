@@ -18,6 +18,7 @@ from experiments.settings import (
     text_digest,
     text_files,
 )
+from kvnmt.errors import UserError
 from kvnmt.model.assembly import count_parameters
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run, load_run
@@ -149,8 +150,21 @@ class OtherRow(AnyRow):
     """Figures that come from no training of kvnmt, such as those of other programs."""
 
     work: Callable[[], Figures]  # gives the figures, perhaps of several ``rows``
+    config: str | None = None  # tells apart what they are figures of, if it may change
+
+    def result(self) -> Figures | None:
+        """As of every row; the config is compared, if both are noted."""
+        figures = super().result()
+        noted = figures and figures.get("config")
+        if noted and self.config and noted != self.config:
+            raise UserError(
+                f"'{self.folder}' was measured of another configuration than this; "
+                "choose another --workdir."
+            )
+        return figures
 
     def make(self, train: Train, console: Console) -> None:
         """Does the work; leaves a result."""
         named = {"system": self.system, "data": self.data, "text": self.text}
-        write_result(self.folder, named | self.work())
+        config = {"config": self.config} if self.config else {}
+        write_result(self.folder, named | config | self.work())

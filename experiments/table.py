@@ -75,6 +75,8 @@ class Table:
     rows: Sequence[AnyRow]
     notes: Sequence[str] = ()
     texts: Sequence[Text] = ()
+    # Further rows, which are made of these as their flags change them.
+    derived: Callable[[list[AnyRow]], Sequence[AnyRow]] = lambda rows: ()
     # From the results of the rows to what is shown.
     lines: Callable[[list[Figures]], list[Figures]] = list
 
@@ -138,6 +140,7 @@ def make_table(
         StoppedError: A signal asked for it; nothing is lost.
     """
     rows = with_flags(made.rows, options.config)
+    rows += made.derived(rows)
     check_rows(rows)
     if options.list:
         preview.show_states(rows)
@@ -245,18 +248,26 @@ def prepare(workdir: Path, text: Text) -> None:
         UserError: They cannot be written, or runs were made with others.
     """
     make_folder(workdir)
+    try:
+        with locked(workdir / "lock"):
+            _write_text(workdir, text)
+    except OSError as error:
+        path, why = error.filename or workdir, error.strerror
+        raise UserError(f"'{path}' cannot be written: {why}.") from None
+
+
+def _write_text(workdir: Path, text: Text) -> None:
     mark = text.mark(workdir)
-    with locked(workdir / "lock"):
-        former = mark.read_text() if mark.exists() else None
-        if former == text.key:
-            return
-        if former and any(chain(workdir.glob(f"*/{RESULT}"), workdir.glob("claims/*"))):
-            raise UserError(
-                f"'{workdir}' has runs on other text than these flags make; choose "
-                "another --workdir."
-            )
-        text.write()
-        write_whole(mark, text.key)
+    former = mark.read_text() if mark.exists() else None
+    if former == text.key:
+        return
+    if former and any(chain(workdir.glob(f"*/{RESULT}"), workdir.glob("claims/*"))):
+        raise UserError(
+            f"'{workdir}' has runs on other text than these flags make; choose "
+            "another --workdir."
+        )
+    text.write()
+    write_whole(mark, text.key)
 
 
 def show(

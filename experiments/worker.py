@@ -18,7 +18,7 @@ from experiments.claims import Claims, Held, Pace
 from experiments.results import read_result
 from experiments.rows import AnyRow, Train
 from kvnmt.console import say
-from kvnmt.errors import STATUS_OF_SIGNALS, StoppedError, UserError
+from kvnmt.errors import STATUS_OF_SIGNALS, OptionError, StoppedError, UserError
 from kvnmt.training.signals import Signals
 
 TRIES = 2  # of a row that fails
@@ -94,9 +94,9 @@ class Worker:
         except StoppedError:
             raise
         except Exception as error:
-            if not isinstance(error, UserError):
+            if not isinstance(error, UserError | OSError):
                 traceback.print_exc()
-            reason = str(error) or type(error).__name__
+            reason = reason_of(error)
             say(f"'{row.folder.name}' failed: {reason}", self.console)
             held.end("failed", reason)
         else:
@@ -136,6 +136,14 @@ class Worker:
             if reason := self._failure(needed):
                 return f"it needs '{needed.name}': {reason}"
         return ""
+
+
+def reason_of(error: Exception) -> str:
+    """Why a row failed, in a sentence."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"'{error.filename}' cannot be read or written: {error.strerror}."
+    told = error.by_flag if isinstance(error, OptionError) else str(error)
+    return told or type(error).__name__
 
 
 def _stopped(cause: BaseException, asked: int) -> StoppedError:

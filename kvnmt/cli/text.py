@@ -13,7 +13,7 @@ from rich.text import Text
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import print_json, print_table, say
 from kvnmt.data import plan
-from kvnmt.data.config import OF_COUNTED, DataConfig
+from kvnmt.data.config import OF_COUNTED, DataConfig, with_limit
 from kvnmt.data.corpus import Prepared, prepare_train
 from kvnmt.data.inspection.validate import FileFigures, Report, ValidateConfig, validate
 from kvnmt.data.prepare import described
@@ -48,7 +48,8 @@ class Validate:
             idle = Idle(OF_COUNTED, f"{sentence}one of them out.")
             check_given(config, [idle], ValidateConfig)  # whose fields have defaults
             experiment, trained = load_settings(self.run)
-            longest = config.max_length or experiment.data.longest
+            data = experiment.data
+            longest = config.max_length or with_limit(data, trained.source.kind).longest
             config = dataclasses.replace(config, max_length=longest)
         report = validate(config, trained)
         if self.json:
@@ -84,7 +85,8 @@ def _print_prepared(
     table = Table(box=None, show_header=False)
     lengths = prepared.train.lengths
     table.add_row("training pairs", f"{len(lengths):,}")
-    table.add_row("left out", described(prepared.dropped, config))
+    limited = with_limit(config, prepared.vocabularies.source.kind)
+    table.add_row("left out", described(prepared.dropped, limited))
     sides = ("source", "target")
     for side, words, tokens in zip(sides, prepared.vocabularies, lengths.T):
         size = f"{len(words):,} ({digest(words)})"

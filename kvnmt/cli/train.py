@@ -11,10 +11,11 @@ import tyro
 from kvnmt import devices
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import say
-from kvnmt.errors import UserError, at_least, check_bounds
+from kvnmt.errors import UserError, at_least, check_bounds, flag
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.config import Experiment
+from kvnmt.runs.directory import has_checkpoint, load_experiment
 from kvnmt.runs.recipes import Recipe
 from kvnmt.training.loop import Result
 
@@ -58,6 +59,8 @@ class Train:
                 "--processes and --process need --coordinator HOST:PORT, where the "
                 "first process is found."
             )
+        if self.resume:
+            check_begun(self.run, self.experiment)
         result = experiment.run(
             self.experiment, self.run, resume=self.resume, verbose=self.verbose
         )
@@ -68,6 +71,24 @@ class Train:
             say(f"translate with: kvnmt translate {self.run} < source > target")
         else:
             say(f"score with: kvnmt score {self.run} --target text")
+
+
+def check_begun(folder: Path, chosen: Experiment) -> None:
+    """Refuses where a run that has begun is to begin, which would do nothing.
+
+    Raises:
+        UserError: It is another place than before; the flag is named.
+    """
+    before = load_experiment(folder)
+    if not has_checkpoint(folder):
+        return
+    for part, field in (("data", "vocabularies"), ("training", "warm_start")):
+        was, now = (getattr(getattr(e, part), field) for e in (before, chosen))
+        if now != was:
+            raise UserError(
+                f"{flag(f'{part}.{field}')} is for a training that begins, and that in "
+                f"'{folder}' goes on; leave it out."
+            )
 
 
 @dataclass(frozen=True)

@@ -79,13 +79,20 @@ def key_of(
 def locked(folder: Path, key: str) -> Iterator[Path]:
     """Keeps other processes from making the same entry; gives its folder.
 
+    An entry that is there can be read where nothing can be written, not even a lock.
+
     Raises:
         UserError: The folder cannot be written.
     """
     with ExitStack() as stack:
         with _explaining(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            locks = stack.enter_context(files.locked(folder / f"{key}.lock"))
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                locks = stack.enter_context(files.locked(folder / f"{key}.lock"))
+            except OSError:
+                if not (folder / key).exists():
+                    raise
+                locks = True
         if not locks:
             error_console().print(
                 f"the file system of '{folder}' cannot lock: do not prepare the same "
@@ -125,7 +132,8 @@ def find(entry: Path, console: Console) -> Entry | None:
             highlight=False,
             soft_wrap=True,
         )
-        shutil.rmtree(entry)
+        with _explaining(entry.parent):
+            shutil.rmtree(entry)
         return None
     except OSError as error:  # perhaps it can be read another time: it stays
         raise UserError(f"'{entry}' cannot be read: {error.strerror}.") from None

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where text comes from and how it becomes ids: what a user chooses."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from kvnmt.errors import Idle, at_least, between, check_given
 
-LONGEST = {"words": 80, "bpe": 100, "characters": 400}  # tokens of a training sentence
-
+Kind = Literal["words", "bpe", "characters"]
+# Tokens of a training sentence, unless another number is chosen.
+LONGEST: dict[Kind, int] = {"words": 80, "bpe": 100, "characters": 400}
 
 # How vocabularies are built, by kind: it decides no id once there are some.
 OF_COUNTED = ("min_count", "vocabulary_size")
@@ -37,7 +38,7 @@ class DataConfig:
         None  # its source and target; default: by itself
     )
     vocabularies: Path | None = None  # take those of this run directory
-    vocabulary: Literal["words", "bpe", "characters"] = "words"  # or build such
+    vocabulary: Kind = "words"  # or build such
     # words and characters seen less often are unknown
     min_count: Annotated[int, at_least(1)] = 2
     # at most so many of them on each side
@@ -67,8 +68,19 @@ class DataConfig:
 
     @property
     def longest(self) -> int:
-        """Most tokens of a side that is trained on, EOS not counted."""
+        """Most tokens of a side that is trained on, EOS not counted.
+
+        With vocabularies that are there it takes `with_limit` before.
+        """
         return self.max_length or LONGEST[self.vocabulary]
+
+
+def with_limit(config: DataConfig, kind: Kind) -> DataConfig:
+    """The config, with the most tokens that sentences of a kind of tokens have.
+
+    Vocabularies that are taken, not built, may be of another kind than the config's.
+    """
+    return replace(config, max_length=config.max_length or LONGEST[kind])
 
 
 def check_vocabularies(config: DataConfig, *starts: DataConfig) -> None:

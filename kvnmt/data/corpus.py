@@ -12,7 +12,7 @@ from rich.console import Console
 from kvnmt.console import error_console
 from kvnmt.data import cache, prepare, sources
 from kvnmt.data.batches import EncodedCorpus, Sentences, encoded
-from kvnmt.data.config import DataConfig
+from kvnmt.data.config import DataConfig, with_limit
 from kvnmt.data.encoding import Dropped, EncodedBlock, Ids, tokenised
 from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
@@ -70,10 +70,11 @@ def load_corpora(
         empty=sum(part.text.empty for part in pairs),
         undecodable=sum(part.text.undecodable for part in pairs),
     )
+    limited = with_limit(config, vocabularies.source.kind)
     ways = f" in {config.segmentations} segmentations" * (config.segmentations > 1)
     report = (
         f"{len(prepared.train.source):,} training pairs{ways} (left out: "
-        f"{prepare.described(prepared.dropped, config)}), {len(references):,} "
+        f"{prepare.described(prepared.dropped, limited)}), {len(references):,} "
         f"validation pairs (left out: {prepare.described(left_out, config)}), "
         f"vocabularies of {len(vocabularies.source):,} and {len(vocabularies.target):,}"
     )
@@ -108,6 +109,8 @@ def prepare_train(
     text = sources.open_text(config, "train")
     if not trained and config.vocabularies:
         trained = load_vocabularies(config.vocabularies)
+    if trained:
+        config = with_limit(config, trained.source.kind)
     if config.cache:
         return _cached(config, config.cache, text, trained, console or error_console())
     vocabularies = trained or prepare.build_vocabularies(config, text)
@@ -166,13 +169,16 @@ def _some_left(
         kept += len(block.source.lengths)
         dropped += block.dropped
         yield block
-    if not kept:
-        raise OptionError(
-            f"no pair of '{text.name}' is left to train on; left out: "
-            f"{prepare.described(dropped, config)}; raise {{0}}, or look the text over "
-            "with kvnmt validate.",
-            "data.max_length",
-        )
+    if kept:
+        return
+    if not (dropped.too_long or dropped.uneven):
+        raise nothing_left(text.unit)
+    raise OptionError(
+        f"no pair of '{text.name}' is left to train on; left out: "
+        f"{prepare.described(dropped, config)}; raise {{0}}, or look the text over "
+        "with kvnmt validate.",
+        "data.max_length" if dropped.too_long else "data.max_ratio",
+    )
 
 
 def _unchanged(

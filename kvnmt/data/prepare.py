@@ -49,9 +49,11 @@ def encode_text(
             segmentations made where none are; what `text.clean` raises.
     """
     if config.subword_dropout and not isinstance(vocabularies.source, Subwords):
+        instead = "vocabularies" if config.vocabularies else "vocabulary"
+        remedy = {"vocabularies": "give {1} of subwords", "vocabulary": "{1} to bpe"}
         raise OptionError(
-            "{0} leaves out merges of subwords; set it to 0, or {1} to bpe.",
-            *("data.subword_dropout", "data.vocabulary"),
+            f"{{0}} leaves out merges of subwords; set it to 0, or {remedy[instead]}.",
+            *("data.subword_dropout", f"data.{instead}"),
         )
     if config.segmentations > 1 and not config.subword_dropout:
         raise OptionError(

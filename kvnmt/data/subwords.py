@@ -7,15 +7,16 @@ has fewer rows to compute, and spreads no probability over words that never come
 """
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from kvnmt.data.vocabulary import EOS, UNK, Subwords
-from kvnmt.errors import OptionError
+from kvnmt.errors import OptionError, UserError
 
+RESERVED = "\u2585"  # SentencePiece leaves lines out that hold it
 PROTOCOL: Any = sentencepiece_model_pb2  # its classes are made when it is imported
 
 
@@ -30,10 +31,17 @@ def build_subwords(
     Raises:
         UserError: There is no text, or it has more characters than that.
     """
-    model = io.BytesIO()
+    model, visible = io.BytesIO(), False
+
+    def sentences() -> Iterator[str]:
+        nonlocal visible
+        for line in lines:
+            visible = visible or any(c.isprintable() and c != " " for c in line)
+            yield line.replace(RESERVED, " ")
+
     try:
         sentencepiece.SentencePieceTrainer.train(  # pyright: ignore
-            sentence_iterator=iter(lines),
+            sentence_iterator=sentences(),
             model_writer=model,
             model_type="bpe",
             vocab_size=size,
@@ -49,6 +57,8 @@ def build_subwords(
             minloglevel=2,
         )
     except (RuntimeError, OSError):
+        if not visible:
+            raise UserError("the text has no visible character to learn.") from None
         raise OptionError(
             f"{{0}} {size} cannot be learnt from this text; every character needs a "
             "piece, so choose more.",

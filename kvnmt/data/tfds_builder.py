@@ -106,8 +106,9 @@ def prepare(
         ):
             builder = TextBuilder(name, splits, folder, languages, shard)
             builder.download_and_prepare(download_dir=empty)
-    except OSError as error:
-        raise UserError(f"'{prepared}' cannot be written: {error.strerror}.") from None
+    except (OSError, RuntimeError) as error:  # the latter of the records' own library
+        why = getattr(error, "strerror", None) or str(error).splitlines()[0].rstrip(".")
+        raise UserError(f"'{prepared}' cannot be written: {why}.") from None
     return prepared
 
 

@@ -25,6 +25,7 @@ from typing import ClassVar, Protocol, TypeAlias
 import sentencepiece
 
 from kvnmt.data.bpe_dropout import LONGEST, SPACE, Merges, merges_of
+from kvnmt.data.config import Kind
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError, read_small
 
@@ -69,6 +70,7 @@ class _Known(dict[str, int]):
 class Words:
     """A vocabulary of words, the most frequent first."""
 
+    kind: ClassVar[Kind] = "words"
     suffix: ClassVar[str] = ".words"
     words: tuple[str, ...]  # ids 2, 3, ...
 
@@ -103,6 +105,7 @@ class Words:
 class Characters:
     """A vocabulary of code points; spaces at the ends of a line are dropped."""
 
+    kind: ClassVar[Kind] = "characters"
     suffix: ClassVar[str] = ".characters"
     characters: str  # ids 2, 3, ...
 
@@ -138,6 +141,7 @@ class Characters:
 class Subwords:
     """A vocabulary of SentencePiece's byte-pair encoding."""
 
+    kind: ClassVar[Kind] = "bpe"
     suffix: ClassVar[str] = ".model"
     data: bytes  # the serialised model
 
@@ -249,7 +253,7 @@ def load(folder: Path, side: str) -> AnyVocabulary:
         UserError: There is no such file, or it holds no vocabulary.
     """
     kinds = {
-        Words: lambda data: Words(tuple(data.decode().split("\n")[:-1])),
+        Words: _read_words,
         Characters: lambda data: Characters(data.decode()),
         Subwords: Subwords,
     }
@@ -264,6 +268,20 @@ def load(folder: Path, side: str) -> AnyVocabulary:
                 reason = " ".join(str(error).split())[:200]
                 raise UserError(f"'{path}' is no vocabulary: {reason}.") from None
     raise UserError(f"'{folder}' holds no vocabulary of the {side} side.")
+
+
+def _read_words(data: bytes) -> Words:
+    """Reads a word from each line; a person may have edited them."""
+    lines = data.decode().removesuffix("\n").split("\n") if data else []
+    if lines and all(line.endswith("\r") for line in lines):
+        raise ValueError("its lines end in carriage returns; save it with line feeds")
+    places: dict[str, int] = {}
+    for number, word in enumerate(lines, 1):
+        if not word or " " in word:
+            raise ValueError(f"line {number} is not one word")
+        if (before := places.setdefault(word, number)) != number:
+            raise ValueError(f"lines {before} and {number} are the same word")
+    return Words(tuple(lines))
 
 
 def _ranked(counts: Mapping[str, int], min_count: int, size: int | None) -> list[str]:

@@ -391,9 +391,11 @@ def test_training_can_be_taken_up_again(kvnmt, tmp_path, run):
         (["--system", "mematt"], "--attention kv_memory"),
         (["--attention=kv_memory"], "--attention kv_memory"),
         (["--model.state=9"], "--model.state 9"),
+        (["--data.vocabularies", "nowhere"], "--data.vocabularies is for a training"),
+        (["--training.warm-start", "nowhere"], "--training.warm-start is for a train"),
     ],
 )
-def test_a_run_cannot_become_another_system(kvnmt, tmp_path, run, change, flag):
+def test_a_run_cannot_become_another_one(kvnmt, tmp_path, run, change, flag):
     folder = shutil.copytree(run, tmp_path / "run")
     check_sentence(kvnmt("train", folder, "--resume", *change), flag, str(folder))
     assert load_experiment(folder) == load_experiment(run)

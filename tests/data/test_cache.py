@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from kvnmt import files
 from kvnmt.data import cache, prepare
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import Prepared, prepare_train
@@ -290,3 +291,28 @@ def test_the_command_tells_what_it_made(config, kvnmt):
     assert read_manifest(entries(config)[0])["dropped"]["too_long"] > 0
     assert "at least 1" in kvnmt("prepare", *cached, "--data.max-length", 0).err
     assert "with --data.cache" in kvnmt("prepare", *flags).err
+
+
+def test_a_whole_entry_is_read_where_nothing_can_be_written(config, monkeypatch):
+    def locked(*arguments):
+        raise OSError(30, "Read-only file system")
+
+    expected = plain(prepare_train(config))
+    monkeypatch.setattr(files, "locked", locked)
+    assert plain(prepare_train(config)) == expected
+    other = dataclasses.replace(config, max_length=3)
+    with pytest.raises(UserError, match="cannot keep what is prepared: Read-only"):
+        prepare_train(other)
+
+
+def test_damage_that_cannot_be_removed_is_one_sentence(config, monkeypatch):
+    def rmtree(path):
+        raise OSError(30, "Read-only file system")
+
+    place = prepare_train(config).folder
+    assert place
+    with (place / "source.ids").open("ab") as file:
+        file.write(b"x")
+    monkeypatch.setattr(cache.shutil, "rmtree", rmtree)
+    with pytest.raises(UserError, match="cannot keep what is prepared: Read-only"):
+        prepare_train(config)

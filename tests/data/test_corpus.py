@@ -10,14 +10,14 @@ import pytest
 
 from kvnmt.data import prepare, synthetic
 from kvnmt.data.batches import Sentences
-from kvnmt.data.config import DataConfig
+from kvnmt.data.config import LONGEST, DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.prepare import build_vocabularies, encode_text
 from kvnmt.data.sources import TextReader
 from kvnmt.data.subwords import build_subwords
 from kvnmt.data.text import Block, Parallel
 from kvnmt.data.vocabularies import Vocabularies, load_vocabularies, save_vocabularies
-from kvnmt.data.vocabulary import UNK, Words, digest
+from kvnmt.data.vocabulary import UNK, Characters, Words, digest
 from kvnmt.errors import UserError
 
 
@@ -328,3 +328,27 @@ def test_a_text_that_changes_meanwhile_is_not_kept(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="changed while it was read"):
         load_corpora(config)
     assert not [path for path in config.cache.iterdir() if path.is_dir()]
+
+
+def test_sentences_are_as_long_as_the_tokens_of_the_vocabularies_allow(tmp_path):
+    """Of taken ones, whatever kind the config would build."""
+    run, longest = tmp_path / "run", "a" * LONGEST["characters"]
+    save_vocabularies(Vocabularies(Characters("a"), Characters("X")), run)
+    pairs = [f"{longest}|X", f"{longest}a|X"]
+    config = write(tmp_path, pairs, ["a|X"], vocabularies=run)
+    assert config.vocabulary == "words"
+    corpora = load_corpora(config)
+    assert [len(ids) for ids in corpora.train.source] == [LONGEST["characters"] + 1]
+    assert "left out: 1 longer than 400 tokens" in corpora.report
+    few = dataclasses.replace(config, max_length=1)
+    with pytest.raises(UserError, match="raise data.max_length"):
+        load_corpora(few)
+
+
+def test_where_no_pair_is_left_the_reason_is_told(tmp_path):
+    blank = write(tmp_path, ["a|", "|X"], ["a|X"], faulty="skip")
+    with pytest.raises(UserError, match="has both sides"):
+        load_corpora(blank)
+    uneven = write(tmp_path, ["a a a|X"], ["a|X"], max_ratio=2)
+    with pytest.raises(UserError, match="raise data.max_ratio"):
+        load_corpora(uneven)

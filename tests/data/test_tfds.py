@@ -269,3 +269,12 @@ def test_what_is_prepared_is_left_alone(letters, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="file/mine/1.0.0' cannot be written: "):
         prepare("mine", {"train": TEXT}, tmp_path / "file")
+
+
+def test_records_that_cannot_be_written_are_one_sentence(tmp_path, monkeypatch):
+    def full(*arguments, **options):
+        raise RuntimeError("write() failed: No space left on device; writing x\nat y")
+
+    monkeypatch.setattr(TextBuilder, "download_and_prepare", full)
+    with pytest.raises(UserError, match="cannot be written: .* device; writing x.$"):
+        prepare("mine", {"train": TEXT}, tmp_path)

@@ -268,11 +268,6 @@ def test_little_text_gives_all_the_subwords_that_it_has(text):
     assert most.decode(most.encode(text[0])) == text[0]
 
 
-def test_no_text_gives_no_subwords():
-    with pytest.raises(UserError, match="subwords"):
-        build_subwords(["", " "], 10)
-
-
 def test_words_survive_the_disk(tmp_path):
     words = words_of([" ".join(ODD) + " x"])
     save(words, tmp_path / "vocabulary", "source")
@@ -308,3 +303,35 @@ def test_the_digest_tells_vocabularies_apart(subwords):
     digests = {digest(words) for words in (*some, subwords)}
     assert len(digests) == len(some) + 1
     assert digest(Words(("a", "b"))) == digest(some[0])
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (b"the\r\ndog\r\n", "carriage returns; save it with line feeds"),
+        (b"the\n\ndog\n", "line 2 is not one word"),
+        (b"the dog\n", "line 1 is not one word"),
+        (b"a\nb\na\n", "lines 1 and 3 are the same word"),
+    ],
+)
+def test_words_that_a_person_spoilt_are_told(tmp_path, data, part):
+    (tmp_path / "source.words").write_bytes(data)
+    with pytest.raises(UserError, match=f"source.words' is no vocabulary: .*{part}"):
+        load(tmp_path, "source")
+
+
+def test_the_last_word_needs_no_line_feed(tmp_path):
+    (tmp_path / "source.words").write_bytes(b"the\ndog")
+    assert load(tmp_path, "source") == Words(("the", "dog"))
+
+
+def test_pieces_are_learnt_from_lines_with_a_reserved_character_too():
+    learnt = build_subwords(["zq \u2585 dog"] * 9 + ["a b"] * 9, 60)
+    assert learnt.pieces(learnt.encode("zq dog")) == ["\u2581zq", "\u2581dog"]
+
+
+@pytest.mark.parametrize("line", ["", "\u200b", "\u3000"])
+def test_of_nothing_that_is_seen_no_piece_is_learnt(line):
+    for lines in ([line] * 3, []):
+        with pytest.raises(UserError, match="no visible character"):
+            build_subwords(lines, 60)

@@ -5,9 +5,10 @@ import json
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 from sacrebleu.metrics.bleu import BLEU
 
-from experiments import multi30k_best
+from experiments import distilled, multi30k_best
 from experiments.distilled import distil
 from experiments.multi30k_best import BASELINE, COMPOSED, RECIPE, WITHOUT, Multi30kBest
 from experiments.preview import show_plans
@@ -161,6 +162,71 @@ def test_a_row_learns_from_what_it_made_nearest_to_the_references(
         multi30k_best.main(replace(alone, candidates=4), train=never)
 
 
+def test_flags_of_the_table_change_teachers_and_students(options, capsys, monkeypatch):
+    """And not the text that students read; other teachers are not taken for these."""
+    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
+    write_captions(options.data)
+    (options.data / "train.de").write_text(
+        "\n" + (options.data / "train.de").read_text().partition("\n")[2]
+    )
+    seen = []
+
+    def train(experiment, folder, **others):
+        seen.append(experiment)
+        return untrained(experiment, folder, **others)
+
+    flags = "--data.min-count", "1", "--data.faulty", "skip", "--training.epochs", "6"
+    alone = replace(options, distil=options.systems, config=flags)
+    multi30k_best.main(alone, train=train)
+    teacher, student = seen
+    assert student.data.source == options.workdir / "distilled.source"
+    assert student.data.vocabularies == student.training.warm_start
+    assert (teacher.training.epochs, student.training.epochs) == (6, 3)
+    assert student.optimizer.learning_rate == teacher.optimizer.learning_rate / 2
+    lines = (options.workdir / "distilled.target").read_text().splitlines()
+    assert len(lines) == 2 * 39
+    other = replace(alone, config=(*flags, "--training.batch-size", "8"))
+    with pytest.raises(UserError, match="another configuration|of other teachers"):
+        multi30k_best.main(other, train=never)
+
+
+def test_an_ensemble_of_others_is_not_taken_for_this_one(options):
+    rows = [
+        multi30k_best.configure(options, "rnnsearch-star", "", seed, {})
+        for seed in (1, 2)
+    ]
+    figures = {"bleu": 1.0}
+    row = replace(multi30k_best.together(options, rows, {}), work=lambda: figures)
+    row.make(never, Console())
+    assert row.result()
+    train = replace(rows[0].experiment.training, batch_size=8)
+    rows[0] = replace(rows[0], experiment=replace(rows[0].experiment, training=train))
+    with pytest.raises(UserError, match="measured of another configuration"):
+        multi30k_best.together(options, rows, {}).result()
+
+
+def test_what_was_half_written_is_written_again(options, monkeypatch, capsys):
+    """And a translation of blanks alone gives way to the reference."""
+    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
+    write_captions(options.data)
+    workdir = options.workdir
+    alone = replace(options, distil=options.systems)
+    multi30k_best.main(replace(alone, distil=None), train=untrained)
+    for name in ("distilled.source", "distilled.target"):
+        (workdir / name).write_text("a\n" * len(name))
+    blank = lambda run, lines, *others, **more: [" "] * len(lines)  # noqa: E731
+    monkeypatch.setattr(distilled, "translate_lines", blank)
+    multi30k_best.main(alone, train=untrained)
+    text = read_parallel(workdir / "distilled.source", workdir / "distilled.target")
+    assert text.target[:40] == text.target[40:]
+    options.data.rename(options.data.with_name("away"))
+    multi30k_best.main(
+        replace(alone, workdir=options.data.with_name("away") / "runs", show=True),
+        train=never,
+    )
+    assert "cannot be used" not in capsys.readouterr().out
+
+
 def test_text_that_others_write_is_awaited(options, capsys):
     write_captions(options.data)
     both = replace(options, seeds=(1, 2), distil=options.systems, list=True)
@@ -177,7 +243,8 @@ def test_who_names_no_student_has_them_all(options):
 
 def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
     row = multi30k_best.configure(options, "rnnsearch-star", "", 1, {})
-    show_plans([distil(row, (row.folder, options.workdir / "other"))])
+    other = replace(row, folder=options.workdir / "other")
+    show_plans([distil(row, (row, other))])
     (plan,) = json.loads(capsys.readouterr().out)
     assert plan["text written after"] == [row.folder.name, "other"]
     assert plan["config"]["training"]["warm_start"] == str(row.folder)

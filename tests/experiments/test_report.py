@@ -281,3 +281,42 @@ def test_rows_are_tested_over_the_sentences_of_the_baseline_of_their_seed(tmp_pa
 def test_a_bar_in_a_cell_begins_no_other_cell():
     grid = Grid(["signature"], [False], [["nrefs:1|tok:13a"]], "")
     assert r"| nrefs:1\|tok:13a |" in report.markdown(grid)
+
+
+def test_a_result_that_trains_nothing_takes_the_place_of_none(tmp_path):
+    """Of another system, size or command."""
+    run, kept = tmp_path / "runs" / "row-1", tmp_path / "kept"
+    run.mkdir(parents=True)
+    figures = MEASURED | {"system": "two", "parameters": 2, "command": "x --seeds 1"}
+    for changes, refused in (
+        ({}, False),
+        ({"bleu": 2.0}, False),
+        ({"parameters": 9}, 1),
+    ):
+        (run / "result.json").write_text(json.dumps(figures | changes))
+        if not refused:
+            collect(tmp_path / "runs", "mine", kept)
+    with pytest.raises(UserError, match="is of another setting or text"):
+        collect(tmp_path / "runs", "mine", kept)
+    assert json.loads((kept / "mine/row-1.json").read_text())["bleu"] == 2.0
+
+
+def test_what_cannot_be_reported_is_not_kept(tmp_path):
+    run, kept = tmp_path / "runs" / "row-1", tmp_path / "kept"
+    run.mkdir(parents=True)
+    (run / "result.json").write_text('{"bleu": 1}')
+    with pytest.raises(UserError, match="does not say when and on what"):
+        collect(tmp_path / "runs", "mine", kept)
+    (run / "result.json").unlink()
+    (run / "result.json").mkdir()
+    with pytest.raises(UserError, match="result.json' cannot be read: Is a directory"):
+        collect(tmp_path / "runs", "mine", kept)
+    assert not kept.exists()
+    with pytest.raises(UserError, match="--name is that of the table of --collect"):
+        report.main(ReportOptions(name="mine"))
+
+
+def test_a_table_without_an_end_takes_no_prose(tmp_path):
+    page = "<!-- table mine -->\nprose\n<!-- table mine -->\n<!-- end -->\n"
+    with pytest.raises(UserError, match="table 'mine' of the page has no '<!-- end"):
+        written(page, {"mine": SUMMARY}, tmp_path)

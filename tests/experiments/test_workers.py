@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.claims import SILENT_END, Claims, Pace
+from experiments import claims, results, table
+from experiments.claims import SILENT_END, Claim, Claims, Pace
 from experiments.preview import state_of
 from experiments.results import read_result
 from experiments.rows import OtherRow
-from experiments.table import complete, work
+from experiments.table import Text, complete, work
 from experiments.worker import Worker
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.training.signals import Signals
@@ -236,3 +237,47 @@ def test_an_interrupted_row_says_its_epoch(tmp_path):
     assert state_of(row) == "interrupted at epoch 1.5"
     with Claims(row.folder).take():
         assert state_of(row).endswith(", at epoch 1.5")
+
+
+def test_a_claim_that_says_nothing_or_more_than_is_known_is_a_claim(tmp_path):
+    row = other(tmp_path / "row")
+    path = elsewhere(row.folder, seconds=0)
+    for text in ("[]", "null", '{"by": "far:2", "of a later version": 1}'):
+        path.write_text(text)
+        claim = Claims(row.folder, HERE).holder()
+        assert claim and claim.by == ("far:2" if "far" in text else Claim(1).by)
+
+
+def test_who_cannot_write_sees_who_works(tmp_path, monkeypatch):
+    def refused(*arguments, **options):
+        raise OSError(30, "Read-only file system")
+
+    row = other(tmp_path / "row")
+    elsewhere(row.folder, seconds=0)
+    monkeypatch.setattr(claims.tempfile, "TemporaryFile", refused)
+    monkeypatch.setattr(claims, "locked", refused)
+    assert state_of(row).startswith("running since")
+    text = Text("key", lambda: None)
+    monkeypatch.setattr(table, "locked", refused)
+    with pytest.raises(UserError, match="cannot be written: Read-only file system"):
+        table.prepare(tmp_path, text)
+
+
+def test_a_full_disk_is_no_traceback(tmp_path, monkeypatch, capsys):
+    def full(path, plain):
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr(results, "write_json", full)
+    row = other(tmp_path / "row")
+    failures = work([row], never, pace=HERE)
+    assert "result.json' cannot be written: No space" in failures["row"]
+    assert "Traceback" not in capsys.readouterr().err
+
+    def reads() -> dict:
+        raise OSError(28, "No space left on device", "there")
+
+    failures = work([replace(row, work=reads)], never, pace=HERE)
+    assert failures == {
+        "row": "'there' cannot be read or written: No space left on device."
+    }
+    assert "Traceback" not in capsys.readouterr().err
