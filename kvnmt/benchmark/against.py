@@ -46,6 +46,7 @@ class Against:
     version: str
     peer: str
     task: Task
+    models: tuple[str, ...]  # of both, where they were there before
     lines: int  # that were translated
     turns: int
     load: float  # of the machine before: programs that ran or waited for a core
@@ -107,6 +108,7 @@ def measure(
         version=__version__,
         peer=peer,
         task=task,
+        models=tuple(map(str, filter(None, (against.ours, against.theirs)))),
         lines=len(read_lines(task.text / f"test.{task.source}")),
         turns=against.turns,
         load=before,
@@ -132,7 +134,7 @@ def make_task(config: BenchmarkConfig, against: AgainstConfig) -> Task:
         output_dropout=sizes.dropout.output,
         batch_size=config.batch_size,
         epochs=against.epochs,
-        threads=against.threads or cores(),
+        threads=min(against.threads or cores(), cores()),
         seed=config.seed,
     )
 

@@ -10,11 +10,13 @@ one is faster, where all is below it is slower; otherwise no difference was seen
 is not to say that there is none.
 """
 
+import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.report import Report, speeds, to_plain, yardstick
 from kvnmt.benchmark.rounds import Spread
 from kvnmt.errors import UserError
@@ -55,10 +57,9 @@ def changes(report: Report, old: Mapping[str, Any], path: Path) -> list[Change]:
         path: Where the old one was read.
 
     Raises:
-        UserError: Sizes differ, or there is no figure that both have.
+        UserError: There is no figure that both have.
     """
     plain = to_plain(report)
-    _check_sizes(plain["config"], old["config"], path)
     rounds = min(plain["config"]["repeats"], old["config"]["repeats"])
     scale = _scale(plain, old, path)
     before = dict(speeds(old))
@@ -121,8 +122,14 @@ def _scale(plain: Mapping[str, Any], old: Mapping[str, Any], path: Path) -> Spre
     return ratio_of(before, now)
 
 
-def _check_sizes(config: Mapping[str, Any], old: Mapping[str, Any], path: Path) -> None:
-    now, before = dict(_flat(config)), dict(_flat(old))
+def check_sizes(config: BenchmarkConfig, old: Mapping[str, Any], path: Path) -> None:
+    """Refuses sizes that are not those of the old one, before anything is measured.
+
+    Raises:
+        UserError: One differs; it is named.
+    """
+    plain = json.loads(json.dumps(asdict(config)))
+    now, before = dict(_flat(plain)), dict(_flat(old["config"]))
     for name, value in now.items():
         is_size = name.split(".")[0] in SIZES
         if is_size and value != before.get(name):

@@ -2,20 +2,23 @@
 """What is measured: systems, their sizes, the batch, how often."""
 
 import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from kvnmt import devices
 from kvnmt.errors import (
     Idle,
+    OptionError,
     UserError,
     at_least,
     between,
     check_bounds,
     check_given,
 )
-from kvnmt.model.config import ModelConfig
+from kvnmt.inference.config import MOST, SearchConfig
+from kvnmt.model.config import Dropout, ModelConfig
+from kvnmt.runs.directory import check_run
 from kvnmt.systems.named import check_no_mechanism, system
 from kvnmt.training.step_options import StepOptions
 
@@ -42,7 +45,7 @@ class BenchmarkConfig(StepOptions):
     fill: Annotated[float, between(0.5, 1)] = 0.85
     vocabulary: Annotated[int, at_least(3)] = 10000  # words on each side
     repeats: Annotated[int, at_least(1)] = 10  # timed rounds
-    seed: Annotated[int, at_least(0)] = 1
+    seed: Annotated[int, between(0, MOST)] = 1
     train: bool = True  # measure train steps
     split: bool = True  # and what of a step is forward, backward and optimiser
     decode: bool = False  # measure translating, for every beam and batch
@@ -98,10 +101,35 @@ def check(config: BenchmarkConfig) -> None:
             f"--candidates is {config.candidates} but the vocabulary has "
             f"{config.vocabulary} words."
         )
-    if config.decode:
-        for flag, numbers in (("beams", config.beams), ("batches", config.batches)):
-            if not numbers or min(numbers) < 1:
-                raise UserError(f"--{flag} must be numbers of at least 1.")
+    searches = {
+        "beams": [SearchConfig(beam=number) for number in config.beams],
+        "batches": [SearchConfig(batch_size=number) for number in config.batches],
+    }
+    for name, several in searches.items():
+        if not several:
+            raise UserError(f"--{name} names nothing; name at least one.")
+        for one in several:
+            try:
+                check_bounds(one)
+            except OptionError as error:
+                raise UserError(f"--{name}: {error}") from None
+
+
+def check_used(config: BenchmarkConfig) -> None:
+    """Refuses what does nothing where systems are measured beside each other.
+
+    Raises:
+        OptionError: Something was given that does nothing.
+    """
+    idle = []
+    if not config.decode:
+        why = "{0} are of translating; give {1} too."
+        idle.append(Idle(("beams", "batches"), why, ("decode",)))
+    if not config.train:
+        of_steps = *(option.name for option in fields(StepOptions)), "target_length"
+        why = "{0} is of training; leave out either it or --no-train."
+        idle.append(Idle((*of_steps, "batch_size"), why))
+    check_given(config, idle, BenchmarkConfig())
 
 
 def check_alone(against: AgainstConfig) -> None:
@@ -149,7 +177,53 @@ def check_against(config: BenchmarkConfig, against: AgainstConfig) -> None:
         raise UserError("--ours and --theirs translate; give --decode too.")
     if against.shortlist and not against.ours:
         raise UserError("--shortlist is of a model's vocabularies; give --ours too.")
+    if against.ours and against.theirs:
+        check_run(against.ours)
+        for path in filter(None, (against.theirs, against.shortlist)):
+            if not path.exists():
+                raise UserError(f"'{path}' is not there; name what was made before.")
+    check_beside(config, against)
+    if against.work.exists() and not against.work.is_dir():
+        raise UserError(f"'{against.work}' is no folder; choose another --work.")
     if against.work.exists() and any(against.work.iterdir()):
         raise UserError(
             f"'{against.work}' is not empty; choose another --work, or remove it."
+        )
+
+
+def check_beside(config: BenchmarkConfig, against: AgainstConfig) -> None:
+    """Refuses what does nothing where two programs are measured.
+
+    Raises:
+        UserError: Something was given that does nothing.
+    """
+    start = BenchmarkConfig()
+    of_steps = (option.name for option in fields(StepOptions))
+    sizes = "source_length", "target_length", "fill", "vocabulary", "repeats", "split"
+    why = "{0} is of systems beside each other; leave out either it or {1}."
+    idle = [Idle((*of_steps, *sizes), why, ("against",))]
+    check_given(config, idle, start)
+    if config.systems != start.systems and len(config.systems) > 1:
+        raise UserError("--against measures one system; name one with --systems.")
+    if against.ours:
+        why = "{0} are of training, and {1} has been trained; leave one of them out."
+        check_given(against, [Idle(("epochs",), why, ("ours",))], AgainstConfig())
+        same = replace(config, decode=start.decode, beams=start.beams, train=True)
+        if replace(same, batches=start.batches, seed=start.seed) != start:
+            raise UserError(
+                "--ours is a model; leave out --systems, --model and --batch-size."
+            )
+        return
+    model = config.model
+    rates = Dropout(embedding=model.dropout.embedding, output=model.dropout.output)
+    passed = ModelConfig(
+        embedding=model.embedding,
+        encoder=model.encoder,
+        state=model.state,
+        dropout=rates,
+    )
+    if model != passed:
+        raise UserError(
+            "with --against, --model has embedding, encoder, state, dropout.embedding "
+            "and dropout.output alone: what both programs have; leave out the others."
         )

@@ -30,7 +30,7 @@ def make_text(config: AgainstConfig, folder: Path, seed: int) -> int:
     if given is None:
         given, test = folder / "made-up", "test"
         corpus = synthetic.make_corpus(
-            seed, train=config.pairs, valid=config.lines, test=config.lines
+            seed, train=config.pairs, valid=config.valid_pairs, test=config.lines
         )
         synthetic.write_corpus(corpus, given)
     make_folder(folder)

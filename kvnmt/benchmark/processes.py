@@ -62,9 +62,10 @@ def version(installed: Installed) -> str:
     except OSError as error:
         reason = error.strerror
         raise UserError(f"'{python}' cannot be run: {reason}; {remedy}") from None
-    if tried.returncode:
+    told = tried.stdout.decode(errors="replace").split()
+    if tried.returncode or not told:
         raise UserError(f"'{python}' cannot import {module}; {remedy}")
-    return tried.stdout.decode().split()[-1]
+    return told[-1]
 
 
 def run(

@@ -2,8 +2,10 @@
 """One measurement from beginning to end, and the file that keeps it."""
 
 import json
+import math
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,15 @@ from kvnmt.data.batches import Batch
 from kvnmt.errors import UserError
 
 Advance = Callable[[str], None]
+# What comes of a file that is no report.
+BAD = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True)
@@ -96,12 +107,14 @@ def read(path: Path) -> dict[str, Any]:
     """
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-        list(speeds(report))
-        yardstick(report)
-        int(report["config"]["repeats"])
+        spreads = [*(figure for _, figure in speeds(report)), yardstick(report)]
+        figures = [figure for each in spreads if each for figure in astuple(each)]
+        if not all(0 < figure < math.inf for figure in figures):
+            raise ValueError
+        operator.index(report["config"]["repeats"])
     except OSError as error:
         raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except BAD:
         raise UserError(
             f"'{path}' holds no measurement; write one by kvnmt benchmark --json."
         ) from None

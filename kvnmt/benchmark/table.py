@@ -44,6 +44,19 @@ def of_systems(report: Report, changes: Sequence[Change] = ()) -> Shown:
     return Shown(tables, notes)
 
 
+def _trained(both: Against) -> str:
+    """What the two programs translate with."""
+    task = both.task
+    if both.models:
+        names = " and ".join(f"'{model}'" for model in both.models)
+        return f"kvnmt {both.version} and {both.peer}: {names}"
+    return (
+        f"{task.system} {both.version} and {both.peer}: {task.pairs} pairs, "
+        f"{task.epochs} epochs, batch {task.batch_size}, widths {task.embedding} / "
+        f"{task.encoder} / {task.state}"
+    )
+
+
 def of_both(both: Against) -> Shown:
     """Two programs beside each other."""
     task = both.task
@@ -57,9 +70,7 @@ def of_both(both: Against) -> Shown:
         "x",
         "low .. high",
         "BLEU",
-        title=f"{task.system} {both.version} and {both.peer}: {task.pairs} pairs, "
-        f"{task.epochs} epochs, batch {task.batch_size}, widths {task.embedding} / "
-        f"{task.encoder} / {task.state}, {task.threads} threads, {both.lines} lines "
+        title=f"{_trained(both)}, {task.threads} threads, {both.lines} lines "
         "translated",
         box=None,
     )

@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from kvnmt.benchmark import against, compare, report, table
-from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig, check_alone
+from kvnmt.benchmark.config import (
+    AgainstConfig,
+    BenchmarkConfig,
+    check_alone,
+    check_used,
+)
 from kvnmt.benchmark.published import MENG
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import error_console, print_table, say
@@ -32,7 +37,11 @@ class Benchmark:
             raise UserError("--compare is for systems; leave it out with --against.")
         if not self.peer.against:
             check_alone(self.peer)
-        old = report.read(self.compare) if self.compare else None
+            check_used(self.config)
+        old = None
+        if self.compare:
+            old = report.read(self.compare)
+            compare.check_sizes(self.config, old, self.compare)
         with error_console().status("") as status:
             if self.peer.against:
                 both = against.measure(self.config, self.peer, status.update)

@@ -13,7 +13,7 @@ from kvnmt.cli.flags import FLAT
 from kvnmt.compiling import tables, targets
 from kvnmt.compiling.figures import compile_for, plain
 from kvnmt.compiling.largest import Largest, largest_batch
-from kvnmt.compiling.program import CompileConfig
+from kvnmt.compiling.program import CompileConfig, check_what
 from kvnmt.compiling.sections import Kernel, largest_kernels
 from kvnmt.console import error_console, print_table
 from kvnmt.errors import at_least, check_bounds
@@ -55,6 +55,10 @@ class Compile:
             search=experiment.search,
             **options,
         )
+
+    def check_given(self, start: "Compile") -> None:
+        """Refuses flags that do nothing; the others started from ``start``."""
+        check_what(self.config, start.config)
 
     def __call__(self) -> None:
         """Compiles."""

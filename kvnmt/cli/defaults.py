@@ -101,7 +101,8 @@ def parse(
 
     Args:
         kind: The command, with a field ``experiment``, ``search`` or ``data``, or with
-            a function ``config_of`` from an experiment to its field ``config``.
+            a function ``config_of`` from an experiment to its field ``config``, and
+            perhaps ``check_given``, which sees what all flags started from.
         arguments: What was typed after the command's name.
         prog: What the program is called in messages.
         runs: The field of the command that names one or several runs, if there is one.
@@ -126,6 +127,8 @@ def parse(
     typed = tyro.cli(kind, args=arguments, prog=prog, default=default)
     if "search" in names:
         check_asked(typed.search, default.search)
+    if hasattr(typed, "check_given"):
+        typed.check_given(default)
     if "data" in names:
         check_vocabularies(typed.data, default.data)
     if "experiment" in names:

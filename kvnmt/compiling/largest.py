@@ -10,9 +10,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from kvnmt.compiling.figures import Compiled, TooLargeError, compile_for
-from kvnmt.compiling.program import CompileConfig, share
+from kvnmt.compiling.program import CompileConfig, mesh_of, share
 from kvnmt.compiling.targets import Target
 from kvnmt.errors import UserError
+from kvnmt.inference.config import GREATEST
 
 ROWS = 8  # of a device: batches are multiples of so many
 FINENESS = 16  # the largest batch is known to one part of so many
@@ -65,8 +66,9 @@ def largest_batch(
             best[rows] = compiled
         return Trial(rows, memory.total, fits=bool(memory.fits))
 
+    mesh_of(target.devices, config.model_axis)  # they can be grouped so
     multiple = ROWS * share(config, target.devices)
-    trials = search(attempt, config.rows, multiple, target.memory)
+    trials = search(attempt, config.rows, multiple, target.memory, most_rows(config))
     if not best:
         raise UserError(
             f"not even a batch of {trials[-1].rows} sentences fits on {target.name}."
@@ -82,8 +84,17 @@ def with_rows(config: CompileConfig, rows: int) -> CompileConfig:
     return replace(config, search=replace(config.search, batch_size=rows))
 
 
+def most_rows(config: CompileConfig) -> int | None:
+    """The largest batch that the config may have; None: any."""
+    return None if config.what == "train" else GREATEST
+
+
 def search(
-    attempt: Callable[[int], Trial], first: int, multiple: int, available: int
+    attempt: Callable[[int], Trial],
+    first: int,
+    multiple: int,
+    available: int,
+    most: int | None = None,
 ) -> list[Trial]:
     """Tries batches until the largest that fits is known.
 
@@ -92,13 +103,18 @@ def search(
         first: The first guess.
         multiple: What every batch is a multiple of.
         available: Bytes of a device.
+        most: The largest that may be tried; None: any.
 
     Returns:
         The trials in their order.
     """
     trials: list[Trial] = []
+    end = most and max(most // multiple, 1)
     guess: int | None = max(first // multiple, 1)
     while guess and len(trials) < MOST:
+        guess = min(guess, end) if end else guess
+        if any(trial.rows == guess * multiple for trial in trials):
+            break  # the largest that may be tried fits
         trials.append(attempt(guess * multiple))
         low = max((t.rows // multiple for t in trials if t.fits), default=0)
         high = min((t.rows // multiple for t in trials if not t.fits), default=None)

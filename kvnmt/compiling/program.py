@@ -16,7 +16,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from kvnmt import devices
 from kvnmt.compiling.targets import Device
-from kvnmt.errors import UserError, at_least, check_bounds
+from kvnmt.errors import Idle, UserError, at_least, check_bounds, check_given
 from kvnmt.inference.config import SearchConfig, numbers_of
 from kvnmt.inference.program import program
 from kvnmt.model import assembly
@@ -99,6 +99,24 @@ def trace(config: CompileConfig, among: Sequence[Device]) -> Traced:
     return _search(config, model, mesh)
 
 
+def check_what(config: CompileConfig, start: CompileConfig) -> None:
+    """Refuses what somebody gave that is of training alone, or of a search.
+
+    Args:
+        config: What is to be compiled.
+        start: What the flags started from.
+
+    Raises:
+        OptionError: Something was given that does nothing, or is out of its bounds.
+    """
+    check_bounds(config)
+    of_training = ("batch_size", "target_length", "objective", "optimizer", "ema")
+    idle = {"search": of_training, "train": ("search",)}[config.what]
+    what = {"search": "training", "train": "a search"}[config.what]
+    sentence = f"{{0}} is of {what}, and {{1}} is {config.what}; leave one of them out."
+    check_given(config, [Idle(idle, sentence, ("what",))], start)
+
+
 def share(config: CompileConfig, among: Sequence[Device]) -> int:
     """What the number of sentences must be a multiple of."""
     data = len(among) // config.model_axis
@@ -123,6 +141,12 @@ def mesh_of(among: Sequence[Device], model: int) -> Mesh:
 def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
     parts = devices.rows(mesh) * config.accumulate
     devices.check_rows(config.batch_size, parts, "devices and parts")
+    words, shares = config.vocabulary, config.model_axis
+    if words % shares:
+        raise UserError(
+            f"--vocabulary {words} cannot be split evenly over {shares} devices; make "
+            f"it {words - words % shares}, or choose another --model-axis."
+        )
     update = optimizers.build(config.optimizer, STEPS_PER_EPOCH)
     key = jax.random.key(0)
 

@@ -16,9 +16,10 @@ from kvnmt.errors import Idle, OptionError, between, check_bounds, check_given
 from kvnmt.typing import Array
 
 MOST = 2**31 - 1  # that a program takes
+GREATEST = 10_000  # sentences at a time
 
 # No more than arrays of a search can be made for: a config may come from elsewhere.
-Count: TypeAlias = Annotated[int, between(1, 10_000)]
+Count: TypeAlias = Annotated[int, between(1, GREATEST)]
 Width: TypeAlias = Annotated[int, between(1, 1000)]
 Limit: TypeAlias = Annotated[int | None, between(1, 100_000)]
 Total: TypeAlias = Annotated[int, between(1, 2**24)]

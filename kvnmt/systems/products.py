@@ -2,7 +2,7 @@
 """The work of a program, read off its traced form: matrix products, loops in full."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from jax.interpreters import partial_eval
@@ -18,7 +18,8 @@ def multiplications(eqns: Sequence[Any]) -> int:
 
     A scan counts as often as it is long, a program of several devices for all of them.
     Of a while loop, whose length is not known before, one turn is counted, and of
-    branches all.
+    branches all, but of those for different platforms that for any: what another one
+    does in more products, since these suit it, is no work of the model.
     """
     total = 0
     for eqn in eqns:
@@ -28,7 +29,7 @@ def multiplications(eqns: Sequence[Any]) -> int:
             inner = math.prod(shape[axis] for axis in contracted)
             total += math.prod(eqn.outvars[0].aval.shape) * inner
         times = _times(eqn)
-        for jaxpr in _inner(eqn.params.values()):
+        for jaxpr in _inner(_programs(eqn.params)):
             total += times * multiplications(jaxpr.eqns)
     return total
 
@@ -43,6 +44,14 @@ def _times(eqn: Any) -> int:
         axes = next(eqn.params[name] for name in names if name in eqn.params)
         return math.prod(mesh.shape[axis] for axis in axes)
     return 1
+
+
+def _programs(params: dict[str, Any]) -> Iterable[Any]:
+    """The parameters of an equation that may hold inner programs."""
+    platforms = params.get("branches_platforms")
+    if platforms and None in platforms:
+        return [params["branches"][platforms.index(None)]]
+    return params.values()
 
 
 def _inner(values: Any) -> Iterator[Any]:

@@ -14,8 +14,10 @@ from kvnmt.benchmark.peers import joeynmt
 from kvnmt.benchmark.peers.base import Program
 from kvnmt.benchmark.rounds import Spread
 from kvnmt.errors import UserError
+from kvnmt.model.config import ModelConfig
 
 CONFIG = BenchmarkConfig(batch_size=8, decode=True, beams=(3,), batches=(1,))
+THERE = dataclasses.replace(CONFIG, batch_size=BenchmarkConfig().batch_size)
 # Training notes its place in a list; of so many tokens a second it prints the log.
 TRAIN = """
 import sys
@@ -120,8 +122,10 @@ def test_models_that_are_there_translate(tmp_path):
     models = {side: tmp_path / "there" / side for side in ("ours", "theirs")}
     for folder in models.values():
         folder.mkdir(parents=True)
+        (folder / "config.json").touch()
     config = dataclasses.replace(config, **models)
-    result = measure(CONFIG, config, programs=(OURS, THEIRS))
+    result = measure(THERE, config, programs=(OURS, THEIRS))
+    assert result.models == tuple(map(str, models.values()))
     assert [row.what for row in result.rows] == ["translate, beam 3, batch 1"]
 
 
@@ -135,9 +139,11 @@ def test_a_shortlist_stands_beside_exact_search(tmp_path):
     models = {side: tmp_path / "there" / side for side in ("ours", "theirs")}
     for folder in models.values():
         folder.mkdir(parents=True)
+        (folder / "config.json").touch()
+    (tmp_path / "table").touch()
     config = against(tmp_path, turns=2, shortlist=tmp_path / "table", **models)
     result = measure(
-        CONFIG, config, programs=(OURS._replace(translate=translate), THEIRS)
+        THERE, config, programs=(OURS._replace(translate=translate), THEIRS)
     )
     exact, few = result.rows
     assert few.what == "translate, beam 3, batch 1, shortlist"
@@ -186,7 +192,14 @@ def test_a_log_without_a_speed_is_told(tmp_path):
         ({"ours": Path("a")}, {}, "give both"),
         ({}, {"train": False}, "nothing to translate with"),
         ({"ours": Path("a"), "theirs": Path("b")}, {"decode": False}, "--decode"),
+        ({"ours": Path("a"), "theirs": Path("b")}, {}, "'a' is no run directory"),
         ({"work": Path(".")}, {}, "is not empty"),
+        ({"work": Path(__file__)}, {}, "is no folder"),
+        ({}, {"dtype": "bfloat16"}, "dtype is of systems beside each other"),
+        ({}, {"vocabulary": 77}, "vocabulary is of systems beside each other"),
+        ({}, {"model": ModelConfig(merge="sum")}, "leave out the others"),
+        ({}, {"systems": ("rnnsearch", "mematt")}, "measures one system"),
+        ({}, {"beams": (2000,)}, "--beams: beam is 2000 but must be"),
         ({"longest": 3}, {}, "nothing is left"),
         ({"shortlist": Path("a")}, {}, "--shortlist .* give --ours too"),
         ({"test": "none"}, {}, "none.de"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kvnmt.benchmark.compare import changes, ratio_of, verdict
+from kvnmt.benchmark.compare import changes, check_sizes, ratio_of, verdict
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.decoding import DecodingRow
 from kvnmt.benchmark.report import Report, to_plain
@@ -128,9 +128,10 @@ def test_decoding_is_compared_by_beam_and_batch():
     ],
 )
 def test_other_sizes_are_not_compared(config, flag):
-    figure = Spread(1, 1, 1)
+    old = report(Spread(1, 1, 1))
     with pytest.raises(UserError, match=flag):
-        changes(report(figure, **config), to_plain(report(figure)), OLD)
+        check_sizes(dataclasses.replace(old.config, **config), to_plain(old), OLD)
+    check_sizes(old.config, to_plain(old), OLD)
 
 
 def test_other_ways_to_compute_are_compared():

@@ -102,7 +102,17 @@ def test_a_report_is_read_again(measured, tmp_path):
     path = tmp_path / "old.json"
     path.write_text(json.dumps(measured))
     assert report.read(path) == measured
-    for text in ("", "[]", "{}", json.dumps(measured | {"training": [{}]})):
+    (row, *_), config = measured["training"], measured["config"]
+    none, zero = ({"low": n, "median": n, "high": n} for n in (None, 0))
+    damaged = [
+        measured | {"training": [row | {"target_tokens_per_second": none}]},
+        measured | {"training": [row | {"target_tokens_per_second": zero}]},
+        measured | {"yardstick_seconds": zero},
+        measured | {"devices": 0, "device": "gpu"},
+        measured | {"config": config | {"repeats": "10"}},
+        measured | {"training": [{}]},
+    ]
+    for text in ("", "[]", "{}", "[" * 100_000, *map(json.dumps, damaged)):
         path.write_text(text)
         with pytest.raises(UserError, match="holds no measurement"):
             report.read(path)
@@ -115,7 +125,7 @@ def test_a_report_is_read_again(measured, tmp_path):
     [
         {"systems": ()},
         {"systems": ("rnnsearch-stra",)},
-        {"batch_size": 12},
+        {"batch_size": 10},
         {"repeats": 0},
         {"target_length": 0},
         {"vocabulary": 2},

@@ -53,3 +53,10 @@ def test_where_nothing_fits_the_smallest_was_tried():
     trials = search(attempts(lambda n: 10**9, 1000, True), 80, 8, 1000)
     assert min(trial.rows for trial in trials) == 8
     assert not any(trial.fits for trial in trials)
+
+
+@pytest.mark.parametrize("most", [3, 100, 640])
+def test_none_is_larger_than_may_be(most):
+    trials = search(attempts(lambda n: n, 10**6, False), 80, 8, 10**6, most)
+    assert max(trial.rows for trial in trials) == max(most // 8, 1) * 8
+    assert all(trial.fits for trial in trials)

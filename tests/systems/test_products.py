@@ -87,3 +87,11 @@ def test_branches_and_one_turn_of_an_open_loop():
         return jax.lax.while_loop(lambda x: x[0, 0] < 9, lambda x: x @ b, a)
 
     assert count(until, (3, 5), (5, 5)) == 3 * 5 * 5
+
+
+def test_of_several_platforms_the_work_for_any_counts():
+    def run(x):
+        tpu, default = (lambda x: x @ x @ x), (lambda x: x @ x)
+        return jax.lax.platform_dependent(x, tpu=tpu, default=default)
+
+    assert count(run, (4, 4)) == 4**3

@@ -15,7 +15,7 @@ from kvnmt.training import device_memory as memory
 from kvnmt.training.ahead import StepAhead, coming
 from kvnmt.training.job import Job
 from kvnmt.training.step import TrainState
-from tests.helpers import tiny, toy_data
+from tests.helpers import DEVICES, tiny, toy_data
 from tests.training.jobs import compiling, job_of
 
 
@@ -114,7 +114,7 @@ def test_the_limit_of_a_container_counts(tmp_path, groups, limits, least):
 
 def test_what_there_is_is_the_containers(monkeypatch):
     monkeypatch.setattr(memory, "container_limit", lambda root: 8000)
-    assert memory.available() == 1000  # of each of eight devices
+    assert memory.available() == 8000 // DEVICES  # of each
 
 
 @pytest.mark.parametrize("remedy", [{"remat": 4}, {"accumulate": 4}])

@@ -338,7 +338,7 @@ def test_a_batch_without_words_changes_nothing():
         np.testing.assert_array_equal(before, after)
 
 
-@pytest.mark.parametrize("count", [1, 8])
+@pytest.mark.parametrize("count", [1, DEVICES])
 def test_a_loss_that_is_no_number_changes_nothing(count):
     """But the number of the step, which says what comes next."""
     model, update = make_model(), build(OptimizerConfig(learning_rate=0.01), 4)

@@ -38,10 +38,19 @@ def train(task: Task, folder: Path) -> list[Arguments]:
 
 
 def speed(log: str) -> float:
-    """Of all steps, from the lines that report them."""
+    """Of all steps, from the lines that report them.
+
+    Raises:
+        UserError: It was too fast for the seconds that it tells.
+    """
     rows = numbers(LOG, log, "OpenNMT-py")  # since the line before; so far
     ends = [seconds for _, seconds in rows]
     lasted = [end - start for start, end in zip([0.0, *ends], ends)]
+    if not ends[-1]:
+        raise UserError(
+            "OpenNMT-py tells whole seconds and trained for less than half of one; "
+            "give more --pairs or --epochs."
+        )
     tokens = sum(rate * seconds for (rate, _), seconds in zip(rows, lasted))
     return tokens / ends[-1]
 

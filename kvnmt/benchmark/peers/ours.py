@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """This program, described as the others are."""
 
+import re
 from pathlib import Path
 
 from kvnmt.benchmark.peers.base import Arguments, Program, Search, Task, numbers
+from kvnmt.errors import UserError
 
 COMMAND = "import sys; from kvnmt.cli import main; main(sys.argv[1:])"
 
@@ -38,7 +40,16 @@ def train(task: Task, folder: Path) -> list[Arguments]:
 
 
 def speed(log: str) -> float:
-    """Compiling and validating apart."""
+    """Compiling and validating apart.
+
+    Raises:
+        UserError: Every step was the first of its shape.
+    """
+    if re.search(r"best checkpoint: .* validation text; [\d.]+ minutes", log):
+        raise UserError(
+            "kvnmt had no step that was not compiled first; give more --pairs or "
+            "--epochs."
+        )
     return numbers(r"; ([\d,]+) target tokens/s, [\d.]+ minutes", log, "kvnmt")[-1][0]
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from kvnmt.devices import use_cores
+from kvnmt.errors import run_program
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.inference.translate import translate_lines
@@ -41,4 +42,4 @@ def main(
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_program("kvnmt", lambda: main(*sys.argv[1:]))
