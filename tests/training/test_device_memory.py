@@ -117,12 +117,13 @@ def test_what_there_is_is_the_containers(monkeypatch):
     assert memory.available() == 8000 // DEVICES  # of each
 
 
-@pytest.mark.parametrize("remedy", [{"remat": 4}, {"accumulate": 4}])
-def test_the_remedies_help(job, remedy):
+def test_the_remedies_help(job):
     """A memory that is rewritten in each step is not kept for each step."""
-    plain = need_of(*job("kvmematt-r2", longest=23, shapes=1))
-    less = need_of(*job("kvmematt-r2", longest=23, shapes=1, **remedy))
-    assert less.bytes < 0.8 * plain.bytes
+    plain, *less = (
+        need_of(*job("kvmematt-r2", longest=23, shapes=1, **remedy))
+        for remedy in ({}, {"remat": 4}, {"accumulate": 4})
+    )
+    assert max(need.bytes for need in less) < 0.8 * plain.bytes
 
 
 def test_attention_decides_which_batch_is_the_largest():
