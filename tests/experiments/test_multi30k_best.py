@@ -162,9 +162,17 @@ def test_a_row_learns_from_what_it_made_nearest_to_the_references(
         multi30k_best.main(replace(alone, candidates=4), train=never)
 
 
-def test_flags_of_the_table_change_teachers_and_students(options, capsys, monkeypatch):
-    """And not the text that students read; other teachers are not taken for these."""
+@pytest.fixture(name="quick")
+def _quick(monkeypatch) -> None:
+    """Rows of words that translate nothing and are not measured."""
+    blank = lambda run, lines, *others, **more: [" "] * len(lines)  # noqa: E731
     monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
+    monkeypatch.setattr(multi30k_best, "figures_of", lambda *given: {"without": ""})
+    monkeypatch.setattr(distilled, "translate_lines", blank)
+
+
+def test_flags_of_the_table_change_teachers_and_students(options, quick):
+    """And not the text that students read; other teachers are not taken for these."""
     write_captions(options.data)
     (options.data / "train.de").write_text(
         "\n" + (options.data / "train.de").read_text().partition("\n")[2]
@@ -205,17 +213,14 @@ def test_an_ensemble_of_others_is_not_taken_for_this_one(options):
         multi30k_best.together(options, rows, {}).result()
 
 
-def test_what_was_half_written_is_written_again(options, monkeypatch, capsys):
+def test_what_was_half_written_is_written_again(options, quick, capsys):
     """And a translation of blanks alone gives way to the reference."""
-    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
     write_captions(options.data)
     workdir = options.workdir
     alone = replace(options, distil=options.systems)
     multi30k_best.main(replace(alone, distil=None), train=untrained)
     for name in ("distilled.source", "distilled.target"):
         (workdir / name).write_text("a\n" * len(name))
-    blank = lambda run, lines, *others, **more: [" "] * len(lines)  # noqa: E731
-    monkeypatch.setattr(distilled, "translate_lines", blank)
     multi30k_best.main(alone, train=untrained)
     text = read_parallel(workdir / "distilled.source", workdir / "distilled.target")
     assert text.target[:40] == text.target[40:]
