@@ -79,25 +79,7 @@ def test_a_row_tells_what_its_score_is_made_of(options, monkeypatch, capsys):
     assert capsys.readouterr().out in table
 
 
-def test_rows_translate_together(options, monkeypatch, capsys):
-    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
-    write_captions(options.data)
-    both = replace(options, seeds=(1, 2), ensemble=True)
-    multi30k_best.main(both, train=untrained)
-    assert "ensemble: rnnsearch-star, seeds 1-2" in capsys.readouterr().out
-    folders = [
-        options.workdir / f"de-en-{name}"
-        for name in ("rnnsearch-star-1", "ensemble-rnnsearch-star-1-2")
-    ]
-    one, two = (json.loads((f / "result.json").read_text()) for f in folders)
-    assert two["parameters"] == 2 * one["parameters"] and two["without"] == ""
-    # Its members are the same, so that their mean is what each of them says.
-    lines = [(folder / "test2016.en").read_text() for folder in folders]
-    assert lines[0] == lines[1] and two["test2016_bleu"] == one["test2016_bleu"]
-    multi30k_best.main(both, train=never)
-
-
-def test_a_row_goes_on_on_what_all_translate(options, monkeypatch, capsys):
+def test_rows_translate_together_and_go_on_with_that(options, monkeypatch, capsys):
     monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
     write_captions(options.data)
     workdir, systems = options.workdir, options.systems
@@ -112,6 +94,15 @@ def test_a_row_goes_on_on_what_all_translate(options, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "ensemble: rnnsearch-star, seeds 1-2" in shown
     assert "ensemble: rnnsearch-star, distilled, seeds 1-2" in shown
+    folders = [
+        workdir / f"de-en-{name}"
+        for name in ("rnnsearch-star-1", "ensemble-rnnsearch-star-1-2")
+    ]
+    one, two = (json.loads((f / "result.json").read_text()) for f in folders)
+    assert two["parameters"] == 2 * one["parameters"] and two["without"] == ""
+    # Its members are the same, so that their mean is what each of them says.
+    lines = [(folder / "test2016.en").read_text() for folder in folders]
+    assert lines[0] == lines[1] and two["test2016_bleu"] == one["test2016_bleu"]
     text = read_parallel(workdir / "distilled.source", workdir / "distilled.target")
     plain = read_parallel(options.data / "train.de", options.data / "train.en")
     count = len(plain.source)
