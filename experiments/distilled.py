@@ -45,10 +45,15 @@ class DistilledRow(Row):
     @property
     def taught(self) -> Text:
         """What the teachers make of that text."""
-        key = f"{text_digest(self.plain)} by {self.teachers}"
-        if self.candidates > 1:
-            key += f", nearest of {self.candidates}"
-        return Text(key, self._write_text, name=NAME)
+        text = text_digest(self.plain)
+        choice = f", nearest of {self.candidates}" if self.candidates > 1 else ""
+        made = Text(f"{text} by {self.teachers}{choice}", self._write_text, name=NAME)
+        # A former version noted their names alone.
+        names = " ".join(each.partition(":")[0] for each in self.teachers.split())
+        mark, former = made.mark(self.folder.parent), f"{text} by {names}{choice}"
+        if mark.exists() and mark.read_text() == former:
+            return replace(made, key=former)
+        return made
 
     @property
     def awaits_text(self) -> bool:

@@ -46,7 +46,7 @@ from experiments.summaries import Summary
 from experiments.table import Table, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
-from kvnmt.errors import UserError, at_least
+from kvnmt.errors import UserError, between
 from kvnmt.evaluation.base import Column
 from kvnmt.files import make_folder
 from kvnmt.model.assembly import count_parameters
@@ -164,7 +164,7 @@ class Multi30kBest(captions.CaptionOptions):
     # these systems again, which learn from what all make of the text; no name: all
     distil: tuple[str, ...] | None = None
     # of how many best translations they learn from the one nearest to the reference
-    candidates: Annotated[int, at_least(1)] = 1
+    candidates: Annotated[int, between(1, 1000)] = 1
 
     @property
     def students(self) -> tuple[str, ...]:

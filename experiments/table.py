@@ -102,6 +102,7 @@ def launch(
             kind, description=description, return_unknown_args=True
         )
         check_named(options)
+        check_bounds(options)
         keep_programs()
         main(replace(options, config=tuple(others)))
 

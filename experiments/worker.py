@@ -96,7 +96,7 @@ class Worker:
         except Exception as error:
             if not isinstance(error, UserError | OSError):
                 traceback.print_exc()
-            reason = reason_of(error)
+            reason = reason_of(error, row.folder)
             say(f"'{row.folder.name}' failed: {reason}", self.console)
             held.end("failed", reason)
         else:
@@ -138,10 +138,12 @@ class Worker:
         return ""
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: Exception, folder: Path) -> str:
     """Why a row failed, in a sentence."""
     if isinstance(error, OSError) and error.strerror:
-        return f"'{error.filename}' cannot be read or written: {error.strerror}."
+        return (
+            f"'{error.filename or folder}' cannot be read or written: {error.strerror}."
+        )
     told = error.by_flag if isinstance(error, OptionError) else str(error)
     return told or type(error).__name__
 

@@ -273,7 +273,7 @@ def load(folder: Path, side: str) -> AnyVocabulary:
 def _read_words(data: bytes) -> Words:
     """Reads a word from each line; a person may have edited them."""
     lines = data.decode().removesuffix("\n").split("\n") if data else []
-    if lines and all(line.endswith("\r") for line in lines):
+    if lines and all(line.endswith("\r") for line in lines[:-1] or lines):
         raise ValueError("its lines end in carriage returns; save it with line feeds")
     places: dict[str, int] = {}
     for number, word in enumerate(lines, 1):

@@ -309,6 +309,7 @@ def test_the_digest_tells_vocabularies_apart(subwords):
     ("data", "part"),
     [
         (b"the\r\ndog\r\n", "carriage returns; save it with line feeds"),
+        (b"the\r\ndog", "carriage returns; save it with line feeds"),
         (b"the\n\ndog\n", "line 2 is not one word"),
         (b"the dog\n", "line 1 is not one word"),
         (b"a\nb\na\n", "lines 1 and 3 are the same word"),

@@ -184,6 +184,10 @@ def test_flags_of_the_table_change_teachers_and_students(options, quick):
     assert student.optimizer.learning_rate == teacher.optimizer.learning_rate / 2
     lines = (options.workdir / "distilled.target").read_text().splitlines()
     assert len(lines) == 2 * 39
+    mark = options.workdir / "distilled.key"
+    mark.write_text(mark.read_text().partition(":")[0])  # as a former version did
+    multi30k_best.main(alone, train=never)
+    mark.write_text(f"{mark.read_text()}:another")
     other = replace(alone, config=(*flags, "--training.batch-size", "8"))
     with pytest.raises(UserError, match="another configuration|of other teachers"):
         multi30k_best.main(other, train=never)

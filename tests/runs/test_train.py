@@ -227,7 +227,7 @@ KEPT = [
     ("model.average_auxiliary", True, "--model.no-average-auxiliary", "--model.aver"),
     ("model.attention", attention.CATALOGUE["kv_memory"].Options(), "--attention", ""),
     ("optimizer.name", "adadelta", "--optimizer.name adam", "adadelta"),
-    ("data.max_length", 3, "--data.max-length None", "--data.max-length 3"),
+    ("data.max_ratio", 3, "--data.max-ratio None", "--data.max-ratio 3"),
     ("training.batch_size", 8, "--training.batch-size 16", "--training.batch-size 8"),
     ("training.seed", 2, "--training.seed 1", "--training.seed 2"),
 ]
@@ -244,6 +244,19 @@ def test_a_run_cannot_go_on_as_another(tmp_path, shared, path, value, before, no
     was, cannot = error.value.by_flag.split(" and cannot go on with ")
     assert str(folder) in was and before in was and now in cannot
     assert contents(folder) == files
+
+
+def test_another_limit_may_leave_out_no_other_pair(tmp_path, shared):
+    """The number itself may change: a former version took it of another kind."""
+    folder = shutil.copytree(shared, tmp_path / "run")
+    files = contents(folder)
+    exp = replaced(load_experiment(folder), "data.max_length", 3)
+    with pytest.raises(UserError, match="other pairs"):
+        experiment.run(exp, folder, resume=True, console=quiet())
+    assert contents(folder) == files
+    exp = replaced(load_experiment(folder), "data.max_length", 100)
+    experiment.run(exp, folder, resume=True, console=quiet())
+    assert load_experiment(folder).data.max_length == 100
 
 
 def test_going_on_without_the_text_harms_nothing(tmp_path, shared):
