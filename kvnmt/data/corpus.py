@@ -126,10 +126,12 @@ def _cached(
 ) -> Prepared:
     files = [digest_of(path) for path in text.files]
     if trained:  # perhaps they are those that were built for this very text
-        with cache.locked(folder, cache.key_of(config, files, None)) as place:
-            entry = cache.find(place, console)
+        key, entry = cache.key_of(config, files, None), None
+        if (folder / key).exists():
+            with cache.locked(folder, key) as place:
+                entry = cache.find(place, console)
         if entry and entry.vocabularies == trained:
-            return Prepared(trained, entry.corpus, entry.dropped, place)
+            return Prepared(trained, entry.corpus, entry.dropped, folder / key)
     with cache.locked(folder, cache.key_of(config, files, trained)) as place:
         entry = cache.find(place, console)
         if not entry:

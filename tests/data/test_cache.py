@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -298,8 +299,13 @@ def test_a_whole_entry_is_read_where_nothing_can_be_written(config, monkeypatch)
         raise OSError(30, "Read-only file system")
 
     expected = plain(prepare_train(config))
+    other = Vocabularies(*(keep_words({"a": 1}) for _ in range(2)))
+    taken = plain(prepare_train(config, other))
     monkeypatch.setattr(files, "locked", locked)
     assert plain(prepare_train(config)) == expected
+    assert plain(prepare_train(config, other)) == taken != expected
+    shutil.rmtree(prepare_train(config).folder or "")
+    assert plain(prepare_train(config, other)) == taken
     other = dataclasses.replace(config, max_length=3)
     with pytest.raises(UserError, match="cannot keep what is prepared: Read-only"):
         prepare_train(other)
