@@ -7,6 +7,7 @@ has fewer rows to compute, and spreads no probability over words that never come
 """
 
 import io
+import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from sentencepiece import sentencepiece_model_pb2
 from kvnmt.data.vocabulary import EOS, UNK, Subwords
 from kvnmt.errors import OptionError, UserError
 
+UNSEEN = "Cc", "Cf"  # controls and formats: a tab, a zero-width blank
 RESERVED = "\u2585"  # SentencePiece leaves lines out that hold it
 PROTOCOL: Any = sentencepiece_model_pb2  # its classes are made when it is imported
 
@@ -36,8 +38,9 @@ def build_subwords(
     def sentences() -> Iterator[str]:
         nonlocal visible
         for line in lines:
-            visible = visible or any(c.isprintable() and c != " " for c in line)
-            yield line.replace(RESERVED, " ")
+            line = line.replace(RESERVED, " ")
+            visible = visible or any(map(_is_seen, line))
+            yield line
 
     try:
         sentencepiece.SentencePieceTrainer.train(  # pyright: ignore
@@ -65,6 +68,11 @@ def build_subwords(
             "data.subwords",
         ) from None
     return Subwords(model.getvalue())
+
+
+def _is_seen(character: str) -> bool:
+    """Whether something of a character is left once text is normalised."""
+    return not character.isspace() and unicodedata.category(character) not in UNSEEN
 
 
 def trim(vocabulary: Subwords, lines: Iterable[str]) -> Subwords:

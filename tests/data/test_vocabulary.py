@@ -331,7 +331,12 @@ def test_pieces_are_learnt_from_lines_with_a_reserved_character_too():
     assert learnt.pieces(learnt.encode("zq dog")) == ["\u2581zq", "\u2581dog"]
 
 
-@pytest.mark.parametrize("line", ["", "\u200b", "\u3000"])
+def test_too_few_pieces_for_private_characters_are_told_so():
+    with pytest.raises(UserError, match="choose more"):
+        build_subwords(["\ue000\ue001\ue002\ue003"] * 3, 4)
+
+
+@pytest.mark.parametrize("line", ["", "\u200b", "\u3000", "\u2585"])
 def test_of_nothing_that_is_seen_no_piece_is_learnt(line):
     for lines in ([line] * 3, []):
         with pytest.raises(UserError, match="no visible character"):
