@@ -104,7 +104,8 @@ def _check_same_setting(path: Path, result: Figures) -> None:
         return
     noted = ("setting", "text")
     if not result.get("setting"):  # of a row that trains nothing, what else there is
-        noted += ("config", "system", "parameters", "command")
+        noted += ("config", "system", "parameters")
+        noted += () if result.get("config") else ("command",)
     if any(before.get(key) != result.get(key) for key in noted):
         raise UserError(
             f"'{path}' is of another setting or text, or of a version that noted none; "

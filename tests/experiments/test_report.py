@@ -320,3 +320,16 @@ def test_a_table_without_an_end_takes_no_prose(tmp_path):
     page = "<!-- table mine -->\nprose\n<!-- table mine -->\n<!-- end -->\n"
     with pytest.raises(UserError, match="table 'mine' of the page has no '<!-- end"):
         written(page, {"mine": SUMMARY}, tmp_path)
+
+
+def test_an_ensemble_that_was_measured_again_elsewhere_is_kept(tmp_path):
+    run, kept = tmp_path / "runs" / "row-1", tmp_path / "kept"
+    run.mkdir(parents=True)
+    for n, config in enumerate(("d-1", "d-1", "d-2")):
+        figures = MEASURED | {"bleu": n, "config": config, "command": f"--workdir {n}"}
+        (run / "result.json").write_text(json.dumps(figures))
+        if config == "d-1":
+            collect(tmp_path / "runs", "mine", kept)
+            assert json.loads((kept / "mine/row-1.json").read_text())["bleu"] == n
+    with pytest.raises(UserError, match="is of another setting or text"):
+        collect(tmp_path / "runs", "mine", kept)
