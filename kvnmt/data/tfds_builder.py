@@ -107,7 +107,8 @@ def prepare(
             builder = TextBuilder(name, splits, folder, languages, shard)
             builder.download_and_prepare(download_dir=empty)
     except (OSError, RuntimeError) as error:  # the latter of the records' own library
-        why = getattr(error, "strerror", None) or str(error).splitlines()[0].rstrip(".")
+        told = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+        why = getattr(error, "strerror", None) or told
         raise UserError(f"'{prepared}' cannot be written: {why}.") from None
     return prepared
 
