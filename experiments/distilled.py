@@ -24,7 +24,7 @@ from kvnmt.errors import UserError, counted
 from kvnmt.files import write_whole
 from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.translate import translate_lines
-from kvnmt.metrics.bleu import Settings
+from kvnmt.metrics.bleu import Settings, bleu_metric
 from kvnmt.runs.directory import load_ensemble
 
 NAME = "distilled"
@@ -96,6 +96,7 @@ class DistilledRow(Row):
             beam=max(run.experiment.search.beam, self.candidates),
         )
         settings = Settings(run.experiment.training.bleu_tokenize)
+        bleu_metric(settings)  # complains before anything is translated
         nearest = Nearest(text.target, settings)  # of one translation that one
         with counting("translating", len(text.source)) as advance:
             translations = translate_lines(

@@ -23,7 +23,7 @@ from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.inference.translate import Request, translate_lines
 from kvnmt.inference.unknown_words import check_replaceable, read_dictionary
-from kvnmt.metrics.bleu import Settings
+from kvnmt.metrics.bleu import Settings, bleu_metric
 from kvnmt.runs.directory import Run, load_translator
 
 T = TypeVar("T")
@@ -148,6 +148,8 @@ def answers(
         path = options.dictionary
         dictionary = read_dictionary(path) if path else {}
     prefixes, references = read_beside(options.prefix), read_beside(options.nearest)
+    if references:
+        bleu_metric(_settings(run))  # complains before anything is translated
     shortlist = None
     if options.shortlist:
         shortlist = read_shortlist(options.shortlist, run.vocabularies)
@@ -239,7 +241,11 @@ def _near(
     near: list[str | None] = []
     for reference, pieces in zip(references, cuts):
         near += [reference] if len(pieces) == 1 else [None] * len(pieces)
-    return Nearest(near, Settings(run.experiment.training.bleu_tokenize))
+    return Nearest(near, _settings(run))
+
+
+def _settings(run: Run) -> Settings:
+    return Settings(run.experiment.training.bleu_tokenize)
 
 
 def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:

@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvnmt.cli import translate as command
 from kvnmt.cli.translate import Translate, answers, read_windows
 from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
@@ -198,12 +200,15 @@ def test_of_several_the_nearest_to_the_reference_is_written(kvnmt, folder, tmp_p
     assert said.out.count(b"\n") == 4
 
 
-def test_nearest_of_one_or_of_all_is_refused(kvnmt, folder, tmp_path):
+def test_nearest_of_one_or_of_all_is_refused(kvnmt, folder, tmp_path, monkeypatch):
     path = tmp_path / "references"
     path.write_text("a\n")
     said = kvnmt("translate", folder, "--nearest", path, given=b"a\n")
     assert said.status == 2 and "--nearest chooses among several" in said.err
     several = "--search.beam", 4, "--search.nbest", 4
+    monkeypatch.setattr(command, "bleu_metric", Mock(side_effect=UserError("none.")))
+    said = kvnmt("translate", folder, *several, "--nearest", path, given=b"a\n")
+    assert (said.status, said.out, said.err) == (2, b"", "kvnmt: none.\n")
     said = kvnmt("translate", folder, *several, "--json", "--nearest", path)
     assert said.status == 2 and "leave out either it or --nearest" in said.err
     said = kvnmt("translate", folder, *several, given=b"a\n")
