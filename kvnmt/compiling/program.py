@@ -6,7 +6,7 @@ functions. No array is made but a key: parameters and batches are shapes.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from kvnmt import devices
 from kvnmt.compiling.targets import Device
-from kvnmt.errors import Idle, UserError, at_least, check_bounds, check_given
+from kvnmt.errors import OptionError, UserError, at_least, check_bounds
 from kvnmt.inference.config import SearchConfig, numbers_of
 from kvnmt.inference.program import program
 from kvnmt.model import assembly
@@ -114,7 +114,19 @@ def check_what(config: CompileConfig, start: CompileConfig) -> None:
     idle = {"search": of_training, "train": ("search",)}[config.what]
     what = {"search": "training", "train": "a search"}[config.what]
     sentence = f"{{0}} is of {what}, and {{1}} is {config.what}; leave one of them out."
-    check_given(config, [Idle(idle, sentence, ("what",))], start)
+    given = [name for name in idle if getattr(config, name) != getattr(start, name)]
+    if given:
+        raise OptionError(sentence, _leaf(given[0], config, start), "what")
+
+
+def _leaf(name: str, config: CompileConfig, start: CompileConfig) -> str:
+    """The path of the first number or name within a field that differs."""
+    now, before = getattr(config, name), getattr(start, name)
+    if not is_dataclass(now):
+        return name
+    inner = (field.name for field in fields(now))
+    differs = (f for f in inner if getattr(now, f) != getattr(before, f))
+    return f"{name}.{next(differs)}"
 
 
 def share(config: CompileConfig, among: Sequence[Device]) -> int:

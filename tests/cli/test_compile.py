@@ -81,8 +81,12 @@ def test_the_largest_batch_needs_to_know_what_there_is(kvnmt, monkeypatch):
         (["--model-axis", "2"], "must divide the 1 devices"),
         (["--model-axis", "2", "--largest-batch"], "must divide the 1 devices"),
         (["--what", "search", "--batch-size", "3"], "--batch-size is of training"),
+        (
+            ["--what", "search", "--optimizer.clip", "2"],
+            "--optimizer.clip is of training",
+        ),
         (["--what", "search", "--ema", "0.5"], "--ema is of training"),
-        (["--search.beam", "3"], "--search is of a search"),
+        (["--search.beam", "3"], "--search.beam is of a search"),
         (["--kernels", "-1"], "--kernels"),
         (["--search.beam", "0"], "--search.beam"),
         ([*FLAGS, "--hlo", "/nowhere/hlo"], "/nowhere"),
