@@ -121,14 +121,23 @@ def check_used(config: BenchmarkConfig) -> None:
     Raises:
         OptionError: Something was given that does nothing.
     """
+    check_searched(config)
     idle = []
-    if not config.decode:
-        why = "{0} are of translating; give {1} too."
-        idle.append(Idle(("beams", "batches"), why, ("decode",)))
     if not config.train:
         of_steps = *(option.name for option in fields(StepOptions)), "target_length"
         why = "{0} is of training; leave out either it or --no-train."
         idle.append(Idle((*of_steps, "batch_size"), why))
+    check_given(config, idle, BenchmarkConfig())
+
+
+def check_searched(config: BenchmarkConfig) -> None:
+    """Refuses how to translate where nothing is translated.
+
+    Raises:
+        OptionError: Something was given that does nothing.
+    """
+    why = "{0} are of translating; give {1} too."
+    idle = [] if config.decode else [Idle(("beams", "batches"), why, ("decode",))]
     check_given(config, idle, BenchmarkConfig())
 
 
@@ -198,6 +207,7 @@ def check_beside(config: BenchmarkConfig, against: AgainstConfig) -> None:
         UserError: Something was given that does nothing.
     """
     start = BenchmarkConfig()
+    check_searched(config)
     of_steps = (option.name for option in fields(StepOptions))
     sizes = "source_length", "target_length", "fill", "vocabulary", "repeats", "split"
     why = "{0} is of systems beside each other; leave out either it or {1}."

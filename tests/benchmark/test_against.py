@@ -106,7 +106,7 @@ def test_two_programs_by_turns(tmp_path):
 
 def test_both_read_only_what_both_read_alike(tmp_path):
     config = against(tmp_path, turns=1)
-    measure(dataclasses.replace(CONFIG, decode=False), config, programs=(OURS, THEIRS))
+    measure(BenchmarkConfig(batch_size=8), config, programs=(OURS, THEIRS))
     for part, count in (("train", 20), ("valid", 30), ("test", 10)):
         text = config.work / "text"
         source, target = (
@@ -196,6 +196,7 @@ def test_a_log_without_a_speed_is_told(tmp_path):
         ({"work": Path(".")}, {}, "is not empty"),
         ({"work": Path(__file__)}, {}, "is no folder"),
         ({}, {"dtype": "bfloat16"}, "dtype is of systems beside each other"),
+        ({}, {"decode": False}, "beams are of translating; give decode too"),
         ({}, {"vocabulary": 77}, "vocabulary is of systems beside each other"),
         ({}, {"model": ModelConfig(merge="sum")}, "leave out the others"),
         ({}, {"systems": ("rnnsearch", "mematt")}, "measures one system"),
