@@ -2,10 +2,12 @@
 """Work on one thing after the other, by this process or several, results in order."""
 
 import multiprocessing
+import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from kvnmt.errors import OptionError
@@ -38,7 +40,8 @@ def in_order(
         with ProcessPoolExecutor(workers, context, _install, (work,)) as pool:
             try:
                 for item in items:
-                    waiting.append(pool.submit(_run, item))
+                    with _no_interrupts():
+                        waiting.append(pool.submit(_run, item))
                     if len(waiting) > 2 * workers:
                         yield waiting.popleft().result()
                 while waiting:
@@ -51,6 +54,19 @@ def in_order(
             "fewer with {0}, or 0 for none.",
             "data.workers",
         ) from None
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Keeps Ctrl-C from this thread, and for ever from processes that it starts.
+
+    A terminal sends it to all of them. This process stops the others.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _install(work: Callable[[Any], Any]) -> None:

@@ -279,6 +279,8 @@ def _read_words(data: bytes) -> Words:
     for number, word in enumerate(lines, 1):
         if not word or " " in word:
             raise ValueError(f"line {number} is not one word")
+        if word in SPECIAL:
+            raise ValueError(f"line {number} is {word}, which every vocabulary has")
         if (before := places.setdefault(word, number)) != number:
             raise ValueError(f"lines {before} and {number} are the same word")
     return Words(tuple(lines))

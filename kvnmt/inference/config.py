@@ -28,6 +28,7 @@ Extra: TypeAlias = Annotated[int, between(1, 100_000)]
 Share: TypeAlias = Annotated[float, between(0.001, 1)]
 Heat: TypeAlias = Annotated[float, between(0.001, 10**6)]
 Weight: TypeAlias = Annotated[float, between(0, 1000)]
+Exponent: TypeAlias = Annotated[float, between(0, 7)]  # 100 000**7 is a float32
 Number: TypeAlias = Array | float
 
 
@@ -42,7 +43,7 @@ class SearchConfig:
     top_p: Share = 1.0  # draw from the likeliest words that reach this probability
     seed: Annotated[int, between(0, MOST)] = 1  # of drawing
     normalization: Literal["gnmt", "length", "none"] = "gnmt"  # of log-probabilities
-    alpha: Weight = 1.0  # its exponent: ((5 + n) / 6) ** alpha, or n ** alpha
+    alpha: Exponent = 1.0  # its exponent: ((5 + n) / 6) ** alpha, or n ** alpha
     coverage: Weight = 0.0  # weight of the coverage penalty of Wu et al. (2016)
     diversity: Weight = 0.0  # nats a continuation costs per better sibling
     length_ratio: Ratio = 1.5  # at most this many target words per source word ...

@@ -313,6 +313,8 @@ def test_the_digest_tells_vocabularies_apart(subwords):
         (b"the\n\ndog\n", "line 2 is not one word"),
         (b"the dog\n", "line 1 is not one word"),
         (b"a\nb\na\n", "lines 1 and 3 are the same word"),
+        (b"a\n</s>\n", "line 2 is </s>, which every vocabulary has"),
+        (b"<unk>\na\n", "line 1 is <unk>, which every vocabulary has"),
     ],
 )
 def test_words_that_a_person_spoilt_are_told(tmp_path, data, part):

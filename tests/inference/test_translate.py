@@ -312,6 +312,7 @@ def test_programs_that_nobody_uses_are_freed(talker):
     [
         ({"beam": 0}, "beam is 0 but must be at least 1 and"),
         ({"alpha": -1.0}, "alpha is -1 but must be at least 0 and"),
+        ({"alpha": 8.0}, "alpha is 8 but must be at least 0 and at most 7"),
         ({"top_p": 1.5}, "top_p is 1.5 but must be at least 0.001 and at most 1."),
         ({"temperature": math.nan}, "temperature is nan but must be at least 0.001"),
         ({"max_length": 0}, "max_length is 0 but must be at least 1 and"),
