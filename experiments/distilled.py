@@ -6,6 +6,10 @@ translation of every training sentence is what the student learns from (section 
 of its best ones that which is nearest to the reference (section 3.3). Here it stands
 beside the reference, and the student starts from a trained model, which is one of its
 own teachers.
+
+Nguyen et al. (2020), "Data Diversification": what a model of the other direction makes
+of the references is learnt from as well, as their source. Here students go on instead
+of starting anew, and there is one model for each direction or one ensemble.
 """
 
 from collections.abc import Sequence
@@ -19,16 +23,17 @@ from experiments.rows import Row, Train
 from experiments.settings import config_digest, text_digest
 from experiments.table import Text, prepare
 from kvnmt.console import counting, say
-from kvnmt.data.text import read_parallel
+from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.errors import UserError, counted
 from kvnmt.files import write_whole
 from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import Settings, bleu_metric
-from kvnmt.runs.directory import load_ensemble
+from kvnmt.runs.directory import load_ensemble, load_experiment
 
 NAME = "distilled"
 SOURCE, TARGET = f"{NAME}.source", f"{NAME}.target"
+BACK = "back-translated"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +46,16 @@ class DistilledRow(Row):
     plain: tuple[Path, Path]  # source and target of the text that is translated
     teachers: str  # tells those apart that translate it, the rows that it comes after
     candidates: int = 1  # the beam's best, of which the nearest is learnt from
+    reverse: Path | None = None  # a run that translates the references back
 
     @property
     def taught(self) -> Text:
         """What the teachers make of that text."""
         text = text_digest(self.plain)
         choice = f", nearest of {self.candidates}" if self.candidates > 1 else ""
+        if self.reverse:
+            digest = config_digest(load_experiment(self.reverse))
+            choice += f", sources by {self.reverse.name}:{digest}"
         made = Text(f"{text} by {self.teachers}{choice}", self._write_text, name=NAME)
         # A former version noted their names alone.
         names = " ".join(each.partition(":")[0] for each in self.teachers.split())
@@ -84,52 +93,69 @@ class DistilledRow(Row):
         super().make(train, console)
 
     def _write_text(self) -> None:
-        """Writes the text twice: with its references, and with the translations."""
+        """Writes pairs, then their sources translated, then their references."""
         text = read_parallel(*self.plain, faulty=self.experiment.data.faulty)
-        run = load_ensemble(self.after)
-        teachers = counted(len(self.after), "teacher")
-        say(f"{len(text.source):,} lines are translated by {teachers}")
-        search = replace(
-            run.experiment.search,
-            min_length=1,  # no pair is empty
-            nbest=self.candidates,
-            beam=max(run.experiment.search.beam, self.candidates),
-        )
-        settings = Settings(run.experiment.training.bleu_tokenize)
+        settings = Settings(self.experiment.training.bleu_tokenize)
         bleu_metric(settings)  # complains before anything is translated
         nearest = Nearest(text.target, settings)  # of one translation that one
-        with counting("translating", len(text.source)) as advance:
-            translations = translate_lines(
-                run, text.source, search, advance, nearest=nearest
-            )
-        # A blank one, of a piece that is nothing but a space, would be no pair.
-        written = [
-            translation if translation.strip() else reference
-            for translation, reference in zip(translations, text.target, strict=True)
-        ]
-        workdir = self.folder.parent
-        for name, lines in (
-            (SOURCE, [*text.source, *text.source]),
-            (TARGET, [*text.target, *written]),
-        ):
-            write_whole(workdir / name, "".join(f"{line}\n" for line in lines))
+        forward = _translated(self.after, text, self.candidates, nearest)
+        sources, targets = [text.source] * 2, [text.target, forward]
+        if self.reverse:
+            swapped = Parallel(text.target, text.source)
+            sources.append(_translated((self.reverse,), swapped))
+            targets.append(text.target)
+        for name, texts in ((SOURCE, sources), (TARGET, targets)):
+            lines = (f"{line}\n" for lines in texts for line in lines)
+            write_whole(self.folder.parent / name, "".join(lines))
 
 
-def distil(row: Row, teachers: Sequence[Row], candidates: int = 1) -> DistilledRow:
+def _translated(
+    folders: Sequence[Path],
+    text: Parallel,
+    candidates: int = 1,
+    nearest: Nearest | None = None,
+) -> list[str]:
+    """What runs make of a text together; its other side where they write blanks."""
+    run = load_ensemble(folders)
+    teachers = counted(len(folders), "teacher")
+    say(f"{len(text.source):,} lines are translated by {teachers}")
+    search = replace(
+        run.experiment.search,
+        min_length=1,  # no pair is empty
+        nbest=candidates,
+        beam=max(run.experiment.search.beam, candidates),
+    )
+    with counting("translating", len(text.source)) as advance:
+        made = translate_lines(run, text.source, search, advance, nearest=nearest)
+    # A blank one, of a piece that is nothing but a space, would be no pair.
+    pairs = zip(made, text.target, strict=True)
+    return [line if line.strip() else other for line, other in pairs]
+
+
+def distil(
+    row: Row,
+    teachers: Sequence[Row],
+    candidates: int = 1,
+    reverse: Path | None = None,
+) -> DistilledRow:
     """The row that learns from teachers and starts from another row.
 
-    It goes over the text, which is twice as long, half as often, at half the rate.
+    It goes over the text, which is two or three times as long, half as often, at half
+    the rate.
 
     Args:
         row: What it starts from; its rate, epochs and vocabularies change.
         teachers: The vocabularies of all are the same.
         candidates: How many of their best translations the nearest to the reference
             is chosen from.
+        reverse: A run of the other direction; its sources of the references are learnt
+            from, too.
     """
     before, workdir = row.experiment, row.folder.parent
     data, rate = before.data, before.optimizer.learning_rate
     assert data.source and data.target  # text files, as of every row here
-    how = [NAME, f"nearest of {candidates}"] if candidates > 1 else [NAME]
+    how = [NAME, *([f"nearest of {candidates}"] if candidates > 1 else [])]
+    how += [BACK] if reverse else []
     after = replace(
         before,
         data=replace(
@@ -163,4 +189,5 @@ def distil(row: Row, teachers: Sequence[Row], candidates: int = 1) -> DistilledR
         tests=row.tests,
         plain=(data.source, data.target),
         candidates=candidates,
+        reverse=reverse,
     )

@@ -24,8 +24,11 @@ Launch::
         --systems rnnsearch-star --ensemble
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ensemble \
         --systems rnnsearch-star self-attentive-residual --distil
-    python -m experiments.multi30k_best --data DATA/multi30k/tok \
-        --systems delta-residual --distil --candidates 10 --workdir runs/nearest
+    python -m experiments.multi30k_best --data DATA/multi30k/tok --source de \
+        --target en --systems rnnsearch-star      # the run for --reverse
+    python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
+        --systems rnnsearch-star-lexicon delta-residual --candidates 10 \
+        --reverse runs/multi30k_best/de-en-rnnsearch-star-1
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate
 """
 
@@ -65,25 +68,18 @@ RECIPE = replace(MODERN, training=replace(MODERN.training, bleu_tokenize="none")
 Change = Callable[[Experiment], Experiment]
 
 
-def with_model(changes: dict[str, object], experiment: Experiment) -> Experiment:
-    """With other fields of the model."""
-    return replace(experiment, model=replace(experiment.model, **changes))
+def with_part(
+    part: str, changes: dict[str, object], experiment: Experiment
+) -> Experiment:
+    """With other fields of the model, the data or the optimiser."""
+    changed = replace(getattr(experiment, part), **changes)
+    return replace(experiment, **{part: changed})
 
 
 def with_dropout(changes: dict[str, float], experiment: Experiment) -> Experiment:
     """With other rates."""
     rates = replace(experiment.model.dropout, **changes)
-    return with_model({"dropout": rates}, experiment)
-
-
-def with_data(changes: dict[str, object], experiment: Experiment) -> Experiment:
-    """With text that becomes ids otherwise."""
-    return replace(experiment, data=replace(experiment.data, **changes))
-
-
-def with_optimizer(changes: dict[str, object], experiment: Experiment) -> Experiment:
-    """With another rate."""
-    return replace(experiment, optimizer=replace(experiment.optimizer, **changes))
+    return with_part("model", {"dropout": rates}, experiment)
 
 
 def with_words(experiment: Experiment) -> Experiment:
@@ -93,24 +89,27 @@ def with_words(experiment: Experiment) -> Experiment:
 
 WITHOUT: dict[str, Change] = {
     "joint pieces": with_words,
-    "trimming them": partial(with_data, {"trimmed": False}),
+    "trimming them": partial(with_part, "data", {"trimmed": False}),
     "label smoothing": lambda e: replace(e, objective=Objective()),
     "dropout of embeddings": partial(with_dropout, {"embedding": 0.0}),
     "dropout of annotations": partial(with_dropout, {"annotations": 0.0}),
     "dropout of the readout": partial(with_dropout, {"output": 0.0}),
     "averaging": lambda e: replace(e, training=replace(e.training, ema=0.0)),
-    "a falling rate": partial(with_optimizer, {"decay": 1.0}),
-    "a high rate": partial(with_optimizer, {"learning_rate": None}),
-    "layer normalisation": partial(with_model, {"layer_norm": False}),
-    "inputs of unit size": partial(with_model, {"initializer": "glorot"}),
+    "a falling rate": partial(with_part, "optimizer", {"decay": 1.0}),
+    "a high rate": partial(with_part, "optimizer", {"learning_rate": None}),
+    "layer normalisation": partial(with_part, "model", {"layer_norm": False}),
+    "inputs of unit size": partial(with_part, "model", {"initializer": "glorot"}),
 }
 # Systems composed of what several papers have: from which, and how.
 COMPOSED: dict[str, tuple[str, Change]] = {
     "residual-memory": (
         "kvmematt-r2-atteos",
-        partial(with_model, {"target_context": self_attentive.Options()}),
+        partial(with_part, "model", {"target_context": self_attentive.Options()}),
     ),
-    "rnnsearch-star-lexicon": (BASELINE, partial(with_model, {"lexicon": True})),
+    "rnnsearch-star-lexicon": (
+        BASELINE,
+        partial(with_part, "model", {"lexicon": True}),
+    ),
 }
 SYSTEMS = (BASELINE, "kvmematt-r2-atteos", "self-attentive-residual", *COMPOSED)
 BY = "system", "without"
@@ -165,6 +164,8 @@ class Multi30kBest(captions.CaptionOptions):
     distil: tuple[str, ...] | None = None
     # of how many best translations they learn from the one nearest to the reference
     candidates: Annotated[int, between(1, 1000)] = 1
+    # a run of the other direction: they learn from its translations of references, too
+    reverse: Path | None = None
 
     @property
     def students(self) -> tuple[str, ...]:
@@ -198,7 +199,9 @@ def with_all(
     """The rows that learn from all that were trained, and those that are ensembles."""
     plain = [row for row in trained if isinstance(row, Row)]
     learning = (row for row in plain if row.system in options.students)
-    taught = [distil(row, plain, options.candidates) for row in learning]
+    taught = [
+        distil(row, plain, options.candidates, options.reverse) for row in learning
+    ]
     groups: list[Sequence[Row]] = [plain, taught] if options.ensemble else []
     several = (group for group in groups if len(group) > 1)
     return [*taught, *(together(options, group, texts) for group in several)]
@@ -236,10 +239,10 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
 
     Raises:
         UserError: There are no two for an ensemble, a system to distil is none of
-            them, or none is to choose among candidates.
+            them, or there is none that flags of students could be of.
     """
-    if options.candidates > 1 and not options.students:
-        raise UserError("--candidates are those of --distil; give it, too.")
+    if (options.candidates > 1 or options.reverse) and not options.students:
+        raise UserError("--candidates and --reverse are of --distil; give it, too.")
     if not (options.ensemble or options.students):
         return
     name = "--ensemble" if options.ensemble else "--distil"

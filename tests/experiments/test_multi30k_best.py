@@ -3,6 +3,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -153,6 +154,34 @@ def test_a_row_learns_from_what_it_made_nearest_to_the_references(
         multi30k_best.main(replace(alone, candidates=4), train=never)
 
 
+def test_a_row_learns_from_sources_that_a_reverse_run_makes(
+    options, monkeypatch, capsys
+):
+    """And no other run is taken for that one, under the same name or another."""
+    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
+    write_captions(options.data)
+    other = replace(options, source="en", target="de")
+    multi30k_best.main(other, train=untrained)
+    run = options.workdir / "en-de-rnnsearch-star-1"
+    both = replace(options, distil=options.systems, reverse=run)
+    multi30k_best.main(both, train=untrained)
+    assert " rnnsearch-star, distilled, back-translated " in capsys.readouterr().out
+    text = read_parallel(
+        options.workdir / "distilled.source", options.workdir / "distilled.target"
+    )
+    plain = read_parallel(options.data / "train.de", options.data / "train.en")
+    count, search = len(plain.source), SearchConfig(beam=1, min_length=1)
+    made = load_ensemble([run]).translate(plain.target, search)
+    assert text.source == [*plain.source, *plain.source, *made]
+    assert text.target[:count] == text.target[2 * count :] == plain.target
+    multi30k_best.main(both, train=never)
+    moved = run.rename(run.with_name("moved"))
+    with pytest.raises(UserError, match="or of another choice among what they make"):
+        multi30k_best.main(replace(both, reverse=moved), train=never)
+    with pytest.raises(UserError, match=f"'{run}'"):
+        multi30k_best.main(both, train=never)
+
+
 @pytest.fixture(name="quick")
 def _quick(monkeypatch) -> None:
     """Rows of words that translate nothing and are not measured."""
@@ -255,7 +284,8 @@ def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
     [
         ({"ensemble": True}, "two members"),
         ({"ensemble": True, "distil": ("rnnsearch-star",)}, "two members"),
-        ({"candidates": 4}, "--candidates are those of --distil"),
+        ({"candidates": 4}, "--candidates and --reverse are of"),
+        ({"reverse": Path("back")}, "--candidates and --reverse are of --distil"),
         ({"ensemble": True, "ablate": True}, "--ensemble is .* leave --ablate out"),
         ({"distil": ("rnnsearch-star",), "ablate": True}, "--distil is of whole"),
         ({"distil": ("memdec",), "seeds": (1, 2)}, "memdec is none of --systems"),
