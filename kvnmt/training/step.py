@@ -23,6 +23,7 @@ from kvnmt.devices import replicate
 from kvnmt.layers import Scanning, row_keys
 from kvnmt.model.assembly import Model, Params
 from kvnmt.training.losses import Loss, Objective, loss
+from kvnmt.training.r_drop import twice
 from kvnmt.training.sharding import over_rows
 from kvnmt.training.step_options import Dtype, StepOptions
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
@@ -38,7 +39,7 @@ class TrainState:
     """All that a step changes."""
 
     step: Int[Array, ""]  # updates made
-    params: PyTree  # models.Params
+    params: PyTree  # model.arrays.Params
     optimizer: PyTree
     scale: Float[Array, ""]  # of the learning rate; falls on a plateau
     mean: PyTree = None  # of the parameters over time, where it is asked for
@@ -238,6 +239,8 @@ def _sums(
         params: Params, source: Array, target: Array, masks: Array
     ) -> tuple[Array, Loss]:
         params = _cast(params, options.dtype)
+        if objective.r_drop:
+            source, target, masks = twice(source, target, masks)
         prediction = model.forward(params, source, target, masks, scanning)
         sums = loss(objective, prediction, source, target)
         return sums.total, sums
