@@ -19,7 +19,7 @@ from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
-from kvnmt.model.config import Dropout, ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.model.contract import Prediction
 from kvnmt.runs.config import Experiment, check_kept, to_plain
 from kvnmt.runs.directory import (
@@ -145,7 +145,7 @@ def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
 def _check_objective(objective: Objective, config: ModelConfig) -> None:
     """Traces the loss once, so that what does not fit is told before any work."""
     model = assembly.build(config, SAMPLE, SAMPLE)
-    if objective.r_drop and config.dropout == Dropout(output=0.0):
+    if objective.r_drop and not config.drops:
         raise OptionError(
             "{0} compares two readings that differ in dropout, and there is none; set "
             "it to 0 or give {1}.",
