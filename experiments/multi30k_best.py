@@ -14,8 +14,7 @@ only), is of another normalisation.
 
 Setting: the recipe of `kvnmt train`, of which the rate, its fall, dropout and epochs
 were chosen on valid; the corpus is that of `experiments.multi30k`. The claim does not
-hold yet (experiments/README.md). A row of RNNsearch* takes 30 to 80 minutes on two
-cores, by what else they do.
+hold yet (experiments/README.md). A row of RNNsearch* takes over 30 minutes.
 
 Launch::
 
@@ -49,8 +48,9 @@ from experiments.summaries import Summary
 from experiments.table import Table, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
-from kvnmt.errors import UserError, between
+from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
+from kvnmt.fields import between
 from kvnmt.files import make_folder
 from kvnmt.model.assembly import count_parameters
 from kvnmt.runs import train as training

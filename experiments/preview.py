@@ -19,7 +19,8 @@ from experiments.rows import AnyRow, Row
 from experiments.settings import config_digest
 from kvnmt.console import error_console, print_table
 from kvnmt.data.corpus import Corpora, load_corpora
-from kvnmt.errors import UserError, check_bounds
+from kvnmt.errors import UserError
+from kvnmt.fields import check_fields
 from kvnmt.model import assembly
 from kvnmt.runs.config import to_plain
 from kvnmt.runs.warm_start import path_name
@@ -116,7 +117,7 @@ def plan_of(
         UserError: The data or the config cannot be used.
     """
     experiment = row.experiment
-    check_bounds(experiment)
+    check_fields(experiment)
     if experiment.data not in corpora:
         corpora[experiment.data] = load_corpora(experiment.data, None, console)
     job, state = _prepare(row, corpora[experiment.data], console or error_console())

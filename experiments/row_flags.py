@@ -8,7 +8,8 @@ import tyro
 
 from experiments.rows import AnyRow, Row
 from kvnmt.data.config import check_vocabularies
-from kvnmt.errors import UserError, check_bounds
+from kvnmt.errors import UserError
+from kvnmt.fields import check_fields
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.recipes import with_optimizer
 
@@ -39,6 +40,6 @@ def _with_flags(experiment: Experiment, flags: Sequence[str]) -> Experiment:
         if getattr(changed.training, field) != getattr(experiment.training, field):
             flag = field.replace("_", "-")
             raise UserError(f"--training.{flag} belongs to the table; {instead}.")
-    check_bounds(changed)
+    check_fields(changed)
     check_vocabularies(changed.data, experiment.data)
     return changed

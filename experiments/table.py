@@ -26,8 +26,9 @@ from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.program_cache import keep_programs
 from kvnmt.console import print_table
 from kvnmt.data.sources import Split, open_text
-from kvnmt.errors import UserError, check_bounds, flag, run_program
+from kvnmt.errors import UserError, flag, run_program
 from kvnmt.evaluation.base import Column, Report, table
+from kvnmt.fields import check_fields
 from kvnmt.files import locked, make_folder, write_whole
 from kvnmt.runs import train as training
 
@@ -102,7 +103,7 @@ def launch(
             kind, description=description, return_unknown_args=True
         )
         check_named(options)
-        check_bounds(options)
+        check_fields(options)
         keep_programs()
         main(replace(options, config=tuple(others)))
 
@@ -223,7 +224,7 @@ def check_rows(rows: Sequence[AnyRow]) -> None:
         raise UserError("there is no row to make; name a seed, and what is measured.")
     for row in rows:
         if isinstance(row, Row):
-            check_bounds(row.experiment)
+            check_fields(row.experiment)
     folders = [row.folder for row in rows]
     if twice := {folder.name for folder in folders if folders.count(folder) > 1}:
         names = ", ".join(sorted(twice))

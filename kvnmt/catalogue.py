@@ -4,7 +4,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
-from kvnmt.errors import check_bounds, unknown_name
+from kvnmt.errors import UserError, unknown_name
+from kvnmt.fields import check_fields
 
 
 class Mechanism(Protocol):
@@ -33,6 +34,7 @@ class Catalogue(Mapping[str, Mechanism]):
     def __init__(self, kind: str, members: Mapping[str, Any]):
         self.kind = kind  # as people read it; with underscores, the field of a config
         self._members = dict(members)
+        self.changes = 0  # made to the listing; what was built before is out of date
 
     def __getitem__(self, name: str) -> Mechanism:
         """Returns a member, or raises a `UserError` with the nearest name."""
@@ -64,27 +66,39 @@ class Catalogue(Mapping[str, Mechanism]):
             if listed.Options is member.Options:
                 raise ValueError(f"the {self.kind} '{other}' has the same options.")
         self._members[name] = member
+        self.changes += 1
 
     def remove(self, name: str) -> None:
-        """Takes a mechanism off the list."""
+        """Takes a mechanism off the list.
+
+        Raises:
+            UserError: There is none of that name.
+        """
+        self[name]
         del self._members[name]
+        self.changes += 1
 
     def name_of(self, options: Any) -> str:
         """Returns the name under which the mechanism of these options is listed.
 
         Raises:
-            TypeError: They are the options of none.
+            UserError: They are the options of none.
         """
         for name, member in self._members.items():
             if type(options) is member.Options:
                 return name
-        raise TypeError(f"{options!r} are not the options of any {self.kind}")
+        kind = type(options)
+        raise UserError(
+            f"{kind.__module__}.{kind.__qualname__} is the Options of no {self.kind} "
+            "that is listed; list its module with CATALOGUE.add(name, module), and "
+            "make the options anew if their class was."
+        )
 
     def build(self, options: Any, *arguments: Any) -> Any:
         """Builds the mechanism that the type of ``options`` belongs to.
 
         Raises:
-            UserError: A number in the options is out of its bounds.
+            UserError: An option is not what it may be, or they are those of none.
         """
-        check_bounds(options, f"model.{self.kind.replace(' ', '_')}.")
+        check_fields(options, f"model.{self.kind.replace(' ', '_')}.")
         return self[self.name_of(options)].build(options, *arguments)

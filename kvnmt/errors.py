@@ -1,26 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a user can get wrong, said in one sentence.
+"""What a user can get wrong, said in one sentence."""
 
-Bounds of numbers in a config stand on the field that holds the number::
-
-    @dataclass(frozen=True)
-    class Options:
-        rounds: Annotated[int, at_least(1)] = 1
-        window: Annotated[int | None, at_least(1)] = None
-        rate: Annotated[float, between(0, 0.99)] = 0.0
-
-`check_bounds` finds them wherever such a config is held, so a new option brings its
-bounds along.
-"""
-
-import dataclasses
 import difflib
 import errno
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
-from typing import Any, NamedTuple, get_type_hints
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 
 class UserError(Exception):
@@ -87,7 +73,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
         known: The names that exist; the nearest one is suggested.
     """
     known = sorted(known)
-    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else "."
     return UserError(f"there is no {kind} '{name}'{hint} Known: {', '.join(known)}.")
 
@@ -165,83 +151,3 @@ def check_given(
             value = getattr(config, name)
             if all(getattr(start, name) != value for start in starts):
                 raise OptionError(sentence, name, *others, prefix=prefix)
-
-
-class Bounds(NamedTuple):
-    """The least and the greatest value that is allowed; None: any."""
-
-    least: float | None = None
-    most: float | None = None
-
-    def __str__(self) -> str:
-        """Returns how the bounds are told, for example ``at least 1``."""
-        parts = [f"at least {self.least:.10g}"] if self.least is not None else []
-        parts += [f"at most {self.most:.10g}"] if self.most is not None else []
-        return " and ".join(parts)
-
-    def hold(self, value: float) -> bool:
-        """Whether a number keeps to them; NaN never does."""
-        low = self.least is None or value >= self.least
-        high = self.most is None or value <= self.most
-        return low and high and value == value
-
-
-# What a config may ask for at most, so that one from elsewhere cannot ask for a program
-# or an array without end: repetitions that a program is written out for, entries of a
-# vector.
-DEEPEST, WIDEST = 64, 2**16
-
-
-def at_least(least: float) -> Bounds:
-    """No less than this."""
-    return Bounds(least=least)
-
-
-def between(least: float, most: float) -> Bounds:
-    """From the first to the second, both included."""
-    return Bounds(least, most)
-
-
-def check_bounds(config: Any, prefix: str = "") -> None:
-    """Refuses a config that holds a number out of its bounds.
-
-    Args:
-        config: A dataclass; its fields may hold dataclasses. None passes everywhere.
-        prefix: What the flag of every field begins with.
-
-    Raises:
-        OptionError: A number is out of its bounds; field and bounds are named.
-    """
-    for path, value, bounds in _bounded(config):
-        if value is not None and not bounds.hold(value):
-            raise OptionError(
-                f"{{0}} is {_shown(value)} but must be {bounds}.", path, prefix=prefix
-            )
-
-
-def _bounded(config: Any, inside: str = "") -> Iterator[tuple[str, Any, Bounds]]:
-    """Path, value and bounds of every field that has some."""
-    bounds = bounds_of(type(config))
-    for field in dataclasses.fields(config):
-        path, value = f"{inside}{field.name}", getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            yield from _bounded(value, f"{path}.")
-        elif field.name in bounds:
-            yield path, value, bounds[field.name]
-
-
-def _shown(value: float) -> str:
-    """A number in a few characters; one of thousands of digits is no float."""
-    return f"{value:.10g}" if abs(value) < 1e300 or value != value else "too large"
-
-
-@cache
-def bounds_of(kind: type) -> dict[str, Bounds]:
-    """The bounds of the fields of a dataclass, by the field's name."""
-    hints = get_type_hints(kind, include_extras=True)
-    return {
-        name: bound
-        for name, hint in hints.items()
-        for bound in getattr(hint, "__metadata__", ())
-        if isinstance(bound, Bounds)
-    }

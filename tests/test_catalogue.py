@@ -51,5 +51,7 @@ def test_what_is_not_listed():
         catalogue["grren"]
     with pytest.raises(UserError, match="Known: green, red"):
         catalogue["xyz"]
-    with pytest.raises(TypeError, match="colour"):
+    with pytest.raises(UserError, match="third is the Options of no colour that is"):
         catalogue.name_of(member("third").Options())
+    with pytest.raises(UserError, match="no colour 'gren'; did you mean 'green'"):
+        catalogue.remove("gren")

@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FLOORS = [  # the parts of one floor do not know each other either
     {"typing", "errors"},
+    {"fields"},
     {"catalogue", "initializers", "devices", "console", "files"},
     {"layers", "search", "data"},
     {"attention", "target_context", "encoder", "readout", "lexicon", "metrics"},
@@ -26,8 +27,8 @@ FLOORS = [  # the parts of one floor do not know each other either
 ]
 # Parts that know less than their floor allows.
 ONLY = {
-    "data": {"data", "errors", "console", "files"},
-    "search": {"search", "typing", "errors"},
+    "data": {"data", "errors", "fields", "console", "files"},
+    "search": {"search", "typing", "errors", "fields"},
 }
 SHARED = {  # what members of a catalogue may import of their folder
     "attention": {"base", "address", "coverage"},

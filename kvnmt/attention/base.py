@@ -32,6 +32,11 @@ class Options:
     """Base of the static choices of a mechanism, so that a config can hold any."""
 
 
+# What a write that is called by hand lacks.
+NO_STATE = "write needs moment.replace(decoder_state=...), the new decoder state"
+NO_LOOK = "write needs moment.replace(attended=...), what read gave"
+
+
 @struct.dataclass
 class Attended:
     """What one look at the source gives."""

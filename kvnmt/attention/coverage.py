@@ -60,5 +60,6 @@ def read(
 
 def received(moment: base.Moment) -> Float[Array, "B S 1"]:
     """The attention a_j that every position has just received."""
-    assert moment.attended is not None and moment.attended.alignment is not None
+    assert moment.attended is not None, base.NO_LOOK
+    assert moment.attended.alignment is not None
     return moment.attended.alignment[..., None]

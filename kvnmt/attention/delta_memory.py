@@ -51,7 +51,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import base
-from kvnmt.errors import WIDEST, between
+from kvnmt.fields import WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers.linear_memory import (
     Shape,
@@ -193,7 +193,8 @@ def write(
     moment: base.Moment,
 ) -> State:
     """Writes the new decoder state; what it erases, it erases of the source too."""
-    assert moment.decoder_state is not None and params.decoder is not None
+    assert moment.decoder_state is not None, base.NO_STATE
+    assert params.decoder is not None
     heads = options.ends * options.heads
     made = writes(options.update, params.decoder, moment.decoder_state, heads)
     change = None if state.change is None else transit(state.change, made)

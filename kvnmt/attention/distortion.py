@@ -44,7 +44,7 @@ from kvnmt.attention.address import (
     prepare,
     read_values,
 )
-from kvnmt.errors import DEEPEST, between
+from kvnmt.fields import DEEPEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise
 from kvnmt.typing import Array, Float, Key, Sizes, typed
@@ -125,7 +125,8 @@ def read(
 
 def write(params: Params, source: Source, state: State, moment: base.Moment) -> State:
     """Remembers where and what was read."""
-    assert moment.attended is not None and moment.attended.alignment is not None
+    assert moment.attended is not None, base.NO_LOOK
+    assert moment.attended.alignment is not None
     return State(moment.attended.alignment, moment.attended.context)
 
 

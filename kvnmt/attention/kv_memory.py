@@ -191,7 +191,7 @@ def _written(
     moment: base.Moment,
 ) -> tuple[Float[Array, "B S"], Float[Array, "B C"], Float[Array, "B C"]]:
     """Write weights w, F and A."""
-    assert moment.decoder_state is not None
+    assert moment.decoder_state is not None, base.NO_STATE
     theta = params.write_address
     if theta is None:
         theta = params.address

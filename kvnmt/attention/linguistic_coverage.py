@@ -31,7 +31,7 @@ from flax import struct
 from kvnmt.attention import address, base
 from kvnmt.attention.address import Address, init_address
 from kvnmt.attention.coverage import State, init_G, read, received
-from kvnmt.errors import at_least
+from kvnmt.fields import at_least
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise
 from kvnmt.typing import Array, Bool, Float, Key, Sizes

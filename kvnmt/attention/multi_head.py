@@ -30,7 +30,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import base
-from kvnmt.errors import WIDEST, between
+from kvnmt.fields import WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import attend, count_heads
 from kvnmt.typing import Array, Bool, Float, Key, Sizes

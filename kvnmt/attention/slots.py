@@ -43,7 +43,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import base
-from kvnmt.errors import WIDEST, at_least, between
+from kvnmt.fields import WIDEST, at_least, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import precise
 from kvnmt.layers.slot_memory import (
@@ -162,7 +162,8 @@ def write(
     options: Options, params: Params, source: Source, state: State, moment: base.Moment
 ) -> State:
     """Writes the new decoder state; what is there fades, the source's too."""
-    assert moment.decoder_state is not None and params.decoder is not None
+    assert moment.decoder_state is not None, base.NO_STATE
+    assert params.decoder is not None
     writer, new = params.decoder, moment.decoder_state
     f, log_a, log_total = next_gates(writer, new, options.tau, state.log_total)
     return State(

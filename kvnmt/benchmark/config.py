@@ -7,15 +7,8 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from kvnmt import devices
-from kvnmt.errors import (
-    Idle,
-    OptionError,
-    UserError,
-    at_least,
-    between,
-    check_bounds,
-    check_given,
-)
+from kvnmt.errors import Idle, OptionError, UserError, check_given
+from kvnmt.fields import at_least, between, check_fields
 from kvnmt.inference.config import MOST, SearchConfig
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs.directory import check_run
@@ -86,7 +79,7 @@ def check(config: BenchmarkConfig) -> None:
         UserError: A number is out of its bounds, a system is not known, or nothing is
             left to measure.
     """
-    check_bounds(config)
+    check_fields(config)
     if not config.systems:
         raise UserError("no system is named; give --systems at least one.")
     for name in config.systems:
@@ -110,7 +103,7 @@ def check(config: BenchmarkConfig) -> None:
             raise UserError(f"--{name} names nothing; name at least one.")
         for one in several:
             try:
-                check_bounds(one)
+                check_fields(one)
             except OptionError as error:
                 raise UserError(f"--{name}: {error}") from None
 
@@ -170,7 +163,7 @@ def check_against(config: BenchmarkConfig, against: AgainstConfig) -> None:
         UserError: A number is out of its bounds, or flags do not go together.
     """
     check(config)
-    check_bounds(against)
+    check_fields(against)
     if config.candidates:
         raise UserError(
             "--candidates are of untrained systems; with --against, give --shortlist."

@@ -16,7 +16,7 @@ from kvnmt.compiling.largest import Largest, largest_batch
 from kvnmt.compiling.program import CompileConfig, check_what
 from kvnmt.compiling.sections import Kernel, largest_kernels
 from kvnmt.console import error_console, print_table
-from kvnmt.errors import at_least, check_bounds
+from kvnmt.fields import at_least, check_fields
 from kvnmt.files import claim, write_lines
 from kvnmt.runs.config import Experiment, converter
 from kvnmt.runs.recipes import Recipe
@@ -62,8 +62,8 @@ class Compile:
 
     def __call__(self) -> None:
         """Compiles."""
-        check_bounds(self.config)
-        check_bounds(self)
+        check_fields(self.config)
+        check_fields(self)
         if self.hlo:
             claim(self.hlo, ())
         target = targets.target(self.target)

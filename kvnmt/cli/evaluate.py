@@ -12,10 +12,11 @@ import tyro
 from kvnmt.cli.flags import check_reverse, names
 from kvnmt.console import print_json, print_table, say
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError, check_bounds
+from kvnmt.errors import UserError
 from kvnmt.evaluation import MEASURES, Report, System, Test, table
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import read_systems, read_test
+from kvnmt.fields import check_fields
 from kvnmt.files import make_folder
 from kvnmt.inference.config import Limit, SearchConfig, check_search
 from kvnmt.metrics.bleu import Settings, check_tokenizer
@@ -96,7 +97,7 @@ class Evaluate:
 
     def _check(self) -> None:
         """Refuses what is wrong whatever the files hold."""
-        check_bounds(self)
+        check_fields(self)
         check_search(self.search)
         if not self.systems:
             raise UserError("name at least one run directory or file of translations.")

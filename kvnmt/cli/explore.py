@@ -11,8 +11,9 @@ from kvnmt.cli.flags import names
 from kvnmt.console import say
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.devices import use_cores
-from kvnmt.errors import Idle, UserError, check_bounds, check_given, counted
+from kvnmt.errors import Idle, UserError, check_given, counted
 from kvnmt.evaluation.exploration import explore
+from kvnmt.fields import check_fields
 from kvnmt.files import claim
 from kvnmt.inference.config import Count, SearchConfig, check_search
 from kvnmt.runs.directory import load_translator
@@ -36,7 +37,7 @@ class Explore:
 
     def __call__(self) -> None:
         """Explores."""
-        check_bounds(self)
+        check_fields(self)
         check_search(self.search)
         if not self.runs:
             raise UserError("name at least one run directory.")

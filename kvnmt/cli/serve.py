@@ -12,7 +12,8 @@ import tyro
 from kvnmt.cli.flags import names
 from kvnmt.console import say
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError, between, check_bounds
+from kvnmt.errors import UserError
+from kvnmt.fields import between, check_fields
 from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.shortlist_file import read_shortlist
@@ -44,7 +45,7 @@ class Serve:
 
     def __call__(self) -> None:
         """Serves."""
-        check_bounds(self)
+        check_fields(self)
         if not self.runs:
             raise UserError("name at least one run directory.")
         missing = [name for name in NEEDED if find_spec(name) is None]

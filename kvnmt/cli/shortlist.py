@@ -15,7 +15,8 @@ from kvnmt.console import counting, say
 from kvnmt.data.text import Block, clean, count_parallel, parallel_blocks, read_lines
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.words import split_words
-from kvnmt.errors import UserError, at_least, check_bounds, counted
+from kvnmt.errors import UserError, counted
+from kvnmt.fields import at_least, check_fields
 from kvnmt.files import claim
 from kvnmt.inference.shortlist import BEST, COMMON, count_links
 from kvnmt.inference.shortlist_file import write_shortlist
@@ -45,7 +46,7 @@ class Shortlist:
 
     def __call__(self) -> None:
         """Makes it."""
-        check_bounds(self)
+        check_fields(self)
         pairs = count_parallel(self.source, self.target)
         claim(self.output, [self.source, self.target, self.links])
         if self.links:

@@ -19,7 +19,8 @@ from kvnmt.data.inspection.validate import FileFigures, Report, ValidateConfig, 
 from kvnmt.data.prepare import described
 from kvnmt.data.text import read_parallel
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import Idle, UserError, check_bounds, check_given, counted
+from kvnmt.errors import Idle, UserError, check_given, counted
+from kvnmt.fields import check_fields
 from kvnmt.runs.directory import load_settings
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe
 from kvnmt.training.config import TrainingConfig
@@ -72,7 +73,7 @@ class Prepare:
 
     def __call__(self) -> None:
         """Prepares."""
-        check_bounds(self)
+        check_fields(self)
         if not self.data.cache:
             raise UserError("name the folder that keeps the ids with --data.cache.")
         training = RECIPES[self.recipe or DEFAULT].training

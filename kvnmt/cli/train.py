@@ -11,7 +11,8 @@ import tyro
 from kvnmt import devices
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import say
-from kvnmt.errors import UserError, at_least, check_bounds, flag
+from kvnmt.errors import UserError, flag
+from kvnmt.fields import at_least, check_fields
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.config import Experiment
@@ -104,7 +105,7 @@ class Average:
         """Averages."""
         if not self.runs:
             raise UserError("name the run directories whose checkpoints to average.")
-        check_bounds(self)
+        check_fields(self)
         names = average(self.runs, self.output, last=self.last)
         for name in names:
             say(f"  {name}")

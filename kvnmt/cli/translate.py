@@ -16,7 +16,8 @@ from kvnmt.console import counting, say
 from kvnmt.data.text import decode
 from kvnmt.data.words import beginning, cut
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError, at_least, check_bounds, counted
+from kvnmt.errors import UserError, counted
+from kvnmt.fields import at_least, check_fields
 from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.inference.describe import describe, join
 from kvnmt.inference.nearest import Nearest
@@ -53,7 +54,7 @@ class Translate:
 
     def __call__(self) -> None:
         """Translates."""
-        check_bounds(self)
+        check_fields(self)
         check_search(self.search)
         check_together(self)
         use_cores()

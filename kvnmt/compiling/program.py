@@ -16,7 +16,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from kvnmt import devices
 from kvnmt.compiling.targets import Device
-from kvnmt.errors import OptionError, UserError, at_least, check_bounds
+from kvnmt.errors import OptionError, UserError
+from kvnmt.fields import at_least, check_fields
 from kvnmt.inference.config import SearchConfig, numbers_of
 from kvnmt.inference.program import program
 from kvnmt.model import assembly
@@ -79,7 +80,7 @@ def trace(config: CompileConfig, among: Sequence[Device]) -> Traced:
         UserError: A number is out of its bounds, an option is not one of what is
             compiled, or the devices cannot share so.
     """
-    check_bounds(config)
+    check_fields(config)
     model = assembly.build(config.model, config.vocabulary, config.vocabulary)
     mesh = mesh_of(among, config.model_axis)
     if config.what == "train":
@@ -109,7 +110,7 @@ def check_what(config: CompileConfig, start: CompileConfig) -> None:
     Raises:
         OptionError: Something was given that does nothing, or is out of its bounds.
     """
-    check_bounds(config)
+    check_fields(config)
     of_training = ("batch_size", "target_length", "objective", "optimizer", "ema")
     idle = {"search": of_training, "train": ("search",)}[config.what]
     what = {"search": "training", "train": "a search"}[config.what]

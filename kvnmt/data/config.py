@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-from kvnmt.errors import Idle, at_least, between, check_given
+from kvnmt.errors import Idle, check_given
+from kvnmt.fields import at_least, between
 
 Kind = Literal["words", "bpe", "characters"]
 # Tokens of a training sentence, unless another number is chosen.

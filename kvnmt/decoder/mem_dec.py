@@ -55,7 +55,7 @@ from kvnmt.decoder.rounds import Round, RoundOptions, look
 from kvnmt.decoder.start import init_start
 from kvnmt.decoder.word_gru import Inputs, Query, from_state, tanh_query, word_inputs
 from kvnmt.encoder import Encoded
-from kvnmt.errors import WIDEST, at_least, between
+from kvnmt.fields import WIDEST, at_least, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, draw, masked_mean, precise
 from kvnmt.typing import Array, Float, Key, Sizes

@@ -27,7 +27,7 @@ from kvnmt.attention import Attended, Attention, Moment
 from kvnmt.decoder import base
 from kvnmt.decoder.start import Initial, affine_start
 from kvnmt.encoder import Encoded
-from kvnmt.errors import DEEPEST, between
+from kvnmt.fields import DEEPEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import GRU, Linear, init_gru
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes

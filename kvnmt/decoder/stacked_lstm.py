@@ -42,7 +42,7 @@ from kvnmt.decoder import base
 from kvnmt.decoder.rounds import alignments, look_once
 from kvnmt.decoder.start import Initial, affine_start, init_start
 from kvnmt.encoder import Encoded
-from kvnmt.errors import DEEPEST, between
+from kvnmt.fields import DEEPEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     LSTM,

@@ -44,7 +44,7 @@ from kvnmt.attention import Attention, multi_head
 from kvnmt.decoder import base, source_look
 from kvnmt.decoder.source_look import Look, Looked, Now, Round
 from kvnmt.encoder import Encoded
-from kvnmt.errors import DEEPEST, between
+from kvnmt.fields import DEEPEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     Blocks,

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
-from kvnmt.errors import Idle, OptionError, between, check_bounds, check_given
+from kvnmt.errors import Idle, OptionError, check_given
+from kvnmt.fields import between, check_fields
 from kvnmt.typing import Array
 
 MOST = 2**31 - 1  # that a program takes
@@ -64,7 +65,7 @@ def check_search(config: SearchConfig) -> None:
         OptionError: A number is out of its bounds, or more translations are asked for
             than the beam holds.
     """
-    check_bounds(config, "search.")
+    check_fields(config, "search.")
     if config.nbest > config.beam and not config.sample:
         raise OptionError(
             f"{{0}} is {config.nbest} but a beam of {config.beam} holds no more than "

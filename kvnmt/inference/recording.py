@@ -75,7 +75,7 @@ def record(
     check_counts(len(source), "source sentences", len(target), "target sentences")
     check_ids(source, params.source_embedding.shape[0], "source sentence")
     check_ids(target, params.target_embedding.shape[0], "target sentence")
-    replay = _compiled(config, asked)
+    replay = _compiled(config, asked, assembly.changes())
     results: list[PyTree] = [None] * len(source)
     for places, block in in_batches(source, keep_empty=True):
         ended = [with_end(target[i]) for i in places]
@@ -147,7 +147,9 @@ def _append(old: Array, new: Array) -> Array:
 
 
 @lru_cache(maxsize=KEPT)
-def _compiled(config: ModelConfig, asked: Asked) -> Callable[..., PyTree]:
+def _compiled(
+    config: ModelConfig, asked: Asked, changes: tuple[int, ...]
+) -> Callable[..., PyTree]:
     """The jitted replay; the last few are kept."""
 
     def run(

@@ -1,34 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The laws of an attention under its contract, each a list of what breaks it.
-
-A law looks at a `Trial` and yields a sentence for everything that is not as the law
-says; no sentence means that the law holds.
-"""
+"""The laws of an attention under its contract, each a list of what breaks it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.attention import Attended
+from kvnmt.laws.law import Law, differences, leaves, pairs
 from kvnmt.laws.trial import MASK, B, Course, S, Trial, gradient_of, unroll
-from kvnmt.typing import Array, PyTree
+from kvnmt.typing import PyTree
 
 ORDER = np.array([3, 0, 4, 2, 1])  # of source words
 ROWS = np.array([1, 0, 0])  # the empty row leaves, the first comes twice
 MORE = 2  # columns of padding
 TINY = 1e-30  # for no sum to be divided by
-
-
-class Law(NamedTuple):
-    """What an attention promises, and what of it does not keep the promise."""
-
-    name: str
-    statement: str
-    violations: Callable[[Trial], Iterator[str]]
 
 
 def context(trial: Trial) -> Iterator[str]:
@@ -90,7 +78,7 @@ def unread(trial: Trial) -> Iterator[str]:
     """Other numbers at padding change nothing, to the bit."""
     other = np.where(MASK[..., None], trial.annotations, np.float32(1e3))
     changed = trial.run(trial.params, other, MASK, trial.moments)
-    yield from _differences(trial.course().looks, changed.looks, tolerance=0)
+    yield from differences(trial.course().looks, changed.looks, tolerance=0)
 
 
 def wider(trial: Trial) -> Iterator[str]:
@@ -99,7 +87,7 @@ def wider(trial: Trial) -> Iterator[str]:
     mask = np.pad(MASK, ((0, 0), (0, MORE)))
     course = trial.run(trial.params, jnp.asarray(annotations), mask, trial.moments)
     looks = _at(course.looks, np.arange(S))
-    yield from _differences(trial.course().looks, looks, tolerance=1e-5)
+    yield from differences(trial.course().looks, looks, tolerance=1e-5)
 
 
 def order(trial: Trial) -> Iterator[str]:
@@ -107,7 +95,7 @@ def order(trial: Trial) -> Iterator[str]:
     annotations, mask = np.asarray(trial.annotations)[:, ORDER], MASK[:, ORDER]
     moved = trial.run(trial.params, annotations, mask, trial.moments)
     looks = _at(trial.course().looks, ORDER)
-    yield from _differences(looks, moved.looks, tolerance=1e-5)
+    yield from differences(looks, moved.looks, tolerance=1e-5)
 
 
 def rows(trial: Trial) -> Iterator[str]:
@@ -117,7 +105,7 @@ def rows(trial: Trial) -> Iterator[str]:
         (trial.annotations, trial.moments, trial.course()),
     )
     other = trial.run(trial.params, annotations, MASK[ROWS], moments)
-    yield from _differences(course, other, tolerance=1e-5)
+    yield from differences(course, other, tolerance=1e-5)
 
 
 def state(trial: Trial) -> Iterator[str]:
@@ -127,7 +115,7 @@ def state(trial: Trial) -> Iterator[str]:
         if jax.tree.structure(now) != jax.tree.structure(first):
             yield f"after word {word} the State has another structure"
             continue
-        for name, old, new in _pairs(first, now):
+        for name, old, new in pairs(first, now):
             if (old.shape, old.dtype) != (new.shape, new.dtype):
                 yield (
                     f"after word {word} {name} is {new.dtype}{list(new.shape)}, at "
@@ -143,7 +131,7 @@ def kept(trial: Trial) -> Iterator[str]:
     """What is carried of padding stays as it began."""
     first, *later = trial.course().states
     for word, now in enumerate(later, start=1):
-        for name, old, new in _pairs(first, now):
+        for name, old, new in pairs(first, now):
             slots = old.shape == new.shape and old.shape[:2] == (B, S)
             if slots and np.any(new[~MASK] != old[~MASK]):
                 yield f"after word {word} {name} has changed at padding"
@@ -154,7 +142,7 @@ def compiled(trial: Trial) -> Iterator[str]:
     eager = unroll(
         trial.attention, trial.params, trial.annotations, MASK, trial.moments
     )
-    yield from _differences(eager, trial.course(), tolerance=1e-5)
+    yield from differences(eager, trial.course(), tolerance=1e-5)
 
 
 def gradient(trial: Trial) -> Iterator[str]:
@@ -217,43 +205,5 @@ def _leaves_of(
     by_params, by_annotations = gradient(
         trial.params, trial.annotations, MASK, trial.moments
     )
-    yield from _leaves(by_params)
+    yield from leaves(by_params)
     yield "the annotations", np.asarray(by_annotations)
-
-
-def _differences(wanted: PyTree, actual: PyTree, *, tolerance: float) -> Iterator[str]:
-    """A sentence for the array that differs most, if any differs too much.
-
-    Of an array with large numbers the tolerance is a share of the largest: a memory
-    of sums rounds as they do.
-    """
-    apart = {}
-    for name, want, have in _pairs(wanted, actual):
-        if want.shape != have.shape:
-            yield f"{name} has shape {have.shape}, not {want.shape}"
-        elif not np.allclose(
-            have, want, rtol=0, atol=tolerance * _size(want), equal_nan=True
-        ):
-            apart[name] = float(np.max(np.abs(have - want)))
-    if apart:
-        name = max(apart, key=lambda name: apart[name])
-        yield f"{name} differs by {apart[name]:.2g}"
-
-
-def _size(array: np.ndarray) -> float:
-    """Of the largest number, 1 at least."""
-    return float(np.max(np.abs(array), initial=1.0, where=np.isfinite(array)))
-
-
-def _pairs(
-    first: PyTree, second: PyTree
-) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Arrays in the same place of two trees of the same structure."""
-    for (name, old), (_, new) in zip(_leaves(first), _leaves(second), strict=True):
-        yield name, old, new
-
-
-def _leaves(tree: PyTree) -> Iterator[tuple[str, np.ndarray]]:
-    leaves: list[tuple[tuple, Array]] = jax.tree.leaves_with_path(tree)
-    for path, leaf in leaves:
-        yield jax.tree_util.keystr(path).lstrip("."), np.asarray(leaf)

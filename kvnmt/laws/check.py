@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether an attention keeps its laws, as a report for people to read."""
+"""Whether a mechanism keeps its laws, as a report for people to read."""
 
 import html
-from collections.abc import Collection
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Literal, NamedTuple
 
-from kvnmt.attention import Attention, Options
+from kvnmt import attention, target_context
+from kvnmt.attention import Attention
 from kvnmt.catalogue import Mechanism
 from kvnmt.errors import UserError, unknown_name
-from kvnmt.laws.attention import LAWS, Law
-from kvnmt.laws.trial import SIZES, Trial, make_trial
+from kvnmt.laws import attention as attention_laws
+from kvnmt.laws import target_context as context_laws
+from kvnmt.laws import trial as trials
+from kvnmt.laws.law import Law
+from kvnmt.target_context import TargetContext
 from kvnmt.typing import Sizes
 
 LONGEST = 240  # characters of what somebody else's error says
-RUNS, STATEMENT = "runs", "it is built, prepares a sentence, reads and writes"
+RUNS, STATEMENT = "runs", "it is built, and works on a few sentences"
 
 
 class Verdict(NamedTuple):
@@ -26,7 +30,7 @@ class Verdict(NamedTuple):
 
 
 class Verdicts(NamedTuple):
-    """All laws of one attention; the last line of a notebook's cell shows them."""
+    """All laws of one mechanism; the last line of a notebook's cell shows them."""
 
     laws: list[Verdict]
 
@@ -57,29 +61,62 @@ class Verdicts(NamedTuple):
         return f"<table>{rows}</table>"
 
 
+def _attending(attention: Attention, *sizes: Sizes) -> trials.Trial:
+    """A product of query and annotation needs them equally wide."""
+    if sizes:
+        return trials.make_trial(attention, *sizes)
+    try:
+        return trials.make_trial(attention)
+    except UserError:
+        alike = trials.SIZES._replace(state=trials.SIZES.annotation)
+        return trials.make_trial(attention, alike)
+
+
+class Kind(NamedTuple):
+    """What is checked in the same way."""
+
+    Options: type  # base of those of every such mechanism
+    Built: type
+    laws: Sequence[Law[Any]]
+    make_trial: Callable[..., Any]  # of what was built, perhaps of other sizes
+
+
+KINDS = (
+    Kind(attention.Options, Attention, attention_laws.LAWS, _attending),
+    Kind(
+        target_context.Options,
+        TargetContext,
+        context_laws.LAWS,
+        context_laws.make_trial,
+    ),
+)
+
+
 def check(
-    mechanism: Mechanism | Attention,
-    options: Options | None = None,
+    mechanism: Mechanism | Attention | TargetContext,
+    options: Any = None,
     *,
     excused: Collection[str] = (),
     sizes: Sizes | None = None,
 ) -> Verdicts:
-    """Tries the laws that every attention of the catalogue keeps, on small numbers.
+    """Tries the laws that all such mechanisms of the catalogue keep, on small numbers.
 
     A law that does not hold is in the report with what breaks it; so is an error of
     the mechanism itself.
 
     Args:
-        mechanism: What has ``Options`` and ``build``, such as a module, or the
-            `Attention` that ``build`` returns.
+        mechanism: An attention or a target context: what has ``Options`` and ``build``,
+            such as a module, or the `Attention` or `TargetContext` that ``build``
+            returns.
         options: Its choices; by default ``Options()``.
         excused: Names of laws that need not hold: a mechanism that knows the order
             of the source does not keep ``order``.
-        sizes: The widths to try; by default all of them differ or, if the mechanism
+        sizes: The widths to try; by default all of them differ or, if an attention
             refuses that, state and annotations are equally wide.
 
     Raises:
-        UserError: There is no law of a name that is excused.
+        UserError: There is no law of a name that is excused, what is to be checked is
+            neither, or the options are those of another.
 
     Example::
 
@@ -88,37 +125,49 @@ def check(
         >>> verdicts.hold, verdicts.failed
         (True, [])
     """
-    names = [law.name for law in LAWS]
-    for name in excused:
+    kind = _kind_of(mechanism, options)
+    laws, names = kind.laws, [law.name for law in kind.laws]
+    for name in [excused] if isinstance(excused, str) else excused:
         if name not in names:
             raise unknown_name("law", name, names)
     try:
-        trial = _trial(mechanism, options, sizes)
+        built: Any = mechanism
+        if not isinstance(mechanism, kind.Built):
+            built = built.build(built.Options() if options is None else options)
+        trial = kind.make_trial(built, *([] if sizes is None else [sizes]))
         trial.course()
     except Exception as error:  # a mechanism may raise anything
         failure = Verdict(RUNS, STATEMENT, "FAILS", _reason(error))
-        untried = [Verdict(law.name, law.statement, "untried") for law in LAWS]
+        untried = [Verdict(law.name, law.statement, "untried") for law in laws]
         return Verdicts([failure, *untried])
-    verdicts = [_verdict(law, trial, law.name in excused) for law in LAWS]
+    verdicts = [_verdict(law, trial, law.name in excused) for law in laws]
     return Verdicts([Verdict(RUNS, STATEMENT, "holds"), *verdicts])
 
 
-def _trial(
-    mechanism: Mechanism | Attention, options: Options | None, sizes: Sizes | None
-) -> Trial:
-    if isinstance(mechanism, Attention):
-        attention = mechanism
-    else:
-        attention = mechanism.build(options or mechanism.Options())
-    if sizes is not None:
-        return make_trial(attention, sizes)
-    try:
-        return make_trial(attention)
-    except UserError:  # a product of query and annotation needs them equally wide
-        return make_trial(attention, SIZES._replace(state=SIZES.annotation))
+def _kind_of(mechanism: Any, options: Any) -> Kind:
+    """What is to be checked.
+
+    Raises:
+        UserError: It is nothing that can be, or the options are not its.
+    """
+    listed = getattr(mechanism, "Options", None)
+    if options is not None and type(options) is not listed:
+        raise UserError(
+            f"the options are {type(options).__module__}.{type(options).__qualname__}; "
+            "give those of the mechanism, or none."
+        )
+    for kind in KINDS:
+        derived = isinstance(listed, type) and issubclass(listed, kind.Options)
+        if isinstance(mechanism, kind.Built) or derived:
+            return kind
+    names = " or ".join(f"{kind.Options.__module__}.Options" for kind in KINDS)
+    raise UserError(
+        f"nothing of type {type(mechanism).__name__} can be checked; give a module, "
+        f"or what has build and an Options like one, derived from {names}."
+    )
 
 
-def _verdict(law: Law, trial: Trial, excused: bool) -> Verdict:
+def _verdict(law: Law[Any], trial: Any, excused: bool) -> Verdict:
     try:
         reasons = list(law.violations(trial))
     except Exception as error:  # likewise

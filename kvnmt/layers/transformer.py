@@ -22,7 +22,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import WIDEST, OptionError, between
+from kvnmt.errors import OptionError
+from kvnmt.fields import WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers.basic import (
     Linear,

@@ -28,7 +28,7 @@ from kvnmt import encoder as encoders
 from kvnmt import lexicon
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
-from kvnmt.errors import check_bounds
+from kvnmt.fields import check_fields
 from kvnmt.layers import (
     Scanning,
     dropout,
@@ -43,8 +43,9 @@ from kvnmt.model.contract import Head, Model, Prediction, mean_logits
 from kvnmt.model.init import Parts, init
 from kvnmt.typing import Array, Float, Int, Key, PyTree
 
+CATALOGUES = attentions.CATALOGUE, decoders.CATALOGUE, target_contexts.CATALOGUE
 
-@lru_cache(maxsize=32)  # a program is freed some time after its model
+
 def build(
     config: ModelConfig,
     source_words: int,
@@ -61,9 +62,30 @@ def build(
             such as write down what happens.
 
     Raises:
-        UserError: A number of the config is out of its bounds.
+        UserError: A field of the config holds what it may not.
     """
-    check_bounds(config, "model.")
+    check_fields(config, "model.")
+    return _built(config, source_words, target_words, around, changes())
+
+
+def changes() -> tuple[int, ...]:
+    """To the catalogues so far: what was built before the last is out of date."""
+    return tuple(catalogue.changes for catalogue in CATALOGUES)
+
+
+def count_parameters(params: PyTree) -> int:
+    """Returns how many numbers are trained."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+@lru_cache(maxsize=32, typed=True)  # a program is freed some time after its model
+def _built(
+    config: ModelConfig,
+    source_words: int,
+    target_words: int,
+    around: Callable[[attentions.Attention], attentions.Attention],
+    changes: tuple[int, ...],
+) -> Model:
     attend = around(attentions.CATALOGUE.build(config.attention))
     parts = Parts(
         attend,
@@ -81,11 +103,6 @@ def build(
         forward=partial(_forward, config, parts),
         narrow=narrow,
     )
-
-
-def count_parameters(params: PyTree) -> int:
-    """Returns how many numbers are trained."""
-    return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def _encode(

@@ -11,7 +11,7 @@ from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.attention import additive
 from kvnmt.decoder import conditional
-from kvnmt.errors import DEEPEST, WIDEST, between
+from kvnmt.fields import DEEPEST, WIDEST, between
 from kvnmt.initializers import Scheme, Weights, weights
 from kvnmt.layers import Blocks
 from kvnmt.target_context import previous_word

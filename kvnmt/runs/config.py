@@ -13,7 +13,7 @@ import cattrs
 from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import OptionError
+from kvnmt.errors import OptionError, UserError, unknown_name
 from kvnmt.inference.program import SearchConfig
 from kvnmt.model.config import ModelConfig
 from kvnmt.training.config import TrainingConfig
@@ -185,7 +185,11 @@ def _register(converter: cattrs.Converter, base: type, catalogue: Catalogue) -> 
 
     def structure(plain: dict[str, Any], _: Any) -> Any:
         fields = dict(plain)
-        member = catalogue[fields.pop("name")]
+        name = fields.pop("name")
+        if name not in catalogue:
+            error = unknown_name(catalogue.kind, name, catalogue)
+            raise UserError(f"{error} One of your own is listed first (CATALOGUE.add)")
+        member = catalogue[name]
         return converter.structure(fields, member.Options)
 
     converter.register_unstructure_hook(base, unstructure)

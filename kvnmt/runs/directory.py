@@ -15,6 +15,7 @@ from typing import Any
 
 import cattrs
 import jax
+from cattrs.v import format_exception
 
 from kvnmt import __version__
 from kvnmt.console import say
@@ -25,7 +26,8 @@ from kvnmt.data.vocabularies import (
     save_vocabularies,
 )
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import OptionError, UserError, check_bounds
+from kvnmt.errors import OptionError, UserError
+from kvnmt.fields import check_fields
 from kvnmt.files import DamagedError, check_once, read_small, write_json
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
@@ -76,7 +78,7 @@ def load_settings(folder: Path) -> tuple[Experiment, Vocabularies]:
     check_run(folder)
     check_links(folder)
     experiment = load_experiment(folder)
-    check_bounds(experiment)
+    check_fields(experiment)
     return experiment, load_vocabularies(folder)
 
 
@@ -91,7 +93,7 @@ def load_experiment(folder: Path) -> Experiment:
         text = read_small(folder / "config.json")
         return from_plain(upgraded(json.loads(text)))
     except cattrs.BaseValidationError as error:
-        reason = "; ".join(cattrs.transform_error(error))
+        reason = "; ".join(cattrs.transform_error(error, format_exception=_reason))
     except (DamagedError, OSError, RecursionError) as error:
         reason = str(error)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -249,3 +251,8 @@ def load_ensemble(folders: Sequence[Path]) -> Run:
     model = ensemble(tuple(run.model for run in runs))
     params: Any = tuple(run.params for run in runs)
     return first._replace(model=model, params=params)
+
+
+def _reason(error: BaseException, kind: type | None) -> str:
+    told = isinstance(error, UserError)
+    return str(error) if told else format_exception(error, kind)

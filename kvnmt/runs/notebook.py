@@ -7,14 +7,15 @@ documented where it lives.
 
 import dataclasses
 import html
+from collections import UserDict
 from pathlib import Path
 
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import UserError, unknown_name
+from kvnmt.errors import StoppedError, UserError, unknown_name
 from kvnmt.inference.config import SearchConfig
 from kvnmt.laws.check import check
 from kvnmt.model import assembly
-from kvnmt.model.config import ModelConfig
+from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs import directory
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -28,12 +29,14 @@ from kvnmt.training.optimizer import OptimizerConfig
 __all__ = [
     "SYSTEMS",
     "DataConfig",
+    "Dropout",
     "Experiment",
     "ModelConfig",
     "Objective",
     "OptimizerConfig",
     "Run",
     "SearchConfig",
+    "StoppedError",
     "TrainingConfig",
     "UserError",
     "build",
@@ -44,14 +47,20 @@ __all__ = [
 ]
 
 
-class Systems(dict[str, named.NamedSystem]):
+class Systems(UserDict[str, named.NamedSystem]):
     """The named systems of the papers by name; a notebook shows them as a table.
+
+    What is put into it can be built by its name.
 
     Example::
 
         >>> kvnmt.SYSTEMS["kvmematt-r2"].paper
         'Meng et al. 2018, section 3'
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.data = named.SYSTEMS
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
@@ -66,7 +75,7 @@ class Systems(dict[str, named.NamedSystem]):
         return f"<table><tr><th>system</th><th>paper</th></tr>{rows}</table>"
 
 
-SYSTEMS = Systems(named.SYSTEMS)
+SYSTEMS = Systems()
 
 
 def build(
@@ -100,8 +109,8 @@ def build(
         (1, 3, 30)
     """
     for name, words in ("source_words", source_words), ("target_words", target_words):
-        if words < 1:
-            raise UserError(f"{name} is {words} but must be at least 1.")
+        if not isinstance(words, int) or words < 1:
+            raise UserError(f"{name} is {words!r} but must be at least 1, an int.")
     if isinstance(system, ModelConfig):
         if sizes is not None:
             raise UserError("a config has its sizes; pass sizes with a name only.")
@@ -123,13 +132,13 @@ def experiment(
     Args:
         system: A name out of `SYSTEMS`.
         data: The text, and how it becomes ids: that is not the recipe's.
-        sizes: As of `build`, but that the recipe has its own dropout, initialiser and
-            normalisation where none are given.
+        sizes: As of `build`; they replace all of the recipe's model, its dropout,
+            initialiser, normalisation and ``scale_tied`` too. None: the recipe's.
         recipe: ``modern``, as the command has it, or ``papers``.
 
     Raises:
-        UserError: There is no system or recipe of that name, or the sizes name a
-            mechanism.
+        UserError: There is no system or recipe of that name, the sizes name a
+            mechanism, or the data are no `DataConfig`.
 
     Example::
 
@@ -138,6 +147,7 @@ def experiment(
         >>> kvnmt.experiment("kvmematt-r2-atteos", data).objective.atteos
         1.0
     """
+    _check_kind("data", data, DataConfig)
     if recipe not in RECIPES:
         raise unknown_name("recipe", recipe, RECIPES)
     chosen, base = named.system(system), RECIPES[recipe]
@@ -159,12 +169,15 @@ def train(experiment: Experiment, folder: Path | str, *, resume: bool = False) -
 
     Raises:
         UserError: The text, the directory or the config cannot be used.
+        StoppedError: Somebody interrupted it; everything is saved, and
+            ``resume=True`` goes on.
 
     Example::
 
         >>> run = kvnmt.train(experiment, "runs/new")
         >>> [translation] = run.translate(["a b c"])
     """
+    _check_kind("experiment", experiment, Experiment)
     training.run(experiment, Path(folder), resume=resume)
     return directory.load_run(folder)
 
@@ -180,11 +193,23 @@ def load(folder: Path | str, *others: Path | str) -> Run:
         >>> run = kvnmt.load("runs/mine")
         >>> [translation] = run.translate(["a b c"])
     """
-    return directory.load_ensemble([Path(folder), *map(Path, others)])
+    folders = folder, *others
+    for one in folders:
+        _check_kind("folder", one, str, Path)
+    return directory.load_ensemble([*map(Path, folders)])
 
 
 def _checked(sizes: ModelConfig | None) -> ModelConfig | None:
     if sizes is not None:
+        _check_kind("sizes", sizes, ModelConfig)
         remedy = "change the config that kvnmt.SYSTEMS[name].model(sizes) gives"
         named.check_no_mechanism(sizes, remedy)
     return sizes
+
+
+def _check_kind(name: str, value: object, *kinds: type) -> None:
+    if not isinstance(value, kinds):
+        needed = " or ".join(kind.__name__ for kind in kinds)
+        raise UserError(
+            f"{name} is of type {type(value).__name__} but must be a {needed}."
+        )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trained model, and what is done with it in one line."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig, check_asked
+from kvnmt.inference.describe import describe
 from kvnmt.inference.explain import Explanation, explain
 from kvnmt.inference.score import Scored, align_lines, score_lines
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import translate_lines
-from kvnmt.model.assembly import Model, Params
+from kvnmt.model.assembly import Model, Params, count_parameters
 from kvnmt.runs.config import Experiment
 
 
@@ -37,6 +38,8 @@ class Run(NamedTuple):
     ) -> list[str]:
         """Translates lines; one line out per line in, in order.
 
+        `describe` gives several translations of each, and how probable they are.
+
         Args:
             lines: What is translated.
             search: How to search; an option as in its default or in the run's config
@@ -45,9 +48,9 @@ class Run(NamedTuple):
                 `kvnmt.inference.shortlist_file` reads it. None: everything.
 
         Raises:
-            UserError: Lines are no list of lines, the run is a language model, coverage
-                is to be scored where nothing is aligned, or an option of the search is
-                out of its bounds or does nothing beside the others.
+            UserError: Lines are no lines in order, the run is a language model,
+                coverage is to be scored where nothing is aligned, or an option of the
+                search is not what it may be or does nothing here.
 
         Example::
 
@@ -56,10 +59,48 @@ class Run(NamedTuple):
             >>> len(translations)
             2
         """
-        _check_lines(lines)
+        lines = _lines(lines)
         _refuse_language_model(self)
         config = _checked(search, self)
+        if config.nbest > 1 and search is not None:
+            raise UserError(
+                f"nbest is {config.nbest}, and one translation of each line is given; "
+                "call describe for more."
+            )
         return translate_lines(self, lines, config, shortlist=shortlist)
+
+    def describe(
+        self,
+        lines: Sequence[str],
+        search: SearchConfig | None = None,
+        shortlist: Shortlist | None = None,
+    ) -> list[dict[str, Any]]:
+        """Translates lines, and tells all that is known of the translations.
+
+        There is a record for each line, as ``kvnmt translate --json`` writes it:
+        ``translation``, ``score``, ``log_prob``, ``tokens``, ``token_log_probs``,
+        where words are aligned ``links`` and ``alignment``, and with ``nbest`` above 1
+        the ``nbest`` translations, each with its score.
+
+        Args:
+            lines: As of `translate`, like the others.
+            search: See there.
+            shortlist: See there.
+
+        Raises:
+            UserError: As of `translate`.
+
+        Example::
+
+            >>> run = kvnmt.load("runs/mine")
+            >>> search = kvnmt.SearchConfig(beam=4, nbest=3)
+            >>> [record] = run.describe(["a b c"], search)
+            >>> len(record["nbest"])
+            3
+        """
+        lines = _lines(lines)
+        _refuse_language_model(self)
+        return describe(self, lines, _checked(search, self), shortlist=shortlist)
 
     def score(self, source: Sequence[str], target: Sequence[str]) -> list[Scored]:
         """Tells how probable translations are, token by token, and how they are read.
@@ -69,7 +110,7 @@ class Run(NamedTuple):
             target: Its translations, one for each.
 
         Raises:
-            UserError: A side is no list of lines, or the sides differ in number.
+            UserError: A side is no lines in order, or the sides differ in number.
 
         Example::
 
@@ -78,8 +119,7 @@ class Run(NamedTuple):
             >>> right.log_prob > wrong.log_prob
             True
         """
-        _check_pairs(source, target)
-        return score_lines(self, source, target)
+        return score_lines(self, *_pairs(source, target))
 
     def align(
         self, source: Sequence[str], target: Sequence[str]
@@ -91,7 +131,7 @@ class Run(NamedTuple):
             target: Its translations, one for each.
 
         Raises:
-            UserError: A side is no list of lines, the sides differ in number, or the
+            UserError: A side is no lines in order, the sides differ in number, or the
                 run is a language model.
 
         Example::
@@ -101,7 +141,7 @@ class Run(NamedTuple):
             >>> [matrix.shape for matrix in rounds]
             [(4, 4)]
         """
-        _check_pairs(source, target)
+        source, target = _pairs(source, target)
         _refuse_language_model(self)
         return align_lines(self, source, target)
 
@@ -130,7 +170,7 @@ class Run(NamedTuple):
             ['a', 'b', 'c', '</s>']
             >>> explanation.draw("attention.png")
         """
-        _check_lines([line] if target is None else [line, target])
+        _lines([line] if target is None else [line, target])
         if target is None:
             _refuse_language_model(self)
         return explain(
@@ -139,6 +179,13 @@ class Run(NamedTuple):
             line,
             target,
             _checked(search, self),
+        )
+
+    def __repr__(self) -> str:
+        source, target = (len(words) for words in self.vocabularies)
+        return (
+            f"<kvnmt.Run: {count_parameters(self.params):,} parameters, vocabularies "
+            f"of {source:,} and {target:,}, {self.experiment.model}>"
         )
 
 
@@ -154,10 +201,18 @@ def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:
     return search
 
 
-def _check_lines(lines: Sequence[str]) -> None:
-    """Refuses what is no list of lines, a single text among it: a list of letters."""
-    if isinstance(lines, str):
+def _lines(lines: Iterable[str]) -> list[str]:
+    """Lines in order; a single text would be a list of letters.
+
+    Raises:
+        UserError: They are something else.
+    """
+    if isinstance(lines, (str, bytes)):
         raise UserError("a list of lines is needed; put a single line in brackets.")
+    if isinstance(lines, (Set, Mapping)) or not isinstance(lines, Iterable):
+        kind = type(lines).__name__
+        raise UserError(f"a list of lines is needed, and this is of type {kind}.")
+    lines = list(lines)
     for number, line in enumerate(lines):
         if not isinstance(line, str):
             kind = type(line).__name__
@@ -168,16 +223,17 @@ def _check_lines(lines: Sequence[str]) -> None:
             raise UserError(
                 f"line {number}, counted from 0, holds a line feed; split it there."
             )
+    return lines
 
 
-def _check_pairs(source: Sequence[str], target: Sequence[str]) -> None:
-    _check_lines(source)
-    _check_lines(target)
+def _pairs(source: Iterable[str], target: Iterable[str]) -> tuple[list[str], list[str]]:
+    source, target = _lines(source), _lines(target)
     if len(source) != len(target):
         raise UserError(
             f"there are {len(source)} source lines but {len(target)} target lines; "
             "every source line needs its translation."
         )
+    return source, target
 
 
 def _refuse_language_model(run: Run) -> None:

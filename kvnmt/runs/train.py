@@ -14,14 +14,15 @@ from kvnmt.console import say
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import OptionError, UserError, check_bounds
+from kvnmt.errors import OptionError, UserError
+from kvnmt.fields import check_fields
 from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
 from kvnmt.model.contract import Prediction
-from kvnmt.runs.config import Experiment, check_kept, to_plain
+from kvnmt.runs.config import Experiment, check_kept, from_plain, to_plain
 from kvnmt.runs.directory import (
     check_free,
     has_checkpoint,
@@ -110,8 +111,12 @@ def run(
 
 
 def _checked(experiment: Experiment) -> Experiment:
-    """The experiment, once all that needs no text is known to be right."""
-    check_bounds(experiment)
+    """The experiment, once all that needs no text is known to be right.
+
+    It is what will be read back from its file: paths that were texts are paths.
+    """
+    check_fields(experiment)
+    experiment = from_plain(to_plain(experiment))
     check_search(experiment.search)
     check_tokenizer(experiment.training.bleu_tokenize)
     if experiment.model.tie != "all":

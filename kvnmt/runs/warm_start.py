@@ -31,8 +31,13 @@ class WarmStart(NamedTuple):
     fresh: list[str]
 
 
-def warm_start(fresh: Params, trained: Params) -> WarmStart:
+def warm_start(fresh: Params, trained: Params | dict[str, Any]) -> WarmStart:
     """Copies into ``fresh`` whatever ``trained`` has under the same path.
+
+    Args:
+        fresh: Parameters of the new model.
+        trained: Those of the trained one, or what orbax restores of them without
+            being told what they are: dictionaries and lists of arrays.
 
     Raises:
         UserError: A parameter has another shape in the trained model.
@@ -43,7 +48,7 @@ def warm_start(fresh: Params, trained: Params) -> WarmStart:
         name = path_name(path)
         source = _counterpart(trained, path)
         if source is None and path[0] == AUXILIARY:
-            source = _counterpart(trained.output_layer, path[2:])
+            source = _counterpart(_output_layer(trained), path[2:])
         if source is None:
             new.append(name)
         elif source.shape != leaf.shape:
@@ -93,23 +98,31 @@ def path_name(path: tuple[Any, ...]) -> str:
     return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
+def _output_layer(trained: Params | dict[str, Any]) -> Any:
+    """That of plain dictionaries is missing where it is tied."""
+    return trained.get("output") if isinstance(trained, dict) else trained.output_layer
+
+
 def _counterpart(tree: Any, path: tuple[Any, ...]) -> Any | None:
     for key in path:
         if isinstance(key, jax.tree_util.SequenceKey):
             tree = _member(tree, key.idx)
-        elif isinstance(key, jax.tree_util.DictKey):
-            tree = tree.get(key.key) if isinstance(tree, dict) else None
         else:
-            tree = getattr(tree, key.name, None)
+            name = key.key if isinstance(key, jax.tree_util.DictKey) else key.name
+            tree = (
+                tree.get(name) if isinstance(tree, dict) else getattr(tree, name, None)
+            )
         if tree is None:
             return None
     return tree
 
 
-def _member(members: tuple[Any, ...], index: int) -> Any | None:
+def _member(members: Any, index: int) -> Any | None:
+    if not isinstance(members, (tuple, list)):
+        return None
     if index < len(members):
         return members[index]
     # A further round repeats the last; a further input of a layer is another thing.
-    if not members or isinstance(members[-1], jax.Array):
+    if not members or jax.tree_util.all_leaves(members[-1:]):
         return None
     return members[-1]

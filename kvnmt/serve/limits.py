@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
-from kvnmt.errors import at_least, between
+from kvnmt.fields import at_least, between
 
 Seconds: TypeAlias = Annotated[float, between(0.01, 86_400)]
 

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from rich.table import Table
 
 from kvnmt import attention, decoder, target_context
-from kvnmt.errors import OptionError, UserError, at_least, check_bounds
+from kvnmt.errors import OptionError, UserError
+from kvnmt.fields import at_least, check_fields
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Model
 from kvnmt.model.config import ModelConfig
@@ -69,7 +70,7 @@ def overview(config: OverviewConfig) -> list[Row]:
         UserError: There is no system of that name, a size is out of range, or a
             mechanism is named.
     """
-    check_bounds(config)
+    check_fields(config)
     check_no_mechanism(config.model, "look at one such model with kvnmt compile")
     return [_row(config, name) for name in config.systems]
 

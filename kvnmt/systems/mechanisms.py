@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from kvnmt import attention, decoder, target_context
-from kvnmt.errors import bounds_of
+from kvnmt.fields import bounds_of
 
 CATALOGUES = {
     "attention": attention.CATALOGUE,

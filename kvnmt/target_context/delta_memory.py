@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import WIDEST, between
+from kvnmt.fields import WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers.linear_memory import (
     Shape,

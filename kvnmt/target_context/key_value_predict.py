@@ -32,7 +32,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import WIDEST, UserError, between
+from kvnmt.errors import UserError
+from kvnmt.fields import WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import masked_softmax
 from kvnmt.target_context import base

@@ -28,7 +28,8 @@ from typing import Annotated
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import DEEPEST, UserError, between
+from kvnmt.errors import UserError
+from kvnmt.fields import DEEPEST, between
 from kvnmt.initializers import Weights
 from kvnmt.target_context import base
 from kvnmt.typing import Array, DType, Float, Key, Sizes

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import WIDEST, at_least, between
+from kvnmt.fields import WIDEST, at_least, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import precise
 from kvnmt.layers.slot_memory import (

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kvnmt import devices
 from kvnmt.data.plan import Plan, by_pairs, by_tokens
-from kvnmt.errors import at_least, between
+from kvnmt.fields import at_least, between
 from kvnmt.training.step import StepOptions
 
 

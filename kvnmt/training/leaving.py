@@ -60,4 +60,5 @@ class Leaving:
         number = self._signals.asked or SIGTERM
         kept = f"after step {step}, which is saved" if step else "before the first step"
         name = SignalName(number).name
-        return StoppedError(f"stopped by {name} {kept}; go on with --resume.", number)
+        how = "go on with --resume, from Python with resume=True"
+        return StoppedError(f"stopped by {name} {kept}; {how}.", number)

@@ -12,7 +12,8 @@ from typing import Annotated, Literal
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import OptionError, at_least, between
+from kvnmt.errors import OptionError
+from kvnmt.fields import at_least, between
 from kvnmt.layers import precise
 from kvnmt.model.assembly import Prediction
 from kvnmt.model.contract import Head

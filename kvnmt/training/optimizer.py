@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from kvnmt.errors import OptionError, at_least, between
+from kvnmt.errors import OptionError
+from kvnmt.fields import at_least, between
 
 
 @dataclass(frozen=True)

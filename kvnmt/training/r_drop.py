@@ -19,7 +19,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
-from kvnmt.layers import precise, split_key
+from kvnmt.layers import precise
 from kvnmt.model.contract import Head
 from kvnmt.training.cross_entropy import LOGITS, parts, product
 from kvnmt.typing import Array, Float, Int, Key
@@ -29,11 +29,11 @@ def twice(
     source: Int[Array, "B S"], target: Int[Array, "B T"], masks: Key[Array, " B"]
 ) -> tuple[Int[Array, "B_2 S"], Int[Array, "B_2 T"], Key[Array, " B_2"]]:
     """The rows, then the rows again with other dropout."""
-    first, second = split_key(masks, 2)
+    keys = jax.vmap(jax.random.split, out_axes=1)(masks)
     return (
         jnp.concatenate([source, source]),
         jnp.concatenate([target, target]),
-        jnp.concatenate([first, second]),
+        keys.reshape(-1),
     )
 
 

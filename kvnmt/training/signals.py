@@ -4,10 +4,14 @@
 Python runs a signal's handler between two instructions of the main thread, which may
 wait in a compiler for minutes. Python writes the number of a signal down at once,
 however; a thread that reads it tells the user, and ends the process at the second.
+Where somebody types at Python, in a notebook say, the process is not ended, with all
+that is in it: the second raises KeyboardInterrupt, once the main thread comes to it.
 """
 
+import builtins
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -18,6 +22,11 @@ from kvnmt.errors import STATUS_OF_SIGNALS
 HANDLED = (signal.SIGTERM, signal.SIGINT)
 
 
+def is_interactive() -> bool:
+    """Whether somebody types at this Python: in a notebook, IPython or a shell."""
+    return hasattr(builtins, "__IPYTHON__") or hasattr(sys, "ps1")
+
+
 class Signals:
     """Handles both while it is open; does nothing outside of the main thread."""
 
@@ -26,6 +35,7 @@ class Signals:
         self.tell = tell
         self.asked = 0  # the number of the first signal; 0: none came
         self._breaks = False
+        self._handled = 0
         self._installed = threading.current_thread() is threading.main_thread()
         self._read = self._write = self._wakeup = -1  # file descriptors
         self._before: dict[signal.Signals, Any] = {}  # the handlers
@@ -64,7 +74,8 @@ class Signals:
 
     def _handle(self, number: int, frame: object) -> None:
         self.asked = self.asked or number
-        if self._breaks:
+        self._handled += 1
+        if self._breaks or (self._handled > 1 and is_interactive()):
             raise KeyboardInterrupt
 
     def _watch(self) -> None:
@@ -75,8 +86,10 @@ class Signals:
                 continue
             came += 1
             self.asked = self.asked or number
-            if came > 1:
+            if came > 1 and not is_interactive():
                 os._exit(STATUS_OF_SIGNALS + number)
+            if came > 1:
+                continue
             name = signal.Signals(number).name
             with suppress(BaseException):  # who reads it may be gone: go on watching
                 self.tell(f"{name}: saving, then leaving; once more leaves at once")

@@ -81,7 +81,11 @@ def init_state(
     optimizer: optax.GradientTransformation,
     options: StepOptions = StepOptions(),
 ) -> TrainState:
-    """The state before the first step."""
+    """The state before the first step.
+
+    A step consumes the arrays: give a copy, ``jax.tree.map(jnp.copy, params)``, of
+    parameters that are used again, such as those of a loaded run.
+    """
     mean = jax.tree.map(jnp.copy, params) if options.ema else None
     zero, one = jnp.zeros((), jnp.int32), jnp.ones((), jnp.float32)
     return TrainState(zero, params, optimizer.init(params), one, mean)

@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
-from kvnmt.errors import at_least, between
+from kvnmt.fields import at_least, between
 from kvnmt.layers import Scanning
 
 Dtype: TypeAlias = Literal["float32", "bfloat16"]

@@ -6,7 +6,8 @@ import dataclasses
 import pytest
 
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import OptionError, check_bounds
+from kvnmt.errors import OptionError
+from kvnmt.fields import check_fields
 
 LEAST = {
     "min_count": 1,
@@ -22,11 +23,11 @@ LEAST = {
 @pytest.mark.parametrize(("field", "least"), LEAST.items())
 def test_every_number_has_a_least_value(field, least):
     config = dataclasses.replace(DataConfig(), **{field: least})
-    check_bounds(config, "data.")
+    check_fields(config, "data.")
     with pytest.raises(OptionError, match=f"^{field} is .* at least {least}") as error:
-        check_bounds(dataclasses.replace(config, **{field: least - 1}), "data.")
+        check_fields(dataclasses.replace(config, **{field: least - 1}), "data.")
     assert error.value.by_flag.startswith(f"--data.{field.replace('_', '-')} is ")
 
 
 def test_the_defaults_are_allowed():
-    check_bounds(DataConfig())
+    check_fields(DataConfig())

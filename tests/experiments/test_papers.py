@@ -30,8 +30,9 @@ from experiments.results import read_result
 from experiments.table import launch
 from experiments.wang import Wang
 from kvnmt.data import synthetic
-from kvnmt.errors import UserError, check_bounds
+from kvnmt.errors import UserError
 from kvnmt.evaluation import System, Test
+from kvnmt.fields import check_fields
 from kvnmt.metrics.bleu import Settings
 from kvnmt.metrics.brackets import parse_brackets
 from kvnmt.metrics.links import Gold
@@ -91,7 +92,7 @@ def test_every_row_has_a_config_and_a_folder_of_its_own(module, setting, tmp_pat
     made = rows(options, module.PAPER)
     assert len({row.folder for row in made}) == len(made)
     for row in made:
-        check_bounds(row.experiment)
+        check_fields(row.experiment)
         built = assembly.build(row.experiment.model, 50, 60)
         assert jax.tree.leaves(jax.eval_shape(built.init, jax.random.key(1)))
         start = row.experiment.training.warm_start

@@ -11,6 +11,7 @@ from flax import struct
 import kvnmt
 from kvnmt.attention import Attention, additive, base, distortion, dot, kv_memory
 from kvnmt.attention.address import energies, read_values
+from kvnmt.decoder import single
 from kvnmt.errors import UserError
 from kvnmt.laws.attention import LAWS
 from kvnmt.laws.check import check
@@ -215,6 +216,19 @@ def test_a_law_may_be_excused():
     assert set(check(distortion).failed) == {"order", "sum"}
     with pytest.raises(UserError, match="no law 'ordre'; did you mean 'order'"):
         check(distortion, excused=["ordre"])
+
+
+@pytest.mark.parametrize("what", ["additive", additive.Options(), single, None])
+def test_what_has_no_laws_is_refused(what):
+    with pytest.raises(UserError, match="can be checked; give a module"):
+        check(what)
+
+
+def test_options_are_those_of_the_mechanism():
+    with pytest.raises(UserError, match="the options are kvnmt.attention.dot.Options;"):
+        check(additive, dot.Options())
+    with pytest.raises(UserError, match="no law 'order!'; did you mean 'order'"):
+        check(additive, excused="order!")
 
 
 def raises(*arguments):

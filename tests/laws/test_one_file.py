@@ -47,7 +47,7 @@ from kvnmt.attention.address import (
     prepare,
     read_values,
 )
-from kvnmt.errors import at_least
+from kvnmt.fields import at_least
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
 
-from kvnmt.errors import between
+from kvnmt.fields import between
 from kvnmt.decoder import conditional
 
 
@@ -123,7 +123,7 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 
-from kvnmt.errors import between
+from kvnmt.fields import between
 from kvnmt.target_context import base, previous_word
 
 

@@ -1,22 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `import kvnmt` gives: quick to import, documented, and its examples run."""
 
+import dataclasses
 import doctest
 import inspect
 import pkgutil
 import subprocess
 import sys
+from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import kvnmt
+from kvnmt.attention import CATALOGUE, additive
 from kvnmt.data.vocabulary import EOS
 from kvnmt.runs import notebook
+from kvnmt.systems import named
 from tests.helpers import SIZES, tiny, toy_data, trained, untrained
 
 FUNCTIONS = [name for name in kvnmt.__all__ if name.islower()]
-METHODS = ["translate", "score", "align", "explain"]
+METHODS = ["translate", "describe", "score", "align", "explain"]
 EXAMPLES = [
     *(getattr(kvnmt, name) for name in FUNCTIONS),
     *(getattr(kvnmt.Run, name) for name in METHODS),
@@ -106,6 +112,9 @@ def test_a_search_is_the_run_s_or_another(run):
         (["a", 3], None, "line 1, counted from 0, is of type int; pass"),
         (["a\nb"], None, "line 0, counted from 0, holds a line feed"),
         ("a b", None, "put a single line in brackets"),
+        (b"a b", None, "put a single line in brackets"),
+        (None, None, "a list of lines is needed, and this is of type NoneType"),
+        ({"a", "b"}, None, "a list of lines is needed, and this is of type set"),
         (["a"], {"beam": 3}, "search is of type dict; pass a kvnmt.SearchConfig"),
     ],
 )
@@ -118,6 +127,123 @@ def test_what_is_no_list_of_lines_or_no_search_is_refused(run, lines, search, se
                 use(["a"], lines)
     with pytest.raises(kvnmt.UserError, match="is of type list"):
         run.explain(["a"])
+
+
+def test_lines_may_come_one_by_one(run):
+    lines = ["a b c", "d e"]
+    want = run.translate(lines)
+    assert run.translate(line for line in lines) == run.translate((*lines,)) == want
+    one, other = run.score(map(str, lines), iter(want)), run.score(lines, want)
+    assert [pair.log_prob for pair in one] == [pair.log_prob for pair in other]
+
+
+def test_several_translations_are_described(run):
+    search = kvnmt.SearchConfig(beam=4, nbest=3)
+    with pytest.raises(kvnmt.UserError, match="nbest is 3, .* call describe"):
+        run.translate(["a b"], search)
+    (record,) = run.describe(["a b"], search)
+    best, *others = record["nbest"]
+    assert (
+        [record["translation"]]
+        == [best["translation"]]
+        == run.translate(["a b"], kvnmt.SearchConfig(beam=4))
+    )
+    assert len(others) == 2 and best["score"] >= others[0]["score"]
+
+
+def test_a_call_that_fails_leaves_the_next_alone(run):
+    """What is equal but of another kind, 2.0 for 2, is not kept for it."""
+    with pytest.raises(kvnmt.UserError, match="beam is of type float"):
+        run.translate(["a b"], kvnmt.SearchConfig(beam=2.0))
+    assert len(run.translate(["a b"], kvnmt.SearchConfig(beam=2))) == 1
+    with pytest.raises(kvnmt.UserError, match="source_words is 9.0 but must be"):
+        kvnmt.build("rnnsearch-star", 9.0, 9, SIZES)
+    kvnmt.build("rnnsearch-star", 9, 9, SIZES).init(jax.random.key(0))
+
+
+def test_a_run_shows_itself_in_a_line(run):
+    assert repr(run).startswith("<kvnmt.Run: ") and len(repr(run)) < 2000
+    assert f"{sum(x.size for x in jax.tree.leaves(run.params)):,} par" in repr(run)
+
+
+def test_a_system_of_one_s_own_has_a_name(monkeypatch):
+    monkeypatch.setattr(kvnmt.SYSTEMS, "data", named.SYSTEMS)
+    kvnmt.SYSTEMS["mine"] = kvnmt.SYSTEMS["kvmematt-r2"]
+    try:
+        kvnmt.build("mine", 9, 9, SIZES)
+    finally:
+        del kvnmt.SYSTEMS["mine"]
+    with pytest.raises(kvnmt.UserError, match="no system 'mine'"):
+        kvnmt.build("mine", 9, 9, SIZES)
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (
+            lambda: kvnmt.load(["a", "b"]),
+            "folder is of type list but",
+        ),
+        (lambda: kvnmt.build(None, 9, 9), "there is no system 'None'"),
+        (lambda: kvnmt.build("attn", 9, 9, {}), "sizes is of type dict"),
+        (lambda: kvnmt.experiment("attn", None), "data is of type NoneType"),
+        (lambda: kvnmt.train({}, "runs"), "experiment is of type dict but must be a"),
+        (lambda: kvnmt.train(badly(), "runs"), "model.initializer is 'xavier' but"),
+    ],
+)
+def test_other_things_are_refused_in_a_sentence(call, sentence):
+    with pytest.raises(kvnmt.UserError, match=sentence):
+        call()
+
+
+def badly() -> kvnmt.Experiment:
+    return kvnmt.Experiment(kvnmt.ModelConfig(initializer="xavier"))
+
+
+def test_paths_may_be_texts(tmp_path, tmp_path_factory):
+    """Of a config too: what is trained is what is read back."""
+    start = trained(tmp_path_factory.getbasetemp())
+    made = tiny(toy_data(tmp_path / "text"), epochs=1, warm_start=str(start))
+    data = dataclasses.replace(made.data, vocabularies=str(start))
+    run = kvnmt.train(dataclasses.replace(made, data=data), str(tmp_path / "run"))
+    assert run.experiment.training.warm_start == start
+    assert run.experiment.data.vocabularies == start
+
+
+def test_a_mechanism_that_is_listed_anew_is_built_anew():
+    """Also where its Options are the same: the cell below them was run again."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Options(additive.Options):
+        pass
+
+    def build(scale: float):
+        def changed(options: Options):
+            sound = additive.build(options)
+
+            def read(*arguments):
+                look = sound.read(*arguments)
+                return look.replace(context=scale * look.context)
+
+            return sound._replace(read=read)
+
+        return SimpleNamespace(Options=Options, build=changed)
+
+    config = dataclasses.replace(SIZES, attention=Options())
+    sums = []
+    for scale in (1.0, 2.0):
+        CATALOGUE.add("mine", build(scale))
+        try:
+            model = kvnmt.build(config, 9, 9)
+            assert kvnmt.build(config, 9, 9) is model
+        finally:
+            CATALOGUE.remove("mine")
+        words = jnp.array([[3, 4, 0]])
+        params = model.init(jax.random.key(0))
+        sums.append(float(jnp.sum(model.forward(params, words, words).logits)))
+    assert sums[0] != sums[1]
+    with pytest.raises(kvnmt.UserError, match="is the Options of no attention"):
+        kvnmt.build(config, 9, 9)
 
 
 @pytest.mark.parametrize(

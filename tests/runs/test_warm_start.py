@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import re
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -184,6 +185,35 @@ def test_the_same_system_is_taken_whole():
     config = system("kvmematt-r2").model(SIZES)
     found = warm_start(params(config, 2), params(config, 1))
     jax.tree.map(np.testing.assert_array_equal, found.params, params(config, 1))
+
+
+@pytest.mark.parametrize("name", ["memdec", "rnnsearch-star-tanh", "kvmematt-r2"])
+def test_arrays_of_any_kind_start_the_same(name):
+    """Of NumPy, and as orbax restores them where it is told nothing."""
+
+    def plain(tree: Any) -> Any:
+        if isinstance(tree, (tuple, list)):
+            return [plain(part) for part in tree]
+        if not dataclasses.is_dataclass(tree):
+            return tree
+        fields = (field.name for field in dataclasses.fields(tree))
+        return {name: plain(getattr(tree, name)) for name in fields}
+
+    trained = params(BASELINE, 1)
+    new = params(system(name).model(SIZES), 2)
+    want = warm_start(new, trained)
+    for other in (jax.tree.map(np.asarray, trained), plain(trained)):
+        got = warm_start(new, other)
+        assert got.copied == want.copied and got.fresh == want.fresh
+        jax.tree.map(np.testing.assert_array_equal, got.params, want.params)
+
+
+def test_models_that_share_little_start_each_other_with_that():
+    """A Transformer's parts have other forms than a recurrent model's."""
+    sizes = dataclasses.replace(FITTING, embedding=12)
+    pair = [params(system(n).model(sizes), 1) for n in ("transformer", "attn")]
+    for new, other in (pair, pair[::-1]):
+        assert "target_embedding" in warm_start(new, other).copied
 
 
 def test_nothing_is_shared_with_the_trained_model():

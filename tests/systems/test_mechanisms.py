@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from kvnmt import attention, decoder, target_context
-from kvnmt.errors import between
+from kvnmt.fields import between
 from kvnmt.systems.mechanisms import Option, mechanisms, table
 
 

@@ -38,7 +38,8 @@ from kvnmt.data.inspection.scan import Index, scan
 from kvnmt.data.inspection.shifts import check_shifts
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import Words, keep_words
-from kvnmt.errors import UserError, at_least, between, check_bounds
+from kvnmt.errors import UserError
+from kvnmt.fields import at_least, between, check_fields
 
 PARTS = ("train", "valid", "test")
 SIDES = ("source", "target")
@@ -123,7 +124,7 @@ def validate(config: ValidateConfig, trained: Vocabularies | None = None) -> Rep
         UserError: A file cannot be read, or only one side of a part is named, or a
             number is out of its bounds.
     """
-    check_bounds(config)
+    check_fields(config)
     indices = Index(), Index()
     parts = list(_read(config, indices, trained))
     train, *others = parts

@@ -1,32 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds are written on fields: every number of a config has them, and they hold."""
+"""Kinds and bounds are written on fields, and they hold: every number has some."""
 
 import dataclasses
 import math
+import re
 import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from kvnmt import attention, decoder, target_context
 from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig
 from kvnmt.compiling.program import CompileConfig
-from kvnmt.errors import (
+from kvnmt.errors import OptionError, UserError
+from kvnmt.fields import (
     Bounds,
-    OptionError,
-    UserError,
     at_least,
     between,
     bounds_of,
-    check_bounds,
+    check_fields,
 )
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment
 from kvnmt.systems.costs import OverviewConfig
+from kvnmt.systems.named import SYSTEMS
 from tests.helpers import quiet, replaced
 
 AXES = {
@@ -120,13 +122,13 @@ def test_a_number_out_of_its_bounds_is_refused_by_its_name(name):
     number = BOUNDED[name]
     for value in number.outside():
         with pytest.raises(OptionError) as error:
-            check_bounds(number.replaced(value))
+            check_fields(number.replaced(value))
         ours, theirs = str(error.value), error.value.by_flag
         assert ours.startswith(f"{number.path} is ")
         assert ours.endswith(f" but must be {number.bounds}.")
         assert theirs == ours.replace(number.path, number.flag, 1)
     for value in number.edges():
-        check_bounds(number.replaced(value))
+        check_fields(number.replaced(value))
 
 
 def test_training_refuses_what_is_out_of_bounds(tmp_path):
@@ -148,7 +150,50 @@ def test_what_is_not_a_number_or_not_set_passes():
         inner: Inner | None = None
         name: str = "x"
 
-    check_bounds(Outer())
-    check_bounds(Outer(Inner()))
+    check_fields(Outer())
+    check_fields(Outer(Inner()))
     with pytest.raises(UserError, match="^inner.rate is 0.6 but must be at least 0 a"):
-        check_bounds(Outer(Inner(rate=0.6)))
+        check_fields(Outer(Inner(rate=0.6)))
+
+
+def test_every_config_holds_what_its_fields_say():
+    for axis, catalogue in AXES.items():
+        for member in catalogue.values():
+            check_fields(Experiment(model=ModelConfig(**{axis: member.Options()})))
+    for name in SYSTEMS:
+        check_fields(SYSTEMS[name].model())
+
+
+MISFITS = [
+    ("search.normalization", "GNMT", "'GNMT' but must be one of gnmt, length, none"),
+    ("model.initializer", "xavier", "'xavier' but must be one of gaussian,"),
+    ("model.tie", True, "of type bool but must be one of none, output, all"),
+    ("model.embedding", 9.0, "of type float but must be a whole number"),
+    ("model.state", np.int64(8), "of type int64 but must be a whole number"),
+    ("model.layers", True, "of type bool but must be a whole number"),
+    ("model.alignment", "8", "'8' but must be a whole number (int) or None"),
+    ("model.layer_norm", 1, "of type int but must be True or False"),
+    ("model.dropout", 0.1, "of type float but must be a kvnmt.model.config.Dropout"),
+    ("model.attention", "additive", "'additive' but must be a kvnmt.attention.base.O"),
+    ("model.attention", attention.additive, "of type module but must be a kvnmt.att"),
+    ("optimizer.learning_rate", np.float32(1e-3), "of type float32 but must be a num"),
+    ("search.beam", None, "of type NoneType but must be a whole number"),
+    ("data.languages", ["de", "en"], "of type list but must be a"),
+    ("training.warm_start", 3, "of type int but must be a path or None"),
+    ("training", {"epochs": 1}, "of type dict but must be a kvnmt.training.config.Tr"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "told"), MISFITS)
+def test_a_value_of_another_kind_is_refused_by_its_name(path, value, told):
+    with pytest.raises(UserError, match=f"^{re.escape(f'{path} is {told}')}"):
+        check_fields(replaced(Experiment(), path, value))
+
+
+def test_other_kinds_that_mean_the_same_pass():
+    for path, value in (
+        ("optimizer.learning_rate", 1),
+        ("optimizer.learning_rate", np.float64(1e-3)),
+        ("training.warm_start", "runs/base"),
+    ):
+        check_fields(replaced(Experiment(), path, value))

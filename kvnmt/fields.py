@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fields of a config may hold, wherever the config comes from.
+
+The kind of a field is its annotation, and so are the bounds of a number::
+
+    @dataclass(frozen=True)
+    class Options:
+        values: Literal["fixed", "rewritten"] = "fixed"
+        rounds: Annotated[int, at_least(1)] = 1
+        window: Annotated[int | None, at_least(1)] = None
+        rate: Annotated[float, between(0, 0.99)] = 0.0
+
+`check_fields` finds them wherever such a config is held, so a new option brings them
+along. The command line makes no other kinds; a notebook does, and what was never
+compared with them would mean something else, or fail after hours.
+"""
+
+import dataclasses
+import types
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from kvnmt.errors import OptionError
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest value that is allowed; None: any."""
+
+    least: float | None = None
+    most: float | None = None
+
+    def __str__(self) -> str:
+        """Returns how the bounds are told, for example ``at least 1``."""
+        parts = [f"at least {self.least:.10g}"] if self.least is not None else []
+        parts += [f"at most {self.most:.10g}"] if self.most is not None else []
+        return " and ".join(parts)
+
+    def hold(self, value: float) -> bool:
+        """Whether a number keeps to them; NaN never does."""
+        low = self.least is None or value >= self.least
+        high = self.most is None or value <= self.most
+        return low and high and value == value
+
+
+# What a config may ask for at most, so that one from elsewhere cannot ask for a program
+# or an array without end: repetitions that a program is written out for, entries of a
+# vector.
+DEEPEST, WIDEST = 64, 2**16
+
+KINDS = {
+    bool: "True or False",
+    int: "a whole number (int)",
+    float: "a number (float)",
+    str: "a text",
+    Path: "a path",
+    type(None): "None",
+}
+
+
+def at_least(least: float) -> Bounds:
+    """No less than this."""
+    return Bounds(least=least)
+
+
+def between(least: float, most: float) -> Bounds:
+    """From the first to the second, both included."""
+    return Bounds(least, most)
+
+
+def check_fields(config: Any, prefix: str = "") -> None:
+    """Refuses a config with a field that holds what it may not.
+
+    Args:
+        config: A dataclass; its fields may hold dataclasses.
+        prefix: What the flag of every field begins with.
+
+    Raises:
+        OptionError: A value is of another kind than its field, or a number is out of
+            its bounds; the field and what it may hold are named.
+    """
+    for path, value, hint, bounds in _fields(config):
+        if not _fits(value, hint):
+            told = f"{{0}} is {_shown(value)} but must be {_told(hint)}."
+            raise OptionError(told, path, prefix=prefix)
+        if bounds and value is not None and not bounds.hold(value):
+            told = f"{{0}} is {_number(value)} but must be {bounds}."
+            raise OptionError(told, path, prefix=prefix)
+
+
+@cache
+def bounds_of(kind: type) -> dict[str, Bounds]:
+    """The bounds of the fields of a dataclass, by the field's name."""
+    return {
+        name: bound
+        for name, hint in _hints(kind).items()
+        for bound in getattr(hint, "__metadata__", ())
+        if isinstance(bound, Bounds)
+    }
+
+
+def _fields(
+    config: Any, inside: str = ""
+) -> Iterator[tuple[str, Any, Any, Bounds | None]]:
+    """Path, value, annotation and bounds of every field; dataclasses before theirs."""
+    hints, bounds = _hints(type(config)), bounds_of(type(config))
+    for field in dataclasses.fields(config):
+        path, value = f"{inside}{field.name}", getattr(config, field.name)
+        yield path, value, hints[field.name], bounds.get(field.name)
+        if dataclasses.is_dataclass(value):
+            yield from _fields(value, f"{path}.")
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind, include_extras=True)
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value is of the kind that an annotation names."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _fits(value, parts[0])
+    if origin in (Union, types.UnionType):
+        return any(_fits(value, part) for part in parts)
+    if origin is Literal:
+        return any(type(value) is type(part) and value == part for part in parts)
+    if origin is tuple and parts[1:] == (...,):
+        return isinstance(value, tuple) and all(_fits(v, parts[0]) for v in value)
+    if isinstance(value, bool):
+        return hint is bool or not isinstance(hint, type)
+    if hint is float:
+        return isinstance(value, (int, float))
+    if hint is Path:  # a text is made one
+        return isinstance(value, (str, Path))
+    return not isinstance(hint, type) or isinstance(value, hint)
+
+
+def _told(hint: Any) -> str:
+    """What an annotation allows."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _told(parts[0])
+    if origin in (Union, types.UnionType):
+        return " or ".join(_told(part) for part in parts)
+    if origin is Literal:
+        return f"one of {', '.join(map(str, parts))}"
+    if origin is tuple:
+        return f"a tuple, each {_told(parts[0])}"
+    return KINDS.get(hint, f"a {hint.__module__}.{hint.__qualname__}")
+
+
+def _shown(value: Any) -> str:
+    """A value that does not fit: itself where texts are compared, else its type."""
+    if isinstance(value, str) and len(value) < 100:
+        return repr(value)
+    return f"of type {type(value).__name__}"
+
+
+def _number(value: float) -> str:
+    """A number in a few characters; one of thousands of digits is no float."""
+    return f"{value:.10g}" if abs(value) < 1e300 or value != value else "too large"

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kvnmt.check` of a target context: a sound one passes, each law catches something."""
+
+import jax.numpy as jnp
+import pytest
+
+import kvnmt
+from kvnmt.laws.target_context import LAWS
+from kvnmt.target_context import CATALOGUE, mean
+
+NAMES = [law.name for law in LAWS]
+SOUND = mean.build(mean.Options())
+
+
+def over_time(change):
+    """The mean, of which training computes something else."""
+
+    def changed(params, states, embedded):
+        return change(SOUND.over_time(params, states, embedded), states)
+
+    return SOUND._replace(over_time=changed)
+
+
+def everywhere(change):
+    """The same, and the search agrees."""
+
+    def step(params, memory, state, embedded):
+        memory, inputs = SOUND.step(params, memory, state, embedded)
+        return memory, change(inputs, state)
+
+    return over_time(change)._replace(step=step)
+
+
+def scaled(inputs, states):
+    return inputs | {"word": 0.9 * inputs["word"]}
+
+
+def looks_ahead(inputs, states):
+    return inputs | {
+        "word": inputs["word"] + inputs["word"].mean(axis=1, keepdims=True)
+    }
+
+
+def mixes_rows(inputs, states):
+    return inputs | {"state": inputs["state"] + states.mean(axis=0)}
+
+
+def reads_nothing(inputs, states):
+    return {name: jnp.ones_like(array) for name, array in inputs.items()}
+
+
+def is_no_number(inputs, states):
+    return inputs | {"word": inputs["word"] / 0}
+
+
+def leaves_out(inputs, states):
+    return {"word": inputs["word"]}
+
+
+WRONG = {
+    "scaled": (over_time(scaled), {"steps"}),
+    "ahead": (over_time(looks_ahead), {"steps", "earlier"}),
+    "rows": (everywhere(mixes_rows), {"rows"}),
+    "nothing": (everywhere(reads_nothing), {"reach"}),
+    "number": (everywhere(is_no_number), {"widths", "reach"}),
+    "widths": (SOUND._replace(widths=lambda sizes: {"state": 1}), {"widths"}),
+    "names": (
+        over_time(lambda inputs, _: {"word": inputs["word"]}),
+        {"widths", "steps"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_catalogue_holds(name):
+    verdicts = kvnmt.check(CATALOGUE[name])
+    assert verdicts.hold, verdicts
+    assert [verdict.law for verdict in verdicts.laws] == ["runs", *NAMES]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_target_context_is_caught(name):
+    context, broken = WRONG[name]
+    verdicts = kvnmt.check(context)
+    assert set(verdicts.failed) == broken, verdicts
+
+
+def test_every_law_catches_something():
+    assert set().union(*(broken for _, broken in WRONG.values())) == set(NAMES)

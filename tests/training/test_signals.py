@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Signals in a notebook; `test_kills` has those that end a process."""
+
+import builtins
+import os
+import signal
+import time
+
+import pytest
+
+from kvnmt.training.signals import Signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_leaves_a_notebook_alive(monkeypatch, number):
+    monkeypatch.setattr(builtins, "__IPYTHON__", True, raising=False)
+    told: list[str] = []
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), Signals(told.append) as signals:
+        os.kill(os.getpid(), number)
+        assert signals.asked == number
+        os.kill(os.getpid(), number)
+        time.sleep(10)  # interrupted
+        pytest.fail("nothing was raised")
+    deadline = time.monotonic() + 10
+    while not told and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert len(told) == 1 and "once more leaves at once" in told[0]
+    assert signal.getsignal(number) == before
