@@ -135,8 +135,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return any(_fits(value, part) for part in parts)
     if origin is Literal:
         return any(type(value) is type(part) and value == part for part in parts)
-    if origin is tuple and parts[1:] == (...,):
-        return isinstance(value, tuple) and all(_fits(v, parts[0]) for v in value)
+    if origin is tuple:
+        return isinstance(value, tuple) and _all_fit(value, parts)
     if isinstance(value, bool):
         return hint is bool or not isinstance(hint, type)
     if hint is float:
@@ -146,6 +146,12 @@ def _fits(value: Any, hint: Any) -> bool:
     return not isinstance(hint, type) or isinstance(value, hint)
 
 
+def _all_fit(values: tuple[Any, ...], hints: tuple[Any, ...]) -> bool:
+    if hints[1:] == (...,):
+        hints = hints[:1] * len(values)
+    return len(values) == len(hints) and all(map(_fits, values, hints))
+
+
 def _told(hint: Any) -> str:
     """What an annotation allows."""
     origin, parts = get_origin(hint), get_args(hint)
@@ -153,10 +159,12 @@ def _told(hint: Any) -> str:
         return _told(parts[0])
     if origin in (Union, types.UnionType):
         return " or ".join(_told(part) for part in parts)
+    if hint is ...:
+        return "..."
     if origin is Literal:
         return f"one of {', '.join(map(str, parts))}"
     if origin is tuple:
-        return f"a tuple, each {_told(parts[0])}"
+        return f"a tuple ({', '.join(map(_told, parts))})"
     return KINDS.get(hint, f"a {hint.__module__}.{hint.__qualname__}")
 
 
