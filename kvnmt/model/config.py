@@ -77,11 +77,6 @@ class ModelConfig:
     dropout: Dropout = field(default_factory=Dropout)
 
     @property
-    def drops(self) -> bool:
-        """Whether anything is dropped in training."""
-        return self.dropout != Dropout(output=0.0) or self.blocks.dropout > 0
-
-    @property
     def reads_source(self) -> bool:
         """Whether there is a source: false of a language model."""
         return self.merge != "none"

@@ -150,13 +150,7 @@ def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
 def _check_objective(objective: Objective, config: ModelConfig) -> None:
     """Traces the loss once, so that what does not fit is told before any work."""
     model = assembly.build(config, SAMPLE, SAMPLE)
-    if objective.r_drop and not config.drops:
-        raise OptionError(
-            "{0} compares two readings that differ in dropout, and there is none; set "
-            "it to 0 or give {1}.",
-            *("objective.r_drop", "model.dropout.output"),
-        )
-    word = jnp.zeros((2, 1), jnp.int32)  # two rows: R-Drop reads all twice
+    word = jnp.zeros((1, 1), jnp.int32)
 
     def predict_and_lose(params: Params) -> Prediction:
         prediction = model.forward(params, word, word)

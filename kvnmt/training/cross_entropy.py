@@ -50,23 +50,6 @@ def cross_entropy(
     return sums
 
 
-def parts(
-    head: Head, target: Int[Array, "B T"], logits: int
-) -> tuple[Float[Array, "P N L"], Int[Array, "P N"]]:
-    """The words in parts of one size; the last is filled up with padding."""
-    x, words = head.x.reshape(-1, head.x.shape[-1]), target.reshape(-1)
-    count = max(1, round(len(words) * head.layer.b.size / logits))
-    missing = -len(words) % count
-    x = jnp.pad(x, ((0, missing), (0, 0)))
-    words = jnp.pad(words, (0, missing), constant_values=-1)
-    return x.reshape(count, -1, x.shape[-1]), words.reshape(count, -1)
-
-
-def product(a: Float[Array, "N M"], b: Float[Array, "M O"]) -> Float[Array, "N O"]:
-    """Summed in float32 at least, whatever is multiplied."""
-    return jnp.matmul(a, b, preferred_element_type=precise(a[:0]).dtype)
-
-
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def _sums(
     head: Head, target: Int[Array, "B T"], rate: float, logits: int
@@ -74,13 +57,13 @@ def _sums(
     def add(
         sums: tuple[Array, Array], part: tuple[Array, Array]
     ) -> tuple[tuple[Array, Array], None]:
-        logits = product(part[0], head.layer.W[0]) + head.layer.b
+        logits = _product(part[0], head.layer.W[0]) + head.layer.b
         norm = jax.nn.logsumexp(logits, axis=-1)
         total, nats = _values(logits, norm, part[1], rate)
         return (sums[0] + total, sums[1] + nats), None
 
     zero = precise(jnp.zeros((), head.x.dtype))
-    sums, _ = jax.lax.scan(add, (zero, zero), parts(head, target, logits))
+    sums, _ = jax.lax.scan(add, (zero, zero), _parts(head, target, logits))
     return sums
 
 
@@ -97,12 +80,12 @@ def _with_gradient(
     ) -> tuple[tuple[Array, Array, Array], Array]:
         total, nats, slope, mean = _part(wide, layer.b, *part, rate)
         columns = jnp.pad(part[0], ((0, 0), (0, 8)), constant_values=1)
-        d = carried[2] + product(columns.T, slope.astype(x.dtype))
+        d = carried[2] + _product(columns.T, slope.astype(x.dtype))
         return (carried[0] + total, carried[1] + nats, d), mean
 
     zeros = precise(jnp.zeros_like(wide))
     start = (zeros[0, 0], zeros[0, 0], zeros)
-    (total, nats, d), means = jax.lax.scan(add, start, parts(head, target, logits))
+    (total, nats, d), means = jax.lax.scan(add, start, _parts(head, target, logits))
     layers = Linear((d[:-8].astype(layer.W[0].dtype),), d[-1].astype(layer.b.dtype))
     means = means.reshape(-1, x.shape[-1])[: target.size].reshape(x.shape)
     d_x = jnp.where((target >= 0)[..., None], means - _goal(layer, target, rate), 0)
@@ -118,6 +101,18 @@ def _scaled(
 _sums.defvjp(_with_gradient, _scaled)
 
 
+def _parts(
+    head: Head, target: Int[Array, "B T"], logits: int
+) -> tuple[Float[Array, "P N L"], Int[Array, "P N"]]:
+    """The words in parts of one size; the last is filled up with padding."""
+    x, words = head.x.reshape(-1, head.x.shape[-1]), target.reshape(-1)
+    count = max(1, round(len(words) * head.layer.b.size / logits))
+    missing = -len(words) % count
+    x = jnp.pad(x, ((0, missing), (0, 0)))
+    words = jnp.pad(words, (0, missing), constant_values=-1)
+    return x.reshape(count, -1, x.shape[-1]), words.reshape(count, -1)
+
+
 def _part(
     wide: Float[Array, "L_8 V"],
     b: Float[Array, " V"],
@@ -128,10 +123,10 @@ def _part(
     Float[Array, ""], Float[Array, ""], Float[Array, "N V"], Float[Array, "N L"]
 ]:
     """What is minimised, the nats, the slope of the former by the logits, and p W'."""
-    logits = product(x, wide[:-8]) + b
+    logits = _product(x, wide[:-8]) + b
     largest = jnp.max(logits, axis=-1, keepdims=True)
     q = jnp.exp(logits - largest)
-    read = product(q.astype(x.dtype), wide.T)
+    read = _product(q.astype(x.dtype), wide.T)
     sums = read[:, -1:]
     norm = largest + jnp.log(sums)
     total, nats = _values(logits, norm[:, 0], target, rate)
@@ -164,3 +159,8 @@ def _goal(
     W = layer.W[0].T
     goal = (1 - rate) * W[jnp.maximum(target, 0)]
     return goal + rate * jnp.mean(W, axis=0) if rate else goal
+
+
+def _product(a: Float[Array, "N M"], b: Float[Array, "M O"]) -> Float[Array, "N O"]:
+    """Summed in float32 at least, whatever is multiplied."""
+    return jnp.matmul(a, b, preferred_element_type=precise(a[:0]).dtype)

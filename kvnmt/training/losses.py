@@ -16,9 +16,7 @@ from kvnmt.errors import OptionError
 from kvnmt.fields import at_least, between
 from kvnmt.layers import precise
 from kvnmt.model.assembly import Prediction
-from kvnmt.model.contract import Head
 from kvnmt.training.cross_entropy import cross_entropy
-from kvnmt.training.r_drop import divergence
 from kvnmt.typing import Array, Bool, Float, Int, typed
 
 
@@ -32,8 +30,6 @@ class Objective:
     atteos_rounds: Literal["last", "mean"] = "last"  # whose alignment it is laid on
     # of each auxiliary predictor; Zheng et al. (2018): 1
     subtractive: Annotated[float, at_least(0)] = 0.0
-    # alpha of Liang et al. (2021), equation 4; theirs is 5. Each pair is read twice
-    r_drop: Annotated[float, at_least(0)] = 0.0
 
 
 @struct.dataclass
@@ -44,7 +40,6 @@ class Loss:
     nats: Float[Array, ""]  # negative log-likelihood
     atteos: Float[Array, ""]
     subtractive: Float[Array, ""]  # nats of all auxiliary predictors
-    divergence: Float[Array, ""]  # of both readings of R-Drop
     tokens: Int[Array, ""]  # real target tokens, EOS included
 
 
@@ -84,9 +79,6 @@ def loss(
     rounds. A subtractive loss is the negative log-likelihood of each auxiliary
     predictor (PAST and FUTURE layers).
 
-    With R-Drop the rows are those of `kvnmt.training.r_drop.twice`, and all sums but
-    the divergence are the means of both readings.
-
     Raises:
         UserError: ATTEOS is asked of a system without an alignment, or a subtractive
             loss of one without auxiliary predictors.
@@ -119,24 +111,7 @@ def loss(
         for head in others:
             auxiliary += cross_entropy(head, target)[0]
         total = total + objective.subtractive * auxiliary
-    zero = jnp.zeros((), nats.dtype)
-    sums = Loss(total, nats, attention, auxiliary, zero, jnp.sum(mask))
-    return _with_divergence(objective, sums, word, target) if objective.r_drop else sums
-
-
-def _with_divergence(
-    objective: Objective, sums: Loss, head: Head, target: Int[Array, "B T"]
-) -> Loss:
-    """Those of one reading, from those of two."""
-    apart = divergence(head, target)
-    return Loss(
-        total=(sums.total + objective.r_drop * apart) / 2,
-        nats=sums.nats / 2,
-        atteos=sums.atteos / 2,
-        subtractive=sums.subtractive / 2,
-        divergence=apart,
-        tokens=sums.tokens // 2,
-    )
+    return Loss(total, nats, attention, auxiliary, jnp.sum(mask))
 
 
 def _count(mask: Bool[Array, "B T"]) -> Int[Array, "B 1"]:

@@ -16,7 +16,6 @@ class Sums:
     nats: float = 0.0
     atteos: float = 0.0
     subtractive: float = 0.0
-    divergence: float = 0.0
     gradient_norm: float = 0.0
     tokens: int = 0  # real ones of the target
     positions: int = 0  # of the target, padding included
@@ -30,7 +29,6 @@ class Sums:
         self.nats += float(made.loss.nats)
         self.atteos += float(made.loss.atteos)
         self.subtractive += float(made.loss.subtractive)
-        self.divergence += float(made.loss.divergence)
         self.gradient_norm += float(made.gradient_norm)
         self.tokens += int(made.loss.tokens)
 
@@ -56,8 +54,6 @@ class Sums:
             figures["train_atteos"] = self.atteos / tokens
         if objective.subtractive:
             figures["train_subtractive"] = self.subtractive / tokens
-        if objective.r_drop:
-            figures["train_divergence"] = self.divergence / tokens
         return figures
 
 

@@ -23,7 +23,6 @@ from kvnmt.devices import replicate
 from kvnmt.layers import Scanning, row_keys
 from kvnmt.model.assembly import Model, Params
 from kvnmt.training.losses import Loss, Objective, loss
-from kvnmt.training.r_drop import twice
 from kvnmt.training.sharding import over_rows
 from kvnmt.training.step_options import Dtype, StepOptions
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
@@ -243,8 +242,6 @@ def _sums(
         params: Params, source: Array, target: Array, masks: Array
     ) -> tuple[Array, Loss]:
         params = _cast(params, options.dtype)
-        if objective.r_drop:
-            source, target, masks = twice(source, target, masks)
         prediction = model.forward(params, source, target, masks, scanning)
         sums = loss(objective, prediction, source, target)
         return sums.total, sums

@@ -96,7 +96,7 @@ def make_eval_step(model: Model, mesh: Mesh | None = None) -> jax.stages.Wrapped
         else:
             nats = jnp.sum(negative_log_likelihood(prediction.mean, target))
         zero = jnp.zeros_like(nats)
-        return Loss(nats, nats, zero, zero, zero, jnp.sum(target >= 0)), ()
+        return Loss(nats, nats, zero, zero, jnp.sum(target >= 0)), ()
 
     sums = sums_of
     if mesh is not None and mesh.shape["data"] > 1:

@@ -17,7 +17,7 @@ from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
-from kvnmt.model.config import Dropout, ModelConfig
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.systems.named import SYSTEMS, system
@@ -112,7 +112,6 @@ BAD = [
     ("model.decoder.rounds", 0, "model.decoder.rounds is"),
     ("model.dropout.output", 1.0, "model.dropout.output is"),
     ("objective.label_smoothing", 1.0, "objective.label_smoothing is"),
-    ("objective.r_drop", -1.0, "objective.r_drop is"),
     ("optimizer.learning_rate", float("nan"), "optimizer.learning_rate is"),
     ("optimizer.warmup", -1, "optimizer.warmup is"),
     ("search.beam", 0, "search.beam is"),
@@ -133,16 +132,6 @@ def test_choices_are_checked_before_text_is_read(tmp_path, path, value, part):
     exp = replaced(tiny(DataConfig(source=Path("no.text"))), path, value)
     with pytest.raises(UserError, match=part):
         experiment.run(exp, tmp_path / "run", console=quiet())
-
-
-def test_two_readings_need_dropout():
-    exp = replaced(tiny(DataConfig(source=Path("no.text"))), "objective.r_drop", 5.0)
-    for rates in (Dropout(output=0.1), Dropout(output=0.0, word=0.1)):
-        with pytest.raises(UserError, match="no data.target"):  # the next complaint
-            experiment.run(replaced(exp, "model.dropout", rates), Path("no-run"))
-    exp = replaced(exp, "model.dropout", Dropout(output=0.0))
-    with pytest.raises(UserError, match="two readings that differ in dropout"):
-        experiment.run(exp, Path("no-run"))
 
 
 @pytest.mark.parametrize(("path", "value", "part"), BAD)

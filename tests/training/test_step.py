@@ -90,14 +90,12 @@ def start() -> Callable[[], steps.TrainState]:
 
 
 @cache
-def stepper(
-    count: int, objective: Objective = OBJECTIVE, **options: Any
-) -> Callable[..., Any]:
+def stepper(count: int, **options: Any) -> Callable[..., Any]:
     """The compiled step on so many devices."""
     update = build(OptimizerConfig(learning_rate=0.01), 4)
     chosen = StepOptions(**options)
     mesh = mesh_of(count)
-    return steps.make_train_step(make_model(), objective, update, KEY, chosen, mesh)
+    return steps.make_train_step(make_model(), OBJECTIVE, update, KEY, chosen, mesh)
 
 
 def test_the_mesh_has_every_device():
@@ -143,15 +141,6 @@ def test_the_way_of_computing_changes_nothing(start, count, options):
     """Rows of all lengths, one of them empty; dropout on; three steps."""
     plain = train(stepper(1), start(), mesh_of(1), 3)
     check_close(train(stepper(count, **options), start(), mesh_of(count), 3), plain)
-
-
-def test_two_readings_of_a_pair_stay_together(start):
-    """Whichever device and part has the pair, R-Drop compares its own readings."""
-    objective = dataclasses.replace(OBJECTIVE, r_drop=5.0)
-    plain = train(stepper(1, objective), start(), mesh_of(1), 3)
-    check_close(
-        train(stepper(2, objective, accumulate=4), start(), mesh_of(2), 3), plain
-    )
 
 
 def test_devices_that_split_the_vocabulary_do_what_one_does(x64):
