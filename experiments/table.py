@@ -33,7 +33,10 @@ from kvnmt.files import locked, make_folder, write_whole
 from kvnmt.runs import train as training
 
 OptionsT = TypeVar("OptionsT", bound="Options")
-FLAGS = "Every flag of kvnmt train that is a field of its config is a flag here too."
+FLAGS = (
+    "Every flag of kvnmt train that is a field of its config is a flag here too, where a "
+    "model of kvnmt is trained; but --training.seed and --training.warm-start."
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,7 +46,7 @@ class Train:
     like: Path | None = None
     resume: bool = False  # go on from the last checkpoint
     verbose: bool = False  # name every array that a warm start copies
-    distributed: bool = False  # with other processes, found by SLURM or on a TPU pod
+    distributed: bool = False  # with other processes, by SLURM, Open MPI or a TPU pod
     coordinator: str | None = None  # or: HOST:PORT of the first process
     processes: int | None = None  # how many there are
     process: int | None = None  # which one this is, from 0

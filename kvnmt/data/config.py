@@ -50,7 +50,7 @@ class DataConfig:
         "nmt_nfkc"
     )
     joint: bool = False  # bpe: learn from both sides together
-    # bpe: each side keeps but the pieces that it uses, unless --model.tie is all
+    # bpe: each side keeps only the pieces that it uses, unless --model.tie is all
     trimmed: bool = False
     # bpe: how many of the merges are left out, by chance, in training text
     subword_dropout: Annotated[float, between(0, 0.99)] = 0.0

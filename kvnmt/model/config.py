@@ -73,7 +73,7 @@ class ModelConfig:
     # whether products of GRUs and LSTMs are normalised (Ba et al. 2016); Transformers
     # have normalised layers in any case
     layer_norm: bool = False
-    average_auxiliary: bool = False  # auxiliary predictors vote, but in training
+    average_auxiliary: bool = False  # auxiliary predictors vote; in training never
     dropout: Dropout = field(default_factory=Dropout)
 
     @property

@@ -22,7 +22,7 @@ from kvnmt.typing import Array, Bool, Float, Int, typed
 
 @dataclass(frozen=True)
 class Objective:
-    """Weights of the terms; the defaults are plain likelihood."""
+    """Weights of the terms; where all are 0, plain likelihood."""
 
     label_smoothing: Annotated[float, between(0, 0.99)] = 0.0
     # lambda of Meng et al. (2018), equation 18; theirs is 1

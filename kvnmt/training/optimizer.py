@@ -19,7 +19,7 @@ class OptimizerConfig:
     """Which optimiser, and how its rate moves."""
 
     name: Literal["adam", "adadelta", "sgd"] = "adam"
-    # by default adam's is 0.001, that of the others 1.
+    # None: that of adam is 0.001, of the others 1.
     learning_rate: Annotated[float | None, at_least(0)] = None
     momentum: Annotated[float, between(0, 0.999999)] = 0.0  # of sgd
     # of adam: what stays of the mean of squared gradients; of Transformers often 0.98.
