@@ -34,8 +34,8 @@ from kvnmt.runs import train as training
 
 OptionsT = TypeVar("OptionsT", bound="Options")
 FLAGS = (
-    "Where a model of kvnmt is trained, every flag of kvnmt train that is a field of its "
-    "config is a flag here too, but --training.seed and --training.warm-start."
+    "Where a model of kvnmt is trained, every flag of kvnmt train that is a field of "
+    "its config is a flag here too, but --training.seed and --training.warm-start."
 )
 
 

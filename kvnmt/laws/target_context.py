@@ -17,7 +17,7 @@ from kvnmt.typing import Array, PyTree, Sizes
 # Widths differ, but that heads share the state's; small enough for every mechanism.
 SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=12, alignment=6)
 B, T, SEEN = 3, 5, 3  # sentences, steps, and those before what is changed
-ROOM = 2  # for steps that are not made
+ROOM = 2  # for steps that are not made, or none
 ROWS = np.array([2, 0, 0])
 
 
@@ -30,7 +30,7 @@ class Trial(NamedTuple):
     states: Array  # [B, T, D]
     embedded: Array  # [B, T, E]; no word precedes the first
     over_time: Callable[..., dict[str, Array]]  # of params, states, embedded
-    steps: Callable[..., dict[str, Array]]  # likewise, step after step
+    steps: Callable[..., dict[str, Array]]  # of room too, step after step
 
     def course(self) -> dict[str, Array]:
         """What the readout takes with the arrays as they are."""
@@ -54,8 +54,24 @@ def make_trial(context: TargetContext, sizes: Sizes = SIZES) -> Trial:
         states=draw(B, T, sizes.state),
         embedded=draw(B, T, sizes.embedding).at[:, 0].set(0),
         over_time=jax.jit(context.over_time),
-        steps=jax.jit(partial(_unroll, context, sizes)),
+        steps=jax.jit(partial(unroll, context, sizes), static_argnums=0),
     )
+
+
+def unroll(
+    context: TargetContext, sizes: Sizes, room: int, params: PyTree, *xs: Array
+) -> dict[str, Array]:
+    """Takes step after step, with room for some more."""
+    states, embedded = (jnp.swapaxes(x, 0, 1) for x in xs)
+
+    length, rows = states.shape[:2]
+
+    def step(memory: PyTree, now: tuple[Array, Array]) -> tuple[PyTree, PyTree]:
+        return context.step(params, memory, *now)
+
+    memory = context.initial_state(params, sizes, rows, length + room, states.dtype)
+    _, results = jax.lax.scan(step, memory, (states, embedded))
+    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), results)
 
 
 def widths(trial: Trial) -> Iterator[str]:
@@ -71,8 +87,9 @@ def widths(trial: Trial) -> Iterator[str]:
 
 def steps(trial: Trial) -> Iterator[str]:
     """What a search computes is what training computed."""
-    got = trial.steps(trial.params, trial.states, trial.embedded)
-    yield from _compared(trial.course(), got)
+    for room in (0, ROOM):
+        got = trial.steps(room, trial.params, trial.states, trial.embedded)
+        yield from _compared(trial.course(), got)
 
 
 def earlier(trial: Trial) -> Iterator[str]:
@@ -119,19 +136,6 @@ LAWS: tuple[Law[Trial], ...] = (
     Law("rows", "the rows of a batch do not know each other", rows),
     Law("reach", "the loss has a finite gradient in every parameter", reach),
 )
-
-
-def _unroll(
-    context: TargetContext, sizes: Sizes, params: PyTree, *xs: Array
-) -> dict[str, Array]:
-    states, embedded = (jnp.swapaxes(x, 0, 1) for x in xs)
-
-    def step(memory: PyTree, now: tuple[Array, Array]) -> tuple[PyTree, PyTree]:
-        return context.step(params, memory, *now)
-
-    memory = context.initial_state(params, sizes, B, T + ROOM, states.dtype)
-    _, results = jax.lax.scan(step, memory, (states, embedded))
-    return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), results)
 
 
 def _compared(want: dict[str, Array], got: dict[str, Array]) -> Iterator[str]:

@@ -6,7 +6,7 @@ import pytest
 
 import kvnmt
 from kvnmt.laws.target_context import LAWS
-from kvnmt.target_context import CATALOGUE, mean
+from kvnmt.target_context import mean
 
 NAMES = [law.name for law in LAWS]
 SOUND = mean.build(mean.Options())
@@ -71,9 +71,8 @@ WRONG = {
 }
 
 
-@pytest.mark.parametrize("name", CATALOGUE)
-def test_the_catalogue_holds(name):
-    verdicts = kvnmt.check(CATALOGUE[name])
+def test_a_sound_one_holds():
+    verdicts = kvnmt.check(mean)
     assert verdicts.hold, verdicts
     assert [verdict.law for verdict in verdicts.laws] == ["runs", *NAMES]
 
