@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trained model, and what is done with it in one line."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ class Run(NamedTuple):
 
     def translate(
         self,
-        lines: Sequence[str],
+        lines: Iterable[str],
         search: SearchConfig | None = None,
         shortlist: Shortlist | None = None,
     ) -> list[str]:
@@ -48,9 +48,9 @@ class Run(NamedTuple):
                 `kvnmt.inference.shortlist_file` reads it. None: everything.
 
         Raises:
-            UserError: Lines are no lines in order, the run is a language model,
-                coverage is to be scored where nothing is aligned, or an option of the
-                search is not what it may be or does nothing here.
+            UserError: Lines are no list of lines, the run is a language model, coverage
+                is to be scored where nothing is aligned, or an option of the search is
+                not what it may be or does nothing here.
 
         Example::
 
@@ -71,7 +71,7 @@ class Run(NamedTuple):
 
     def describe(
         self,
-        lines: Sequence[str],
+        lines: Iterable[str],
         search: SearchConfig | None = None,
         shortlist: Shortlist | None = None,
     ) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ class Run(NamedTuple):
         _refuse_language_model(self)
         return describe(self, lines, _checked(search, self), shortlist=shortlist)
 
-    def score(self, source: Sequence[str], target: Sequence[str]) -> list[Scored]:
+    def score(self, source: Iterable[str], target: Iterable[str]) -> list[Scored]:
         """Tells how probable translations are, token by token, and how they are read.
 
         Args:
@@ -110,7 +110,7 @@ class Run(NamedTuple):
             target: Its translations, one for each.
 
         Raises:
-            UserError: A side is no lines in order, or the sides differ in number.
+            UserError: A side is no list of lines, or the sides differ in number.
 
         Example::
 
@@ -122,7 +122,7 @@ class Run(NamedTuple):
         return score_lines(self, *_pairs(source, target))
 
     def align(
-        self, source: Sequence[str], target: Sequence[str]
+        self, source: Iterable[str], target: Iterable[str]
     ) -> list[list[NDArray[np.floating]]]:
         """Aligns pairs: for each a matrix per round, target by source tokens, EOS last.
 
@@ -131,7 +131,7 @@ class Run(NamedTuple):
             target: Its translations, one for each.
 
         Raises:
-            UserError: A side is no lines in order, the sides differ in number, or the
+            UserError: A side is no list of lines, the sides differ in number, or the
                 run is a language model.
 
         Example::
@@ -202,7 +202,7 @@ def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:
 
 
 def _lines(lines: Iterable[str]) -> list[str]:
-    """Lines in order; a single text would be a list of letters.
+    """A list of lines; a single text would be one of letters.
 
     Raises:
         UserError: They are something else.
