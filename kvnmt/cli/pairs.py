@@ -2,6 +2,7 @@
 """The commands over given pairs, by forced decoding: score and align."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError, counted
 from kvnmt.inference.forced import Forced, force_lines
-from kvnmt.inference.score import score_lines
+from kvnmt.inference.score import Scored, score_lines
 from kvnmt.metrics.links import Heuristic, Links, format_pharaoh, invert, symmetrize
 from kvnmt.metrics.perplexity import perplexity
 from kvnmt.runs.directory import Run, load_aligner, load_ensemble
 
 JOINED: Heuristic = "grow-diag-final-and"
+WINDOW = 4096  # pairs at a time
 
 
 @dataclass(frozen=True)
@@ -40,25 +42,31 @@ class Score:
         """Scores."""
         run = load_ensemble([self.run, *self.ensemble])
         text = _read(run, self.source, self.target)
+        sums, count = [], 0
         with counting("scoring", len(text.target)) as advance:
-            scored = score_lines(run, text.source, text.target, advance)
-        target = run.vocabularies.target
-        for line, pair in zip(text.target, scored):
-            if not self.json:
-                print(f"{pair.log_prob:.6f}")
-                continue
-            record = {
-                "log_prob": pair.log_prob,
-                "tokens": target.pieces([*target.encode(line), EOS]),
-                "token_log_probs": pair.token_log_probs,
-            }
-            print_json(record)
-        count = sum(len(pair.token_log_probs) for pair in scored)
-        total = math.fsum(pair.log_prob for pair in scored)
+            for part in _windows(text):
+                scored = score_lines(run, part.source, part.target, advance)
+                for line, pair in zip(part.target, scored):
+                    self._print(run, line, pair)
+                    sums.append(pair.log_prob)
+                    count += len(pair.token_log_probs)
+        total = math.fsum(sums)
         say(
-            f"{counted(len(scored), 'pair')}, {counted(count, 'token')}, "
+            f"{counted(len(sums), 'pair')}, {counted(count, 'token')}, "
             f"log-probability {total:.2f}, perplexity {perplexity(total, count):.3f}"
         )
+
+    def _print(self, run: Run, line: str, pair: Scored) -> None:
+        if not self.json:
+            print(f"{pair.log_prob:.6f}")
+            return
+        target = run.vocabularies.target
+        record = {
+            "log_prob": pair.log_prob,
+            "tokens": target.pieces([*target.encode(line), EOS]),
+            "token_log_probs": pair.token_log_probs,
+        }
+        print_json(record)
 
 
 @dataclass(frozen=True)
@@ -95,26 +103,31 @@ class Align:
         chosen = number - 1
         backward = self._reverse(text)
         with counting("aligning", len(text.target)) as advance:
-            forced = force_lines(run, text.source, text.target, advance)
-        for n, pair in enumerate(forced):
-            links = pair.links(chosen)
-            if backward:
-                links = symmetrize(links, backward[n], self.heuristic or JOINED)
-            if self.json:
-                lines = text.source[n], text.target[n]
-                print_json(_record(run, *lines, pair, chosen, links))
-            else:
-                print(format_pharaoh(links))
+            for part in _windows(text):
+                forced = force_lines(run, part.source, part.target, advance)
+                for x, y, pair in zip(part.source, part.target, forced):
+                    links = pair.links(chosen)
+                    if backward is not None:
+                        back = next(backward)
+                        links = symmetrize(links, back, self.heuristic or JOINED)
+                    if self.json:
+                        print_json(_record(run, x, y, pair, chosen, links))
+                    else:
+                        print(format_pharaoh(links))
 
-    def _reverse(self, text: Parallel) -> list[Links] | None:
+    def _reverse(self, text: Parallel) -> Iterator[Links] | None:
         """The links of the other direction, if they are to be joined."""
         if self.reverse is None:
             return None
         check_reverse(self.reverse, self.run)
         run, _ = load_aligner(self.reverse)
         with counting("aligning the other way", len(text.target)) as advance:
-            forced = force_lines(run, text.target, text.source, advance)
-        return [invert(pair.links()) for pair in forced]
+            forced = (
+                pair
+                for part in _windows(text)
+                for pair in force_lines(run, part.target, part.source, advance)
+            )
+            return iter([invert(pair.links()) for pair in forced])
 
 
 def _record(
@@ -129,6 +142,13 @@ def _record(
         "target": words.target.pieces([*words.target.encode(target), EOS]),
         "alignment": [[round(float(a), 6) for a in row] for row in matrix],
     }
+
+
+def _windows(text: Parallel) -> Iterator[Parallel]:
+    """Some pairs at a time: what is told of all of them would fill the memory."""
+    for first in range(0, len(text.target), WINDOW):
+        part = slice(first, first + WINDOW)
+        yield Parallel(text.source[part], text.target[part])
 
 
 def _read(run: Run, source: Path | None, target: Path) -> Parallel:

@@ -26,6 +26,7 @@ def in_batches(
     size: int = BATCH_SIZE,
     tokens: int = BATCH_TOKENS,
     *,
+    beside: Sequence[Sequence[int]] | None = None,
     keep_empty: bool = False,
     expected: int | None = None,
     multiple: int = 1,
@@ -39,18 +40,23 @@ def in_batches(
         size: Most sentences in a batch.
         tokens: Most positions in a batch, padding included; a sentence that is longer
             than this is a batch by itself.
+        beside: Another sentence for each, such as its translation: the longer of both
+            counts.
         keep_empty: Whether empty sentences get a place too.
         expected: How many sentences there are, if these are only the first of them.
         multiple: Rows are a multiple of this, even beyond the two limits.
     """
     order = [i for i, ids in enumerate(sentences) if keep_empty or len(ids)]
-    order.sort(key=lambda i: -len(sentences[i]))
+    longer = [*map(len, sentences)]
+    if beside is not None:
+        longer = [*map(max, longer, map(len, beside))]
+    order.sort(key=lambda i: -longer[i])
     few = 1 << max(max(expected or 0, len(order)) - 1, 0).bit_length()
     start = 0
     while start < len(order):
-        width = edge(len(sentences[order[start]]) + 1)
-        rows = max(min(size, few, tokens // width), 1)
+        rows = max(min(size, few, tokens // edge(longer[order[start]] + 1)), 1)
         rows = -(-rows // multiple) * multiple
         places = order[start : start + rows]
+        width = edge(max(len(sentences[i]) for i in places) + 1)
         yield places, pad([with_end(sentences[i]) for i in places], rows, width)
         start += rows

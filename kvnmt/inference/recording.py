@@ -77,7 +77,7 @@ def record(
     check_ids(target, params.target_embedding.shape[0], "target sentence")
     replay = _compiled(config, asked, assembly.changes())
     results: list[PyTree] = [None] * len(source)
-    for places, block in in_batches(source, keep_empty=True):
+    for places, block in in_batches(source, beside=target, keep_empty=True):
         ended = [with_end(target[i]) for i in places]
         rows = pad(ended, len(block), edge(max(map(len, ended))))
         told = jax.device_get(replay(params, block, rows))  # leaves [T, B, R, ...]
@@ -86,7 +86,7 @@ def record(
 
             def cut(leaf: Any, row: int = row, T: int = T, S: int = S) -> Any:
                 leaf = leaf[:T, row].swapaxes(0, 1)
-                return leaf[..., :S] if leaf.ndim > 2 else leaf
+                return (leaf[..., :S] if leaf.ndim > 2 else leaf).copy()
 
             results[i] = jax.tree.map(cut, told)
         advance(len(places))

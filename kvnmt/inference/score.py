@@ -56,7 +56,7 @@ def score(
         source: What is translated; a language model does not read it.
         target: Its translations.
         size: Most pairs in a batch.
-        tokens: Most source positions in a batch, padding included.
+        tokens: Most positions of the longer side in a batch, padding included.
         advance: Called after every batch with how many pairs it held.
 
     Raises:
@@ -70,7 +70,7 @@ def score(
     params = replicate(params, mesh)
     results = [Scored([], [], [])] * len(source)
     for places, block in in_batches(
-        source, size, tokens, keep_empty=True, multiple=mesh.size
+        source, size, tokens, beside=target, keep_empty=True, multiple=mesh.size
     ):
         longest = max(len(target[i]) for i in places) + 1
         ended = [with_end(target[i]) for i in places]
@@ -81,8 +81,9 @@ def score(
             T, S = len(target[i]) + 1, len(source[i]) + 1
             results[i] = Scored(
                 token_log_probs=log_probs[row, :T].tolist(),
-                alignments=[matrix[row, :T, :S] for matrix in rounds],
-                self_attention=[matrix[row, :T, :T] for matrix in looks],
+                # copies, which do not keep the arrays of the batch
+                alignments=[matrix[row, :T, :S].copy() for matrix in rounds],
+                self_attention=[matrix[row, :T, :T].copy() for matrix in looks],
             )
         advance(len(places))
     return results

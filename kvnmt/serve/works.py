@@ -170,7 +170,9 @@ def _read_shapes(batch: Batch, texts: Sequence[str], target: Ids) -> Shapes:
     return {
         (*batch.task[:2], block.shape, edge(max(len(target[n]) for n in places) + 1))
         for multiple in (own_mesh().size, 1)
-        for places, block in in_batches(source, keep_empty=True, multiple=multiple)
+        for places, block in in_batches(
+            source, beside=target, keep_empty=True, multiple=multiple
+        )
     }
 
 

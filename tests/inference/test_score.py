@@ -12,15 +12,18 @@ import numpy as np
 import pytest
 
 from kvnmt import cli
+from kvnmt.cli import pairs
 from kvnmt.data.config import DataConfig
 from kvnmt.data.vocabulary import EOS
+from kvnmt.devices import split_rows
+from kvnmt.inference import score as scores
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score, score_lines
 from kvnmt.inference.translate import translate
 from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
-from tests.helpers import quiet, tiny, toy_lines, trained, untrained
+from tests.helpers import DEVICES, quiet, tiny, toy_lines, trained, untrained
 
 IDS = [[2, 3, 4], [], [5, 2, 3, 3, 6], [4]]
 
@@ -79,6 +82,28 @@ def test_neither_order_nor_batch_matters(run):
     assert told == [8, 8, 4]
 
 
+def test_a_long_translation_counts_as_a_long_source_does(run, monkeypatch):
+    """Logits of a batch are as large as its rows times the longest target."""
+    source, target = [[4, 5]] * 40, [[3]] * 39 + [[2] * 150]
+    shapes = []
+
+    def noted(arrays, mesh):
+        shapes.append([array.shape for array in arrays])
+        return split_rows(arrays, mesh)
+
+    monkeypatch.setattr(scores, "split_rows", noted)
+    results = score(run.model, run.params, source, target, tokens=400)
+    assert [len(pair.token_log_probs) for pair in results] == [2] * 39 + [151]
+    rows = {shape[0] for shape in shapes[0]}
+    assert rows == {DEVICES}  # the long one, and what devices need beside it
+    assert all(b * t <= max(400, 200 * DEVICES) for _, (b, t) in shapes)
+
+
+def test_what_is_kept_of_a_pair_is_no_more_than_its_own(run):
+    for pair in score(run.model, run.params, [[4], [4] * 40], [[3], [3] * 40]):
+        assert all(matrix.base is None for matrix in pair.alignments)
+
+
 def write(path: Path, lines: list[str]) -> Path:
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
@@ -110,6 +135,25 @@ def test_the_score_command(folder, run, pair, capsys):
         np.testing.assert_allclose(
             line["token_log_probs"], one.token_log_probs, atol=1e-5
         )
+
+
+@pytest.mark.parametrize("command", ["score", "align"])
+def test_parts_of_a_text_make_the_whole(
+    folder, pair, tmp_path_factory, capsys, monkeypatch, command
+):
+    source, target = pair
+    other = untrained(tmp_path_factory.getbasetemp(), "rnnsearch-star")
+    given = [command, str(folder), "--source", str(source), "--target", str(target)]
+    given += ["--reverse", str(other)] if command == "align" else ["--json"]
+    cli.main(given)
+    whole = capsys.readouterr()
+    monkeypatch.setattr(pairs, "WINDOW", 2)
+    cli.main(given)
+    parts = capsys.readouterr()
+    assert parts.err.splitlines()[-1:] == whole.err.splitlines()[-1:]
+    assert len(parts.out.splitlines()) == 3
+    if command == "align":
+        assert parts.out == whole.out
 
 
 def test_the_align_command(folder, run, pair, capsys):
