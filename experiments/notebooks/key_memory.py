@@ -151,7 +151,7 @@ run.explain(" ".join(pair.source), " ".join(pair.target))
 #
 # Both systems on a dozen sentences. The whole page is in this notebook and asks nothing
 # of a network. Click a target word, or step with the arrow keys once the page has the
-# focus; the bars show what the writes after that word did to every key.
+# focus; the bars show what the writes of that step did to every key.
 # `explorer.write("explorer.html")` makes a page of its own.
 
 # %%

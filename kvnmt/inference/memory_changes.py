@@ -15,8 +15,9 @@ from kvnmt.model.config import ModelConfig
 class Changes(NamedTuple):
     """One pair; a matrix per round, ``[target + 1, source + 1]``: EOS comes last.
 
-    Row t holds what the write after the t-th target word did to every slot, as lengths
-    of vectors.
+    Row t holds what the write of the step that predicts the t-th target word did to
+    every slot, as lengths of vectors. The next round of that step reads it, and the
+    steps after it; the word itself is not known yet.
     """
 
     changed: list[NDArray[np.floating]]

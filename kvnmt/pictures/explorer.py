@@ -95,8 +95,8 @@ def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
                                  last is the one that is read
                 memory           None, or R objects with "changed", "forgotten" and
                                  "added", each T rows of S floats, at least 0: L2 norms
-                                 of what the write after that target word did to the
-                                 key of that source word
+                                 of what the write of the step that predicts that
+                                 target word did to the key of that source word
                 weights          None, or R objects with "signed", for each head T rows
                                  of S floats: the weights that the alignment shows
                                  without signs, unscaled; and "own", T integers per

@@ -93,10 +93,10 @@ def memory_heatmap(
 
     Args:
         forgotten: One [T, S] array per round: the length of the vector that the write
-            after target word t took from the slot of source word j.
+            of the step that predicts word t took from the slot of source word j.
         added: Likewise of what it put there.
         source: S labels, with EOS if there is its slot.
-        target: T labels, with EOS if there is a write after it.
+        target: T labels, with EOS if the step that predicts it is there.
         path: Where to write the PNG: a path, or a file open for bytes.
 
     Raises:

@@ -118,7 +118,53 @@ def test_of_an_ensemble_it_says_what_is_not_shown(tab, both):
         note = tab.locator(".panel .members").text_content()
         assert note.startswith("2 models as one") and "not shown" in note
         assert tab.locator("figure").count() == 1  # the alignment
+        readout, pictures = (
+            tab.locator(f".panel > {part}").bounding_box()
+            for part in (".readout", "div:last-child")
+        )
+        assert readout["y"] + readout["height"] <= pictures["y"]
         tab.goto("about:blank")
+
+
+def test_a_sentence_that_is_kept_waits_for_its_answer(page):
+    """Though the next one is typed before it comes."""
+    held = []
+    page.route("**/explore", lambda route: held.append(route))
+    page.fill("#line", "a b c")
+    page.keyboard.press("Enter")
+    page.fill("#line", "d")
+    page.wait_for_timeout(400)
+    assert len(held) == 2
+    for route in reversed(held):  # that of the kept one comes last
+        route.continue_()
+    page.locator("#list li").nth(1).wait_for()
+    texts = page.locator("#list li .start").all_text_contents()
+    assert sorted(texts) == ["a b c", "d"]
+    assert page.locator(".text.source p").text_content() == "d"
+    page.unroute("**/explore")
+    for _ in range(3):
+        page.keyboard.press("Enter")
+    page.wait_for_timeout(400)
+    assert page.locator("#list li").count() == 2
+
+
+def test_keys_go_on_where_a_word_was_replaced(page):
+    type_line(page, "a b c d")
+    words = page.locator(".text.hypothesis").first.locator("button")
+    place = words.nth(1).get_attribute("data-place")
+    focused = "document.activeElement.dataset.place"
+    words.nth(1).click()
+    page.keyboard.press("Escape")
+    assert page.evaluate(focused) == place
+    page.keyboard.press("Enter")
+    page.locator(".text input").fill("A")
+    with page.expect_response("**/explore"):
+        page.keyboard.press("Enter")
+    page.locator(".text button.forced").nth(1).wait_for()
+    assert page.evaluate(focused) == place
+    page.get_by_role("button", name="+").first.click()
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.textContent") == "+"
 
 
 def test_refusals_are_told(page, service):

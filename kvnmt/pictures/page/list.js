@@ -80,8 +80,9 @@ function markChosen() {
   for (const node of byId('list').querySelectorAll('[aria-selected="true"]'))
     node.setAttribute('aria-selected', 'false');
   const chosen = options[state.sentence];
-  if (!chosen) return;
-  chosen.setAttribute('aria-selected', 'true');
+  chosen?.setAttribute('aria-selected', 'true');
+  byId('list').removeAttribute('aria-activedescendant');
+  if (!chosen?.isConnected) return; // filtered out
   byId('list').setAttribute('aria-activedescendant', chosen.id);
   showOption(chosen);
 }

@@ -6,11 +6,15 @@ const SLOW = 1200; // ... after which it is told why it takes long
 const WORD = new RegExp(`[${CJK}]|(?:(?![${CJK}])\\S)+`, 'gu');
 
 let draft = newSentence(); // what is being typed
-let asking = null; // cancels the question under way
+let kept = null; // the line that was kept last
+let latest = null; // cancels the question that was asked last
 let pause = 0;
+let edited = null; // system and place of the word that is being replaced
 
+// `thread` cancels the question about a sentence that is under way; copies share it.
 function newSentence() {
-  return { index: null, line: '', prefixes: DATA.systems.map(() => '') };
+  const prefixes = DATA.systems.map(() => '');
+  return { index: null, line: '', prefixes, thread: { asking: null } };
 }
 
 function startLive() {
@@ -43,22 +47,28 @@ function translateDraft() {
   ask(draft);
 }
 
+// Its answer may still be under way; what is typed next does not cancel it.
 function keepDraft() {
   clearTimeout(pause);
-  translateDraft();
-  if (draft.line) draft = newSentence();
+  if (draft.line || typedLine() !== kept) {
+    translateDraft();
+    kept = draft.line;
+    if (draft.line) draft = newSentence();
+  }
   byId('line').select();
 }
 
 // --- asking -----------------------------------------------------------------
 
 async function ask(sentence) {
-  asking?.abort();
-  const mine = (asking = new AbortController());
-  const { line, prefixes } = sentence;
+  const { line, prefixes, thread } = sentence;
+  thread.asking?.abort();
+  const mine = (latest = thread.asking = new AbortController());
   say('translating …');
   const slow = setTimeout(
-    () => say('still translating: the first line of a length needs a program …'),
+    () =>
+      latest === mine &&
+      say('still translating: the first line of a length needs a program …'),
     SLOW,
   );
   try {
@@ -70,10 +80,10 @@ async function ask(sentence) {
     });
     const found = await reply.json();
     if (!reply.ok) throw new Error(found.error);
-    say('');
-    take(sentence, found, prefixes);
+    if (latest === mine) say('');
+    take(sentence, found, prefixes, latest === mine);
   } catch (error) {
-    if (asking === mine) say(whyNot(error), true);
+    if (thread.asking === mine) say(whyNot(error), true);
   } finally {
     clearTimeout(slow);
   }
@@ -89,14 +99,16 @@ function say(text, wrong = false) {
   byId('state').classList.toggle('wrong', wrong);
 }
 
-function take(sentence, found, prefixes) {
+function take(sentence, found, prefixes, isLatest) {
   sentence.index ??= DATA.sentences.length;
   const { index } = sentence;
   DATA.sentences[index] = { ...found, number: index + 1, prefixes, sentence };
   delete haystacks[index];
   buildList();
+  if (!isLatest) return;
   state.sentence = index;
   showAll();
+  focusEdited();
 }
 
 // --- words that are forced --------------------------------------------------
@@ -121,8 +133,11 @@ hypothesisContent = function (system, text, units, marks) {
   return [
     ...parts,
     text.slice(end),
-    toolButton('+', 'Go on with other words (the end of the translation)', (button) =>
-      editWord(button, system, text && `${text} `, ''),
+    toolButton(
+      '+',
+      'Go on with other words (the end of the translation)',
+      (button) => editWord(button, system, text && `${text} `, ''),
+      `${system} ${text ? text.length + 1 : 0}`,
     ),
     prefixes[system]
       ? toolButton('free', 'Let the system choose all words again', () =>
@@ -139,6 +154,7 @@ function wordButton(system, text, word, isForced, content) {
       type: 'button',
       class: isForced ? 'forced' : null,
       title: 'Put another word here',
+      'data-place': `${system} ${word.start}`,
       onclick: (event) =>
         editWord(event.currentTarget, system, text.slice(0, word.start), word.text),
     },
@@ -146,13 +162,14 @@ function wordButton(system, text, word, isForced, content) {
   );
 }
 
-const toolButton = (label, title, act) =>
+const toolButton = (label, title, act, place = null) =>
   element(
     'button',
     {
       type: 'button',
       class: 'tool',
       title,
+      'data-place': place,
       onclick: (event) => act(event.currentTarget),
     },
     label,
@@ -179,15 +196,26 @@ function editWord(button, system, before, word) {
     dir: 'auto',
     'aria-label': 'Word to put here',
     onkeydown: (event) => {
-      if (event.key === 'Escape') showTexts();
+      if (event.key === 'Escape') {
+        showTexts();
+        focusEdited();
+      }
       if (event.key !== 'Enter' || event.isComposing) return;
       event.preventDefault();
       force(system, (before + box.value).trimEnd());
     },
     onblur: () => box.isConnected && setTimeout(() => box.isConnected && showTexts()),
   });
+  edited = `${system} ${before.length}`;
   button.replaceWith(box);
   box.select();
+}
+
+// Whoever uses keys goes on at the word, once its box is gone.
+function focusEdited() {
+  if (edited && document.activeElement === document.body)
+    document.querySelector(`[data-place="${edited}"]`)?.focus();
+  edited = null;
 }
 
 function force(system, prefix) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the write after a target word did to the key of each source word.
+// What the write of a step, which predicts a word, did to each source word's key.
 
 const KINDS = ['changed', 'forgotten', 'added'];
 const BARS = 76; // pixels, the height of the longest bar

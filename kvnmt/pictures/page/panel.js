@@ -34,7 +34,6 @@ function createPanel(system, width) {
     'section',
     { class: 'panel', 'aria-label': DATA.systems[system].name },
     panelHeading(system, output),
-    ensembleNote(DATA.systems[system]),
     strip,
     readout,
     element('div', {}, pictures, values.node),
@@ -67,6 +66,7 @@ function panelHeading(system, { log_prob: log, score, target }) {
       DATA.systems[system].name,
     ),
     element('p', {}, facts.filter(Boolean).join(' · ')),
+    ensembleNote(DATA.systems[system]),
   );
 }
 
@@ -169,14 +169,14 @@ function memorySection({ source, target, memory }, width, point, add) {
   const shared = { source, target, most, cell, labels, point };
   const figures = memory.map((round, r) => {
     const tell = (t, s) => [
-      `${source[s]} after ${target[t]}`,
+      `${source[s]} as ${target[t]} is predicted`,
       KINDS.map((kind) => [kind, sayNorm(round[kind][t][s])]),
     ];
     const caption = `write of round ${r + 1}`;
     return add(memoryFigure({ ...shared, caption, round, tell }));
   });
   const note =
-    'Size (L2 norm) of what the write after the target word did to the key of each source word';
+    'Size (L2 norm) of what the write of a step did to the key of each source word: of the step that predicts the target word, after its look. What a round writes, the next one reads.';
   return section('Key memory', figures, null, [
     element('p', { class: 'note' }, note),
     memoryLegend(most),
