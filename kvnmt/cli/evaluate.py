@@ -55,7 +55,7 @@ class Evaluate:
     brackets: Path | None = None  # trees of the references
     ensemble: tuple[Path, ...] = ()  # further runs that translate with a single one
     tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
-    lowercase: bool = False  # ignore case
+    lowercase: bool = False  # BLEU, chrF and their tests ignore case
     output: Path | None = None  # write translations too: a file, of several a folder
     pictures: Path | None = None  # folder to draw in: attention, BLEU by length
     draw: tuple[int, ...] = DRAWN  # lines whose attention is drawn, from 1

@@ -4,6 +4,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from kvnmt.console import counting
@@ -40,8 +41,13 @@ def check(test: Test, systems: Sequence[System]) -> None:
     """Needs the source, and the training text of a run where it was."""
     check_bleu(test, systems)
     need(test.source, "--source")
+    data = _run(systems).experiment.data
+    for path in (data.source, data.target):
+        # Whoever made the run may have named something that never ends.
+        if path and not Path(path).is_file():
+            raise LackingError(f"the training text is not there: '{path}' is no file")
     with _told():
-        sources.open_text(_run(systems).experiment.data, "train")
+        sources.open_text(data, "train")
 
 
 def measure(test: Test, systems: Sequence[System]) -> list[Report]:

@@ -105,6 +105,10 @@ def read_systems(
         if path.is_file():
             yield System(name, partial(list, _read_translations(path, test)))
             continue
+        if not path.exists():
+            raise UserError(
+                f"there is no '{path}'; name a run directory or a file of translations."
+            )
         run = load_translator(path, ensemble)
         if test.source is None:
             raise UserError(f"'{path}' is a run, which translates; give --source.")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Translations with all that is known of them, as plain data for JSON."""
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
@@ -81,20 +82,26 @@ def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     if len(parts) == 1:
         return parts[0]
     translations = (part["translation"] for part in parts)
+    sums = [part["log_prob"] for part in parts]
     return {
         "translation": " ".join(filter(None, translations)),
-        "log_prob": sum(part["log_prob"] for part in parts),
+        "log_prob": None if None in sums else sum(sums),
         "parts": list(parts),
     }
 
 
 def summary(run: Trained, translation: Translation) -> dict[str, Any]:
-    """A translation and how probable it is."""
+    """A translation and how probable it is; None where none has a probability."""
     return {
         "translation": run.vocabularies.target.decode(translation.ids),
-        "score": translation.score,
-        "log_prob": translation.log_prob,
+        "score": _finite(translation.score),
+        "log_prob": _finite(translation.log_prob),
     }
+
+
+def _finite(number: float) -> float | None:
+    """JSON has no other numbers."""
+    return number if math.isfinite(number) else None
 
 
 def _alignment(

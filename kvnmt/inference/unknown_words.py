@@ -66,8 +66,8 @@ def fill_in(
     """Replaces the unknown tokens of a translation.
 
     The source word that an unknown word attends to most gives its translation in the
-    dictionary, or is copied; where that is the end of sentence the unknown word is
-    dropped.
+    dictionary, or is copied; where that is the end of sentence, or the dictionary has
+    nothing for it, the unknown word is dropped.
 
     Args:
         tokens: Of the translation.
@@ -83,7 +83,7 @@ def fill_in(
             written.append(token)
         elif place < len(source):
             written.append(dictionary.get(source[place], source[place]))
-    return written
+    return [text for text in written if text]
 
 
 def read_dictionary(path: Path) -> dict[str, str]:

@@ -24,8 +24,11 @@ Heuristic: TypeAlias = Literal[
 ]
 
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
-_PHARAOH = re.compile(r"([0-9]+)([-?])([0-9]+)")
-_NAACL = re.compile(r"([0-9]+)\s+([0-9]+)\s+([0-9]+)(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?")
+_PHARAOH = re.compile(r"([0-9]{1,9})([-?])([0-9]{1,9})")
+_NAACL = re.compile(
+    r"([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})"
+    r"(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?"
+)
 
 
 @dataclass(frozen=True)

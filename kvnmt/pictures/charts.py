@@ -88,7 +88,7 @@ def bleu_by_length(
         panel.plot(
             places,
             bleu,
-            label=name,
+            label=_label(name),
             color=_pick(PALETTE, number),
             marker=_pick(MARKERS, number),
             markersize=5,
@@ -164,7 +164,7 @@ def growth_chart(
     for panel, (changed, systems) in zip(row, panels.items()):
         for number, (name, points) in enumerate(systems.items()):
             look = {"color": _pick(PALETTE, number), "marker": _pick(MARKERS, number)}
-            panel.plot(*zip(*sorted(points)), label=name, markersize=5, **look)
+            panel.plot(*zip(*sorted(points)), label=_label(name), markersize=5, **look)
         values = sorted({value for line in systems.values() for value, _ in line})
         panel.set_xscale("log", base=2)
         panel.set_yscale("log", base=2)
@@ -222,3 +222,8 @@ def _finish(panel: Axes, path: str | os.PathLike[str]) -> None:
 def _tidy(panel: Axes) -> None:
     panel.grid(color="0.9", linewidth=0.6)
     panel.spines[["top", "right"]].set_visible(False)
+
+
+def _label(name: str) -> str:
+    """A name as legends show it: they leave out what begins with an underscore."""
+    return f" {name}" if name.startswith("_") else name

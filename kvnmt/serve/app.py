@@ -10,7 +10,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -30,6 +30,7 @@ from kvnmt.serve.limits import Limits, Refusal
 from kvnmt.serve.questions import Asker, Question, read_json
 from kvnmt.serve.service import Service
 
+T = TypeVar("T")
 HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "frame-ancestors 'none'",
@@ -71,19 +72,19 @@ class Answers:
 
     async def translate(self, request: Request) -> Response:
         """POST /translate: lines to their translations."""
-        question = self.asker.translation(await self._body(request))
+        question = await self._read(self.asker.translation, request)
         (records,) = await self._ask(request, [question])
         return _json({"translations": [join(parts) for parts in records]})
 
     async def score(self, request: Request) -> Response:
         """POST /score: pairs of lines to log-probabilities."""
-        question = self.asker.score(await self._body(request))
+        question = await self._read(self.asker.score, request)
         (records,) = await self._ask(request, [question])
         return _json({"scores": [record for (record,) in records]})
 
     async def explore(self, request: Request) -> Response:
         """POST /explore: a line to what the explorer's page shows of it."""
-        line, questions = self.asker.exploration(await self._body(request))
+        line, questions = await self._read(self.asker.exploration, request)
         records = await self._ask(request, questions)
         outputs = [output for ((output,),) in records]
         plain = {
@@ -93,6 +94,11 @@ class Answers:
             "outputs": outputs,
         }
         return _json(plain)
+
+    async def _read(self, read: Callable[[Any], T], request: Request) -> T:
+        """What is asked; long lines take a while to cut, in a thread of its own."""
+        body = await self._body(request)
+        return await asyncio.to_thread(read, body)
 
     async def _body(self, request: Request) -> dict[str, Any]:
         """The JSON object that was sent, by one who may ask."""

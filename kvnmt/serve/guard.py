@@ -4,6 +4,7 @@
 import base64
 import binascii
 import hmac
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -13,6 +14,9 @@ from kvnmt.errors import UserError
 from kvnmt.serve.limits import Refusal
 
 LEAST_TOKEN = 16  # characters
+TOKEN = re.compile(rf"[!-~][ -~]{{{LEAST_TOKEN - 2},}}[!-~]")
+USUAL = {"http": ":80", "https": ":443"}  # ports, which browsers leave out
+PLACE = re.compile(r"([\w.-]+|\[[0-9a-f:.]+\])(:[0-9]+)?", re.ASCII)
 VARIABLE = "KVNMT_TOKEN"
 LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -67,10 +71,10 @@ def guard_of(
             or an origin is none.
     """
     origins = tuple(_origin(text) for text in origins)
-    if token is not None and (len(token) < LEAST_TOKEN or not token.isascii()):
+    if token is not None and not TOKEN.fullmatch(token):
         raise UserError(
-            f"the token must have {LEAST_TOKEN} characters of ASCII at least; make one "
-            "with: openssl rand -hex 16"
+            f"the token must have {LEAST_TOKEN} characters of ASCII at least, and no "
+            "blank or line feed at its ends; make one with: openssl rand -hex 16"
         )
     if is_local(host):
         return Guard(token, LOCAL | {host}, origins)
@@ -93,12 +97,13 @@ def is_local(host: str) -> bool:
 
 
 def _origin(text: str) -> str:
-    """An origin as browsers write it."""
+    """An origin as browsers write it: without the usual port, a name in ASCII."""
     try:
         scheme, place, *rest = urlsplit(text.lower().removesuffix("/"))
     except ValueError:
         scheme, place, rest = "", "", []
-    if scheme not in ("http", "https") or not place or any(rest):
+    place = place.removesuffix(USUAL.get(scheme, ""))
+    if scheme not in USUAL or not PLACE.fullmatch(place) or any(rest):
         raise UserError(
             f"--origins {text} is no origin; write the beginning of the page's "
             "address alone, as https://example.org."

@@ -15,6 +15,7 @@ class Limits:
     """What one request may ask for, and what all of them may."""
 
     lines: Annotated[int, at_least(1)] = 256  # of a request
+    aligned: Annotated[int, at_least(1)] = 32  # lines of one that asks for alignments
     characters: Annotated[int, at_least(1)] = 5000  # of a line
     tokens: Annotated[int, between(1, 4096)] = 200  # of a line; translating splits it
     kilobytes: Annotated[int, at_least(1)] = 1024  # of the body of a request
@@ -32,12 +33,17 @@ class Refusal(Exception):
         self.status, self.message = status, message
 
 
-def check_count(lines: Sequence[object], limits: Limits) -> None:
-    """Refuses more lines than a request may have."""
-    if len(lines) > limits.lines:
+def check_count(lines: Sequence[object], limits: Limits, aligned: bool = False) -> None:
+    """Refuses more lines than a request may have.
+
+    An answer with alignments is long, and nobody else is answered while it is written.
+    """
+    most = min(limits.lines, limits.aligned) if aligned else limits.lines
+    if len(lines) > most:
+        what = " with alignments" if aligned else ""
         raise Refusal(
             413,
-            f"the request has {len(lines)} lines but may have {limits.lines}; send "
+            f"the request has {len(lines)} lines{what} but may have {most}; send "
             "them in several requests.",
         )
 

@@ -66,6 +66,7 @@ class Asker:
         aligned = plain.get("alignments", False)
         if not isinstance(aligned, bool):
             raise Refusal(400, "'alignments' is neither true nor false.")
+        check_count(lines, self.limits, aligned)
         items, places = [], itertools.count()
         for line, prefix in zip(lines, prefixes):
             first, *others = cut(run.vocabularies.source, line, self.limits.tokens)

@@ -327,7 +327,7 @@ MISTAKES = [
     ),
     (["RUN", "--ensemble", "RUN"], "is named twice"),
     (["RUN", "--stem", "0"], "--stem is 0"),
-    (["TEXT/nothing"], "no run directory"),
+    (["TEXT/nothing"], "nothing'; name a run directory or a file of translations"),
     (["RUN", "--measures", "self-attention"], "self-attention cannot be measured"),
 ]
 

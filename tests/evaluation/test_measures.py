@@ -5,6 +5,7 @@ import json
 import math
 import statistics
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -190,6 +191,15 @@ def test_frequencies_are_of_the_side_that_is_looked_at(monkeypatch, tmp_path_fac
     assert [row["bucket"] for row in rare.rows] == ["5-9"]
     assert [row["bucket"] for row in words.rows] == ["1000+"]
     assert words.rows[0]["f1"] == {"x": 1}
+
+
+def test_training_text_that_never_ends_is_not_read(tmp_path_factory):
+    """Whoever made a run may have named a device."""
+    run = load_run(trained(tmp_path_factory.getbasetemp()))
+    data = replace(run.experiment.data, source=Path("/dev/zero"))
+    other = run._replace(experiment=replace(run.experiment, data=data))
+    with pytest.raises(LackingError, match="'/dev/zero' is no file"):
+        frequency.check(Test(["A"], ["a"]), [System("x", lambda: ["A"], other)])
 
 
 def test_lengths_are_of_the_source():

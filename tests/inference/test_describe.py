@@ -16,9 +16,14 @@ from kvnmt import cli
 from kvnmt.data.vocabulary import SPACE, UNK
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.describe import describe
+from kvnmt.inference.describe import describe, join, summary
 from kvnmt.inference.score import score_lines
-from kvnmt.inference.translate import translate, translate_nbest
+from kvnmt.inference.translate import (
+    NOTHING,
+    Translation,
+    translate,
+    translate_nbest,
+)
 from kvnmt.inference.unknown_words import (
     check_replaceable,
     fill_in,
@@ -55,6 +60,15 @@ def test_the_best_of_many_is_the_one(run):
         scores = [way.score for way in ways]
         assert scores == sorted(scores, reverse=True)
         assert len({tuple(way.ids) for way in ways}) == len(ways)
+
+
+def test_nothing_that_may_be_written_is_no_number(run):
+    """JSON has none that is infinite."""
+    record = summary(run, NOTHING)
+    assert record == {"translation": "", "score": None, "log_prob": None}
+    whole = summary(run, Translation([], -1.0, -1.0))
+    assert join([whole, whole])["log_prob"] == -2
+    assert join([whole, record])["log_prob"] is None
 
 
 def test_more_than_the_beam_holds_is_refused(run):
@@ -107,6 +121,7 @@ def test_unknown_words_are_filled_in():
     assert fill_in(tokens, unknown, source, looks, {}) == ["A", "yy", "xx"]
     written = fill_in(tokens, unknown, source, looks, {"yy": "Y Y"})
     assert written == ["A", "Y Y", "xx"]
+    assert fill_in(tokens, unknown, source, looks, {"yy": ""}) == ["A", "xx"]
 
 
 def test_unknown_words_are_replaced(run, tmp_path_factory):

@@ -44,12 +44,21 @@ def test_format_is_sorted_by_number():
     assert format_pharaoh([(10, 0), (2, 1), (2, 0)]) == "2-0 2-1 10-0"
 
 
-@pytest.mark.parametrize("token", ["1", "1-", "-1-2", "1-2-3", "a-b", "1:2", "١-٢"])
+@pytest.mark.parametrize(
+    "token", ["1", "1-", "-1-2", "1-2-3", "a-b", "1:2", "١-٢", "9" * 5000 + "-1"]
+)
 def test_malformed_token(tmp_path, token):
     path = tmp_path / "gold.align"
     path.write_text(f"0-0\n\n0-1 {token}\n", encoding="utf-8")
     with pytest.raises(UserError, match=r"gold\.align, line 3: .* is not a link"):
         read_gold(path)
+
+
+def test_a_number_that_no_sentence_has(tmp_path):
+    path = tmp_path / "gold.wa"
+    path.write_text(f"{'9' * 5000} 1 1\n")
+    with pytest.raises(UserError, match=r"gold\.wa, line 1: .* is not a link"):
+        read_gold(path, 1)
 
 
 def test_read_splits_on_line_feeds_only(tmp_path):

@@ -46,7 +46,7 @@ def test_learning_curve_without_records(tmp_path, saved):
 
 def test_bleu_by_length_draws_a_line_for_each_system(tmp_path, saved):
     buckets = [("1-10", 1500), ("11-20", 20), ("21+", 0)]
-    scores = {"base": [30.0, 25.5, None], "研究 $5": [31.0, math.nan, 2.0]}
+    scores = {"_base": [30.0, 25.5, None], "研究 $5": [31.0, math.nan, 2.0]}
     systems = {
         name: [(*bucket, bleu) for bucket, bleu in zip(buckets, found)]
         for name, found in scores.items()
@@ -62,7 +62,7 @@ def test_bleu_by_length_draws_a_line_for_each_system(tmp_path, saved):
         "21+\n(0)",
     ]
     legend = panel.get_legend().get_texts()
-    assert [text.get_text() for text in legend] == list(systems)
+    assert [text.get_text().strip() for text in legend] == list(systems)
     assert not any(text.get_parse_math() for text in legend)
     assert panel.get_xlabel() == "target words"
     looks = {(line.get_color(), line.get_marker()) for line in panel.lines}

@@ -368,6 +368,11 @@ BAD = [
     ("/translate", {"lines": ["a", 1]}, 400, "line 2 of 'lines' is no string"),
     ("/translate", {"lines": ["a\nb"]}, 400, "line feed"),
     ("/translate", {"lines": ["a"] * 41}, 413, "41 lines but may have 40"),
+    (
+        "/translate",
+        {"lines": ["a"] * 33, "alignments": True},
+        *(413, "33 lines with alignments but may have 32"),
+    ),
     ("/translate", {"lines": ["a" * 301]}, 413, "301 characters but may have 300"),
     ("/translate", {"lines": [], "line": 1}, 400, "did you mean 'lines'?"),
     ("/translate", LINES | {"system": "plane"}, 400, "did you mean 'plain'?"),
@@ -479,11 +484,19 @@ def test_a_token_is_asked_for(runs):
         assert ask.status_code == 400
 
 
+@pytest.mark.parametrize("token", ["short", "a" * 16 + "\n", " " + "a" * 16, "ä" * 16])
+def test_a_token_that_no_header_can_have_is_refused(token):
+    with pytest.raises(UserError, match="no blank or line feed at its ends"):
+        guard_of("0.0.0.0", token)
+
+
 def test_an_origin_is_as_browsers_write_it():
-    given = "https://Good.example/", "http://localhost:3000"
+    given = "https://Good.example:443/", "http://localhost:3000", "http://[::1]:80"
     found = guard_of("127.0.0.1", None, given).origins
-    assert found == ("https://good.example", "http://localhost:3000")
-    for wrong in ("good.example", "*", "https://good.example/page", "https://["):
+    assert found == ("https://good.example", "http://localhost:3000", "http://[::1]")
+    wrongs = ["good.example", "*", "https://good.example/page", "https://["]
+    wrongs += ["https://*", "https://me@good.example", "https://gut.käse"]
+    for wrong in wrongs:
         with pytest.raises(UserError, match="is no origin"):
             guard_of("127.0.0.1", None, (wrong,))
 
