@@ -14,7 +14,8 @@ only), is of another normalisation.
 
 Setting: the recipe of `kvnmt train`, of which the rate, its fall, dropout and epochs
 were chosen on valid; the corpus is that of `experiments.multi30k`. The claim does not
-hold yet (experiments/README.md). A row of RNNsearch* takes over 30 minutes.
+hold yet (experiments/README.md). A row of RNNsearch* takes 30 to 80 minutes on two
+cores, by what else they do.
 
 Launch::
 
@@ -31,7 +32,7 @@ Launch::
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -39,6 +40,7 @@ from typing import Annotated
 
 from experiments import captions
 from experiments.distilled import distil
+from experiments.ingredients import COMPOSED, WITHOUT
 from experiments.recipes import with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, OtherRow, Row, Train, Trained
@@ -46,7 +48,6 @@ from experiments.settings import config_digest
 from experiments.significance import Against, with_p
 from experiments.summaries import Summary
 from experiments.table import Table, launch, make_table
-from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
@@ -54,63 +55,13 @@ from kvnmt.fields import between
 from kvnmt.files import make_folder
 from kvnmt.model.assembly import count_parameters
 from kvnmt.runs import train as training
-from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_ensemble
 from kvnmt.runs.recipes import RECIPES
 from kvnmt.runs.run import Run
-from kvnmt.target_context import self_attentive
-from kvnmt.training.losses import Objective
 
 BASELINE = "rnnsearch-star"
 MODERN = RECIPES["modern"]  # what `kvnmt train` does with nothing but files
 RECIPE = replace(MODERN, training=replace(MODERN.training, bleu_tokenize="none"))
-
-Change = Callable[[Experiment], Experiment]
-
-
-def with_part(
-    part: str, changes: dict[str, object], experiment: Experiment
-) -> Experiment:
-    """With other fields of the model, the data or the optimiser."""
-    changed = replace(getattr(experiment, part), **changes)
-    return replace(experiment, **{part: changed})
-
-
-def with_dropout(changes: dict[str, float], experiment: Experiment) -> Experiment:
-    """With other rates."""
-    rates = replace(experiment.model.dropout, **changes)
-    return with_part("model", {"dropout": rates}, experiment)
-
-
-def with_words(experiment: Experiment) -> Experiment:
-    """With words that were seen at least twice."""
-    return replace(experiment, data=DataConfig(min_count=2))
-
-
-WITHOUT: dict[str, Change] = {
-    "joint pieces": with_words,
-    "trimming them": partial(with_part, "data", {"trimmed": False}),
-    "label smoothing": lambda e: replace(e, objective=Objective()),
-    "dropout of embeddings": partial(with_dropout, {"embedding": 0.0}),
-    "dropout of annotations": partial(with_dropout, {"annotations": 0.0}),
-    "dropout of the readout": partial(with_dropout, {"output": 0.0}),
-    "averaging": lambda e: replace(e, training=replace(e.training, ema=0.0)),
-    "a falling rate": partial(with_part, "optimizer", {"decay": 1.0}),
-    "a high rate": partial(with_part, "optimizer", {"learning_rate": None}),
-    "layer normalisation": partial(with_part, "model", {"layer_norm": False}),
-    "inputs of unit size": partial(with_part, "model", {"initializer": "glorot"}),
-}
-# Systems composed of what several papers have: from which, and how.
-COMPOSED: dict[str, tuple[str, Change]] = {
-    "residual-memory": (
-        "kvmematt-r2-atteos",
-        partial(with_part, "model", {"target_context": self_attentive.Options()}),
-    ),
-    "rnnsearch-star-lexicon": (
-        BASELINE,
-        partial(with_part, "model", {"lexicon": True}),
-    ),
-}
 SYSTEMS = (BASELINE, "kvmematt-r2-atteos", "self-attentive-residual", *COMPOSED)
 BY = "system", "without"
 AGAINST = Against(

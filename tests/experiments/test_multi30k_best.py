@@ -11,7 +11,8 @@ from sacrebleu.metrics.bleu import BLEU
 
 from experiments import distilled, multi30k_best
 from experiments.distilled import distil
-from experiments.multi30k_best import BASELINE, COMPOSED, RECIPE, WITHOUT, Multi30kBest
+from experiments.ingredients import COMPOSED, WITHOUT
+from experiments.multi30k_best import BASELINE, RECIPE, Multi30kBest
 from experiments.preview import show_plans
 from experiments.settings import config_digest
 from experiments.significance import counts_in
@@ -58,6 +59,8 @@ def test_a_composed_system_has_mechanisms_of_both(options):
     assert isinstance(both.target_context, self_attentive.Options)
     plain = multi30k_best.configure(options, BASELINE, "", 1, {}).experiment.model
     assert models["rnnsearch-star-lexicon"] == replace(plain, lexicon=True) != plain
+    wide = replace(plain, lexicon=True, embedding=384, encoder=384, state=384)
+    assert models["rnnsearch-star-lexicon-384"] == wide
     with pytest.raises(UserError, match="no system 'rnnsearch-sta'; did you mean"):
         multi30k_best.configure(options, "rnnsearch-sta", "", 1, {})
 

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a recipe is made of: each ingredient left out, and systems composed of several.
+
+Each is a change of an `Experiment` to another.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from kvnmt.data.config import DataConfig
+from kvnmt.runs.config import Experiment
+from kvnmt.target_context import self_attentive
+from kvnmt.training.losses import Objective
+
+Change = Callable[[Experiment], Experiment]
+
+
+def with_part(
+    part: str, changes: dict[str, object], experiment: Experiment
+) -> Experiment:
+    """With other fields of the model, the data or the optimiser."""
+    changed = replace(getattr(experiment, part), **changes)
+    return replace(experiment, **{part: changed})
+
+
+def with_dropout(changes: dict[str, float], experiment: Experiment) -> Experiment:
+    """With other rates."""
+    rates = replace(experiment.model.dropout, **changes)
+    return with_part("model", {"dropout": rates}, experiment)
+
+
+def with_words(experiment: Experiment) -> Experiment:
+    """With words that were seen at least twice."""
+    return replace(experiment, data=DataConfig(min_count=2))
+
+
+def widths(units: int) -> dict[str, object]:
+    """Of embeddings, of the encoder in each direction, and of the state."""
+    return {"embedding": units, "encoder": units, "state": units}
+
+
+WITHOUT: dict[str, Change] = {
+    "joint pieces": with_words,
+    "trimming them": partial(with_part, "data", {"trimmed": False}),
+    "label smoothing": lambda e: replace(e, objective=Objective()),
+    "dropout of embeddings": partial(with_dropout, {"embedding": 0.0}),
+    "dropout of annotations": partial(with_dropout, {"annotations": 0.0}),
+    "dropout of the readout": partial(with_dropout, {"output": 0.0}),
+    "averaging": lambda e: replace(e, training=replace(e.training, ema=0.0)),
+    "a falling rate": partial(with_part, "optimizer", {"decay": 1.0}),
+    "a high rate": partial(with_part, "optimizer", {"learning_rate": None}),
+    "layer normalisation": partial(with_part, "model", {"layer_norm": False}),
+    "inputs of unit size": partial(with_part, "model", {"initializer": "glorot"}),
+}
+# Systems composed of what several papers have: from which, and how.
+COMPOSED: dict[str, tuple[str, Change]] = {
+    "residual-memory": (
+        "kvmematt-r2-atteos",
+        partial(with_part, "model", {"target_context": self_attentive.Options()}),
+    ),
+    "rnnsearch-star-lexicon": (
+        "rnnsearch-star",
+        partial(with_part, "model", {"lexicon": True}),
+    ),
+    "rnnsearch-star-lexicon-384": (
+        "rnnsearch-star",
+        partial(with_part, "model", {"lexicon": True} | widths(384)),
+    ),
+}
