@@ -121,7 +121,7 @@ for matrix in explanation.alignments:
 
 # %% [markdown]
 # Word by word: which source word each round read most, and at which keys the writes
-# after that word forgot and added most (the sum of both rounds, as lengths of vectors).
+# of that step forgot and added most (the sum of both rounds, as lengths of vectors).
 
 
 # %%
