@@ -74,7 +74,7 @@ class Catalogue(Mapping[str, Mechanism]):
         Raises:
             UserError: There is none of that name.
         """
-        self[name]
+        _ = self[name]  # complains where there is none
         del self._members[name]
         self.changes += 1
 

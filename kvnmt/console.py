@@ -72,6 +72,7 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         TimeRemainingColumn(),
         console=error_console(),
         transient=True,
+        redirect_stdout=False,  # what is printed meanwhile is a result, not for people
         disable=not sys.stderr.isatty(),
     ) as bar:
         task = bar.add_task(what, total=total)

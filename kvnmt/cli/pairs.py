@@ -2,10 +2,10 @@
 """The commands over given pairs, by forced decoding: score and align."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tyro
 
@@ -20,6 +20,7 @@ from kvnmt.metrics.links import Heuristic, Links, format_pharaoh, invert, symmet
 from kvnmt.metrics.perplexity import perplexity
 from kvnmt.runs.directory import Run, load_aligner, load_ensemble
 
+T = TypeVar("T")
 JOINED: Heuristic = "grow-diag-final-and"
 WINDOW = 4096  # pairs at a time
 
@@ -44,12 +45,11 @@ class Score:
         text = _read(run, self.source, self.target)
         sums, count = [], 0
         with counting("scoring", len(text.target)) as advance:
-            for part in _windows(text):
-                scored = score_lines(run, part.source, part.target, advance)
-                for line, pair in zip(part.target, scored):
-                    self._print(run, line, pair)
-                    sums.append(pair.log_prob)
-                    count += len(pair.token_log_probs)
+            scored = _told(score_lines, run, text, advance)
+            for line, pair in zip(text.target, scored, strict=True):
+                self._print(run, line, pair)
+                sums.append(pair.log_prob)
+                count += len(pair.token_log_probs)
         total = math.fsum(sums)
         say(
             f"{counted(len(sums), 'pair')}, {counted(count, 'token')}, "
@@ -103,31 +103,26 @@ class Align:
         chosen = number - 1
         backward = self._reverse(text)
         with counting("aligning", len(text.target)) as advance:
-            for part in _windows(text):
-                forced = force_lines(run, part.source, part.target, advance)
-                for x, y, pair in zip(part.source, part.target, forced):
-                    links = pair.links(chosen)
-                    if backward is not None:
-                        back = next(backward)
-                        links = symmetrize(links, back, self.heuristic or JOINED)
-                    if self.json:
-                        print_json(_record(run, x, y, pair, chosen, links))
-                    else:
-                        print(format_pharaoh(links))
+            for n, pair in enumerate(_told(force_lines, run, text, advance)):
+                links = pair.links(chosen)
+                if backward:
+                    links = symmetrize(links, backward[n], self.heuristic or JOINED)
+                if self.json:
+                    lines = text.source[n], text.target[n]
+                    print_json(_record(run, *lines, pair, chosen, links))
+                else:
+                    print(format_pharaoh(links))
 
-    def _reverse(self, text: Parallel) -> Iterator[Links] | None:
+    def _reverse(self, text: Parallel) -> list[Links] | None:
         """The links of the other direction, if they are to be joined."""
         if self.reverse is None:
             return None
         check_reverse(self.reverse, self.run)
         run, _ = load_aligner(self.reverse)
         with counting("aligning the other way", len(text.target)) as advance:
-            forced = (
-                pair
-                for part in _windows(text)
-                for pair in force_lines(run, part.target, part.source, advance)
-            )
-            return iter([invert(pair.links()) for pair in forced])
+            turned = Parallel(text.target, text.source)
+            forced = _told(force_lines, run, turned, advance)
+            return [invert(pair.links()) for pair in forced]
 
 
 def _record(
@@ -144,11 +139,16 @@ def _record(
     }
 
 
-def _windows(text: Parallel) -> Iterator[Parallel]:
-    """Some pairs at a time: what is told of all of them would fill the memory."""
+def _told(
+    tell: Callable[..., list[T]],
+    run: Run,
+    text: Parallel,
+    advance: Callable[[int], None],
+) -> Iterator[T]:
+    """What is told of every pair; that of all of them would fill the memory."""
     for first in range(0, len(text.target), WINDOW):
         part = slice(first, first + WINDOW)
-        yield Parallel(text.source[part], text.target[part])
+        yield from tell(run, text.source[part], text.target[part], advance)
 
 
 def _read(run: Run, source: Path | None, target: Path) -> Parallel:

@@ -148,7 +148,9 @@ def _append(old: Array, new: Array) -> Array:
 
 @lru_cache(maxsize=KEPT)
 def _compiled(
-    config: ModelConfig, asked: Asked, changes: tuple[int, ...]
+    config: ModelConfig,
+    asked: Asked,
+    changes: tuple[int, ...],  # of which the cache has to know
 ) -> Callable[..., PyTree]:
     """The jitted replay; the last few are kept."""
 

@@ -84,7 +84,7 @@ def _built(
     source_words: int,
     target_words: int,
     around: Callable[[attentions.Attention], attentions.Attention],
-    changes: tuple[int, ...],
+    changes: tuple[int, ...],  # of which the cache has to know
 ) -> Model:
     attend = around(attentions.CATALOGUE.build(config.attention))
     parts = Parts(

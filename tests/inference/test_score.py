@@ -3,6 +3,7 @@
 
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,24 @@ def test_the_score_command(folder, run, pair, capsys):
         np.testing.assert_allclose(
             line["token_log_probs"], one.token_log_probs, atol=1e-5
         )
+
+
+@pytest.mark.parametrize("command", ["score", "align"])
+def test_results_go_where_they_are_asked_for_though_a_bar_is_shown(
+    folder, pair, command
+):
+    source, target = pair
+    ours, theirs = os.openpty()  # standard error is a terminal, and somebody looks
+    given = [command, folder, "--source", source, "--target", target]
+    done = subprocess.run(
+        [sys.executable, "-m", "kvnmt", *map(str, given)],
+        stdout=subprocess.PIPE,
+        stderr=theirs,
+        check=True,
+    )
+    os.close(theirs)
+    os.close(ours)
+    assert len(done.stdout.splitlines()) == 3
 
 
 @pytest.mark.parametrize("command", ["score", "align"])
