@@ -38,8 +38,6 @@ class Run(NamedTuple):
     ) -> list[str]:
         """Translates lines; one line out per line in, in order.
 
-        `describe` gives several translations of each, and how probable they are.
-
         Args:
             lines: What is translated.
             search: How to search; an option as in its default or in the run's config
@@ -75,20 +73,10 @@ class Run(NamedTuple):
         search: SearchConfig | None = None,
         shortlist: Shortlist | None = None,
     ) -> list[dict[str, Any]]:
-        """Translates lines, and tells all that is known of the translations.
+        """Translates lines, as `translate`, and tells all that is known of the result.
 
-        There is a record for each line, as ``kvnmt translate --json`` writes it:
-        ``translation``, ``score``, ``log_prob``, ``tokens``, ``token_log_probs``,
-        where words are aligned ``links`` and ``alignment``, and with ``nbest`` above 1
-        the ``nbest`` translations, each with its score.
-
-        Args:
-            lines: As of `translate`, like the others.
-            search: See there.
-            shortlist: See there.
-
-        Raises:
-            UserError: As of `translate`.
+        A record for each line, as ``kvnmt translate --json`` writes it: scores, tokens,
+        alignment and, where the search has ``nbest``, the other translations.
 
         Example::
 
@@ -126,13 +114,8 @@ class Run(NamedTuple):
     ) -> list[list[NDArray[np.floating]]]:
         """Aligns pairs: for each a matrix per round, target by source tokens, EOS last.
 
-        Args:
-            source: What is translated.
-            target: Its translations, one for each.
-
         Raises:
-            UserError: A side is no list of lines, the sides differ in number, or the
-                run is a language model.
+            UserError: As of `score`, or the run is a language model.
 
         Example::
 
@@ -173,13 +156,8 @@ class Run(NamedTuple):
         _lines([line] if target is None else [line, target])
         if target is None:
             _refuse_language_model(self)
-        return explain(
-            self,
-            self.experiment.model,
-            line,
-            target,
-            _checked(search, self),
-        )
+        config = _checked(search, self)
+        return explain(self, self.experiment.model, line, target, config)
 
     def __repr__(self) -> str:
         source, target = (len(words) for words in self.vocabularies)
