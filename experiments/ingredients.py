@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a recipe is made of: each ingredient left out, and systems composed of several.
 
-Each is a change of an `Experiment` to another.
+Each is a change of an `Experiment` to another. What was tried and is not in the recipe
+stands in experiments/README.md, "Tried and not kept": look there first.
 """
 
 from collections.abc import Callable
