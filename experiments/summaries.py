@@ -196,8 +196,14 @@ def _cell(column: Column, group: Sequence[Figures]) -> str:
     values = [result[key] for result in by_seed.values()]
     if not values:
         return ""
-    if isinstance(values[0], str):
+    if column.form == "{}" and all(isinstance(value, str) for value in values):
         return "; ".join(dict.fromkeys(values))
+    for result in by_seed.values():
+        if not isinstance(result[key], int | float):
+            raise UserError(
+                f"'{key}' of '{result['file']}' is no number but {result[key]!r}; "
+                "delete that file below experiments/results/ and measure it again."
+            )
     return mean_and_spread(values, column.form)
 
 

@@ -116,6 +116,14 @@ def test_two_results_of_a_seed_are_refused(tmp_path):
         grid_of(SUMMARY, tmp_path)
 
 
+@pytest.mark.parametrize("values", [["31.2"], ["31.2", 20.0], [20.0, "31.2"]])
+def test_a_figure_that_is_no_number_is_one_sentence(tmp_path, values):
+    for seed, value in enumerate(values):
+        keep(tmp_path, f"{seed}", **row(seed, value))
+    with pytest.raises(UserError, match=r"'bleu' of 'mine/\d\.json' .* '31\.2'"):
+        grid_of(SUMMARY, tmp_path)
+
+
 @pytest.mark.parametrize("what", ["setting", "text"])
 def test_seeds_of_two_settings_are_refused(tmp_path, what):
     for seed, told in enumerate((None, "s", "s", "another"), 1):
