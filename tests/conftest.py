@@ -138,7 +138,7 @@ def _few_trials() -> Iterator[None]:
     `tests/metrics/test_significance.py` makes as many as users do.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(significance.TRIALS, "randomisation", 200)
+        patch.setattr(significance, "TRIALS", 200)
         yield
 
 

@@ -62,7 +62,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     notes = [
         "p of the sign test, two-sided, on corpus BLEU without smoothing, as the "
         "difference; of the t-test, one-tailed, on sentence BLEU; of the bootstrap and "
-        "of randomisation, two-sided, by sacreBLEU",
+        "of randomisation, two-sided",
         f"bootstrap {bootstrap.signatures['BLEU']}",
         f"randomisation {shuffled.signatures['BLEU']}",
     ]

@@ -28,7 +28,7 @@ REFERENCES = [" ".join(RNG.choices("abcdef", k=RNG.randint(1, 12))) for _ in ran
 @pytest.fixture
 def all_trials(monkeypatch) -> None:
     """As many as users have: the tests' own setting makes fewer."""
-    monkeypatch.setitem(significance.TRIALS, "randomisation", 10_000)
+    monkeypatch.setattr(significance, "TRIALS", 10_000)
 
 
 def noisy(seed: int, share: float) -> list[str]:
@@ -156,6 +156,23 @@ def test_the_bootstrap_of_counts_is_that_of_lines(share):
     (p,) = resample([baseline, system], REFERENCES, "bootstrap", PLAIN).p["BLEU"]
     assert bootstrap(counted(baseline), counted(system)) == pytest.approx(p)
     assert bootstrap(counted(system), counted(system)) == 1.0
+
+
+def test_the_bootstrap_is_two_sided():
+    """Two equally good systems: p is anything between 0 and 1, as often as it should.
+
+    Which of two translations is whose is drawn anew for every pair of systems.
+    """
+    one, other = counted(noisy(1, 0.3)), counted(noisy(2, 0.3))
+    coins = np.random.default_rng(3).integers(2, size=(200, len(one), 1)).astype(bool)
+    p = [
+        bootstrap(*(np.where(c, a, b) for a, b in ((one, other), (other, one))))
+        for c in coins
+    ]
+    assert np.mean(np.array(p) < 0.1) < 0.16
+    assert 0.4 < np.median(p) < 0.6
+    assert max(p) > 0.9
+    assert bootstrap(one, other) == pytest.approx(bootstrap(other, one))
 
 
 @pytest.mark.parametrize("kind", ["bootstrap", "randomisation"])
