@@ -12,6 +12,7 @@ from rich.console import Console
 
 from experiments.results import Figures, read_result, write_result
 from experiments.settings import (
+    check_begun_alike,
     check_same_config,
     check_same_text,
     config_digest,
@@ -111,10 +112,12 @@ class Row(AnyRow):
         return bool(self.after) and self.text is None
 
     def result(self) -> Figures | None:
-        """As of every row; the config is compared, too."""
+        """As of every row; the config is compared, too, also of a run that is begun."""
         figures = super().result()
         if figures:
             check_same_config(figures.get("config"), self.experiment, self.folder)
+        else:
+            check_begun_alike(self.experiment, self.folder)
         return figures
 
     def make(self, train: Train, console: Console) -> None:

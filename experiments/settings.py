@@ -14,7 +14,8 @@ from kvnmt.errors import UserError
 from kvnmt.files import digest, digest_of
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment, leaves, to_plain
-from kvnmt.runs.directory import load_experiment
+from kvnmt.runs.directory import has_checkpoint, load_experiment
+from kvnmt.runs.train import as_kept
 
 # Fields of a config that name files of text.
 FILES = (
@@ -96,6 +97,23 @@ def check_same_config(noted: str | None, now: Experiment, folder: Path) -> None:
         )
 
 
+def check_begun_alike(now: Experiment, folder: Path) -> None:
+    """Makes sure that a run that was begun may go on as this row's.
+
+    Training itself lets some fields change when it goes on, such as the rate: what
+    comes of that is the result of neither config.
+
+    Raises:
+        UserError: It has a checkpoint of another config; the fields are named.
+    """
+    others = _others(now, folder) if has_checkpoint(folder) else None
+    if others:
+        raise UserError(
+            f"the run in '{folder}' was begun with another configuration than this "
+            f"({'; '.join(others)}); put that back, or choose another --workdir."
+        )
+
+
 def text_digest(paths: Iterable[Path]) -> str | None:
     """Tells texts apart by their contents; None: there are none, or one is missing.
 
@@ -155,7 +173,7 @@ def _others(now: Experiment, folder: Path) -> list[str] | None:
         before = leaves(_plain(load_experiment(folder)))
     except UserError:
         return None
-    after = leaves(_plain(now))
+    after = leaves(_plain(as_kept(now)))
     paths = [p for p in before | after if before.get(p) != after.get(p)]
     told = [f"{p} {before.get(p)}, now {after.get(p)}" for p in paths[:MOST_NAMED]]
     more = len(paths) - len(told)

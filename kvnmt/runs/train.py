@@ -110,19 +110,21 @@ def run(
     return fit(job, state, resume=resume, begin=begin)
 
 
-def _checked(experiment: Experiment) -> Experiment:
-    """The experiment, once all that needs no text is known to be right.
-
-    It is what will be read back from its file: paths that were texts are paths.
-    """
-    check_fields(experiment)
+def as_kept(experiment: Experiment) -> Experiment:
+    """The experiment as `run` keeps it: paths that were texts are paths."""
     experiment = from_plain(to_plain(experiment))
-    check_search(experiment.search)
-    check_tokenizer(experiment.training.bleu_tokenize)
     if experiment.model.tie != "all":
         return experiment
     # A table of both sides has the pieces of both.
     return replace(experiment, data=replace(experiment.data, trimmed=False))
+
+
+def _checked(experiment: Experiment) -> Experiment:
+    """The experiment as its file will have it, once what needs no text is right."""
+    check_fields(experiment)
+    check_search(experiment.search)
+    check_tokenizer(experiment.training.bleu_tokenize)
+    return as_kept(experiment)
 
 
 def _vocabularies_of(folder: Path, experiment: Experiment) -> Vocabularies | None:

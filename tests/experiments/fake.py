@@ -2,6 +2,8 @@
 """Trainings that take no time, and the made-up language in the files of Multi30k."""
 
 import dataclasses
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ from rich.console import Console
 
 from kvnmt.data import synthetic
 from kvnmt.model.assembly import Model, Params
-from kvnmt.runs.config import Experiment
+from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.training.loop import Result
 from tests.helpers import write_untrained
 
@@ -56,6 +58,12 @@ def untrained(
     """Leaves a run of small sizes that knows nothing."""
     write_untrained(small(experiment), folder, draw)
     return RESULT
+
+
+def leave(run: Path, experiment: Experiment, folder: Path) -> None:
+    """Leaves a copy of a run as that of an experiment."""
+    shutil.copytree(run, folder, dirs_exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(to_plain(experiment)))
 
 
 def never(

@@ -19,7 +19,7 @@ from kvnmt.runs.config import Experiment
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.losses import Objective
-from tests.experiments.fake import RESULT, draw, never
+from tests.experiments.fake import RESULT, draw, leave, never
 from tests.helpers import tiny, toy_data, write_untrained
 
 
@@ -36,7 +36,7 @@ def train(run) -> Train:
     """Leaves a copy of the run, whatever is to be trained."""
 
     def copy(experiment, folder, *, resume, console):
-        shutil.copytree(run, folder, dirs_exist_ok=True)
+        leave(run, experiment, folder)
         return RESULT
 
     return copy
@@ -158,6 +158,21 @@ def test_an_interrupted_run_goes_on(rows, train):
     assert not rows[1].folder.exists()
     complete(rows, noting)
     assert resumed == [("first", True), ("second", False)]
+
+
+def test_a_run_that_another_config_began_is_refused(rows, train):
+    """Also where training itself would let the field change."""
+    row = rows[0]
+    write_untrained(row.experiment, row.folder, draw)
+    faster = replace(row.experiment.optimizer, learning_rate=0.5)
+    changed = replace(row, experiment=replace(row.experiment, optimizer=faster))
+    named = r"'.*first' was begun with .* \(optimizer\.learning_rate 0\.03, now 0\.5\)"
+    with pytest.raises(UserError, match=named):
+        complete([changed], never)
+    complete([row], train)
+    (row.folder / "result.json").unlink()  # as people do who want it measured again
+    shutil.rmtree(row.folder / "checkpoints")  # nothing was trained: it decides afresh
+    complete([changed], train)
 
 
 def test_a_measure_that_fails_leaves_no_result(rows, train):

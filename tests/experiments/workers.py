@@ -6,7 +6,6 @@ None depends on how fast the machine is: they wait for each other by files.
 
 import multiprocessing
 import os
-import shutil
 import signal
 import time
 from multiprocessing.process import BaseProcess
@@ -20,7 +19,7 @@ from experiments.table import work
 from kvnmt.errors import run_program
 from kvnmt.runs.config import Experiment
 from kvnmt.training.loop import Result
-from tests.experiments.fake import RESULT
+from tests.experiments.fake import RESULT, leave
 
 IMPORTED = ["tests.experiments.workers"]
 PACE = Pace(beat=0.05, late=3600, look=0.05)  # silence alone is believed too late
@@ -61,7 +60,7 @@ def _work(name: str, folder: Path, rows: list[Row], dies: bool) -> None:
         experiment: Experiment, run: Path, *, resume: bool, console: Console
     ) -> Result:
         (folder / f"{run.name}.{name}.{resume}").touch()
-        shutil.copytree(folder / "trained", run, dirs_exist_ok=True)
+        leave(folder / "trained", experiment, run)
         if dies:
             wait_for(folder / "b" / "result.json", folder / "c" / "result.json")
             os.kill(os.getpid(), signal.SIGKILL)
