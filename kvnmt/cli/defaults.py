@@ -21,6 +21,7 @@ from kvnmt.errors import UserError
 from kvnmt.inference.config import check_asked
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_experiment
+from kvnmt.runs.idle import check_experiment
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe, with_optimizer
 from kvnmt.systems.named import system
 
@@ -132,7 +133,7 @@ def parse(
     if "data" in names:
         check_vocabularies(typed.data, default.data)
     if "experiment" in names:
-        check_vocabularies(typed.experiment.data, default.experiment.data)
+        check_experiment(typed.experiment, default.experiment)
     return typed
 
 

@@ -189,9 +189,12 @@ def _warm_start(
         f"{len(started.copied)} arrays copied from '{folder}', "
         f"{len(started.fresh)} fresh"
     ]
+    if started.unused:
+        lines[0] += f"; {len(started.unused)} of its arrays have no place in this model"
     if verbose:
         lines += [f"  copied  {name}" for name in started.copied]
         lines += [f"  fresh  {name}" for name in started.fresh]
+        lines += [f"  unused  {name}" for name in started.unused]
     for line in lines:
         say(line, console)
     return started.params

@@ -29,6 +29,7 @@ class WarmStart(NamedTuple):
     params: Params
     copied: list[str]  # paths
     fresh: list[str]
+    unused: list[str]  # of the trained model, without a place in the new one
 
 
 def warm_start(fresh: Params, trained: Params | dict[str, Any]) -> WarmStart:
@@ -44,6 +45,7 @@ def warm_start(fresh: Params, trained: Params | dict[str, Any]) -> WarmStart:
     """
     paths, structure = jax.tree.flatten_with_path(fresh)
     leaves, copied, new = [], [], []
+    used: set[int] = set()
     for path, leaf in paths:
         name = path_name(path)
         source = _counterpart(trained, path)
@@ -59,10 +61,16 @@ def warm_start(fresh: Params, trained: Params | dict[str, Any]) -> WarmStart:
             )
         else:
             copied.append(name)
+            used.add(id(source))
         # A copy, since a step consumes its parameters and takes no array twice; from
         # the host, since what one process has on a device cannot be placed on all.
         leaves.append(leaf if source is None else jnp.array(np.asarray(source)))
-    return WarmStart(jax.tree.unflatten(structure, leaves), copied, new)
+    unused = [
+        path_name(path)
+        for path, leaf in jax.tree.leaves_with_path(trained)
+        if id(leaf) not in used
+    ]
+    return WarmStart(jax.tree.unflatten(structure, leaves), copied, new, unused)
 
 
 def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -> None:
@@ -82,6 +90,8 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
         if type(getattr(trained, part)) is type(getattr(config, part))
         and hasattr(getattr(config, part), "heads")
     ]
+    if hasattr(trained.decoder, "reset") and hasattr(config.decoder, "reset"):
+        fields.append("decoder.reset")
     for field in fields:
         before, now = attrgetter(field)(trained), attrgetter(field)(config)
         if before != now:

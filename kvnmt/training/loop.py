@@ -75,6 +75,8 @@ def fit(
     state = LoopState(arrays)
     with ExitStack() as stack:
         outputs = open_outputs(stack, job, state, resume, begin)
+        if state.step >= job.steps:
+            job.tell(_nothing_left(job))
         batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())
         if state.step < job.steps and not _is_stale(job, state):
             ahead = StepAhead(job.train_step, state.arrays, job.mesh)
@@ -137,6 +139,16 @@ def _check_memory(job: Job, state: LoopState, ahead: StepAhead) -> None:
         if available is not None:
             available -= device_memory.held(state.arrays.rest)
         device_memory.check(step, job.valid_plan, available, device_memory.VALIDATION)
+
+
+def _nothing_left(job: Job) -> str:
+    """Why no step is made."""
+    steps = job.config.steps
+    if steps and steps < job.config.epochs * job.plan.per_epoch:
+        return f"--training.steps {steps} is reached; give a greater one to go on"
+    return (
+        f"--training.epochs {job.config.epochs} is reached; give a greater one to go on"
+    )
 
 
 def _is_stale(job: Job, state: LoopState) -> bool:

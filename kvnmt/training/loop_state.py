@@ -51,6 +51,7 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
         _check_same_text(job, manifest.about)
         state.progress = cattrs.structure(manifest.progress, Progress)
         state.start -= state.progress.elapsed
+        _keep_falls(job, state, manifest.about)
         set_scale(job, state)
     elif (job.folder / DAMAGED).exists():
         raise UserError(
@@ -59,6 +60,21 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
         )
     state.step = state.saved = int(state.arrays.step)
     job.tell(f"resuming after step {state.step}")
+
+
+def _keep_falls(job: Job, state: LoopState, before: Mapping[str, Any]) -> None:
+    """Takes the falls on plateaus back where the rate or their factor is given anew."""
+    scale = state.progress.scale
+    former = before.get("config", {}).get("optimizer")
+    given = former and any(
+        former.get(name) != getattr(job.optimizer, name)
+        for name in ("learning_rate", "plateau")
+    )
+    if given and scale < 1:
+        state.progress.scale, state.progress.since_fall = 1.0, 0
+        job.tell(
+            f"the rate is given anew: its falls on plateaus ({scale:.2g}) are over"
+        )
 
 
 def _check_same_text(job: Job, before: Mapping[str, Any]) -> None:

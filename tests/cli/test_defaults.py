@@ -264,6 +264,27 @@ IDLE = [
         "--data.vocabulary characters --data.subwords 9",
         "--data.subwords is for --data.vocabulary bpe, which is characters",
     ),
+    ("train", "NEW --search.top-k 3", f"--search.top-k {DRAWING}"),
+    (
+        "train",
+        "NEW --objective.atteos-rounds mean",
+        "--objective.atteos-rounds is of --objective.atteos, whose weight is 0",
+    ),
+    (
+        "train",
+        "NEW --optimizer.plateau-patience 7",
+        "--optimizer.plateau-patience is of --optimizer.plateau, which is 1",
+    ),
+    (
+        "train",
+        "NEW --optimizer.decay 1 --optimizer.decay-after 9",
+        "--optimizer.decay-after is of --optimizer.decay, which is 1",
+    ),
+    (
+        "train",
+        "NEW --training.batch-tokens 300 --training.batch-size 8",
+        "--training.batch-size counts pairs, and --training.batch-tokens counts tokens",
+    ),
 ]
 
 

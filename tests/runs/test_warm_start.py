@@ -277,6 +277,17 @@ def test_two_rounds_train_from_a_baseline(tmp_path, base):
     assert "W_query" not in brief.file.getvalue()
 
 
+def test_what_has_no_place_in_the_new_model_is_told(tmp_path, base):
+    """Here the output layer, where the new one reads its embedding instead."""
+    exp = tiny(load_run(trained(base)).experiment.data, warm_start=trained(base))
+    tied = dataclasses.replace(exp.model, tie="output")
+    exp, console = dataclasses.replace(exp, model=tied), quiet()
+    experiment.run(exp, tmp_path / "run", console=console, verbose=True)
+    told = console.file.getvalue()
+    assert "; 1 of its arrays have no place in this model\n" in told
+    assert re.findall("  unused  (.*)\n", told) == ["output/W/0"]
+
+
 def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base):
     baseline = trained(base)
     data = toy_data(tmp_path / "text", vocabulary_size=8)
@@ -309,6 +320,7 @@ def test_a_run_of_other_sizes_is_refused(tmp_path, base):
         {"cell": "gru_before"},
         {"merge": "stack"},
         {"readout": "maxout"},
+        {"decoder": conditional.Options(reset="before")},
         {"scale_tied": True, "tie": "output"},
         {"tie": "all"},
     ],

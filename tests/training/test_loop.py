@@ -176,6 +176,18 @@ def test_a_finished_run_goes_on_with_more_epochs(tmp_path, data, whole):
     assert load_run(tmp_path / "parts").experiment == load_run(whole).experiment
 
 
+def test_a_run_that_has_nothing_left_to_do_says_why(tmp_path, data):
+    run(tiny(data, epochs=1, steps=2), tmp_path / "run")
+    console, again = quiet(), quiet()
+    some, all_of_it = tiny(data, epochs=9, steps=2), tiny(data, epochs=1)
+    experiment.run(some, tmp_path / "run", resume=True, console=console)
+    run(all_of_it, tmp_path / "run", resume=True)
+    experiment.run(all_of_it, tmp_path / "run", resume=True, console=again)
+    for bound, told in (("steps 2", console), ("epochs 1", again)):
+        said = f"--training.{bound} is reached; give a greater one to go on\n"
+        assert said in told.file.getvalue()
+
+
 def test_adadelta_goes_on_too(tmp_path, data):
     adadelta = OptimizerConfig(name="adadelta", decay=0.5, warmup=2)
     one, two = (
@@ -418,6 +430,24 @@ def test_a_run_that_does_not_improve_stops(tmp_path, data, metric):
     again = go_on(2)
     assert again.stopped_early and again.steps == 3 * EPOCH
     assert go_on(3).steps == 4 * EPOCH
+
+
+@pytest.mark.parametrize(
+    ("given", "rate"),
+    [({}, 0.003), ({"learning_rate": 0.01}, 0.01), ({"plateau": 1.0}, 0.03)],
+    ids=str,
+)
+def test_a_rate_that_is_given_anew_has_not_fallen(tmp_path, data, given, rate):
+    falling = OptimizerConfig(learning_rate=0.03, plateau=0.1, plateau_patience=1)
+    exp = dataclasses.replace(tiny(data, epochs=2), optimizer=falling)
+    fit_with(exp, tmp_path / "run", validate=standstill)
+    more = dataclasses.replace(
+        tiny(data, epochs=3), optimizer=dataclasses.replace(falling, **given)
+    )
+    fit_with(more, tmp_path / "run", validate=standstill, resume=True)
+    # The fall of the third validation comes before its record.
+    last = records(tmp_path / "run")[-1]["learning_rate"]
+    assert last == pytest.approx(rate)
 
 
 def test_the_best_and_the_last_checkpoint_are_kept(tmp_path, data):

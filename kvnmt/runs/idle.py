@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choices of an experiment that do nothing, since others are as they are."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kvnmt.data.config import check_vocabularies
+from kvnmt.errors import Idle, check_given
+from kvnmt.inference.config import check_asked
+from kvnmt.runs.config import Experiment
+
+
+def check_experiment(experiment: Experiment, *starts: Experiment) -> None:
+    """Refuses what somebody gave though training does nothing with it.
+
+    Args:
+        experiment: All choices.
+        starts: Those that they may have been made from, such as a recipe's. What is as
+            in one of them was not given.
+
+    Raises:
+        OptionError: A choice was given that does nothing; the first is named.
+    """
+    check_vocabularies(experiment.data, *(start.data for start in starts))
+    check_asked(experiment.search, *(start.search for start in starts))
+    for part, idle in _idle(experiment):
+        config: Any = getattr(experiment, part)
+        before = [getattr(start, part) for start in starts]
+        check_given(config, [idle], *before, prefix=f"{part}.")
+
+
+def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
+    objective, optimizer = experiment.objective, experiment.optimizer
+    if not objective.atteos:
+        why = "{0} is of {1}, whose weight is 0; give that too."
+        yield "objective", Idle(("atteos_rounds",), why, ("atteos",))
+    if optimizer.plateau == 1:
+        why = "{0} is of {1}, which is 1, so that the rate falls on none; give both."
+        yield "optimizer", Idle(("plateau_patience",), why, ("plateau",))
+    if optimizer.decay == 1:
+        why = "{0} is of {1}, which is 1, so that the rate stays; give both."
+        yield "optimizer", Idle(("decay_after",), why, ("decay",))
+    if experiment.training.batch_tokens:
+        why = "{0} counts pairs, and {1} counts tokens; give one."
+        yield "training", Idle(("batch_size",), why, ("batch_tokens",))
