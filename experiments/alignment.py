@@ -33,6 +33,7 @@ from experiments.hand_aligned import (
     TASKS,
     align_with_eflomal,
     align_with_thot,
+    installed_aligners,
     originals,
     write_gold,
     write_text,
@@ -45,7 +46,7 @@ from experiments.summaries import Summary
 from experiments.table import Options, Table, Text, launch, make_table
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
-from kvnmt.errors import unknown_name
+from kvnmt.errors import UserError, unknown_name
 from kvnmt.evaluation import MEASURES, Report, System, Test
 from kvnmt.evaluation.alignment import COLUMNS, NOTE
 from kvnmt.evaluation.base import Column
@@ -122,20 +123,21 @@ def main(options: Alignment, train: Train = training.run) -> None:
     """Trains what is not yet trained, then prints all pairs in a table.
 
     Raises:
-        UserError: There is no such pair, or a row failed.
+        UserError: There is no such pair, or no word aligner where these alone are
+            asked for, or a row failed.
     """
     rows: list[AnyRow] = []
+    aligners = " and ".join(installed_aligners())
+    if options.aligners and not aligners:
+        raise UserError(
+            "no word aligner is installed; put eflomal-align on the PATH, or install "
+            "Thot as experiments/README.md says."
+        )
     for pair in options.pairs:
         if pair not in TASKS:
             raise unknown_name("pair of languages", pair, TASKS)
-        rows.append(
-            OtherRow(
-                folder=options.workdir / f"{pair}-aligners",
-                system="aligners",
-                work=partial(measure_aligners, options, pair),
-                tests=gold_files(options, pair),
-            )
-        )
+        if aligners:
+            rows.append(aligners_row(options, pair, aligners))
         for seed in () if options.aligners else options.seeds:
             rows += rows_of(options, pair, seed)
     table = Table(
@@ -249,12 +251,21 @@ def measure(options: Alignment, pair: str, rows: Sequence[Row], turned: Row) -> 
     return {"rows": lines}
 
 
+def aligners_row(options: Alignment, pair: str, aligners: str) -> OtherRow:
+    """The row of all word aligners; those that are installed tell it apart."""
+    return OtherRow(
+        folder=options.workdir / f"{pair}-aligners",
+        system="aligners",
+        work=partial(measure_aligners, options, pair),
+        tests=gold_files(options, pair),
+        config=aligners,
+    )
+
+
 def measure_aligners(options: Alignment, pair: str) -> Figures:
     """Alignment error of the word aligners that are installed."""
     folder = text_folder(options, pair)
     aligners = align_with_eflomal(folder, pair) | align_with_thot(folder, pair)
-    if not aligners:
-        return {"rows": []}
     report = MEASURES["alignment"](test_of(options, pair, aligners), [])
     assert isinstance(report, Report)
     lines = [line | {"what": line["system"], "data": pair} for line in report.rows]

@@ -229,7 +229,11 @@ class Claims:
             "checkpoint": self._checkpoint(),
             "since": f"{datetime.now().astimezone():%Y-%m-%d %H:%M %z}",
         }
-        write_json(path, plain)
+        try:
+            write_json(path, plain)
+        except BaseException:  # a claim of nobody would keep the row for ever
+            path.unlink(missing_ok=True)
+            raise
         return Held(path, number, lost)
 
 

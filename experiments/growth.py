@@ -15,7 +15,7 @@ Launch, on an idle device::
     python -m experiments.growth --axes batch length --picture growth.png
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from experiments.table import Options, Table, launch, make_table
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.report import measure
 from kvnmt.decoder import conditional
-from kvnmt.errors import unknown_name
+from kvnmt.errors import UserError, unknown_name
 from kvnmt.evaluation.base import Column
 from kvnmt.model.config import ModelConfig
 from kvnmt.pictures.charts import growth_chart
@@ -104,8 +104,10 @@ def main(options: Growth, train: Train = training.run) -> None:
     """Measures what is not yet measured, prints the table and draws.
 
     Raises:
-        UserError: There is no such axis.
+        UserError: There is no such axis, or seeds are given, which speeds have not.
     """
+    if options.seeds != Growth().seeds:
+        raise UserError("--seeds is of trainings, and here are speeds; leave it out.")
     for name in options.axes:
         if name not in AXES:
             raise unknown_name("axis", name, AXES)
@@ -118,8 +120,9 @@ def main(options: Growth, train: Train = training.run) -> None:
         for axis in options.axes
         for value in AXES[axis][0]
     ]
-    columns = (Column("system", "changed"),)
-    results = make_table(options, Table("training speed", columns, rows), train)
+    columns = Column("system", "changed"), *COLUMNS
+    table = Table("training speed", columns, rows, lines=_lines)
+    results = make_table(options, table, train)
     if options.picture and results:
         growth_chart(curves(results), options.picture)
 
@@ -150,6 +153,15 @@ def curves(results: list[Figures]) -> dict[str, dict[str, list[tuple[float, floa
         place = (result["value"], row["target_tokens_per_second"])
         lines.setdefault(name, []).append(place)
     return panels
+
+
+def _lines(results: Sequence[Figures]) -> list[Figures]:
+    """A line for each value, with the speed of both systems."""
+    return [
+        {"system": f"{result['axis']} {result['value']}"}
+        | {row["data"]: row for row in result["rows"]}
+        for result in results
+    ]
 
 
 def _points(results: list[Figures]) -> Iterator[tuple[Figures, Figures]]:

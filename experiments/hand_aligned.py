@@ -115,6 +115,12 @@ def write_gold(folder: Path, data: Path, pair: str) -> None:
     write_lines(folder / "gold.align", map(_pharaoh, gold))
 
 
+def installed_aligners() -> list[str]:
+    """The word aligners that are installed, by their names."""
+    eflomal = ["eflomal"] if shutil.which("eflomal-align") else []
+    return eflomal if thot_models.missing() else [*eflomal, "Thot"]
+
+
 def align_with_eflomal(folder: Path, pair: str) -> dict[str, list[Gold]]:
     """Alignments by eflomal, both ways and joined; none where it is not installed."""
     if not shutil.which("eflomal-align"):

@@ -14,6 +14,7 @@ from experiments.results import Figures, read_result, write_result
 from experiments.settings import (
     check_begun_alike,
     check_same_config,
+    check_same_rows,
     check_same_text,
     config_digest,
     text_digest,
@@ -67,15 +68,26 @@ class AnyRow(ABC):
         """Tells apart what it is measured on."""
         return text_digest(self.tests)
 
+    @property
+    def based_on(self) -> dict[str, str]:
+        """The rows that it needs, and of what config each was measured; empty: unknown.
+
+        A result keeps it: those rows may be trained again with other choices.
+        """
+        results = {folder.name: read_result(folder) or {} for folder in self.needs}
+        return {name: result.get("config") or "" for name, result in results.items()}
+
     def result(self) -> Figures | None:
         """What was measured; None: nothing yet.
 
         Raises:
-            UserError: It cannot be read, or is that of another config or text.
+            UserError: It cannot be read, or is that of another config or text, or of
+                other rows.
         """
         figures = read_result(self.folder)
         if figures:
             check_same_text(figures.get("text"), self.text, self.folder)
+            check_same_rows(figures.get("based_on"), self.based_on, self.folder)
         return figures
 
     @abstractmethod
@@ -133,6 +145,7 @@ class Row(AnyRow):
             "config": config_digest(self.experiment),
             "setting": config_digest(self.experiment, seed=False),
             "text": self.text,
+            "based_on": self.based_on,
             "state": self.experiment.model.state,
             "parameters": count_parameters(run.params),
             "steps": result.steps,
@@ -168,6 +181,7 @@ class OtherRow(AnyRow):
 
     def make(self, train: Train, console: Console) -> None:
         """Does the work; leaves a result."""
-        named = {"system": self.system, "data": self.data, "text": self.text}
+        named: Figures = {"system": self.system, "data": self.data, "text": self.text}
+        named["based_on"] = self.based_on
         config = {"config": self.config} if self.config else {}
         write_result(self.folder, named | config | self.work())

@@ -97,6 +97,36 @@ def check_same_config(noted: str | None, now: Experiment, folder: Path) -> None:
         )
 
 
+def check_same_rows(
+    noted: dict[str, str] | None, now: dict[str, str], folder: Path
+) -> None:
+    """Makes sure that the rows that a result came from are those that are there.
+
+    Args:
+        noted: Their names, and the digest of each one's config; empty: it has none.
+            None: a former version noted no rows.
+        now: The same, of the rows that are there; empty, too, of one without a result.
+        folder: Where the result stands.
+
+    Raises:
+        UserError: There are others, or one was trained again with another config.
+    """
+
+    def differs(name: str, was: str | None) -> bool:
+        known = was and now[name]
+        return was is None or bool(known) and was != now[name]
+
+    others = [
+        name for name in now if noted is not None and differs(name, noted.get(name))
+    ]
+    if others:
+        raise UserError(
+            f"'{folder}' was measured before {' and '.join(map(repr, others))} became "
+            "what it is now; delete that folder to have it made again, or choose "
+            "another --workdir."
+        )
+
+
 def check_begun_alike(now: Experiment, folder: Path) -> None:
     """Makes sure that a run that was begun may go on as this row's.
 

@@ -21,7 +21,7 @@ from typing import Any
 from kvnmt.data.text import Parallel
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
-from kvnmt.files import make_folder, write_json
+from kvnmt.files import digest, make_folder, write_json
 from kvnmt.metrics.links import Links
 
 PACKAGES = (
@@ -109,7 +109,7 @@ class Translator:
 
 
 def learn(text: Parallel, folder: Path, seed: int) -> Translator:
-    """Trains a phrase-based system, unless it is trained.
+    """Trains a phrase-based system, unless it is trained on this text with this seed.
 
     Links of an HMM in both directions are joined, phrases of up to ten words counted in
     them, and the smoothing of the 3-gram model is fitted to a thousand pairs (at most a
@@ -120,11 +120,15 @@ def learn(text: Parallel, folder: Path, seed: int) -> Translator:
         folder: Where the models are written.
         seed: Of the draw of the pairs that are held out.
     """
-    if not (folder / TRAINED).exists():
+    lines = "\n".join([*text.source, *text.target])
+    of = {"text": digest(lines.encode(), 32)[:12], "seed": seed}
+    note = folder / TRAINED
+    if not note.exists() or not of.items() <= json.loads(note.read_text()).items():
+        note.unlink(missing_ok=True)
         began = time.monotonic()
         make_folder(folder)
         _train(text, folder, seed)
-        write_json(folder / TRAINED, {"minutes": (time.monotonic() - began) / 60})
+        write_json(note, of | {"minutes": (time.monotonic() - began) / 60})
     return Translator(folder)
 
 

@@ -66,12 +66,18 @@ def test_text_and_links_are_written(data, tmp_path):
 def test_without_eflomal_it_has_no_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     assert align_with_eflomal(tmp_path, "fr-en") == {}
+    monkeypatch.setattr(alignment, "installed_aligners", list)
+    options = Alignment(data=tmp_path, workdir=tmp_path, aligners=True)
+    with pytest.raises(UserError, match="no word aligner is installed; put"):
+        alignment.main(options, never)
+    assert not (tmp_path / "fr-en-aligners").exists()
 
 
 def test_word_aligners_are_measured_without_any_training(
     data, tmp_path, monkeypatch, capsys
 ):
     links = [parse_pharaoh("0-0 1-1"), parse_pharaoh("0-0")]
+    monkeypatch.setattr(alignment, "installed_aligners", lambda: ["Thot"])
     monkeypatch.setattr(alignment, "align_with_eflomal", lambda *_: {})
     monkeypatch.setattr(alignment, "align_with_thot", lambda *_: {"Thot, HMM": links})
     options = Alignment(

@@ -175,6 +175,30 @@ def test_a_run_that_another_config_began_is_refused(rows, train):
     complete([changed], train)
 
 
+def test_what_came_from_other_rows_is_refused(rows, train):
+    """Of a row that was trained again with other choices, and where one is new."""
+    first, second = rows
+    read = OtherRow(
+        folder=first.folder.parent / "read",
+        system="all",
+        work=lambda: {"aer": 0.1},
+        after=(first.folder,),
+    )
+    assert len(complete([first, second, read], train)) == 3
+    more = replace(read, after=(first.folder, second.folder))
+    with pytest.raises(UserError, match="read' was measured before 'second' became"):
+        complete([first, second, more], never)
+    shutil.rmtree(first.folder)
+    data = replace(first.experiment.training, epochs=99)
+    again = replace(first, experiment=replace(first.experiment, training=data))
+    complete([again], train)
+    for row in (second, read):
+        with pytest.raises(
+            UserError, match=f"{row.folder.name}' was .* 'first' became"
+        ):
+            complete([again, row], never)
+
+
 def test_a_measure_that_fails_leaves_no_result(rows, train):
     def fails(run, result):
         raise UserError("no text.")
