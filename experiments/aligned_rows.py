@@ -13,6 +13,7 @@ from typing import NamedTuple
 from experiments.results import Figures
 from experiments.rows import OtherRow, Row
 from kvnmt.data.vocabulary import UNK
+from kvnmt.errors import UserError
 from kvnmt.evaluation import System, Test, alignment
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.inputs import read_test
@@ -47,11 +48,17 @@ class Aligned(NamedTuple):
         """Reads it.
 
         Raises:
-            UserError: It cannot be read.
+            UserError: It cannot be read, or does not say which way its links go.
         """
         source, target, gold = self.files
-        swap = self.folder.resolve().name.endswith(self.target + self.source)
-        return read_test(target, source, gold=gold, swap=swap)
+        name, ways = self.folder.resolve().name, (self.source, self.target)
+        ends = "".join(ways), "".join(reversed(ways))
+        if not name.endswith(ends):
+            raise UserError(
+                f"the name of '{self.folder}' ends neither with {ends[0]} nor with "
+                f"{ends[1]}, which would say from which side its links go; rename it."
+            )
+        return read_test(target, source, gold=gold, swap=name.endswith(ends[1]))
 
 
 def aligned_row(row: Row, aligned: Aligned) -> OtherRow:

@@ -163,6 +163,7 @@ def peer_row(
         data=text.pair,
         tests=text.files(captions.TEST),
         work=partial(train_peer, options, peer, recipe, seed, texts, folder),
+        config=f"{recipe}, {options.epochs} epochs",
     )
 
 

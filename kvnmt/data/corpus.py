@@ -57,36 +57,53 @@ def load_corpora(
             short enough.
     """
     sources.required_values(config, "train")  # complain before anything is read
-    valid = sources.open_text(config, "valid")
-    blocks = list(valid.blocks())
-    collect(blocks, config.faulty, valid.unit)  # first, since it is short
+    text = sources.open_text(config, "valid")
+    blocks = list(text.blocks())
+    collect(blocks, config.faulty, text.unit)  # first, since it is short
     prepared = prepare_train(config, trained, console)
     vocabularies = prepared.vocabularies
     pairs = [tokenised(vocabularies, one, config.faulty) for one in blocks]
     references = [line for part in pairs for line in part.text.target]
     if not references:
-        raise nothing_left(valid.unit)
+        raise nothing_left(text.unit)
     left_out = Dropped(
         empty=sum(part.text.empty for part in pairs),
         undecodable=sum(part.text.undecodable for part in pairs),
+    )
+    valid = encoded(
+        source=chain.from_iterable(part.source for part in pairs),
+        target=chain.from_iterable(part.target for part in pairs),
     )
     limited = with_limit(config, vocabularies.source.kind)
     ways = f" in {config.segmentations} segmentations" * (config.segmentations > 1)
     report = (
         f"{len(prepared.train.source):,} training pairs{ways} (left out: "
         f"{prepare.described(prepared.dropped, limited)}), {len(references):,} "
-        f"validation pairs (left out: {prepare.described(left_out, config)}), "
+        f"validation pairs (left out: {prepare.described(left_out, config)}"
+        f"{_longer(valid, limited.longest)}), "
         f"vocabularies of {len(vocabularies.source):,} and {len(vocabularies.target):,}"
     )
     return Corpora(
         vocabularies=vocabularies,
         train=prepared.train,
-        valid=encoded(
-            source=chain.from_iterable(part.source for part in pairs),
-            target=chain.from_iterable(part.target for part in pairs),
-        ),
+        valid=valid,
         references=references,
         report=report,
+    )
+
+
+def _longer(valid: EncodedCorpus, longest: int) -> str:
+    """What is told of validation pairs that would be too long to train on.
+
+    They are kept: a score of another text than is given would be no score of it.
+    """
+    tokens = np.maximum(valid.source.lengths, valid.target.lengths) - 1  # without EOS
+    long = int((tokens > longest).sum())
+    if not long:
+        return ""
+    return (
+        f"; {long:,} longer than {longest} tokens, up to {tokens.max():,}, are kept "
+        "and take time and memory in every validation"
     )
 
 

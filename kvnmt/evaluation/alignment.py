@@ -19,7 +19,7 @@ from kvnmt.metrics.links import Gold, Heuristic, Links, invert, symmetrize
 
 COLUMNS = (
     Column("system", "system"),
-    Column("aer", "AER %", "{:.1%}"),
+    Column("aer", "AER", "{:.1%}"),
     Column("precision", "precision", "{:.1%}"),
     Column("recall", "recall", "{:.1%}"),
     Column("soft_aer", "soft AER", "{:.1%}"),

@@ -64,16 +64,17 @@ class NamedSystem:
         """The system at the sizes of ``base``.
 
         Mechanisms that the system does not name are RNNsearch*'s; sizes, dropout,
-        initialisers and, unless the system has its own or ``base`` is a language
-        model, the encoder's merge are those of ``base``.
+        initialisers and, unless the system has its own or that of ``base`` is some
+        system's own, the encoder's merge are those of ``base``.
         """
         default = {name: getattr(DEFAULT, name) for name in MECHANISMS}
+        if any(base.merge == other.choices.get("merge") for other in SYSTEMS.values()):
+            default["merge"] = DEFAULT.merge
         chosen = default | dict(self.choices)
         if self.is_language_model:  # o_t is as wide as the state, the papers' count
             chosen["readout_size"] = base.state
         elif not base.reads_source:  # what a language model has instead of a source
-            own = {name: getattr(DEFAULT, name) for name in ("merge", "readout_size")}
-            chosen = own | chosen
+            chosen = {"readout_size": DEFAULT.readout_size} | chosen
         return dataclasses.replace(base, **chosen)
 
     def objective(self, base: Objective = Objective()) -> Objective:

@@ -18,7 +18,7 @@ from kvnmt.inference.program import SearchConfig
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.runs.directory import load_experiment
 from kvnmt.runs.recipes import RECIPES
-from kvnmt.systems.named import system
+from kvnmt.systems.named import SYSTEMS, system
 
 MINE, OTHER, THIRD = 7, 3, 4  # beams that tell runs apart
 
@@ -218,6 +218,12 @@ def test_sizes_of_a_program_are_kept():
     found = parse(load("train"), arguments, prog="kvnmt train", runs="run", base=base)
     assert found.experiment.search.beam == 5
     assert found.experiment.objective.atteos == 1.0
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_takes_nothing_that_is_another_s_own(name):
+    plain = system("rnnsearch-star").model()
+    assert system("rnnsearch-star").model(system(name).model()) == plain
 
 
 DRAWING = "is for drawing words; give --search.sample too."

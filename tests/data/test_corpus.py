@@ -95,6 +95,17 @@ def test_empty_lines_stop_or_are_skipped(tmp_path):
     assert corpora.vocabularies.target.encode("Y") == [1]
     assert plain(corpora.train.source) == [[2, 0], [3, 0]]
     assert "2 training pairs (left out: 1 with an empty side)" in corpora.report
+    assert "kept" not in corpora.report
+
+
+def test_long_validation_pairs_are_kept_and_told(tmp_path):
+    config = write(tmp_path, ["a|b"], ["a a|b", "a|b b b", "a|b"], max_length=1)
+    corpora = load_corpora(config)
+    assert len(corpora.references) == 3
+    assert (
+        "3 validation pairs (left out: none; 2 longer than 1 tokens, up to 3, are kept"
+        in corpora.report
+    )
 
 
 @pytest.mark.parametrize("part", ["train", "valid"])

@@ -119,6 +119,8 @@ def test_alignment_error_is_measured_once_a_row_is_trained(tmp_path, capsys):
     assert found[0] == found[1]
     assert (found[0]["start"], found[0]["seed"]) == ("scratch", 1)
     assert 0 < found[0]["aer"] <= 1 and 0 < found[0]["unknown"] < 0.5
+    with pytest.raises(UserError, match="ends neither with deen nor with ende"):
+        Aligned(tmp_path / "mine", "de", "en").read()
     named = {"system": "kvmematt-r1", "start": "scratch", "data": "de-en"}
     rows = [named | {"seed": seed, "bleu": 20.0} for seed in (2, 1)]
     lines = joined([*rows, named | found[0]])
