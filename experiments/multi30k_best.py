@@ -44,7 +44,7 @@ from experiments.ingredients import COMPOSED, WITHOUT
 from experiments.recipes import with_system
 from experiments.results import Figures
 from experiments.rows import AnyRow, OtherRow, Row, Train, Trained
-from experiments.settings import config_digest
+from experiments.settings import changed_fields, config_digest
 from experiments.significance import Against, with_p
 from experiments.summaries import Summary
 from experiments.table import Table, launch, make_table
@@ -172,6 +172,7 @@ def configure(
     """
     start, compose = COMPOSED.get(name, (name, lambda same: same))
     recipe = WITHOUT[without](RECIPE) if without else RECIPE
+    lacks = changed_fields(RECIPE, recipe)
     recipe = replace(recipe, data=options.captions.trained_on(recipe.data))
     epochs = recipe.training.epochs
     parts = options.captions.pair, name, without.replace(" ", "-"), str(seed)
@@ -179,6 +180,7 @@ def configure(
         folder=options.workdir / "-".join(filter(None, parts)),
         system=name,
         experiment=compose(with_system(recipe, start, epochs=epochs, seed=seed)),
+        named_for=lacks,
         measure=partial(measure, texts, without, options.target),
         data=options.captions.pair,
         tests=options.captions.files(captions.TEST),

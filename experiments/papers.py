@@ -18,6 +18,7 @@ from experiments.paper_texts import MadeUp, Material, PaperOptions, material_of
 from experiments.recipes import greedy_bleu, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train, Trained
+from experiments.settings import changed_fields
 from experiments.table import Table, make_table
 from kvnmt.errors import unknown_name
 from kvnmt.evaluation import System, Test
@@ -135,10 +136,12 @@ def configure(
         seed=seed,
         warm_start=folder_of(options, paper.variants[0], seed) if warm else None,
     )
+    changed = variant.change(experiment) if variant.change else experiment
     return Row(
         folder=folder_of(options, variant, seed),
         system=variant.system,
-        experiment=variant.change(experiment) if variant.change else experiment,
+        experiment=changed,
+        named_for=changed_fields(experiment, changed),
         measure=partial(measure, material, paper.measure, variant.marks),
         data=options.data,
         tests=(*material.files, *options.more_tests),

@@ -7,10 +7,11 @@ from dataclasses import replace
 import tyro
 
 from experiments.rows import AnyRow, Row
-from kvnmt.data.config import check_vocabularies
-from kvnmt.errors import UserError
+from experiments.settings import changed_fields
+from kvnmt.errors import UserError, flag
 from kvnmt.fields import check_fields
 from kvnmt.runs.config import Experiment
+from kvnmt.runs.idle import check_experiment
 from kvnmt.runs.recipes import with_optimizer
 
 
@@ -18,17 +19,25 @@ def with_flags(rows: Sequence[AnyRow], flags: Sequence[str]) -> list[AnyRow]:
     """The rows with flags of the configuration, which are read for each of them.
 
     Raises:
-        UserError: A flag is unknown, a number is out of its bounds, or it belongs to
-            the table.
+        UserError: A flag is unknown or does nothing, a number is out of its bounds, or
+            it belongs to the table or to what tells one row from the others.
     """
     if flags and not any(isinstance(row, Row) for row in rows):
         raise UserError(f"{flags[0]} is no flag here: no model of kvnmt is trained.")
     return [
-        replace(row, experiment=_with_flags(row.experiment, flags))
-        if flags and isinstance(row, Row)
-        else row
-        for row in rows
+        _changed(row, flags) if flags and isinstance(row, Row) else row for row in rows
     ]
+
+
+def _changed(row: Row, flags: Sequence[str]) -> Row:
+    changed = replace(row, experiment=_with_flags(row.experiment, flags))
+    for path in changed_fields(row.experiment, changed.experiment):
+        if path in row.named_for:
+            raise UserError(
+                f"{flag(path)} is what the row '{row.folder.name}' is named for; leave "
+                "it out."
+            )
+    return changed
 
 
 def _with_flags(experiment: Experiment, flags: Sequence[str]) -> Experiment:
@@ -38,8 +47,8 @@ def _with_flags(experiment: Experiment, flags: Sequence[str]) -> Experiment:
         changed = tyro.cli(Experiment, args=flags, default=start)
     for field, instead in (("seed", "use --seeds"), ("warm_start", "leave it out")):
         if getattr(changed.training, field) != getattr(experiment.training, field):
-            flag = field.replace("_", "-")
-            raise UserError(f"--training.{flag} belongs to the table; {instead}.")
+            named = flag(f"training.{field}")
+            raise UserError(f"{named} belongs to the table; {instead}.")
     check_fields(changed)
-    check_vocabularies(changed.data, experiment.data)
+    check_experiment(changed, experiment)
     return changed

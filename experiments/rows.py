@@ -101,6 +101,7 @@ class Row(AnyRow):
 
     experiment: Experiment
     measure: Measure
+    named_for: tuple[str, ...] = ()  # fields that tell it from others; no flag changes
 
     @property
     def start(self) -> Literal["scratch", "warm"]:

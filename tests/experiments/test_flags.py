@@ -4,17 +4,22 @@
 import json
 import sys
 from functools import partial
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from experiments import growth, meng, multi30k
+from experiments import bahdanau, growth, meng, multi30k
+from experiments.bahdanau import Bahdanau
 from experiments.growth import Growth
 from experiments.meng import Meng
 from experiments.multi30k import Multi30k
+from experiments.papers import configure
 from experiments.results import write_result
 from experiments.row_flags import with_flags
 from experiments.settings import config_digest
 from experiments.table import launch
+from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from tests.experiments.fake import never, write_captions
 
@@ -129,6 +134,18 @@ def test_a_flag_that_does_nothing_is_refused(tmp_path):
     rows = [multi30k.configure(options, "rnnsearch-star", "scratch", 1, {})]
     with pytest.raises(UserError, match="subwords"):
         with_flags(rows, ["--data.subwords", "100"])
+
+
+def test_a_flag_that_undoes_what_a_row_is_named_for_is_refused():
+    options = Bahdanau(setting="small")
+    text: Any = SimpleNamespace(data=DataConfig(), files=())
+    rows = [
+        configure(options, bahdanau.PAPER, variant, 1, text)
+        for variant in bahdanau.PAPER.variants
+    ]
+    with pytest.raises(UserError, match="--data.max-length is what the row '.*-30-.*'"):
+        with_flags(rows, ["--data.max-length", "20"])
+    assert len(with_flags(rows, ["--training.epochs", "3"])) == len(rows)
 
 
 def test_a_flag_of_the_configuration_changes_every_row(tmp_path):
