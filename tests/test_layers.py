@@ -61,6 +61,25 @@ def test_masked_mean():
     np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
+def test_shares_have_a_gradient_however_small_the_weights_are():
+    """In float32 the square of the smallest sum here is 0."""
+    weights = jnp.array([[1.0, 2.0, 5.0], [0.0, 0.0, 0.0]])
+
+    def last(weights, left):
+        return layers.shares(left * jnp.abs(weights))[:, -1] @ jnp.array([1.0, 0.0])
+
+    shares, slope = layers.shares(weights), jax.grad(last)(weights, 1.0)
+    np.testing.assert_allclose(shares[0], [1 / 8, 2 / 8, 5 / 8])
+    np.testing.assert_array_equal(shares[1], 0)
+    np.testing.assert_allclose(slope[0], [-5 / 64, -5 / 64, 3 / 64], rtol=1e-6)
+    for left in (1e-10, 1e-20, 1e-30, 1e-37, 0.0):
+        small = jax.grad(last)(weights, left)
+        assert np.isfinite(small).all(), left
+        if left > 1e-31:
+            np.testing.assert_allclose(layers.shares(left * weights), shares, rtol=1e-5)
+            np.testing.assert_allclose(small, slope, rtol=1e-5)
+
+
 def test_last_annotation():
     vectors = NORMAL(0, 1, (3, 4, 2)).astype(np.float32)
     mask = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=bool)

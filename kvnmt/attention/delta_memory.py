@@ -53,6 +53,7 @@ from flax import struct
 from kvnmt.attention import base
 from kvnmt.fields import WIDEST, between
 from kvnmt.initializers import Weights
+from kvnmt.layers import shares
 from kvnmt.layers.linear_memory import (
     Shape,
     Update,
@@ -178,11 +179,9 @@ def read(
     looked = _look(options, params, source, state, moment)
     context = looked.theirs + looked.own  # [B, N, V]
     size = jnp.sum(jnp.abs(looked.signed), axis=1)  # [B, S]
-    total = jnp.sum(size, axis=-1, keepdims=True)
-    alignment = size / jnp.where(total > 0, total, 1)
     dtype = moment.query.dtype
     context = context.reshape(len(context), -1).astype(dtype)
-    return base.Attended(context, alignment.astype(dtype))
+    return base.Attended(context, shares(size).astype(dtype))
 
 
 def write(

@@ -45,7 +45,7 @@ from flax import struct
 from kvnmt.attention import base
 from kvnmt.fields import WIDEST, at_least, between
 from kvnmt.initializers import Weights
-from kvnmt.layers import precise
+from kvnmt.layers import precise, shares
 from kvnmt.layers.slot_memory import (
     Gate,
     Writer,
@@ -152,8 +152,7 @@ def read(
 ) -> base.Attended:
     """Reads the slots; the alignment says whose words that were."""
     looked = _look(params, source, state, moment)
-    total = jnp.sum(looked.weights, axis=-1, keepdims=True)
-    alignment = looked.weights / jnp.where(total > 0, total, 1)
+    alignment = shares(looked.weights)
     dtype, context = moment.query.dtype, looked.theirs + looked.own
     return base.Attended(context.astype(dtype), alignment.astype(dtype))
 

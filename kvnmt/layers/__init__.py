@@ -14,6 +14,7 @@ from kvnmt.layers.basic import (
     masked_softmax,
     precise,
     row_keys,
+    shares,
     split_key,
     standardised,
 )
@@ -90,6 +91,7 @@ __all__ = [
     "lstm",
     "masked_mean",
     "masked_softmax",
+    "shares",
     "merged",
     "positions",
     "precise",

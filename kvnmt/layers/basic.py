@@ -168,6 +168,21 @@ def masked_mean(
 
 
 @typed
+def shares(weights: Float[Array, "*N S"]) -> Float[Array, "*N S"]:
+    """Weights from 0 on as shares of their sum; all zero where hardly any is left.
+
+    They are divided by the largest before, which changes no share: what a memory has
+    nearly forgotten has weights whose squares, by which the derivative of a quotient
+    divides, are 0 in float32.
+    """
+    peak = jax.lax.stop_gradient(jnp.max(weights, axis=-1, keepdims=True))
+    some = peak > 2**24 * jnp.finfo(weights.dtype).tiny
+    scaled = jnp.where(some, weights / jnp.where(some, peak, 1), 0)
+    total = jnp.sum(scaled, axis=-1, keepdims=True)
+    return scaled / jnp.where(some, total, 1)
+
+
+@typed
 def last_annotation(
     vectors: Float[Array, "B S C"], mask: Bool[Array, "B S"]
 ) -> Float[Array, "B C"]:

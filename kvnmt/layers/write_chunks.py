@@ -24,6 +24,7 @@ from kvnmt.layers.linear_memory import Writes
 from kvnmt.typing import Array, Float
 
 CHUNK = 16  # writes at once; with more, pairs of channels take more room than steps
+NOTHING = -100.0  # logarithm of a decay that leaves nothing
 
 
 def fill(made: Writes, chunk: int = CHUNK) -> Float[Array, "*N K V"]:
@@ -88,9 +89,11 @@ def _run(
 
 def _chunks(made: Writes, asked: Array | None) -> _Chunk:
     """Everything of chunks [*N, L, _] that needs no memory."""
-    g = jnp.cumsum(made.log_decay, axis=-2)  # log G_i
+    # What is nothing may not cost the sums their digits.
+    g = jnp.cumsum(jnp.maximum(made.log_decay, NOTHING), axis=-2)  # log G_i
     left = made.key * jnp.exp(g[..., -1:, :] - g)
-    before = g - made.log_decay  # log G_{i-1}
+    # log G_{i-1}; not g less the last decay, which would round after a strong one.
+    before = jnp.pad(g[..., :-1, :], [(0, 0)] * (g.ndim - 2) + [(1, 0), (0, 0)])
     query = look = erase = None
     if asked is not None:
         query, look = asked * jnp.exp(before), _lower(asked, before, made.key, g)

@@ -92,6 +92,18 @@ def test_writes_at_once_are_writes_one_by_one(update, x64):
         assert np.all(np.asarray(weights)[1, :, :, 6:] == 0)  # padding
 
 
+def test_a_strong_forgetting_rounds_nothing_behind_it():
+    """In float32; the decay of one word is far from those of all others."""
+    decay = jnp.full((12, 1), -0.05).at[5].set(-1.0123e7)
+    ones = jnp.ones((12, 1))
+    made = Writes(key=ones, value=ones, erase=None, log_decay=decay)
+    memory, found = jnp.zeros((1, 1)), []
+    for t in range(12):
+        found.append(read(memory, jnp.ones(1)))
+        memory = rewrite(memory, jax.tree.map(lambda x, t=t: x[t], made))
+    np.testing.assert_allclose(reads(made, ones), jnp.stack(found), rtol=1e-5)
+
+
 def test_gradients_at_once_are_gradients_one_by_one(x64):
     """Of what is left and of what was read between, by all that a writer has."""
     asked = draw(2, B, 2, T, SHAPE.key)
