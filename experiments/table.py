@@ -47,7 +47,8 @@ class Options:
     seeds: tuple[int, ...] = (1,)
     list: bool = False  # show the rows and their state, and leave
     show: bool = False  # show the table of what is done so far, and leave
-    dry_run: bool = False  # show what would be trained, as JSON, and leave
+    # show what would be trained, as JSON, and leave; text that is made up is written
+    dry_run: bool = False
     # Flags of the configuration, for every row.
     config: tyro.conf.Suppress[tuple[str, ...]] = ()
 

@@ -83,10 +83,10 @@ looks = {
 
 # %% [markdown]
 # Each panel is one mechanism; a row is a target word, a column a source word. Additive,
-# dot, multi-head and key-value attention carry nothing: they answer three times the
-# same. Coverage, distortion and the key memory remember having been asked. A linear
-# memory and slots are filled once with the sentence; whose words are in them is worked
-# out.
+# dot, multi-head and key-value attention and `modifying_iw` carry nothing: they answer
+# three times the same. Coverage, distortion and the key memory remember having been
+# asked. A linear memory and slots are filled once with the sentence; whose words are in
+# them is worked out.
 
 # %%
 figure, panels = plt.subplots(3, 4, figsize=(11, 6.2), layout="constrained")

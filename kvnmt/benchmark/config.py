@@ -84,6 +84,8 @@ def check(config: BenchmarkConfig) -> None:
         raise UserError("no system is named; give --systems at least one.")
     for name in config.systems:
         system(name)
+        if config.systems.count(name) > 1:
+            raise UserError(f"--systems names {name} twice; name it once.")
     check_no_mechanism(config.model, "look at one such model with kvnmt compile")
     if not (config.train or config.decode):
         raise UserError("nothing is measured; give --decode, or leave out --no-train.")

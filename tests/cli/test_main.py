@@ -246,6 +246,7 @@ BAD_USE = [
         "below' cannot be written",
     ),
     (["benchmark", "--systems", "rnnsearch-sta"], "did you mean 'rnnsearch-star'?"),
+    (["benchmark", "--systems", *["mematt"] * 2], "names mematt twice; name it once"),
     (["benchmark", "--batch-size", "9"], f"{DEVICES} devices"),
     (["benchmark", "--repeats", "0"], "--repeats"),
     (["benchmark", "--vocabulary", "1"], "--vocabulary"),
