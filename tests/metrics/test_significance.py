@@ -176,6 +176,17 @@ def test_the_bootstrap_is_two_sided():
 
 
 @pytest.mark.parametrize("kind", ["bootstrap", "randomisation"])
+def test_the_seed_is_that_of_the_environment(kind, monkeypatch):
+    two = [noisy(1, 0.4), noisy(2, 0.38)]
+    for seed, told in (("7", "seed:7"), ("none", "seed:none")):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        assert told in resample(two, REFERENCES, kind, PLAIN).signatures["BLEU"]
+    monkeypatch.setenv("SACREBLEU_SEED", "abc")
+    with pytest.raises(UserError, match="SACREBLEU_SEED is 'abc' but must be none or"):
+        resample(two, REFERENCES, kind, PLAIN)
+
+
+@pytest.mark.parametrize("kind", ["bootstrap", "randomisation"])
 def test_no_p_is_smaller_than_so_few_sentences_allow(kind):
     """With n sentences that differ 2 to the power of 1 - n is the least; ties are 1."""
     for n in (1, 2, 3, 5):
