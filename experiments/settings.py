@@ -119,8 +119,7 @@ def check_same_rows(
     """
 
     def differs(name: str, was: str | None) -> bool:
-        known = was and now[name]
-        return was is None or bool(known) and was != now[name]
+        return was is None or ("" not in (was, now[name]) and was != now[name])
 
     others = [
         name for name in now if noted is not None and differs(name, noted.get(name))
