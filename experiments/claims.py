@@ -217,12 +217,6 @@ class Claims:
     def _write(self, number: int, lost: Callable[[str], None]) -> Held | None:
         """Makes the claim of that number; None: another process was faster."""
         path = self.path / f"{number}.json"
-        try:
-            path.open("x").close()
-        except FileExistsError:
-            return None
-        except OSError as error:
-            raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
         plain = {
             "by": f"{socket.gethostname()}:{os.getpid()}",
             "machine": _machine(),
@@ -230,11 +224,24 @@ class Claims:
             "since": f"{datetime.now().astimezone():%Y-%m-%d %H:%M %z}",
         }
         try:
-            write_json(path, plain)
-        except BaseException:  # a claim of nobody would keep the row for ever
-            path.unlink(missing_ok=True)
-            raise
+            path.open("x").close()
+            with _undone(path):
+                write_json(path, plain)
+        except FileExistsError:
+            return None
+        except OSError as error:
+            raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
         return Held(path, number, lost)
+
+
+@contextmanager
+def _undone(path: Path) -> Iterator[None]:
+    """Takes a claim back that was not written: it would keep the row, for nobody."""
+    try:
+        yield
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def _machine() -> str:

@@ -108,6 +108,20 @@ def test_flags_of_kvnmt_are_refused(tmp_path):
         phrase_based.main(options, Cutting)
 
 
+def test_models_of_other_text_or_another_seed_are_trained_anew(tmp_path, monkeypatch):
+    trained = []
+    monkeypatch.setattr(thot_models, "_train", lambda *given: trained.append(given))
+    monkeypatch.setattr(thot_models, "Translator", lambda folder: folder)
+    one, other = Parallel(["a"], ["b"]), Parallel(["a"], ["c"])
+    for text, seed in ((one, 1), (one, 1), (other, 1), (other, 2), (other, 2)):
+        thot_models.learn(text, tmp_path, seed)
+    assert [(text, seed) for text, _, seed in trained] == [
+        (one, 1),
+        (other, 1),
+        (other, 2),
+    ]
+
+
 @needs_thot
 def test_thot_learns_to_translate(tmp_path):
     draw = random.Random(1)

@@ -263,6 +263,19 @@ def test_who_cannot_write_sees_who_works(tmp_path, monkeypatch):
         table.prepare(tmp_path, text)
 
 
+def test_a_claim_that_cannot_be_written_leaves_the_row_free(tmp_path, monkeypatch):
+    def full(path, plain):
+        raise OSError(28, "No space left on device", str(path))
+
+    row = other(tmp_path / "row")
+    with monkeypatch.context() as patch:
+        patch.setattr(claims, "write_json", full)
+        with pytest.raises(UserError, match="1.json' cannot be written: No space"):
+            work([row], never, pace=HERE)
+    assert work([row], never, pace=HERE) == {}
+    assert read_result(row.folder)
+
+
 def test_a_full_disk_is_no_traceback(tmp_path, monkeypatch, capsys):
     def full(path, plain):
         raise OSError(28, "No space left on device", str(path))
