@@ -5,7 +5,7 @@ Kim and Rush (2016), "Sequence-Level Knowledge Distillation": the teacher's best
 translation of every training sentence is what the student learns from (section 3.2), or
 of its best ones that which is nearest to the reference (section 3.3). Here it stands
 beside the reference, and the student starts from a trained model, which is one of its
-own teachers.
+own teachers, unless runs of one's choice teach: students, too, say.
 
 Nguyen et al. (2020), "Data Diversification": what a model of the other direction makes
 of the references is learnt from as well, as their source. Here students go on instead
@@ -29,6 +29,7 @@ from kvnmt.files import write_whole
 from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import Settings, bleu_metric
+from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_ensemble, load_experiment
 
 NAME = "distilled"
@@ -44,7 +45,8 @@ class DistilledRow(Row):
     """
 
     plain: tuple[Path, Path]  # source and target of the text that is translated
-    teachers: str  # tells those apart that translate it, the rows that it comes after
+    teachers: tuple[Path, ...]  # the runs that translate it together
+    taught_by: str  # tells those apart
     candidates: int = 1  # the beam's best, of which the nearest is learnt from
     reverse: Path | None = None  # a run that translates the references back
 
@@ -56,9 +58,9 @@ class DistilledRow(Row):
         if self.reverse:
             digest = config_digest(load_experiment(self.reverse))
             choice += f", sources by {self.reverse.name}:{digest}"
-        made = Text(f"{text} by {self.teachers}{choice}", self._write_text, name=NAME)
+        made = Text(f"{text} by {self.taught_by}{choice}", self._write_text, name=NAME)
         # A former version noted their names alone.
-        names = " ".join(each.partition(":")[0] for each in self.teachers.split())
+        names = " ".join(each.partition(":")[0] for each in self.taught_by.split())
         mark, former = made.mark(self.folder.parent), f"{text} by {names}{choice}"
         if mark.exists() and mark.read_text() == former:
             return replace(made, key=former)
@@ -98,7 +100,7 @@ class DistilledRow(Row):
         settings = Settings(self.experiment.training.bleu_tokenize)
         bleu_metric(settings)  # complains before anything is translated
         nearest = Nearest(text.target, settings)  # of one translation that one
-        forward = _translated(self.after, text, self.candidates, nearest)
+        forward = _translated(self.teachers, text, self.candidates, nearest)
         sources, targets = [text.source] * 2, [text.target, forward]
         if self.reverse:
             swapped = Parallel(text.target, text.source)
@@ -137,11 +139,9 @@ def distil(
     teachers: Sequence[Row],
     candidates: int = 1,
     reverse: Path | None = None,
+    runs: Sequence[Path] = (),
 ) -> DistilledRow:
     """The row that learns from teachers and starts from another row.
-
-    It goes over the text, which is two or three times as long, half as often, at half
-    the rate.
 
     Args:
         row: What it starts from; its rate, epochs and vocabularies change.
@@ -150,44 +150,53 @@ def distil(
             is chosen from.
         reverse: A run of the other direction; its sources of the references are learnt
             from, too.
+        runs: They teach in the place of the teachers, which are not awaited then.
+
+    Raises:
+        UserError: One of the runs is none.
     """
-    before, workdir = row.experiment, row.folder.parent
-    data, rate = before.data, before.optimizer.learning_rate
+    data = row.experiment.data
     assert data.source and data.target  # text files, as of every row here
-    how = [NAME, *([f"nearest of {candidates}"] if candidates > 1 else [])]
+    others = {run: load_experiment(run) for run in runs}
+    taught_by = others or {row.folder: row.experiment for row in teachers}
+    how = [f"{NAME} by {counted(len(runs), 'run')}" if runs else NAME]
+    how += [f"nearest of {candidates}"] if candidates > 1 else []
     how += [BACK] if reverse else []
-    after = replace(
-        before,
-        data=replace(
-            data,
-            source=workdir / SOURCE,
-            target=workdir / TARGET,
-            vocabularies=row.folder,
-        ),
-        optimizer=replace(
-            before.optimizer,
-            learning_rate=rate and rate / 2,
-            decay=0.8,
-            decay_after=1,
-        ),
-        training=replace(
-            before.training,
-            epochs=max(1, before.training.epochs // 2),
-            warm_start=row.folder,
-        ),
-    )
+    names = [name.replace(" ", "-") for name in how]
     return DistilledRow(
-        folder=workdir / f"{'-'.join([row.folder.name, *how]).replace(' ', '-')}",
+        folder=row.folder.with_name("-".join([row.folder.name, *names])),
         system=", ".join([row.system, *how]),
-        experiment=after,
+        experiment=_going_on(row.experiment, row.folder),
         measure=row.measure,
         data=row.data,
-        after=tuple(teacher.folder for teacher in teachers),
-        teachers=" ".join(
-            sorted(f"{t.folder.name}:{config_digest(t.experiment)}" for t in teachers)
+        after=() if runs else tuple(taught_by),
+        teachers=tuple(taught_by),
+        taught_by=" ".join(
+            sorted(f"{run.name}:{config_digest(e)}" for run, e in taught_by.items())
         ),
         tests=row.tests,
         plain=(data.source, data.target),
         candidates=candidates,
         reverse=reverse,
+    )
+
+
+def _going_on(before: Experiment, folder: Path) -> Experiment:
+    """Goes over its text, two or three times as long, half as often at half the rate."""
+    optimizer, training = before.optimizer, before.training
+    rate = optimizer.learning_rate
+    return replace(
+        before,
+        data=replace(
+            before.data,
+            source=folder.parent / SOURCE,
+            target=folder.parent / TARGET,
+            vocabularies=folder,
+        ),
+        optimizer=replace(
+            optimizer, learning_rate=rate and rate / 2, decay=0.8, decay_after=1
+        ),
+        training=replace(
+            training, epochs=max(1, training.epochs // 2), warm_start=folder
+        ),
     )

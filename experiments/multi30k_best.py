@@ -29,6 +29,9 @@ Launch::
     python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
         --systems rnnsearch-star-lexicon delta-residual --candidates 10 \
         --reverse runs/multi30k_best/de-en-rnnsearch-star-1
+    python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
+        --systems rnnsearch-star-lexicon-384 --teachers RUN RUN RUN --candidates 10 \
+        --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/taught
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate
 """
 
@@ -113,6 +116,7 @@ class Multi30kBest(captions.CaptionOptions):
     ensemble: bool = False  # all of the systems and seeds as one, a row more
     # these systems again, which learn from what all make of the text; no name: all
     distil: tuple[str, ...] | None = None
+    teachers: tuple[Path, ...] = ()  # runs that teach in the place of the rows
     # of how many best translations they learn from the one nearest to the reference
     candidates: Annotated[int, between(1, 1000)] = 1
     # a run of the other direction: they learn from its translations of references, too
@@ -151,7 +155,8 @@ def with_all(
     plain = [row for row in trained if isinstance(row, Row)]
     learning = (row for row in plain if row.system in options.students)
     taught = [
-        distil(row, plain, options.candidates, options.reverse) for row in learning
+        distil(row, plain, options.candidates, options.reverse, options.teachers)
+        for row in learning
     ]
     groups: list[Sequence[Row]] = [plain, taught] if options.ensemble else []
     several = (group for group in groups if len(group) > 1)
@@ -194,8 +199,11 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
         UserError: There are no two for an ensemble, a system to distil is none of
             them, or there is none that flags of students could be of.
     """
-    if (options.candidates > 1 or options.reverse) and not options.students:
-        raise UserError("--candidates and --reverse are of --distil; give it, too.")
+    of_students = options.candidates > 1, options.reverse, options.teachers
+    if any(of_students) and not options.students:
+        raise UserError(
+            "--candidates, --reverse and --teachers are of --distil; give it, too."
+        )
     if not (options.ensemble or options.students):
         return
     name = "--ensemble" if options.ensemble else "--distil"

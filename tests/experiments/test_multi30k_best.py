@@ -2,7 +2,9 @@
 """The recipe on Multi30k: its ingredients, its composed systems, its figures."""
 
 import json
+import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -185,6 +187,34 @@ def test_a_row_learns_from_sources_that_a_reverse_run_makes(
         multi30k_best.main(both, train=never)
 
 
+def test_a_row_learns_from_runs_of_ones_choice(options, quick, monkeypatch, capsys):
+    """Which are not awaited, need no result, and are not taken for others."""
+    write_captions(options.data)
+    elsewhere = replace(options, workdir=options.workdir.with_name("elsewhere"))
+    multi30k_best.main(elsewhere, train=untrained)
+    run = elsewhere.workdir / "de-en-rnnsearch-star-1"
+    (run / "result.json").unlink()
+    other = Path(shutil.copytree(run, run.with_name("other")))
+    asked = []
+    monkeypatch.setattr(distilled, "_translated", partial(told_apart, asked))
+    chosen = replace(options, distil=options.systems, teachers=(run, other))
+    multi30k_best.main(chosen, train=untrained)
+    assert " rnnsearch-star, distilled by 2 runs " in capsys.readouterr().out
+    assert asked == [(run, other)]
+    name = "de-en-rnnsearch-star-1-distilled-by-2-runs"
+    assert (options.workdir / name / "result.json").exists()
+    with pytest.raises(UserError, match="has the text of other teachers than those of"):
+        multi30k_best.main(replace(chosen, teachers=(run, run)), train=never)
+    with pytest.raises(UserError, match="'nowhere' "):
+        multi30k_best.main(replace(chosen, teachers=(Path("nowhere"),)), train=never)
+
+
+def told_apart(asked, folders, text, *others):
+    """Notes whose translations are asked for."""
+    asked.append(folders)
+    return text.target
+
+
 @pytest.fixture(name="quick")
 def _quick(monkeypatch) -> None:
     """Rows of words that translate nothing and are not measured."""
@@ -287,8 +317,9 @@ def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
     [
         ({"ensemble": True}, "two members"),
         ({"ensemble": True, "distil": ("rnnsearch-star",)}, "two members"),
-        ({"candidates": 4}, "--candidates and --reverse are of"),
-        ({"reverse": Path("back")}, "--candidates and --reverse are of --distil"),
+        ({"candidates": 4}, "--reverse and --teachers are of --distil"),
+        ({"reverse": Path("back")}, "--candidates, --reverse and --teachers are of"),
+        ({"teachers": (Path("run"),)}, "--teachers are of --distil"),
         ({"ensemble": True, "ablate": True}, "--ensemble is .* leave --ablate out"),
         ({"distil": ("rnnsearch-star",), "ablate": True}, "--distil is of whole"),
         ({"distil": ("memdec",), "seeds": (1, 2)}, "memdec is none of --systems"),
