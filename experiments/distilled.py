@@ -182,7 +182,7 @@ def distil(
 
 
 def _going_on(before: Experiment, folder: Path) -> Experiment:
-    """Goes over its text, two or three times as long, half as often at half the rate."""
+    """Goes over its text, which is longer, half as often, at half the rate."""
     optimizer, training = before.optimizer, before.training
     rate = optimizer.learning_rate
     return replace(
