@@ -52,7 +52,7 @@ from experiments.rows import Train
 from experiments.summaries import Summary
 from experiments.table import launch
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import UserError
+from kvnmt.errors import Idle, UserError, check_given
 from kvnmt.evaluation import System, Test, alignment
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.inputs import read_test
@@ -177,6 +177,9 @@ class Meng(PaperOptions):
 
 def main(options: Meng, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
+    if options.setting == "small":
+        why = "{0} is of the setting of the paper; leave it out here."
+        check_given(options, [Idle(("pair",), why)], Meng)
     make_paper(options, paper_of(options), train)
 
 

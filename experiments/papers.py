@@ -14,13 +14,14 @@ from statistics import fmean
 from typing import Any, Literal
 
 from experiments import made_up
+from experiments.paper_tables import SETTINGS
 from experiments.paper_texts import MadeUp, Material, PaperOptions, material_of
 from experiments.recipes import greedy_bleu, with_system
 from experiments.results import Figures
 from experiments.rows import Row, Train, Trained
 from experiments.settings import changed_fields
 from experiments.table import Table, make_table
-from kvnmt.errors import unknown_name
+from kvnmt.errors import Idle, check_given, unknown_name
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.base import Column
 from kvnmt.files import write_lines
@@ -83,6 +84,7 @@ def make_paper(options: PaperOptions, paper: Paper, train: Train) -> list[Figure
         UserError: A system or text is missing, or a row failed.
     """
     chosen = choose(paper.variants, options.systems)
+    check_choices(options, chosen)
     base = paper.settings[options.setting].data
     material = material_of(options, base, paper.made_up)
     rows = [
@@ -112,6 +114,22 @@ def choose(variants: Sequence[Variant], systems: Sequence[str]) -> list[Variant]
     chosen = [v for v in variants if not systems or v.system in systems]
     is_short = variants[0] not in chosen and any(v.start == "warm" for v in chosen)
     return [variants[0], *chosen] if is_short else chosen
+
+
+def check_choices(options: PaperOptions, variants: Sequence[Variant]) -> None:
+    """Refuses flags of rows or of text that the table has not.
+
+    Raises:
+        OptionError: One was given that does nothing; the first is named.
+    """
+    idle = []
+    if all(variant.start == "scratch" for variant in variants):
+        why = "{0} is of systems that start from a trained one, and here none does."
+        idle.append(Idle(("warm_epochs",), why))
+    if options.data != SETTINGS[-1]:
+        why = "{0} is of the text that --setting small makes where none is named."
+        idle.append(Idle(("pairs",), why))
+    check_given(options, idle, PaperOptions(workdir=options.workdir))
 
 
 def configure(

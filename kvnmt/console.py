@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people read in a terminal: sentences, tables, and a bar while they wait."""
+"""What people read: sentences, tables, and how far long work is.
+
+A terminal has a bar for that, a file of what was said a line at times.
+"""
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
@@ -21,6 +26,46 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH, FAR = 160, 10_000  # characters: what a file has at least, and at most
+EVERY = 300  # seconds from line to line about long work
+
+
+class Pulse:
+    """Lines that say how far long work is, where no bar can be shown."""
+
+    def __init__(
+        self,
+        what: str,
+        total: int | None,
+        tell: Callable[[str], object],
+        done: int = 0,
+    ):
+        """Work begins.
+
+        Args:
+            what: Which, in a word or two.
+            total: Of how many; None: nobody knows.
+            tell: Prints a line.
+            done: So many were done before.
+        """
+        self._what, self._total, self._tell = what, total, tell
+        self._last, self._done = time.monotonic(), done
+
+    def beat(self, done: int, note: str = "") -> None:
+        """Says that so many are done, if it is time to, and what else there is to say.
+
+        The time left is that by the pace since the last line.
+        """
+        passed = time.monotonic() - self._last
+        if passed < EVERY:
+            return
+        words = [f"{self._what} {done:,}", note]
+        if self._total is not None:
+            words[0] += f" of {self._total:,}"
+            if done > self._done:
+                left = (self._total - done) * passed / (done - self._done)
+                words.append(f"{timedelta(seconds=round(left))} left")
+        self._last, self._done = self._last + passed, done
+        self._tell("  ".join(filter(None, words)))
 
 
 class _Rate(ProgressColumn):
@@ -58,12 +103,21 @@ def say(message: str, console: Console | None = None) -> None:
 
 @contextmanager
 def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """Shows a bar, if somebody looks; gives a function that is told of progress.
+    """Shows a bar, or a line at times; gives a function that is told of progress.
 
     Args:
         what: Which work, in a word.
         total: Of how many; None: nobody knows.
     """
+    done, pulse = 0, Pulse(what, total, say)
+
+    def advance(count: int) -> None:
+        nonlocal done
+        done += count
+        if bar.disable:
+            pulse.beat(done)
+        bar.advance(task, count)
+
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -76,7 +130,7 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         disable=not sys.stderr.isatty(),
     ) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda count: bar.advance(task, count)
+        yield advance
 
 
 def print_json(plain: Any) -> None:

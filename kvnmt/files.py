@@ -34,7 +34,12 @@ def make_folder(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"'{path}' cannot be made: {error.strerror}.") from None
+        raise not_made(path, error) from None
+
+
+def not_made(path: Path, error: OSError) -> UserError:
+    """What is said of a folder that the system does not make."""
+    return UserError(f"'{path}' cannot be made: {error.strerror}; name another place.")
 
 
 def check_once(paths: Iterable[Path]) -> None:

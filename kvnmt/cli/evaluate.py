@@ -2,7 +2,7 @@
 """The command that measures systems on a test set, beside each other."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ import tyro
 from kvnmt.cli.flags import check_reverse, names
 from kvnmt.console import print_json, print_table, say
 from kvnmt.devices import use_cores
-from kvnmt.errors import UserError
+from kvnmt.errors import Idle, UserError, check_given
 from kvnmt.evaluation import MEASURES, Report, System, Test, table
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import read_systems, read_test
@@ -94,6 +94,16 @@ class Evaluate:
             if number:
                 print()
             print_table(table(report), report.notes)
+
+    def check_given(self, start: "Evaluate") -> None:
+        """Refuses flags of searches where nothing is searched for."""
+        if self.systems and all(path.is_file() for path in self.systems):
+            names = tuple(field.name for field in fields(SearchConfig))
+            why = (
+                "{0} is for runs, which translate, but only files of translations are "
+                "named; leave it out, or name a run."
+            )
+            check_given(self.search, [Idle(names, why)], start.search, prefix="search.")
 
     def _check(self) -> None:
         """Refuses what is wrong whatever the files hold."""

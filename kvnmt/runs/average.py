@@ -11,7 +11,7 @@ import numpy as np
 
 from kvnmt.data.vocabularies import digests, load_vocabularies
 from kvnmt.errors import OptionError, UserError
-from kvnmt.files import check_once
+from kvnmt.files import check_once, not_made
 from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite, check_sizes
 from kvnmt.runs.directory import load_settings
@@ -89,7 +89,7 @@ def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
     try:
         output.mkdir(parents=True)
     except OSError as error:
-        raise UserError(f"'{output}' cannot be made: {error.strerror}.") from None
+        raise not_made(output, error) from None
     try:
         shutil.copytree(model / "vocabulary", output / "vocabulary")
         with Checkpoints(output / "checkpoints") as checkpoints:

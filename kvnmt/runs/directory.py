@@ -28,7 +28,7 @@ from kvnmt.data.vocabularies import (
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import check_fields
-from kvnmt.files import DamagedError, check_once, read_small, write_json
+from kvnmt.files import DamagedError, check_once, not_made, read_small, write_json
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
 from kvnmt.model import assembly
@@ -185,7 +185,7 @@ def _making(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise UserError(f"'{folder}' cannot be made: {error.strerror}.") from None
+        raise not_made(folder, error) from None
 
 
 def package_versions() -> dict[str, str]:

@@ -68,6 +68,7 @@ def validated(record: Mapping[str, float], better: bool) -> str:
         f"train loss {record['train_loss']:.3f}  "
         f"valid loss {record['valid_loss']:.3f}  {quality}  "
         f"{_skipped(int(record['skipped']))}"
+        f"rate {record['learning_rate']:.2g}  "
         f"{_speed(record['tokens_per_second'])}"
         f"{'  best' if better else ''}"
     )

@@ -21,7 +21,6 @@ from kvnmt.training import optimizer as optimizers
 from kvnmt.training.ahead import StepAhead, coming
 from kvnmt.training.bad_numbers import report, too_many
 from kvnmt.training.job import Job
-from kvnmt.training.leaving import Leaving
 from kvnmt.training.loop_state import LoopState, set_scale
 from kvnmt.training.outputs import Outputs, open_outputs
 from kvnmt.training.progress import Progress
@@ -119,7 +118,7 @@ def train(
             return
         if leaving.asked_alone:
             _leave(job, state, outputs)
-        _train_until(_next_stop(job, state.step), job, state, leaving, batches)
+        _train_until(_next_stop(job, state.step), job, state, outputs, batches)
         state.count_time()
         saves = filter(None, (config.save_every, config.keep_every))
         is_save = any(state.step % every == 0 for every in saves)
@@ -174,11 +173,11 @@ def _train_until(
     until: int,
     job: Job,
     state: LoopState,
-    leaving: Leaving,
+    outputs: Outputs,
     batches: Iterator[Batch],
 ) -> None:
     """Makes steps up to this one, or until a signal asks."""
-    sent: list[Sent] = []
+    sent, leaving = list[Sent](), outputs.leaving
     per_epoch, progress = job.plan.per_epoch, state.progress
     epoch, done = divmod(state.step, per_epoch)
     with display.Bar(job.console, epoch + 1, done, per_epoch) as bar:
@@ -201,6 +200,8 @@ def _train_until(
                 progress.tokens += tokens
                 progress.seconds += clock - before
             bar.note(_note(progress))
+            if not job.console.is_terminal:
+                outputs.pulse.beat(state.step, _note(progress))
             if leaving.agree():
                 _read(job, state, sent)
                 return

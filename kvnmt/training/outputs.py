@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from kvnmt import devices
+from kvnmt.console import Pulse
 from kvnmt.training import records
 from kvnmt.training.checkpoint import Checkpoints
 from kvnmt.training.checkpoint_folder import Keep, only_writer
@@ -21,6 +22,7 @@ class Outputs(NamedTuple):
     checkpoints: Checkpoints
     log: records.Log | None  # of the first process
     leaving: Leaving
+    pulse: Pulse  # says how far it is, where no bar is shown
 
 
 def open_outputs(
@@ -63,4 +65,5 @@ def open_outputs(
         stack.callback(log.close)
 
     devices.first_does(open_log)
-    return Outputs(checkpoints, log, Leaving(signals, job.mesh))
+    pulse = Pulse("step", job.steps, job.tell, state.step)
+    return Outputs(checkpoints, log, Leaving(signals, job.mesh), pulse)

@@ -40,10 +40,15 @@ class Text(NamedTuple):
     looking: Path  # self-attentive, not trained
 
     @property
-    def sides(self) -> list[object]:
+    def files(self) -> list[object]:
         """The flags that name the test set."""
         given = self.folder / "test.src", self.folder / "test.ref"
-        return ["--source", given[0], "--reference", given[1], *BEAM]
+        return ["--source", given[0], "--reference", given[1]]
+
+    @property
+    def sides(self) -> list[object]:
+        """The same, and how runs translate it."""
+        return [*self.files, *BEAM]
 
     def write(self, name: str, lines: list[str]) -> Path:
         """A further file beside the test set."""
@@ -118,15 +123,15 @@ def test_translations_by_several_people(kvnmt, text):
         text.write("other", other),
         text.write("half", [*other[:6], *references[6:]]),
     )
-    alone = evaluated(kvnmt, *files, *text.sides)
-    both = evaluated(kvnmt, *files, *text.sides, "--more-references", files[0])
+    alone = evaluated(kvnmt, *files, *text.files)
+    both = evaluated(kvnmt, *files, *text.files, "--more-references", files[0])
     for found, best in ((alone, 0), (both, 2)):
         scores = [row["bleu"] for row in rows(found, "score").values()]
         assert sum(score > 99.9 for score in scores) == best
     assert "nrefs:2" in rows(both, "score")["other"]["bleu_signature"]
     assert rows(both, "significance")["half"]["bootstrap"] == 1
     short = text.write("few", ["a"])
-    said = kvnmt("evaluate", *files, *text.sides, "--more-references", short)
+    said = kvnmt("evaluate", *files, *text.files, "--more-references", short)
     check_sentence(said, "few' has 1 line but there are 11 references")
 
 
@@ -321,6 +326,7 @@ MISTAKES = [
     (["RUN", "--draw", "4"], "give --pictures too"),
     (["RUN", "--pictures", "TEXT/new", "--draw", "12"], "line 12 but the test set has"),
     (["TEXT/test.ref", "--ensemble", "RUN"], "--ensemble is for runs"),
+    (["TEXT/test.ref", "--search.beam", "3"], "--search.beam is for runs"),
     (
         ["TEXT/test.ref", "TEXT/test.src", "--output", "TEXT/new"],
         "--output is for runs",
@@ -341,7 +347,8 @@ def test_mistakes(kvnmt, text, arguments, part):
     text.write("outside", ["7-0" if n == 5 else "" for n in range(len(LINES))])
     places = {"RUN": text.good, "TEXT": text.folder}
     given = filled(arguments, **places)
-    check_sentence(kvnmt("evaluate", *given, *text.sides), part)
+    flags = text.sides if "RUN" in arguments[:1] else text.files
+    check_sentence(kvnmt("evaluate", *given, *flags), part)
     assert not (text.folder / "new").exists()
 
 
@@ -425,13 +432,12 @@ def test_a_page_to_look_at_systems(kvnmt, text, tmp_path):
 def test_references_can_be_forced(kvnmt, text, tmp_path):
     path = tmp_path / "page.html"
     common = "explore", text.good, "--output", path, "--first", 2, "--forced"
-    sides = text.sides[: -len(BEAM)]
-    assert kvnmt(*common, *sides).status == 0
+    assert kvnmt(*common, *text.files).status == 0
     texts = [one["outputs"][0]["text"] for one in page(path)["sentences"]]
     assert texts == [line.upper() for line in LINES[:2]]
     given = "--source", text.folder / "test.src", *BEAM
     check_sentence(kvnmt(*common, *given), "--forced reads the references")
-    check_sentence(kvnmt(*common, *sides, *BEAM), "--forced only reads; leave")
+    check_sentence(kvnmt(*common, *text.sides), "--forced only reads; leave")
 
 
 def test_mistakes_of_the_page_are_told(kvnmt, text, tmp_path):

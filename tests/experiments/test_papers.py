@@ -242,3 +242,19 @@ def test_positions_and_trees_of_self_attention(text, tmp_path):
     assert (tmp_path / "picture.png").exists()
     with pytest.raises(UserError, match="--test-target"):
         miculicich.main(Miculicich(brackets=tmp_path, workdir=tmp_path), never)
+
+
+@pytest.mark.parametrize(
+    ("module", "changes", "part"),
+    [
+        (bahdanau, {"warm_epochs": 2, "setting": "small"}, "warm_epochs is of systems"),
+        (wang, {"warm_epochs": 2, "systems": ("rnnsearch",)}, "warm_epochs is of"),
+        (mino, {"pairs": 9}, "pairs is of the text that --setting small makes"),
+        (meng, {"pair": "de-en", "setting": "small"}, "pair is of the setting of the"),
+    ],
+    ids=str,
+)
+def test_flags_that_do_nothing_are_refused(module, changes, part, tmp_path):
+    options = MODULES[module](workdir=tmp_path, list=True, **changes)
+    with pytest.raises(UserError, match=part):
+        module.main(options, never)

@@ -11,6 +11,7 @@ RECORD = {
     "train_loss": 2.5,
     "valid_loss": 2.0,
     "skipped": 0,
+    "learning_rate": 0.00061,
     "tokens_per_second": 1234.5,
 }
 
@@ -22,4 +23,4 @@ def test_a_rate_is_told_once_there_is_one(rate, speed):
     """Steps that compile their program are not timed."""
     assert display.running(2.5, 0, 0.25, rate) == f"loss 2.500  25% padding  {speed}"
     line = display.validated(RECORD | {"tokens_per_second": rate}, better=True)
-    assert line.endswith(f"perplexity 7.4  {speed}  best")
+    assert line.endswith(f"perplexity 7.4  rate 0.00061  {speed}  best")

@@ -2,15 +2,19 @@
 """Runs: learning, figures, checkpoints, early stop, and going on after a kill."""
 
 import dataclasses
+import io
 import itertools
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+from rich.console import Console
 
+from kvnmt import console
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
@@ -410,6 +414,22 @@ def test_records_say_where_and_what(base):
     names = {"train_loss", "valid_loss", "valid_bleu", "tokens_per_second"}
     assert all(names <= record.keys() for record in found)
     assert found[-1]["tokens_per_second"] > 0
+
+
+def test_a_file_is_told_how_far_a_training_is(tmp_path, data, monkeypatch):
+    """And nothing of it before minutes are over."""
+
+    def lines(name: str) -> list[str]:
+        said = io.StringIO()
+        exp = tiny(data, epochs=2)
+        experiment.run(exp, tmp_path / name, console=Console(file=said))
+        return [line for line in said.getvalue().splitlines() if line[:5] == "step "]
+
+    assert not lines("quick")
+    monkeypatch.setattr(console, "EVERY", 0)
+    first, *_, last = lines("slow")
+    assert re.fullmatch(r"step \d of 8  loss \d.*% padding  .* 0:0\d:\d\d left", first)
+    assert last.startswith("step 8 of 8  loss ") and last.endswith("  0:00:00 left")
 
 
 def standstill(params: Params) -> dict[str, float]:

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a file of messages is told of long work."""
+
+import pytest
+
+from kvnmt import console
+from kvnmt.console import Pulse, counting
+
+
+@pytest.fixture(name="clock")
+def _clock(monkeypatch) -> list[float]:
+    """Seconds, which a test moves on."""
+    now = [0.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_line_is_told_at_times(clock):
+    said = []
+    pulse = Pulse("step", 5000, said.append, done=1000)
+    for seconds, done in ((299, 1200), (300, 1300), (590, 1500), (900, 1600)):
+        clock[0] = seconds
+        pulse.beat(done, "loss 2.500")
+    assert said == [
+        "step 1,300 of 5,000  loss 2.500  1:01:40 left",
+        "step 1,600 of 5,000  loss 2.500  1:53:20 left",
+    ]
+
+
+def test_of_what_nobody_knows_nothing_is_told(clock):
+    said = []
+    pulse, stuck = Pulse("linking", None, said.append), Pulse("at", 9, said.append)
+    clock[0] = 600.0
+    pulse.beat(20)
+    stuck.beat(0)
+    assert said == ["linking 20", "at 0 of 9"]
+
+
+def test_a_file_has_lines_in_the_place_of_a_bar(clock, capsys):
+    with counting("translating", 20) as advance:
+        advance(5)
+        clock[0] = 400.0
+        advance(5)
+        advance(5)
+    assert capsys.readouterr().err == "translating 10 of 20  0:06:40 left\n"
