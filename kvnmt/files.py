@@ -85,12 +85,12 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
         raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a file, whole or not at all, and onto the disk before it has its name."""
     part = path.with_suffix(".new")
     try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with part.open("wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)

@@ -21,7 +21,7 @@ import numpy as np
 from rich.console import Console
 
 from kvnmt import files
-from kvnmt.console import error_console
+from kvnmt.console import say
 from kvnmt.data.batches import EncodedCorpus, Sentences
 from kvnmt.data.config import ONLY_BUILDS, DataConfig
 from kvnmt.data.encoding import Dropped, EncodedBlock, id_type
@@ -94,11 +94,9 @@ def locked(folder: Path, key: str) -> Iterator[Path]:
                     raise
                 locks = True
         if not locks:
-            error_console().print(
+            say(
                 f"the file system of '{folder}' cannot lock: do not prepare the same "
-                "text twice at once.",
-                highlight=False,
-                soft_wrap=True,
+                "text twice at once."
             )
         yield folder / key
 
@@ -127,11 +125,7 @@ def find(entry: Path, console: Console) -> Entry | None:
         manifest = files.read_manifest(entry)
         files.check_files(entry, manifest["files"])
     except DamagedError as damage:
-        console.print(
-            f"preparing anew, since '{entry}' is damaged: {damage}",
-            highlight=False,
-            soft_wrap=True,
-        )
+        say(f"preparing anew, since '{entry}' is damaged: {damage}", console)
         with _explaining(entry.parent):
             shutil.rmtree(entry)
         return None

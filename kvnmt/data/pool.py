@@ -2,7 +2,9 @@
 """Work on one thing after the other, by this process or several, results in order."""
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -69,7 +71,20 @@ def _no_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def end_with_parent() -> None:
+    """Ends this worker process once its parent is gone, which may have been killed."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def _install(work: Callable[[Any], Any]) -> None:
+    end_with_parent()
     _WORK[:] = [work]
 
 

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from kvnmt.data.batches import Batch, EncodedCorpus, make_batch
 from kvnmt.data.plan import Epoch, Plan, Planned
+from kvnmt.data.pool import end_with_parent
 
 if TYPE_CHECKING:
     import grain
@@ -90,12 +91,13 @@ def dataset(at: BatchAt, positions: range, workers: int = 0) -> "grain.IterDatas
         if not flags.FLAGS.is_parsed():  # grain's workers read its defaults from there
             flags.FLAGS.mark_as_parsed()
         options = grain.MultiprocessingOptions(workers, per_worker_buffer_size=AHEAD)
-        batches = batches.mp_prefetch(options, worker_init_fn=_ignore_signals)
+        batches = batches.mp_prefetch(options, worker_init_fn=_begin_worker)
     return batches
 
 
-def _ignore_signals(index: int, count: int) -> None:
-    """A terminal signals the whole group; training ends its workers itself."""
+def _begin_worker(index: int, count: int) -> None:
+    """Waits for no signal: a terminal sends them to all; ends with the training."""
+    end_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 

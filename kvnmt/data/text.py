@@ -81,6 +81,10 @@ def decode(sentence: bytes, place: str, number: int) -> str:
     try:
         return sentence.decode("utf-8")
     except UnicodeDecodeError as error:
+        if number == 1 and sentence.startswith(GZIP):
+            raise UserError(
+                f"{place} {number} is compressed text; give what gzip -dc makes of it."
+            ) from None
         byte = sentence[error.start]
         raise UserError(
             f"{place} {number}: byte {error.start + 1} (0x{byte:02x}) is not "

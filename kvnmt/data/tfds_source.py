@@ -57,7 +57,7 @@ class Dataset:
         self.files = tuple(
             path for path in sorted(Path(builder.data_dir).rglob("*")) if path.is_file()
         )
-        if not len(self.records):
+        if not _count(self.records):
             raise UserError(f"{name} has no record in its split '{split}'.")
 
     def __len__(self) -> int:
@@ -85,6 +85,14 @@ class Dataset:
             raise UserError(
                 f"{self.name} cannot be read: {_first_line(error)}."
             ) from None
+
+
+def _count(records: Any) -> int:
+    """How many there are; a slice may end before it begins."""
+    try:
+        return len(records)
+    except ValueError:
+        return 0
 
 
 def _prepared(name: str, folder: Path | None) -> Any:

@@ -241,8 +241,10 @@ def digest(vocabulary: AnyVocabulary) -> str:
 
 
 def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
-    """Writes ``folder/side.words``, ``.characters`` or ``.model``."""
+    """Writes ``folder/side.words``, ``.characters`` or ``.model``, that one alone."""
     folder.mkdir(parents=True, exist_ok=True)
+    for kind in (Words, Characters, Subwords):  # of a start that came to nothing
+        (folder / f"{side}{kind.suffix}").unlink(missing_ok=True)
     (folder / f"{side}{vocabulary.suffix}").write_bytes(vocabulary.data)
 
 

@@ -15,6 +15,8 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from io import BytesIO
+from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -24,6 +26,7 @@ from matplotlib.font_manager import FontEntry
 from matplotlib.text import Text
 
 from kvnmt.errors import UserError
+from kvnmt.files import write_whole
 
 GOLD = "#e66100"
 MOVED = "#c51b7d"
@@ -97,14 +100,21 @@ def style(texts: Iterable[Text], families: Sequence[str]) -> None:
 
 
 def save(figure: Figure, path: str | os.PathLike[str] | BinaryIO) -> None:
-    """Writes a PNG, with all that lies outside of the figure's frame.
+    """Writes a PNG, with all that lies outside of the figure's frame; a file whole.
 
     Raises:
         UserError: The file cannot be written.
     """
+    drawn = BytesIO()
+    with _quiet_about_fonts():
+        figure.savefig(drawn, format="png", dpi=150, bbox_inches="tight")
     try:
-        with _quiet_about_fonts():
-            figure.savefig(path, format="png", dpi=150, bbox_inches="tight")
+        if not isinstance(path, (str, os.PathLike)):
+            path.write(drawn.getvalue())
+        elif (file := Path(path)).is_file() or not file.exists():
+            write_whole(file, drawn.getvalue())
+        else:
+            file.write_bytes(drawn.getvalue())  # such as a device
     except OSError as error:
         raise UserError(
             f"'{path}' cannot be written: {error.strerror or error}."

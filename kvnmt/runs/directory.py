@@ -165,7 +165,7 @@ def make_run(
     is_run = (folder / "config.json").exists()
     if is_run and not resume:
         raise _taken(folder)
-    with _making(folder):
+    with _writing(folder) if is_run else _making(folder):
         if words:
             save_vocabularies(words, folder / "vocabulary")
         write_json(folder / "versions.json", package_versions())
@@ -186,6 +186,18 @@ def _making(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise not_made(folder, error) from None
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OptionError(
+            f"the config in '{folder}' cannot be written: {error.strerror}; mend that "
+            "and go on with {0}.",
+            "resume",
+        ) from None
 
 
 def package_versions() -> dict[str, str]:

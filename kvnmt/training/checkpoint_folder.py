@@ -8,7 +8,7 @@ whole. What is being written or removed has ``.unfinished`` behind the step.
 import math
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -100,13 +100,18 @@ class CheckpointFolder:
             ) from error
 
     def prune(self, keep: Keep) -> None:
-        """Removes what is not to be kept; the best is."""
+        """Removes what is not to be kept; the best is. What cannot go is told of."""
         steps = self.steps()
         kept = {*steps[-keep.last :], self.best_step()}
         for step in steps:
             if step not in kept and not (keep.every and step % keep.every == 0):
-                gone = self.of(step).rename(self.unfinished(step))
-                shutil.rmtree(gone, ignore_errors=True)
+                try:
+                    gone = self.of(step).rename(self.unfinished(step))
+                except OSError as error:
+                    why = f"{error.strerror}; it stays"
+                    self.tell(f"checkpoint '{self.of(step)}' cannot be removed: {why}.")
+                else:
+                    shutil.rmtree(gone, ignore_errors=True)
 
     def _manifests(
         self, on_damage: Callable[[int, DamagedError], None]
@@ -128,9 +133,10 @@ class CheckpointFolder:
         if self.writes:
             aside = self.path.parent / DAMAGED / folder.name
             shutil.rmtree(aside, ignore_errors=True)
-            aside.parent.mkdir(exist_ok=True)
-            folder.rename(aside)
-            message += f"; it is in '{aside}' now"
+            with suppress(OSError):  # else it stays where it is
+                aside.parent.mkdir(exist_ok=True)
+                folder.rename(aside)
+                message += f"; it is in '{aside}' now"
         self.tell(f"{message}.")
 
 

@@ -47,8 +47,14 @@ class CheckpointReader:
         Raises:
             UserError: There is none.
         """
+        were_there = bool(self.folder.steps())
         manifest = self.folder.first_whole(which) if self.first else None
         step = devices.agree(-1 if manifest is None else manifest.step)
+        if step < 0 and were_there:
+            raise UserError(
+                f"'{self.folder.path.parent}' has no checkpoint left that is whole; "
+                "begin another run."
+            )
         if step < 0:
             raise OptionError(
                 f"'{self.folder.path}' holds no finished checkpoint; go on training "

@@ -13,6 +13,7 @@ from jax.sharding import Mesh
 from rich.console import Console
 
 from kvnmt import devices
+from kvnmt.console import say
 from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
 from kvnmt.files import digest
@@ -52,8 +53,8 @@ class Job:
 
     def tell(self, message: str) -> None:
         """Prints a line for people, if there are any."""
-        with suppress(BrokenPipeError, SystemExit):  # who read it may be gone
-            self.console.print(message, highlight=False, soft_wrap=True)
+        with suppress(OSError, SystemExit):  # who read it may be gone, or a disk full
+            say(message, self.console)
 
 
 def make_job(

@@ -17,9 +17,11 @@ from orbax.checkpoint import future as futures
 from kvnmt.errors import UserError
 from kvnmt.training.meetings import Meetings
 from kvnmt.training.orbax_loop import wait_in_loops
+from kvnmt.training.orbax_paths import find_in_any_folder
 from kvnmt.typing import PyTree
 
 PARTS = ("params", "rest")  # of a checkpoint
+MERGED = "manifest.ocdbt"  # of a part, once what each process wrote is found in it
 SHARED = 2**20  # bytes, at least, of what each of several copies writes of an array
 
 
@@ -73,6 +75,7 @@ class ArrayFiles:
         for name in ("absl", "asyncio"):
             logging.getLogger(name).addFilter(_not_of_orbax)  # the same one: added once
         wait_in_loops()
+        find_in_any_folder()
         # Folders are made at once, so that none appears after a failure was cleared.
         self._meetings = Meetings()
         options = ocp.AsyncOptions(
@@ -98,11 +101,17 @@ class ArrayFiles:
             then: Called in the background once all are on disk.
         """
         items = {k: ocp.args.PyTreeSave(solid(v)) for k, v in arrays.items()}
-        self._orbax.save(folder, args=ocp.args.Composite(**items), force=True)
+        try:
+            self._orbax.save(folder, args=ocp.args.Composite(**items), force=True)
+        except Exception:
+            self._meetings.fail()
+            raise
 
         def finish() -> None:
             try:
                 self._orbax.wait_until_finished()
+                if lacking := [n for n in arrays if not (folder / n / MERGED).exists()]:
+                    raise OSError(f"orbax wrote no {MERGED} of {lacking[0]}")
                 then()
             except Exception as error:  # returned by `wait`
                 self._error = error

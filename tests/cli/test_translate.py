@@ -2,6 +2,7 @@
 """Lines in, lines out: as many, in order, as soon as they are known."""
 
 import dataclasses
+import gzip
 import io
 import json
 import os
@@ -52,6 +53,11 @@ def test_what_stands_before_a_bad_line_is_not_lost(kvnmt, folder):
     said = kvnmt("translate", folder, *GREEDY, given=b"a b\nb\n\xff\nc\n")
     assert said.status == 2 and "standard input, line 3" in said.err
     assert len(said.out.split(b"\n")) == 3
+
+
+def test_compressed_text_on_standard_input_is_told(kvnmt, folder):
+    said = kvnmt("translate", folder, *GREEDY, given=gzip.compress(b"a b\n"))
+    assert said.status == 2 and "line 1 is compressed text; give what gzip" in said.err
 
 
 def test_odd_newlines_neither_split_nor_join(kvnmt, folder):

@@ -1,10 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work by several processes."""
 
+import os
 import signal
+import subprocess
+import sys
 from functools import partial
 
 from kvnmt.data.pool import in_order
+
+WORKER = """
+import os, time
+from kvnmt.data.pool import in_order
+
+def work(item):
+    print(os.getpid(), flush=True)
+    time.sleep(60)
+
+if __name__ == "__main__":
+    list(in_order(work, [1], workers=1))
+"""
+
+
+def test_no_worker_outlives_a_parent_that_is_killed(tmp_path):
+    (tmp_path / "work.py").write_text(WORKER)
+    place = {"PYTHONPATH": f"{tmp_path}:{os.getcwd()}"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "work"],
+        env=os.environ | place,
+        stdout=subprocess.PIPE,
+    ) as parent:
+        assert parent.stdout
+        assert int(parent.stdout.readline())
+        parent.kill()
+        parent.communicate(timeout=30)  # what it prints ends with the worker
 
 
 def test_no_process_hears_an_interrupt_that_is_meant_for_the_program():

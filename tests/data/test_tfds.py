@@ -199,6 +199,12 @@ def test_what_is_not_there_is_told(letters, arguments, parts):
     assert "\n" not in str(error.value)
 
 
+def test_a_slice_that_ends_before_it_begins_has_no_record(tmp_path):
+    prepare("whole", {"train": LETTERS}, tmp_path, SIDES)
+    with pytest.raises(UserError, match=r"no record in its split 'train\[9:4\]'"):
+        read("whole", "train[9:4]", folder=tmp_path)
+
+
 def test_how_to_prepare_is_a_program(tmp_path, monkeypatch):
     with pytest.raises(UserError) as error:
         read("toy_words/x", folder=tmp_path)

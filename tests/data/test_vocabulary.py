@@ -285,6 +285,15 @@ def test_subwords_survive_the_disk(tmp_path, text, subwords):
     assert digest(loaded) == digest(subwords)
 
 
+def test_a_vocabulary_takes_the_place_of_one_of_another_kind(tmp_path, subwords):
+    """Such as that of a start that ended before its first checkpoint."""
+    save(words_of(["a b"]), tmp_path, "source")
+    save(words_of(["a b"]), tmp_path, "target")
+    save(subwords, tmp_path, "source")
+    assert load(tmp_path, "source") == subwords
+    assert load(tmp_path, "target") == words_of(["a b"])
+
+
 def test_sides_are_kept_apart(tmp_path):
     save(Words(("a",)), tmp_path, "source")
     save(Words(("b",)), tmp_path, "target")

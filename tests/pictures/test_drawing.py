@@ -4,7 +4,10 @@
 No test depends on the fonts of the machine: a font is made for each.
 """
 
+import errno
 import logging
+import os
+from pathlib import Path
 
 import matplotlib
 import pytest
@@ -14,6 +17,7 @@ from matplotlib import font_manager
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry
 
+from kvnmt.errors import UserError
 from kvnmt.pictures import drawing
 from kvnmt.pictures.drawing import font_families, missing_font, save, style
 
@@ -151,6 +155,22 @@ def test_characters_are_drawn_with_the_font_found(install, tmp_path, caplog, wei
         pictures.append((tmp_path / "a.png").read_bytes())
     assert pictures[0] != pictures[1]
     assert not caplog.records
+
+
+def test_a_picture_stays_where_no_other_can_be_written(tmp_path, monkeypatch):
+    path, figure = tmp_path / "picture.png", Figure()
+    save(figure, path)
+    before = path.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UserError, match="picture.png' cannot be written: No space"):
+        save(figure, path)
+    assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
+    save(figure, "/dev/null")
+    assert not Path("/dev/null").is_file()
 
 
 def test_settings_of_matplotlib_stay(install, tmp_path):

@@ -2,10 +2,12 @@
 """Checkpoints come back bit for bit, on any devices, or are found to be damaged."""
 
 import asyncio
+import errno
 import gc
 import hashlib
 import json
 import logging
+import os
 import shutil
 import threading
 import time
@@ -28,9 +30,10 @@ from kvnmt.files import MANIFEST
 from kvnmt.model import assembly
 from kvnmt.systems.named import system
 from kvnmt.training import manifest as manifests
+from kvnmt.training import orbax_arrays, orbax_paths
 from kvnmt.training import step as steps
 from kvnmt.training.checkpoint import Checkpoints
-from kvnmt.training.checkpoint_folder import Keep
+from kvnmt.training.checkpoint_folder import CheckpointFolder, Keep
 from kvnmt.training.fingerprint import fingerprint
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.step import StepOptions
@@ -111,6 +114,37 @@ def test_a_state_comes_back_bit_for_bit(tmp_path, name, optimizer, options, coun
         check_same(checkpoints.restore(like, found.step), state)
         assert (found.progress, found.about, found.score) == (record, ABOUT, None)
         check_same(checkpoints.restore_params(like.params, 7), state.served)
+
+
+def test_a_folder_may_have_any_name(tmp_path, monkeypatch):
+    """And what orbax did not merge is no checkpoint, though it says nothing."""
+    folder = tmp_path / "lr[0.1], all*? {x}" / "checkpoints"
+    save_at(folder, 7)
+    with Checkpoints(folder) as checkpoints:
+        check_same(checkpoints.restore(simple(2), 7), simple(7))
+    monkeypatch.setattr(orbax_paths._Path, "glob", lambda path, pattern: iter(()))
+    monkeypatch.setattr(orbax_arrays, "find_in_any_folder", lambda: None)
+    with pytest.raises(UserError, match="orbax wrote no manifest.ocdbt of params"):
+        save_at(folder, 8)
+    assert [path.name for path in folder.iterdir()] == ["7"]
+
+
+def test_what_cannot_be_moved_stays_and_is_told(tmp_path, monkeypatch):
+    folder, told = tmp_path / "checkpoints", []
+    save_at(folder, 1, 2, 3)
+    (folder / "3" / MANIFEST).write_text("{")
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    found = CheckpointFolder(folder, True, told.append)
+    monkeypatch.setattr(Path, "rename", refuse)
+    whole = found.first_whole("last")
+    assert whole and whole.step == 2
+    found.prune(Keep(1))
+    assert found.steps() == [1, 2, 3] and len(told) == 2
+    assert "3' is damaged" in told[0] and "is not used." in told[0]
+    assert told[1].endswith("1' cannot be removed: Permission denied; it stays.")
 
 
 def test_parameters_are_read_without_arrays_to_compare(tmp_path):
@@ -424,7 +458,7 @@ def test_checkpoints_of_versions_before_are_read(tmp_path):
         shorten(tmp_path / "4" / "params" / "manifest.ocdbt")
         assert checkpoints.find("last").step == 3
         shorten(tmp_path / "3" / MANIFEST)
-        with pytest.raises(UserError, match="no finished checkpoint"):
+        with pytest.raises(UserError, match="has no checkpoint left that is whole"):
             checkpoints.find("last")
     assert "'params/manifest.ocdbt' was changed" in told[0]
 

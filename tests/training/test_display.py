@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people see of a training."""
 
+import errno
+import io
+from types import SimpleNamespace
+
 import pytest
+from rich.console import Console
 
 from kvnmt.training import display
+from kvnmt.training.job import Job
 
 RECORD = {
     "epoch": 1.0,
@@ -24,3 +30,16 @@ def test_a_rate_is_told_once_there_is_one(rate, speed):
     assert display.running(2.5, 0, 0.25, rate) == f"loss 2.500  25% padding  {speed}"
     line = display.validated(RECORD | {"tokens_per_second": rate}, better=True)
     assert line.endswith(f"perplexity 7.4  rate 0.00061  {speed}  best")
+
+
+def test_a_message_is_printed_as_it_is(tmp_path):
+    """A path in brackets is no markup, and a full disk of the log ends nothing."""
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    job = SimpleNamespace(console=Console(file=io.StringIO()))
+    Job.tell(job, "checkpoint '/exp[best]/[/y]' is damaged")
+    assert job.console.file.getvalue() == "checkpoint '/exp[best]/[/y]' is damaged\n"
+    Job.tell(SimpleNamespace(console=Console(file=Full())), "anything")
