@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import socket
 from collections.abc import Callable
 
 import jax
@@ -60,6 +61,8 @@ def join(
     Raises:
         UserError: They cannot be found, or do not all come.
     """
+    if coordinator is not None:
+        _check_place(coordinator, process)
     try:
         jax.distributed.initialize(coordinator, processes, process)
     except (ValueError, RuntimeError) as error:
@@ -68,6 +71,26 @@ def join(
             f"the processes cannot be joined ({reason}); give --coordinator HOST:PORT, "
             "--processes and --process, or start them by SLURM or on a TPU pod."
         ) from None
+
+
+def _check_place(coordinator: str, process: int | None) -> None:
+    """Refuses what JAX would end with no sentence for: no address, a port in use."""
+    host, _, port = coordinator.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise UserError(
+            f"--coordinator is '{coordinator}'; give HOST:PORT, a name or an address "
+            "and a number below 65536."
+        )
+    if process == 0:
+        with socket.socket() as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind(("", int(port)))
+            except OSError as error:
+                raise UserError(
+                    f"port {port} of --coordinator cannot be listened to here: "
+                    f"{error.strerror}; give another one."
+                ) from None
 
 
 def part() -> tuple[int, int]:
@@ -100,13 +123,13 @@ def first_does(work: Callable[[], object]) -> None:
     """Lets the first process do something alone; if it fails, all of them fail.
 
     Raises:
-        UserError: What the work raised; on the others, that it did.
+        Exception: What the work raised; on the others a UserError, that it did.
     """
     failure = None
     if part()[0] == 0:
         try:
             work()
-        except UserError as error:
+        except Exception as error:  # of any kind: the others must not wait for it
             failure = error
     failed = agree(failure is not None)
     if failure is not None:

@@ -10,6 +10,7 @@ import tyro
 
 from kvnmt import devices
 from kvnmt.cli.flags import FLAT
+from kvnmt.companions import together
 from kvnmt.console import say
 from kvnmt.errors import UserError, flag
 from kvnmt.fields import at_least, check_fields
@@ -60,11 +61,12 @@ class Train:
                 "--processes and --process need --coordinator HOST:PORT, where the "
                 "first process is found."
             )
-        if self.resume:
-            check_begun(self.run, self.experiment)
-        result = experiment.run(
-            self.experiment, self.run, resume=self.resume, verbose=self.verbose
-        )
+        with together():
+            if self.resume:
+                check_begun(self.run, self.experiment)
+            result = experiment.run(
+                self.experiment, self.run, resume=self.resume, verbose=self.verbose
+            )
         if devices.part()[0]:
             return  # one of them says what came of it
         say(summary(result))

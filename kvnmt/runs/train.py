@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training an experiment in a run directory: what is checked, made and written."""
 
+import json
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from rich.console import Console
 
 from kvnmt import devices
+from kvnmt.companions import check_alike
 from kvnmt.console import say
+from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
@@ -92,6 +96,7 @@ def run(
         "versions": package_versions(),
         "vocabularies": digests(words),
     }
+    check_alike(_told_apart(experiment, about))
     job, state = make_job(
         model=model,
         params=params,
@@ -103,11 +108,23 @@ def run(
         about=about,
         console=console,
     )
-    devices.meet("checked")  # by all, before one of them makes the folder
+    # By all, before one of them makes the folder.
+    check_alike(json.dumps(job.about | {"config": None}))
     devices.first_does(lambda: make_folder(folder))
     new = None if trained else words
     begin = partial(make_run, folder, experiment, new, resume)
     return fit(job, state, resume=resume, begin=begin)
+
+
+def _told_apart(experiment: Experiment, about: dict[str, Any]) -> str:
+    """What several processes must have alike before they meet on their devices.
+
+    Files may have other names on each machine; what is read of them is compared.
+    """
+    here = {"workers": 0, "warm_start": None}
+    training = replace(experiment.training, **here)
+    plain = to_plain(replace(experiment, data=DataConfig(), training=training))
+    return json.dumps([plain, about["vocabularies"]])
 
 
 def as_kept(experiment: Experiment) -> Experiment:

@@ -19,7 +19,7 @@ from typing import Any
 import jax
 
 from kvnmt import devices
-from kvnmt.errors import UserError
+from kvnmt.errors import StoppedError
 from kvnmt.model.assembly import Params
 from kvnmt.training import manifest as manifests
 from kvnmt.training.checkpoint_folder import CheckpointFolder, Keep
@@ -69,10 +69,10 @@ class Checkpoints(CheckpointReader):
     def __exit__(self, kind: object, *_: object) -> None:
         """Waits until everything is written; leaves no half checkpoint."""
         try:
-            self.wait()
-        except UserError:
-            if kind is None:
-                raise  # else what ended the work is the thing to tell
+            if kind in (None, StoppedError):
+                self.wait()
+            else:  # what ended the work is the thing to tell, and nobody may come
+                self._arrays.wait()
         finally:
             self._arrays.close()
             self.folder.clear()

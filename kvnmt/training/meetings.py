@@ -9,12 +9,11 @@ that the devices, which train on, have no part in it.
 import itertools
 import time
 from functools import cached_property
-from typing import Any
 
 import jax
-from jax._src import distributed  # no public name leads to the store of all processes
 
-LOOK = 0.5  # seconds between two looks whether another has failed
+from kvnmt.companions import LOOK, store
+
 _numbers = itertools.count()  # the same in all processes, which do the same
 
 
@@ -32,12 +31,12 @@ class Meetings:
             RuntimeError: Another process has failed.
             TimeoutError: They do not come.
         """
-        store, end = _store(), time.monotonic() + timeout_ms / 1000
+        shared, end = store(), time.monotonic() + timeout_ms / 1000
         self._met += 1
         place = f"{self._name}/{self._met}"
-        store.key_value_set(f"{place}/{jax.process_index()}", key)
-        while len(store.key_value_dir_get(place)) < jax.process_count():
-            if store.key_value_dir_get(self._failures):
+        shared.key_value_set(f"{place}/{jax.process_index()}", key)
+        while len(shared.key_value_dir_get(place)) < jax.process_count():
+            if shared.key_value_dir_get(self._failures):
                 raise RuntimeError("another process could not write its part")
             if time.monotonic() > end:
                 raise TimeoutError("another process does not come")
@@ -47,7 +46,7 @@ class Meetings:
         """Tells all that this process will not come."""
         if jax.process_count() > 1:
             name = f"{self._failures}/{jax.process_index()}"
-            _store().key_value_set(name, "", allow_overwrite=True)
+            store().key_value_set(name, "", allow_overwrite=True)
 
     @cached_property
     def _name(self) -> str:
@@ -57,7 +56,3 @@ class Meetings:
     @property
     def _failures(self) -> str:
         return f"{self._name}/failed"
-
-
-def _store() -> Any:
-    return distributed.global_state.client

@@ -16,14 +16,15 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 
-from kvnmt import devices
-from kvnmt.errors import run_program
+from kvnmt import companions, devices
+from kvnmt.errors import UserError, run_program
 from kvnmt.pictures import charts
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment
@@ -56,6 +57,7 @@ class End:
     leave_at: int = 0  # the step of this process, from 1, before which it is asked to
     signals: tuple[int, ...] = ()  # by which it is asked
     full_at: int = 0  # the checkpoint, from 1, of which it cannot write its part
+    fails: bool = False  # at its first validation, and no other process does
 
 
 class Started(NamedTuple):
@@ -113,8 +115,16 @@ def _train(
         train.fit = _leaving(end.leave_at, end.signals)
     if end.full_at:
         AllWritten.result = _full(end.full_at)
+    if end.fails:
+        train.fit = partial(_failing, train.fit)
+    companions.GRACE = 1.0
+
+    def run() -> None:
+        with companions.together():
+            train.run(exp, folder, resume=resume)
+
     try:
-        run_program("kvnmt", lambda: train.run(exp, folder, resume=resume))
+        run_program("kvnmt", run)
     finally:
         atexit._run_exitfuncs()
 
@@ -144,6 +154,15 @@ def _full(at: int) -> Callable[..., None]:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     return result
+
+
+def _failing(fit: Callable[..., Any], job: Any, state: Any, **choices: Any) -> Any:
+    """A `fit` whose validation is a mistake."""
+
+    def validate(params: Any) -> dict[str, float]:
+        raise UserError("the validation text is gone.")
+
+    return fit(replace(job, validate=validate), state, **choices)
 
 
 def _leaving(at: int, signals: tuple[int, ...]) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import jax
 import pytest
 
+from kvnmt import companions
 from kvnmt.training import meetings
 from kvnmt.training.meetings import Meetings
 
@@ -30,7 +31,7 @@ class Store:
 def processes(monkeypatch):
     """The meetings of two processes, each in a thread of its name."""
     monkeypatch.setattr(
-        meetings.distributed, "global_state", SimpleNamespace(client=Store())
+        companions.distributed, "global_state", SimpleNamespace(client=Store())
     )
     monkeypatch.setattr(jax, "process_count", lambda: 2)
     monkeypatch.setattr(

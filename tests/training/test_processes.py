@@ -5,12 +5,15 @@ import shutil
 import signal
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+from kvnmt import devices
+from kvnmt.errors import UserError
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
@@ -26,7 +29,12 @@ def free_port() -> int:
 
 
 def train_two(
-    folder: Path, exp: Experiment, status: int = 0, end: End = End(), devices: int = 2
+    folder: Path,
+    exp: Experiment,
+    status: int = 0,
+    end: End = End(),
+    devices: int = 2,
+    other: Experiment | None = None,
 ):
     """Trains in two processes; what they said.
 
@@ -36,13 +44,14 @@ def train_two(
         status: With which both end.
         end: When the second ends itself.
         devices: Of each process.
+        other: What the second trains instead.
     """
     port = free_port()
     both = [
         start(
             folder.parent / f"{folder.name}-{i}.log",
             folder,
-            exp,
+            other if i and other else exp,
             end=end if i else End(),
             cluster=Cluster(port, i, devices=devices),
         )
@@ -103,6 +112,40 @@ def test_a_process_without_room_ends_both_at_once(tmp_path):
     assert "No space left on device" in said[1] and "could not be written" in said[0]
     assert "arrays copied" in said[0]
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_alone_ends_both(tmp_path):
+    """The others meet it on their devices, where it never comes."""
+    exp = tiny(toy_data(tmp_path / "text"), shapes=1, epochs=2)
+    before = time.monotonic()
+    said = train_two(tmp_path / "run", exp, 2, End(fails=True), devices=1)
+    assert time.monotonic() - before < 60  # JAX by itself waits for five minutes
+    assert "kvnmt: the validation text is gone." in said[1]
+    assert said[0].endswith("kvnmt: another process has failed; it says why.\n")
+
+
+@pytest.mark.slow
+def test_processes_with_unlike_choices_train_nothing(tmp_path):
+    exp = tiny(toy_data(tmp_path / "text"), shapes=1)
+    other = replace(exp, optimizer=replace(exp.optimizer, learning_rate=0.5))
+    said = train_two(tmp_path / "run", exp, 2, devices=1, other=other)
+    assert "other choices or other text than the first" in said[1]
+    assert "another process has failed" in said[0]
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("place", ["node0", "node0:http", "node0:70000", ":1234"])
+def test_where_no_process_can_be_found_is_told(place):
+    with pytest.raises(UserError, match="give HOST:PORT"):
+        devices.join(place, 2, 1)
+
+
+def test_a_port_in_use_is_told():
+    with socket.create_server(("", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(UserError, match=f"port {port} .* Address already in use"):
+            devices.join(f"localhost:{port}", 2, 0)
 
 
 def step_of(checkpoint: Path) -> int:
