@@ -8,11 +8,12 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
+from rich.measure import measure_renderables
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -98,7 +99,13 @@ def say(message: str, console: Console | None = None) -> None:
         console: Where; by default on standard error.
     """
     console = console or error_console()
-    console.print(message, markup=False, highlight=False, soft_wrap=True)
+    with suppress(OSError) if console.stderr else nullcontext():  # no result is lost
+        console.print(message, markup=False, highlight=False, soft_wrap=True)
+
+
+def is_watched(console: Console) -> bool:
+    """Whether it is a terminal, whatever colours the environment asks for."""
+    return console.file.isatty()
 
 
 @contextmanager
@@ -127,7 +134,7 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         console=error_console(),
         transient=True,
         redirect_stdout=False,  # what is printed meanwhile is a result, not for people
-        disable=not sys.stderr.isatty(),
+        disable=not is_watched(error_console()),
     ) as bar:
         task = bar.add_task(what, total=total)
         yield advance
@@ -139,11 +146,34 @@ def print_json(plain: Any) -> None:
 
 
 def print_table(table: Table, notes: Sequence[str] = ()) -> None:
-    """Prints a table on standard output; a file is as wide as what is put there."""
+    """Prints a table on standard output, and never a part of a word or a figure.
+
+    In a terminal cells of several words are broken between them, and lines are longer
+    than it is wide where that does not suffice; a file is as wide as what is put there.
+    """
     console = _Output()
-    if not console.is_terminal:
-        wide = Console(width=FAR)
-        console = _Output(width=max(WIDTH, wide.measure(table).maximum))
-    console.print(table)
+    width = console.width if is_watched(console) else WIDTH
+    natural = Console(width=FAR).measure(table).maximum
+    if natural > width:
+        width = _narrow(table, width) if is_watched(console) else natural
+    _Output(width=max(width, console.width)).print(table)
     for note in notes:
         console.print(note, style="dim", markup=False, highlight=False, soft_wrap=True)
+
+
+def _narrow(table: Table, width: int) -> int:
+    """Breaks cells between words until a table is so wide; how wide it is then."""
+    wide = Console(width=FAR)
+    spans = [
+        measure_renderables(wide, wide.options, [column.header, *column.cells])
+        for column in table.columns
+    ]
+    widths = [span.maximum for span in spans]
+    between = wide.measure(table).maximum - sum(widths)
+    for _ in range(sum(widths) + between - width):
+        some = [n for n, span in enumerate(spans) if widths[n] > span.minimum]
+        if some:
+            widths[max(some, key=widths.__getitem__)] -= 1
+    for column, chosen in zip(table.columns, widths):
+        column.width = chosen
+    return sum(widths) + between

@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 
@@ -83,8 +84,10 @@ def run_program(name: str, work: Callable[[], object]) -> None:
 
     Where nobody reads standard output to its end, it ends silently with status 141.
     """
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # nobody wants to read it
     if sys.stdout is None:
-        print(f"{name}: standard output is closed; write to a file.", file=sys.stderr)
+        _tell(f"{name}: standard output is closed; write to a file.")
         raise SystemExit(2)
     try:
         try:
@@ -99,7 +102,7 @@ def run_program(name: str, work: Callable[[], object]) -> None:
             raise
         _forget_output()
         reason = f"what it gives cannot be written ({error.strerror})"
-        print(f"{name}: {reason}; make room, or write elsewhere.", file=sys.stderr)
+        _tell(f"{name}: {reason}; make room, or write elsewhere.")
         raise SystemExit(2) from None
 
 
@@ -108,14 +111,19 @@ def _run(name: str, work: Callable[[], object]) -> None:
         work()
     except UserError as error:
         told = error.by_flag if isinstance(error, OptionError) else error
-        print(f"{name}: {told}", file=sys.stderr)
+        _tell(f"{name}: {told}")
         raise SystemExit(2) from None
     except StoppedError as stopped:
-        print(f"{name}: {stopped}", file=sys.stderr)
+        _tell(f"{name}: {stopped}")
         raise SystemExit(stopped.status) from None
     except KeyboardInterrupt:
-        print(f"{name}: interrupted.", file=sys.stderr)
+        _tell(f"{name}: interrupted.")
         raise SystemExit(130) from None
+
+
+def _tell(message: str) -> None:
+    with suppress(OSError):  # such as a full disk: the status tells, too
+        print(message, file=sys.stderr)
 
 
 def _forget_output() -> None:

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a file of messages is told of long work."""
+"""Messages, tables, and what a file of messages is told of long work."""
+
+import errno
+import io
 
 import pytest
+from rich.console import Console
+from rich.table import Table
 
 from kvnmt import console
-from kvnmt.console import Pulse, counting
+from kvnmt.console import Pulse, counting, is_watched, print_table, say
 
 
 @pytest.fixture(name="clock")
@@ -43,3 +48,35 @@ def test_a_file_has_lines_in_the_place_of_a_bar(clock, capsys):
         advance(5)
         advance(5)
     assert capsys.readouterr().err == "translating 10 of 20  0:06:40 left\n"
+
+
+@pytest.mark.parametrize("width", [30, 60, 200])
+def test_a_narrow_terminal_cuts_no_word(width, monkeypatch, capsys):
+    """Cells are broken between words, and lines are longer where that is not enough."""
+    monkeypatch.setattr(console, "is_watched", lambda _: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    table = Table("system", "what it is", "tokens/s", box=None)
+    name, figure = "kvmematt-r2-atteos", "1,234,567"
+    table.add_row(name, "keys are rewritten, values stay", figure)
+    print_table(table)
+    lines = capsys.readouterr().out.splitlines()
+    assert {name, "rewritten,", figure} <= {*" ".join(lines).split()}
+    assert (len(lines) == 2) == (width == 200)
+    assert max(map(len, lines)) <= max(width, 43)
+
+
+def test_a_file_is_no_terminal_whatever_colours_are_asked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with (tmp_path / "log").open("w") as file:
+        assert Console(file=file).is_terminal
+        assert not is_watched(Console(file=file))
+
+
+def test_what_is_said_on_a_full_disk_ends_nothing():
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    say("anything", Console(file=Full(), stderr=True))
+    with pytest.raises(OSError):
+        say("a result", Console(file=Full()))

@@ -2,7 +2,10 @@
 """Mistakes are told by the field in Python and by the flag on the command line."""
 
 import ast
+import errno
+import io
 import pickle
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +15,7 @@ import pytest
 
 import kvnmt
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import OptionError
+from kvnmt.errors import OptionError, UserError, run_program
 from kvnmt.inference.config import SearchConfig, check_asked
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
@@ -102,3 +105,21 @@ def test_what_does_nothing_is_told_by_its_field():
         run.translate(["a"], SearchConfig(temperature=2.0))
     for search in (of_run, SearchConfig(), SearchConfig(temperature=2.0, sample=True)):
         check_asked(search, SearchConfig(), of_run)
+
+
+def test_nobody_needs_to_read_errors(monkeypatch):
+    """Standard error may be closed, or its disk be full: the status tells, too."""
+
+    def mistaken() -> None:
+        raise UserError("a mistake.")
+
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    for stream in (None, Full()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with pytest.raises(SystemExit) as ended:
+            run_program("kvnmt", mistaken)
+        assert ended.value.code == 2
+        sys.stderr.close()

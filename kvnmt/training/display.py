@@ -13,6 +13,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from kvnmt.console import is_watched
+
 
 class Bar:
     """Shows steps of an epoch while it is open, if somebody looks."""
@@ -27,7 +29,7 @@ class Bar:
             TimeRemainingColumn(),
             console=console,
             transient=True,
-            disable=not console.is_terminal,
+            disable=not is_watched(console),
         )
         named = {"total": total, "completed": done, "note": ""}
         self._task = self._bar.add_task(f"epoch {epoch}", **named)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, NoReturn
 import jax
 
 from kvnmt import devices
+from kvnmt.console import is_watched
 from kvnmt.data.batches import Batch
 from kvnmt.data.stream import BatchAt, stream
 from kvnmt.training import device_memory, display, validation
@@ -200,7 +201,7 @@ def _train_until(
                 progress.tokens += tokens
                 progress.seconds += clock - before
             bar.note(_note(progress))
-            if not job.console.is_terminal:
+            if not is_watched(job.console):
                 outputs.pulse.beat(state.step, _note(progress))
             if leaving.agree():
                 _read(job, state, sent)
