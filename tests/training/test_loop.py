@@ -298,8 +298,8 @@ def test_two_trainings_do_not_share_a_folder(tmp_path, data):
 def test_a_run_without_a_whole_checkpoint_does_not_start_anew(tmp_path, data):
     run(tiny(data, epochs=1), tmp_path / "run")
     (tmp_path / "run" / "checkpoints" / "4" / "params" / "_METADATA").unlink()
-    for reason in ("no finished checkpoint", "no checkpoint left that is whole"):
-        with pytest.raises(UserError, match=reason):
+    for _ in range(2):  # the first sets it aside
+        with pytest.raises(UserError, match="no checkpoint left that is whole"):
             run(tiny(data, epochs=2), tmp_path / "run", resume=True)
 
 
