@@ -5,7 +5,7 @@ Kim and Rush (2016), "Sequence-Level Knowledge Distillation": the teacher's best
 translation of every training sentence is what the student learns from (section 3.2), or
 of its best ones that which is nearest to the reference (section 3.3). Here it stands
 beside the reference, and the student starts from a trained model, which is one of its
-own teachers, unless runs of one's choice teach: students, too, say.
+own teachers. Runs of one's choice may teach instead, such as students of before.
 
 Nguyen et al. (2020), "Data Diversification": what a model of the other direction makes
 of the references is learnt from as well, as their source. Here students go on instead
@@ -158,7 +158,7 @@ def distil(
     data = row.experiment.data
     assert data.source and data.target  # text files, as of every row here
     others = {run: load_experiment(run) for run in runs}
-    taught_by = others or {row.folder: row.experiment for row in teachers}
+    teaching = others or {row.folder: row.experiment for row in teachers}
     how = [f"{NAME} by {counted(len(runs), 'run')}" if runs else NAME]
     how += [f"nearest of {candidates}"] if candidates > 1 else []
     how += [BACK] if reverse else []
@@ -169,10 +169,10 @@ def distil(
         experiment=_going_on(row.experiment, row.folder),
         measure=row.measure,
         data=row.data,
-        after=() if runs else tuple(taught_by),
-        teachers=tuple(taught_by),
+        after=() if runs else tuple(teaching),
+        teachers=tuple(teaching),
         taught_by=" ".join(
-            sorted(f"{run.name}:{config_digest(e)}" for run, e in taught_by.items())
+            sorted(f"{run.name}:{config_digest(e)}" for run, e in teaching.items())
         ),
         tests=row.tests,
         plain=(data.source, data.target),

@@ -51,13 +51,15 @@ def together() -> Iterator[None]:
     except StoppedError:  # all leave by themselves
         raise
     except BaseException as error:
-        is_mistake = isinstance(error, UserError)
+        status = 130 if isinstance(error, KeyboardInterrupt) else 1
         # What a device says of a process that is gone is no news.
-        is_echo = not is_mistake and isinstance(error, Exception) and _named(FAILED)
+        is_echo = isinstance(error, Exception) and bool(_named(FAILED))
         _write(FAILED)
+        if is_echo or isinstance(error, UserError):
+            status = 2
         # Before JAX waits there for the others to come to the end.
-        atexit.register(_leave, 2 if is_mistake or is_echo else 1)
-        if is_echo:
+        atexit.register(_leave, status)
+        if is_echo and not isinstance(error, UserError):
             raise UserError(ANOTHER) from None
         raise
 
