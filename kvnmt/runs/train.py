@@ -109,7 +109,7 @@ def run(
         console=console,
     )
     # By all, before one of them makes the folder.
-    check_alike(json.dumps(job.about | {"config": None}))
+    check_alike(json.dumps(job.about | {"config": None, "versions": None}))
     devices.first_does(lambda: make_folder(folder))
     new = None if trained else words
     begin = partial(make_run, folder, experiment, new, resume)

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import threading
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +110,8 @@ class ArrayFiles:
         def finish() -> None:
             try:
                 self._orbax.wait_until_finished()
-                if lacking := [n for n in arrays if not (folder / n / MERGED).exists()]:
-                    raise OSError(f"orbax wrote no {MERGED} of {lacking[0]}")
+                if jax.process_index() == 0:  # which merges
+                    _check_merged(folder / name for name in arrays)
                 then()
             except Exception as error:  # returned by `wait`
                 self._error = error
@@ -152,6 +152,13 @@ class ArrayFiles:
         """Lets orbax go. Of a checkpoint that failed it tells again, after `wait`."""
         with contextlib.suppress(Exception):
             self._orbax.close()
+
+
+def _check_merged(parts: Iterable[Path]) -> None:
+    """Refuses what orbax has left half done; it says nothing."""
+    for part in parts:
+        if not (part / MERGED).exists():
+            raise OSError(f"orbax wrote no {MERGED} of {part.name}")
 
 
 def reason(error: BaseException) -> str:

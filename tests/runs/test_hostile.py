@@ -197,7 +197,7 @@ MANIFESTS = [
 @pytest.mark.parametrize("changes", MANIFESTS, ids=str)
 def test_a_manifest_that_lies_is_refused(run, changes, capsys):
     sealed(run, **changes)
-    refused(run, "no finished checkpoint")
+    refused(run, "no checkpoint left that is whole")
     assert "is no manifest" in " ".join(capsys.readouterr().err.split())
 
 
@@ -205,7 +205,7 @@ def test_a_manifest_that_lies_is_refused(run, changes, capsys):
 def test_a_sealed_manifest_of_something_else_is_refused(run, text):
     path = run / "checkpoints/0" / files.MANIFEST
     path.write_bytes(files.digest(text).encode() + b"\n" + text)
-    refused(run, "no finished checkpoint")
+    refused(run, "no checkpoint left that is whole")
 
 
 def sparse(path: Path, size: int = 64 * GIGABYTE) -> None:
@@ -230,7 +230,7 @@ def test_files_of_gigabytes_are_not_read(run, name, part):
 
 def test_a_manifest_of_many_megabytes_is_not_read(run):
     sparse(run / "checkpoints/0/manifest.json", 2 * files.SMALL)
-    refused(run, "no finished checkpoint")
+    refused(run, "no checkpoint left that is whole")
 
 
 VOCABULARIES = [
