@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 FLOORS = [  # the parts of one floor do not know each other either
     {"typing", "errors"},
     {"fields"},
-    {"catalogue", "initializers", "devices", "console", "files"},
+    {"catalogue", "initializers", "devices", "console", "files", "companions"},
     {"layers", "search", "data"},
     {"attention", "target_context", "encoder", "readout", "lexicon", "metrics"},
     {"decoder", "pictures", "laws"},

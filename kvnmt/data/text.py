@@ -81,15 +81,11 @@ def decode(sentence: bytes, place: str, number: int) -> str:
     try:
         return sentence.decode("utf-8")
     except UnicodeDecodeError as error:
+        byte, remedy = sentence[error.start], "convert the text, as with iconv"
         if number == 1 and sentence.startswith(GZIP):
-            raise UserError(
-                f"{place} {number} is compressed text; give what gzip -dc makes of it."
-            ) from None
-        byte = sentence[error.start]
-        raise UserError(
-            f"{place} {number}: byte {error.start + 1} (0x{byte:02x}) is not "
-            f"UTF-8; convert the text, for example with iconv."
-        ) from None
+            remedy = "it is compressed, so give what gzip -dc makes of it"
+        place = f"{place} {number}: byte {error.start + 1} (0x{byte:02x})"
+        raise UserError(f"{place} is not UTF-8; {remedy}.") from None
 
 
 def read_parallel(

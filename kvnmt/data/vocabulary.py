@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One vocabulary: sentences of one language to ids and back.
 
-The vocabularies of source and target together are in `kvnmt.data.vocabularies`.
-
-Id 0 ends a sentence, id 1 stands for every unknown word; both have a row in the
-embedding table, as in the papers. An id below zero is no word at all (padding).
+Those of source and target together are in `kvnmt.data.vocabularies`. Id 0 ends a
+sentence, id 1 stands for every unknown word; both have a row in the embedding table, as
+in the papers. An id below zero is no word at all (padding).
 
 Words are what stands between ASCII spaces. Characters are Unicode code points, spaces
 among them. Subwords are SentencePiece's byte-pair encoding, which
@@ -243,8 +242,8 @@ def digest(vocabulary: AnyVocabulary) -> str:
 def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
     """Writes ``folder/side.words``, ``.characters`` or ``.model``, that one alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in (Words, Characters, Subwords):  # of a start that came to nothing
-        (folder / f"{side}{kind.suffix}").unlink(missing_ok=True)
+    for former in folder.glob(f"{side}.*"):  # of a start that came to nothing
+        former.unlink()
     (folder / f"{side}{vocabulary.suffix}").write_bytes(vocabulary.data)
 
 

@@ -57,7 +57,10 @@ def test_what_stands_before_a_bad_line_is_not_lost(kvnmt, folder):
 
 def test_compressed_text_on_standard_input_is_told(kvnmt, folder):
     said = kvnmt("translate", folder, *GREEDY, given=gzip.compress(b"a b\n"))
-    assert said.status == 2 and "line 1 is compressed text; give what gzip" in said.err
+    assert (
+        said.status == 2
+        and "line 1: byte 2 (0x8b) is not UTF-8; it is compressed" in said.err
+    )
 
 
 def test_odd_newlines_neither_split_nor_join(kvnmt, folder):

@@ -13,9 +13,8 @@ def saved(monkeypatch) -> list[Figure]:
 
     def remember(figure, path, **kwargs):
         save(figure, path, **kwargs)
-        with open(path, "rb") as file:
-            assert file.read().startswith(b"\x89PNG\r\n")
-            assert file.tell() > 3000
+        picture = path.getvalue()
+        assert picture.startswith(b"\x89PNG\r\n") and len(picture) > 3000
         figures.append(figure)
 
     monkeypatch.setattr(Figure, "savefig", remember)
