@@ -6,8 +6,7 @@ sentence, id 1 stands for every unknown word; both have a row in the embedding t
 in the papers. An id below zero is no word at all (padding).
 
 Words are what stands between ASCII spaces. Characters are Unicode code points, spaces
-among them. Subwords are SentencePiece's byte-pair encoding, which
-`kvnmt.data.subwords` learns.
+too. Subwords are SentencePiece's byte-pair encoding, learnt by `kvnmt.data.subwords`.
 """
 
 import hashlib
