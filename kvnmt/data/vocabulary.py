@@ -241,8 +241,8 @@ def digest(vocabulary: AnyVocabulary) -> str:
 def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
     """Writes ``folder/side.words``, ``.characters`` or ``.model``, that one alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    for former in folder.glob(f"{side}.*"):  # of a start that came to nothing
-        former.unlink()
+    for kind in (Words, Characters, Subwords):  # of a start that came to nothing
+        (folder / f"{side}{kind.suffix}").unlink(missing_ok=True)
     (folder / f"{side}{vocabulary.suffix}").write_bytes(vocabulary.data)
 
 
