@@ -45,7 +45,8 @@ def together() -> Iterator[None]:
     if jax.process_count() == 1:
         yield
         return
-    threading.Thread(target=_watch, daemon=True).start()
+    ended = threading.Event()
+    threading.Thread(target=_watch, args=(ended,), daemon=True).start()
     try:
         yield
     except StoppedError:  # all leave by themselves
@@ -62,6 +63,8 @@ def together() -> Iterator[None]:
         if is_echo and not isinstance(error, UserError):
             raise UserError(ANOTHER) from None
         raise
+    finally:
+        ended.set()  # JAX takes the store away when Python ends
 
 
 def check_alike(what: str) -> None:
@@ -86,11 +89,13 @@ def check_alike(what: str) -> None:
     store().wait_at_barrier(place, DAY)
 
 
-def _watch() -> None:
-    """Ends this process some time after another one has failed."""
+def _watch(ended: threading.Event) -> None:
+    """Ends this process some time after another one has failed, unless it has ended."""
     while not _named(FAILED):
-        time.sleep(LOOK)
-    time.sleep(GRACE)
+        if ended.wait(LOOK):
+            return
+    if ended.wait(GRACE):
+        return
     with suppress(OSError):
         print(f"kvnmt: {ANOTHER}", file=sys.stderr)
     _leave(2)
