@@ -138,16 +138,6 @@ def has_checkpoint(folder: Path) -> bool:
         return checkpoints.last_step() is not None
 
 
-def make_folder(folder: Path) -> None:
-    """Makes the folder of a run, unless it is there.
-
-    Raises:
-        UserError: It cannot be made.
-    """
-    with _making(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-
-
 def make_run(
     folder: Path, experiment: Experiment, words: Vocabularies | None, resume: bool
 ) -> None:
@@ -165,7 +155,7 @@ def make_run(
     is_run = (folder / "config.json").exists()
     if is_run and not resume:
         raise _taken(folder)
-    with _writing(folder) if is_run else _making(folder):
+    with _making(folder, is_run):
         if words:
             save_vocabularies(words, folder / "vocabulary")
         write_json(folder / "versions.json", package_versions())
@@ -181,18 +171,12 @@ def _taken(folder: Path) -> UserError:
 
 
 @contextmanager
-def _making(folder: Path) -> Iterator[None]:
+def _making(folder: Path, is_run: bool) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise not_made(folder, error) from None
-
-
-@contextmanager
-def _writing(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
+        if not is_run:
+            raise not_made(folder, error) from None
         raise OptionError(
             f"the config in '{folder}' cannot be written: {error.strerror}; mend that "
             "and go on with {0}.",

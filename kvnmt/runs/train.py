@@ -20,6 +20,7 @@ from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import check_fields
+from kvnmt.files import make_folder
 from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.model import assembly
@@ -32,7 +33,6 @@ from kvnmt.runs.directory import (
     has_checkpoint,
     load_experiment,
     load_run,
-    make_folder,
     make_run,
     package_versions,
 )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run directory that is read while it is trained, and what it tells of itself."""
 
+import errno
+import os
 import shutil
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -10,8 +12,10 @@ import pytest
 
 import kvnmt
 from kvnmt import files
+from kvnmt.errors import UserError
 from kvnmt.runs import directory
 from kvnmt.runs.average import average
+from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.training.checkpoint import Checkpoints
 from tests.helpers import untrained
@@ -39,6 +43,25 @@ def test_a_checkpoint_that_goes_while_it_is_read_is_not_missed(
     else:
         read(run)
     assert steps == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("is_run", "told"),
+    [
+        (False, "run' cannot be made: Permission denied; name another place."),
+        (True, "the config in .*run' cannot be written: Permission denied; mend that"),
+    ],
+)
+def test_a_config_that_cannot_be_written_is_told(tmp_path, monkeypatch, is_run, told):
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    if is_run:
+        (tmp_path / "run").mkdir()
+        (tmp_path / "run" / "config.json").write_text("{}")
+    monkeypatch.setattr(directory, "write_json", refuse)
+    with pytest.raises(UserError, match=told):
+        directory.make_run(tmp_path / "run", Experiment(), None, resume=is_run)
 
 
 def test_a_run_tells_its_versions_where_kvnmt_is_not_installed(monkeypatch):
