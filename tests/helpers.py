@@ -2,6 +2,7 @@
 """A toy language, tiny experiments on it, and run directories that tests share."""
 
 import dataclasses
+import errno
 import io
 import json
 import os
@@ -55,6 +56,13 @@ def toy_lines(seed: int, count: int, longest: int = 6) -> list[str]:
     rng = random.Random(seed)
     sizes = (rng.randint(1, longest) for _ in range(count))
     return [" ".join(rng.choices(WORDS, k=size)) for size in sizes]
+
+
+class FullDisk(io.StringIO):
+    """A file to which nothing can be written."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def toy_data(

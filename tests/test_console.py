@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages, tables, and what a file of messages is told of long work."""
 
-import errno
-import io
-
 import pytest
 from rich.console import Console
 from rich.table import Table
 
 from kvnmt import console
 from kvnmt.console import Pulse, counting, is_watched, print_table, say
+from tests.helpers import FullDisk
 
 
 @pytest.fixture(name="clock")
@@ -73,10 +71,6 @@ def test_a_file_is_no_terminal_whatever_colours_are_asked_for(tmp_path, monkeypa
 
 
 def test_what_is_said_on_a_full_disk_ends_nothing():
-    class Full(io.StringIO):
-        def write(self, text: str) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    say("anything", Console(file=Full(), stderr=True))
+    say("anything", Console(file=FullDisk(), stderr=True))
     with pytest.raises(OSError):
-        say("a result", Console(file=Full()))
+        say("a result", Console(file=FullDisk()))

@@ -2,8 +2,6 @@
 """Mistakes are told by the field in Python and by the flag on the command line."""
 
 import ast
-import errno
-import io
 import pickle
 import sys
 from collections.abc import Iterator
@@ -20,7 +18,7 @@ from kvnmt.inference.config import SearchConfig, check_asked
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.run import Run
-from tests.helpers import tiny
+from tests.helpers import FullDisk, tiny
 
 PACKAGE = Path(kvnmt.__file__).parent
 # What only the commands reach, and so may speak of flags.
@@ -113,11 +111,7 @@ def test_nobody_needs_to_read_errors(monkeypatch):
     def mistaken() -> None:
         raise UserError("a mistake.")
 
-    class Full(io.StringIO):
-        def write(self, text: str) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    for stream in (None, Full()):
+    for stream in (None, FullDisk()):
         monkeypatch.setattr(sys, "stderr", stream)
         with pytest.raises(SystemExit) as ended:
             run_program("kvnmt", mistaken)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people see of a training."""
 
-import errno
 import io
 from types import SimpleNamespace
 
@@ -10,6 +9,7 @@ from rich.console import Console
 
 from kvnmt.training import display
 from kvnmt.training.job import Job
+from tests.helpers import FullDisk
 
 RECORD = {
     "epoch": 1.0,
@@ -32,14 +32,10 @@ def test_a_rate_is_told_once_there_is_one(rate, speed):
     assert line.endswith(f"perplexity 7.4  rate 0.00061  {speed}  best")
 
 
-def test_a_message_is_printed_as_it_is(tmp_path):
+def test_a_message_is_printed_as_it_is():
     """A path in brackets is no markup, and a full disk of the log ends nothing."""
-
-    class Full(io.StringIO):
-        def write(self, text: str) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
 
     job = SimpleNamespace(console=Console(file=io.StringIO()))
     Job.tell(job, "checkpoint '/exp[best]/[/y]' is damaged")
     assert job.console.file.getvalue() == "checkpoint '/exp[best]/[/y]' is damaged\n"
-    Job.tell(SimpleNamespace(console=Console(file=Full())), "anything")
+    Job.tell(SimpleNamespace(console=Console(file=FullDisk())), "anything")
