@@ -125,10 +125,23 @@ def test_a_process_that_fails_alone_ends_both(tmp_path):
     assert said[0].endswith("kvnmt: another process has failed; it says why.\n")
 
 
+def other_rate(exp: Experiment, folder: Path) -> Experiment:
+    return replace(exp, optimizer=replace(exp.optimizer, learning_rate=0.5))
+
+
+def other_order(exp: Experiment, folder: Path) -> Experiment:
+    """The same pairs, and so the same words, from last to first."""
+    data = toy_data(folder)
+    for path in (data.source, data.target):
+        path.write_text("".join(reversed(path.read_text().splitlines(True))))
+    return replace(exp, data=data)
+
+
 @pytest.mark.slow
-def test_processes_with_unlike_choices_train_nothing(tmp_path):
+@pytest.mark.parametrize("change", [other_rate, other_order])
+def test_processes_with_unlike_choices_train_nothing(tmp_path, change):
     exp = tiny(toy_data(tmp_path / "text"), shapes=1)
-    other = replace(exp, optimizer=replace(exp.optimizer, learning_rate=0.5))
+    other = change(exp, tmp_path / "other")
     said = train_two(tmp_path / "run", exp, 2, devices=1, other=other)
     assert "other choices or other text than the first" in said[1]
     assert "another process has failed" in said[0]
