@@ -64,6 +64,11 @@ COMPOSED: dict[str, tuple[str, Change]] = {
         "rnnsearch-star",
         partial(with_part, "model", {"lexicon": True}),
     ),
+    # Annotations summed, so that keys have the width that the paper's counts imply.
+    "kvmematt-r2-lexicon": (
+        "kvmematt-r2",
+        partial(with_part, "model", {"lexicon": True, "merge": "sum"}),
+    ),
     "rnnsearch-star-lexicon-384": (
         "rnnsearch-star",
         partial(with_part, "model", {"lexicon": True} | widths(384)),

@@ -63,6 +63,13 @@ def test_a_composed_system_has_mechanisms_of_both(options):
     assert models["rnnsearch-star-lexicon"] == replace(plain, lexicon=True) != plain
     wide = replace(plain, lexicon=True, embedding=384, encoder=384, state=384)
     assert models["rnnsearch-star-lexicon-384"] == wide
+    assert models["kvmematt-r2-lexicon"] == replace(
+        plain,
+        attention=both.attention,
+        decoder=both.decoder,
+        lexicon=True,
+        merge="sum",
+    )
     with pytest.raises(UserError, match="no system 'rnnsearch-sta'; did you mean"):
         multi30k_best.configure(options, "rnnsearch-sta", "", 1, {})
 
