@@ -29,7 +29,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.hand_aligned import (
+from experiments.harness.results import Figures
+from experiments.harness.rows import AnyRow, OtherRow, Row, Train
+from experiments.harness.settings import text_digest
+from experiments.harness.summaries import Summary
+from experiments.harness.table import Options, Table, Text, launch, make_table
+from experiments.parts.hand_aligned import (
     TASKS,
     align_with_eflomal,
     align_with_thot,
@@ -38,12 +43,12 @@ from experiments.hand_aligned import (
     write_gold,
     write_text,
 )
-from experiments.recipes import greedy_bleu, parallel_text, small_model, with_system
-from experiments.results import Figures
-from experiments.rows import AnyRow, OtherRow, Row, Train
-from experiments.settings import text_digest
-from experiments.summaries import Summary
-from experiments.table import Options, Table, Text, launch, make_table
+from experiments.parts.recipes import (
+    greedy_bleu,
+    parallel_text,
+    small_model,
+    with_system,
+)
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError, unknown_name
@@ -59,13 +64,8 @@ from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 
 BASELINE = "rnnsearch-star"
-SYSTEMS = (
-    BASELINE,
-    "kvmematt-r2-atteos",
-    "kvmematt-r1-atteos",
-    "kvmematt-r2",
-    "kvmematt-r1",
-)
+MEMORIES = "kvmematt-r2-atteos", "kvmematt-r1-atteos", "kvmematt-r2", "kvmematt-r1"
+SYSTEMS = BASELINE, *MEMORIES
 BASE = Experiment(
     model=small_model(192, 192, Dropout(embedding=0.1, output=0.3), "unit"),
     data=DataConfig(vocabulary="bpe", joint=True, subwords=8000),

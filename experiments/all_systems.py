@@ -21,13 +21,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from experiments import made_up
-from experiments.captions import TEST, Captions
-from experiments.recipes import MADE_UP, bleu, parallel_text, with_system
-from experiments.results import Figures
-from experiments.rows import AnyRow, Measure, OtherRow, Row, Train, Trained
-from experiments.summaries import Summary
-from experiments.table import Options, Table, Text, launch, make_table
+from experiments.harness.results import Figures
+from experiments.harness.rows import AnyRow, Measure, OtherRow, Row, Train, Trained
+from experiments.harness.summaries import Summary
+from experiments.harness.table import Options, Table, Text, launch, make_table
+from experiments.parts import made_up
+from experiments.parts.captions import TEST, Captions
+from experiments.parts.recipes import MADE_UP, bleu, parallel_text, with_system
 from kvnmt.benchmark import report as benchmark
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.training import TrainingRow

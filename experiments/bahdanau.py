@@ -34,13 +34,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.paper_tables import summary
-from experiments.paper_texts import MadeUp
-from experiments.papers import BLEU, Paper, PaperOptions, Variant, make_paper
-from experiments.recipes import ADADELTA, MADE_UP
-from experiments.results import Figures
-from experiments.rows import Train
-from experiments.table import launch
+from experiments.harness.results import Figures
+from experiments.harness.rows import Train
+from experiments.harness.table import launch
+from experiments.parts.paper_tables import summary
+from experiments.parts.paper_texts import MadeUp
+from experiments.parts.papers import BLEU, Paper, PaperOptions, Variant, make_paper
+from experiments.parts.recipes import ADADELTA, MADE_UP
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.length import parts

@@ -30,12 +30,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments import captions
+from experiments.harness.results import Figures
+from experiments.harness.rows import AnyRow, OtherRow, Row, Train, Trained
+from experiments.harness.summaries import Summary
+from experiments.harness.table import Table, launch, make_table
 from experiments.multi30k import BASE, BASELINE, Multi30k, configure
-from experiments.results import Figures
-from experiments.rows import AnyRow, OtherRow, Row, Train, Trained
-from experiments.summaries import Summary
-from experiments.table import Table, launch, make_table
+from experiments.parts import captions
 from kvnmt.benchmark.peers import joeynmt
 from kvnmt.benchmark.peers.base import Search, Task, numbers
 from kvnmt.benchmark.processes import Installed, cores, run, version

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.results import Figures
-from experiments.rows import OtherRow, Train
-from experiments.summaries import Summary
-from experiments.table import Options, Table, launch, make_table
+from experiments.harness.results import Figures
+from experiments.harness.rows import OtherRow, Train
+from experiments.harness.summaries import Summary
+from experiments.harness.table import Options, Table, launch, make_table
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.report import measure
 from kvnmt.decoder import conditional

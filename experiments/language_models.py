@@ -19,11 +19,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from experiments.recipes import with_system
-from experiments.results import Figures
-from experiments.rows import Row, Train, Trained
-from experiments.summaries import Summary
-from experiments.table import Options, Table, Text, launch, make_table
+from experiments.harness.results import Figures
+from experiments.harness.rows import Row, Train, Trained
+from experiments.harness.summaries import Summary
+from experiments.harness.table import Options, Table, Text, launch, make_table
+from experiments.parts.recipes import with_system
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
 from kvnmt.errors import unknown_name

@@ -27,11 +27,11 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from experiments.recipes import parallel_text, with_system
-from experiments.results import Figures
-from experiments.rows import Row, Train, Trained
-from experiments.summaries import Summary
-from experiments.table import Options, Table, launch, make_table
+from experiments.harness.results import Figures
+from experiments.harness.rows import Row, Train, Trained
+from experiments.harness.summaries import Summary
+from experiments.harness.table import Options, Table, launch, make_table
+from experiments.parts.recipes import parallel_text, with_system
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.errors import unknown_name
 from kvnmt.evaluation.base import Column

@@ -37,8 +37,12 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from experiments.paper_tables import NIST, summary
-from experiments.papers import (
+from experiments.harness.results import Figures
+from experiments.harness.rows import Train
+from experiments.harness.summaries import Summary
+from experiments.harness.table import launch
+from experiments.parts.paper_tables import NIST, summary
+from experiments.parts.papers import (
     BLEU,
     BY_GOLD,
     Paper,
@@ -46,11 +50,7 @@ from experiments.papers import (
     Variant,
     make_paper,
 )
-from experiments.recipes import ADADELTA, MADE_UP
-from experiments.results import Figures
-from experiments.rows import Train
-from experiments.summaries import Summary
-from experiments.table import launch
+from experiments.parts.recipes import ADADELTA, MADE_UP
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import Idle, UserError, check_given
 from kvnmt.evaluation import System, Test, alignment

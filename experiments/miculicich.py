@@ -33,12 +33,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from experiments.paper_tables import summary
-from experiments.papers import BLEU, Paper, PaperOptions, Variant, make_paper
-from experiments.recipes import ADADELTA, MADE_UP
-from experiments.results import Figures
-from experiments.rows import Train
-from experiments.table import launch
+from experiments.harness.results import Figures
+from experiments.harness.rows import Train
+from experiments.harness.table import launch
+from experiments.parts.paper_tables import summary
+from experiments.parts.papers import BLEU, Paper, PaperOptions, Variant, make_paper
+from experiments.parts.recipes import ADADELTA, MADE_UP
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from kvnmt.evaluation import System, Test, self_attention

@@ -33,8 +33,10 @@ Launch::
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from experiments.paper_tables import summary
-from experiments.papers import (
+from experiments.harness.rows import Train
+from experiments.harness.table import launch
+from experiments.parts.paper_tables import summary
+from experiments.parts.papers import (
     BLEU,
     BY_GOLD,
     Paper,
@@ -42,9 +44,7 @@ from experiments.papers import (
     Variant,
     make_paper,
 )
-from experiments.recipes import ADADELTA, MADE_UP
-from experiments.rows import Train
-from experiments.table import launch
+from experiments.parts.recipes import ADADELTA, MADE_UP
 from kvnmt.data.config import DataConfig
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs import train as training

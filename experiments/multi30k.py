@@ -28,14 +28,14 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from experiments import aligned_rows, captions
-from experiments.aligned_rows import Aligned, aligned_row, joined
-from experiments.recipes import small_model, with_system
-from experiments.results import Figures
-from experiments.rows import Row, Train, Trained
-from experiments.significance import Against, with_p
-from experiments.summaries import Summary
-from experiments.table import Table, launch, make_table
+from experiments.harness.results import Figures
+from experiments.harness.rows import Row, Train, Trained
+from experiments.harness.significance import Against, with_p
+from experiments.harness.summaries import Summary
+from experiments.harness.table import Table, launch, make_table
+from experiments.parts import aligned_rows, captions
+from experiments.parts.aligned_rows import Aligned, aligned_row, joined
+from experiments.parts.recipes import small_model, with_system
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
 from kvnmt.evaluation import System, Test, adequacy

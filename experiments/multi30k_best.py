@@ -41,16 +41,16 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated
 
-from experiments import captions
-from experiments.distilled import distil
-from experiments.ingredients import COMPOSED, WITHOUT
-from experiments.recipes import with_system
-from experiments.results import Figures
-from experiments.rows import AnyRow, OtherRow, Row, Train, Trained
-from experiments.settings import changed_fields, config_digest
-from experiments.significance import Against, with_p
-from experiments.summaries import Summary
-from experiments.table import Table, launch, make_table
+from experiments.harness.results import Figures
+from experiments.harness.rows import AnyRow, OtherRow, Row, Train, Trained
+from experiments.harness.settings import changed_fields, config_digest
+from experiments.harness.significance import Against, with_p
+from experiments.harness.summaries import Summary
+from experiments.harness.table import Table, launch, make_table
+from experiments.parts import captions
+from experiments.parts.distilled import distil
+from experiments.parts.ingredients import COMPOSED, WITHOUT
+from experiments.parts.recipes import with_system
 from kvnmt.data.text import Parallel
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column

@@ -27,11 +27,11 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from experiments import captions, thot_models
-from experiments.results import Figures
-from experiments.rows import OtherRow
-from experiments.table import Table, launch, make_table
-from experiments.thot_models import UNTUNED, WEIGHTS
+from experiments.harness.results import Figures
+from experiments.harness.rows import OtherRow
+from experiments.harness.table import Table, launch, make_table
+from experiments.parts import captions, thot_models
+from experiments.parts.thot_models import UNTUNED, WEIGHTS
 from kvnmt.console import say
 from kvnmt.data.text import Parallel
 from kvnmt.evaluation.base import Column

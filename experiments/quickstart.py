@@ -19,12 +19,12 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments import made_up
-from experiments.recipes import parallel_text, small_model, with_system
-from experiments.results import Figures
-from experiments.rows import Row, Train, Trained
-from experiments.summaries import Summary
-from experiments.table import Options, Table, Text, launch, make_table
+from experiments.harness.results import Figures
+from experiments.harness.rows import Row, Train, Trained
+from experiments.harness.summaries import Summary
+from experiments.harness.table import Options, Table, Text, launch, make_table
+from experiments.parts import made_up
+from experiments.parts.recipes import parallel_text, small_model, with_system
 from kvnmt.console import say
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig

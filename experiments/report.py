@@ -24,14 +24,42 @@ from pathlib import Path
 import tyro
 
 import experiments
-from experiments.results import HERE, KEPT, collect
-from experiments.summaries import Grid, Summary, grid_of
+from experiments.harness.results import HERE, KEPT, collect
+from experiments.harness.summaries import Grid, Summary, grid_of
 from kvnmt.console import say
 from kvnmt.errors import UserError, run_program, unknown_name
+from kvnmt.evaluation.base import Column
 from kvnmt.files import write_whole
 
 README = HERE / "README.md"
 MARKED = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
+BY_COMMAND = (  # their figures come from commands that the README names
+    Summary(
+        name="adequacy",
+        by=("system",),
+        columns=[
+            Column("bleu", "BLEU", "{:.2f}"),
+            Column("better_worse", "better / worse"),
+            Column("p", "p, sign test", "{:.3f}"),
+            Column("aer", "AER", "{:.1%}"),
+            Column("dropped", "source words dropped", "{:.2%}"),
+            Column("repeated", "repeated", "{:.2%}"),
+            Column("invented", "output words invented", "{:.2%}"),
+        ],
+    ),
+    Summary(
+        name="benchmark",
+        by=("system",),
+        columns=[
+            Column("parameters", "parameters", "{:,}"),
+            Column("compile_seconds", "compile s", "{:.1f}"),
+            Column("step_ms", "step ms", "{:,}"),
+            Column("target_tokens_per_second", "target tokens/s", "{:,}"),
+            Column("relative", "relative", "{:.2f}"),
+            Column("memory_mib", "memory MiB", "{:,}"),
+        ],
+    ),
+)
 IN_LATEX = {"±": r"$\pm$", "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#"}
 
 
@@ -81,7 +109,7 @@ def main(options: ReportOptions) -> None:
 
 def all_tables() -> dict[str, Summary]:
     """The tables of all modules, by name."""
-    tables = {}
+    tables = {table.name: table for table in BY_COMMAND}
     for module in pkgutil.iter_modules(experiments.__path__):
         found = importlib.import_module(f"experiments.{module.name}")
         tables |= {table.name: table for table in getattr(found, "TABLES", ())}

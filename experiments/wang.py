@@ -30,8 +30,10 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from experiments.paper_tables import NIST, summary
-from experiments.papers import (
+from experiments.harness.rows import Train
+from experiments.harness.table import launch
+from experiments.parts.paper_tables import NIST, summary
+from experiments.parts.papers import (
     BLEU,
     BY_GOLD,
     Paper,
@@ -39,9 +41,7 @@ from experiments.papers import (
     Variant,
     make_paper,
 )
-from experiments.recipes import ADADELTA, MADE_UP
-from experiments.rows import Train
-from experiments.table import launch
+from experiments.parts.recipes import ADADELTA, MADE_UP
 from kvnmt.decoder import mem_dec
 from kvnmt.evaluation.base import Column
 from kvnmt.model.config import Dropout, ModelConfig

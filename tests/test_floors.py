@@ -113,6 +113,20 @@ def test_no_cycles():
     assert list(TopologicalSorter(graph).static_order())
 
 
+HARNESS, PARTS = "experiments.harness", "experiments.parts"
+
+
+@pytest.mark.parametrize("module", [m for m in FILES if part(m) == "experiments"])
+def test_experiments_are_made_of_parts_and_parts_by_the_harness(module):
+    room = module.rpartition(".")[0]
+    below = {HARNESS: {HARNESS}, PARTS: {HARNESS, PARTS}}
+    known = {other.rpartition(".")[0] for other in imports(module)}
+    others = {name for name in known if part(name) == "experiments"}
+    assert others <= below.get(room, {HARNESS, PARTS, "experiments"})
+    if room == "experiments" and not module.endswith("__init__"):
+        assert FILES[module].read_text().count('if __name__ == "__main__":') == 1
+
+
 def test_every_file_can_be_read_at_once():
     files = [*ROOT.glob("kvnmt/**/*.py"), *ROOT.glob("experiments/**/*.py")]
     lines = {path: len(path.read_text().splitlines()) for path in files}

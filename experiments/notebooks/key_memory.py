@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 
 import kvnmt
-from experiments import made_up
+from experiments.parts import made_up
 from kvnmt.data import synthetic
 from kvnmt.evaluation.exploration import explore
 from kvnmt.model.config import Dropout

@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from flax import struct
 
 import kvnmt
-from experiments import made_up
+from experiments.parts import made_up
 from kvnmt.attention import CATALOGUE, Attended, Attention, base
 from kvnmt.attention.address import (
     Address,

@@ -9,7 +9,7 @@ import pytest
 
 from experiments import alignment
 from experiments.alignment import Alignment
-from experiments.hand_aligned import (
+from experiments.parts.hand_aligned import (
     align_with_eflomal,
     tokenize_english,
     tokenize_french,

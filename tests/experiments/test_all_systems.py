@@ -5,10 +5,11 @@ import dataclasses
 
 import pytest
 
-from experiments import all_systems, language_models, made_up
+from experiments import all_systems, language_models
 from experiments.all_systems import AllSystems
-from experiments.results import write_result
-from experiments.rows import Trained
+from experiments.harness.results import write_result
+from experiments.harness.rows import Trained
+from experiments.parts import made_up
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError
 from kvnmt.runs.directory import load_run

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from experiments import captions, even_match
+from experiments import even_match
 from experiments.even_match import EvenMatch
+from experiments.parts import captions
 from kvnmt.errors import UserError
 from tests.experiments.fake import untrained, write_captions
 

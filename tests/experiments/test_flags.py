@@ -12,13 +12,13 @@ import pytest
 from experiments import bahdanau, growth, meng, multi30k
 from experiments.bahdanau import Bahdanau
 from experiments.growth import Growth
+from experiments.harness.results import write_result
+from experiments.harness.row_flags import with_flags
+from experiments.harness.settings import config_digest
+from experiments.harness.table import launch
 from experiments.meng import Meng
 from experiments.multi30k import Multi30k
-from experiments.papers import configure
-from experiments.results import write_result
-from experiments.row_flags import with_flags
-from experiments.settings import config_digest
-from experiments.table import launch
+from experiments.parts.papers import configure
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
 from tests.experiments.fake import never, write_captions
@@ -31,7 +31,7 @@ SMALL = """--model.embedding 4 --model.encoder 6 --model.state 6 --training.shap
 def call(tmp_path, monkeypatch, capsys):
     """Starts the experiment as a program; gives what it prints."""
     write_captions(tmp_path)
-    monkeypatch.setattr("experiments.table.keep_programs", lambda: None)
+    monkeypatch.setattr("experiments.harness.table.keep_programs", lambda: None)
 
     def run(*words: str) -> tuple[str, str]:
         start = ["multi30k", "--data", str(tmp_path), "--workdir", str(tmp_path / "w")]
@@ -91,7 +91,9 @@ def test_a_flag_that_no_row_has_is_refused(tmp_path, monkeypatch):
 
 def test_the_commit_is_that_of_the_launch(call, monkeypatch):
     asked = []
-    monkeypatch.setattr("experiments.table.commit", lambda: asked.append("commit"))
+    monkeypatch.setattr(
+        "experiments.harness.table.commit", lambda: asked.append("commit")
+    )
     monkeypatch.setattr(multi30k, "make_table", lambda *args: asked.append("table"))
     call()
     assert asked == ["commit", "table"]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from experiments import language_models
+from experiments.harness.results import read_result
 from experiments.language_models import LanguageModels
-from experiments.results import read_result
 from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError
 from tests.experiments.fake import never, untrained

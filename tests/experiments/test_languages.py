@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from experiments import languages
-from experiments.ingredients import WITHOUT
 from experiments.languages import RECIPE, TASKS, Languages
+from experiments.parts.ingredients import WITHOUT
 from kvnmt.errors import UserError
 from tests.experiments.fake import never, untrained, write_captions
 

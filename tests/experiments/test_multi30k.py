@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 
 from experiments import multi30k
-from experiments.aligned_rows import Aligned, aligned_row, joined
+from experiments.harness.significance import counts_in
 from experiments.multi30k import Multi30k
-from experiments.significance import counts_in
+from experiments.parts.aligned_rows import Aligned, aligned_row, joined
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError
 from kvnmt.metrics.bleu import Settings, corpus_bleu, sentence_statistics

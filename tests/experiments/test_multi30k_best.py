@@ -11,13 +11,14 @@ import pytest
 from rich.console import Console
 from sacrebleu.metrics.bleu import BLEU
 
-from experiments import distilled, multi30k_best
-from experiments.distilled import distil
-from experiments.ingredients import COMPOSED, WITHOUT
+from experiments import multi30k_best
+from experiments.harness.preview import show_plans
+from experiments.harness.settings import config_digest
+from experiments.harness.significance import counts_in
 from experiments.multi30k_best import BASELINE, RECIPE, Multi30kBest
-from experiments.preview import show_plans
-from experiments.settings import config_digest
-from experiments.significance import counts_in
+from experiments.parts import distilled
+from experiments.parts.distilled import distil
+from experiments.parts.ingredients import COMPOSED, WITHOUT
 from kvnmt.attention import kv_memory
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from experiments import bahdanau, made_up, meng, papers, wang
+from experiments import bahdanau, meng, wang
 from experiments.bahdanau import Bahdanau
 from experiments.meng import Meng
-from experiments.paper_texts import MadeUp
+from experiments.parts import made_up, papers
+from experiments.parts.paper_texts import MadeUp
 from experiments.wang import Wang
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError

@@ -10,24 +10,16 @@ from typing import Any
 import jax
 import pytest
 
-from experiments import (
-    bahdanau,
-    made_up,
-    meng,
-    miculicich,
-    mino,
-    paper_texts,
-    papers,
-    wang,
-)
+from experiments import bahdanau, meng, miculicich, mino, wang
 from experiments.bahdanau import Bahdanau
+from experiments.harness.results import read_result
+from experiments.harness.table import launch
 from experiments.meng import Meng
 from experiments.miculicich import Miculicich
 from experiments.mino import Mino
-from experiments.paper_texts import MadeUp, Material, PaperOptions
-from experiments.papers import Paper
-from experiments.results import read_result
-from experiments.table import launch
+from experiments.parts import made_up, paper_texts, papers
+from experiments.parts.paper_texts import MadeUp, Material, PaperOptions
+from experiments.parts.papers import Paper
 from experiments.wang import Wang
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError
@@ -64,7 +56,7 @@ def text(tmp_path) -> dict[str, Any]:
 @pytest.fixture
 def call(text, tmp_path, monkeypatch, capsys):
     """Starts a module as a program; gives what it prints."""
-    monkeypatch.setattr("experiments.table.keep_programs", lambda: None)
+    monkeypatch.setattr("experiments.harness.table.keep_programs", lambda: None)
 
     def run(module: ModuleType, *words: str) -> str:
         start = [module.__name__, "--workdir", str(tmp_path / "runs")]

@@ -7,15 +7,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from experiments import phrase_based, thot_models
-from experiments.hand_aligned import align_with_thot
+from experiments import phrase_based
+from experiments.parts import thot_models
+from experiments.parts.hand_aligned import align_with_thot
+from experiments.parts.thot_models import UNTUNED, WEIGHTS
 from experiments.phrase_based import (
     PENALTIES,
     TUNING_LINES,
     PhraseBased,
     weights_with,
 )
-from experiments.thot_models import UNTUNED, WEIGHTS
 from kvnmt.data.text import Parallel, read_lines
 from kvnmt.errors import UserError
 from kvnmt.metrics.bleu import corpus_bleu

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from experiments import report, results
+from experiments import report
+from experiments.harness import results
+from experiments.harness.results import KEPT, collect, kept_results
+from experiments.harness.significance import Against, packed_counts, with_p
+from experiments.harness.summaries import Grid, Summary, grid_of, mean_and_spread
 from experiments.report import README, ReportOptions, all_tables, latex, written
-from experiments.results import KEPT, collect, kept_results
-from experiments.significance import Against, packed_counts, with_p
-from experiments.summaries import Grid, Summary, grid_of, mean_and_spread
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.metrics.bleu import Settings

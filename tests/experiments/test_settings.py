@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments import settings
-from experiments.rows import Row
-from experiments.settings import config_digest, differences
+from experiments.harness import settings
+from experiments.harness.rows import Row
+from experiments.harness.settings import config_digest, differences
 from kvnmt.attention import dot, none
 from kvnmt.errors import UserError
 from kvnmt.runs.config import Experiment, to_plain

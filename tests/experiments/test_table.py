@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.recipes import parallel_text, with_system
-from experiments.results import read_result
-from experiments.rows import OtherRow, Row, Train
-from experiments.table import Text, complete, prepare, show
+from experiments.harness.results import read_result
+from experiments.harness.rows import OtherRow, Row, Train
+from experiments.harness.table import Text, complete, prepare, show
+from experiments.parts.recipes import parallel_text, with_system
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.evaluation.base import Column

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments import claims, results, table
-from experiments.claims import SILENT_END, Claim, Claims, Pace
-from experiments.preview import state_of
-from experiments.results import read_result
-from experiments.rows import OtherRow
-from experiments.table import Text, complete, work
-from experiments.worker import Worker
+from experiments.harness import claims, results, table
+from experiments.harness.claims import SILENT_END, Claim, Claims, Pace
+from experiments.harness.preview import state_of
+from experiments.harness.results import read_result
+from experiments.harness.rows import OtherRow
+from experiments.harness.table import Text, complete, work
+from experiments.harness.worker import Worker
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.training.signals import Signals
 from tests.experiments import workers

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.claims import Pace
-from experiments.rows import Row, Trained
-from experiments.table import work
+from experiments.harness.claims import Pace
+from experiments.harness.rows import Row, Trained
+from experiments.harness.table import work
 from kvnmt.errors import run_program
 from kvnmt.runs.config import Experiment
 from kvnmt.training.loop import Result

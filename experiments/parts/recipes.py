@@ -4,8 +4,8 @@
 from dataclasses import replace
 from pathlib import Path
 
-from experiments.results import Figures
-from experiments.rows import Trained
+from experiments.harness.results import Figures
+from experiments.harness.rows import Trained
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
 from kvnmt.inference.config import SearchConfig

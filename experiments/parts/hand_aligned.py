@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments import thot_models
+from experiments.parts import thot_models
 from kvnmt.data.text import Parallel, read_lines, read_parallel
 from kvnmt.data.words import split_words
 from kvnmt.files import write_lines

@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from experiments.summaries import Summary
+from experiments.harness.summaries import Summary
 from kvnmt.evaluation.base import Column
 
 # The test sets of NIST, if their files are named mt03.zh and so on.

@@ -15,12 +15,12 @@ from typing import Any, TypeVar, get_args
 import tyro
 from rich.console import Console
 
-from experiments import preview
-from experiments.claims import Pace
-from experiments.results import RESULT, Figures, commit
-from experiments.row_flags import with_flags
-from experiments.rows import AnyRow, Row, Train
-from experiments.worker import Worker
+from experiments.harness import preview
+from experiments.harness.claims import Pace
+from experiments.harness.results import RESULT, Figures, commit
+from experiments.harness.row_flags import with_flags
+from experiments.harness.rows import AnyRow, Row, Train
+from experiments.harness.worker import Worker
 from kvnmt.cli.flag_files import expanded
 from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.program_cache import keep_programs

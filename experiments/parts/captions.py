@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.results import Figures
-from experiments.significance import packed_counts
-from experiments.table import Options
+from experiments.harness.results import Figures
+from experiments.harness.significance import packed_counts
+from experiments.harness.table import Options
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.files import make_folder, write_lines

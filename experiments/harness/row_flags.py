@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import tyro
 
-from experiments.rows import AnyRow, Row
-from experiments.settings import changed_fields
+from experiments.harness.rows import AnyRow, Row
+from experiments.harness.settings import changed_fields
 from kvnmt.errors import UserError, flag
 from kvnmt.fields import check_fields
 from kvnmt.runs.config import Experiment

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.results import KEPT, Figures, kept_results
-from experiments.significance import Against, p_over_seeds, p_over_sentences
+from experiments.harness.results import KEPT, Figures, kept_results
+from experiments.harness.significance import Against, p_over_seeds, p_over_sentences
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.systems.named import SYSTEMS

@@ -14,9 +14,9 @@ from signal import Signals as SignalName
 
 from rich.console import Console
 
-from experiments.claims import Claims, Held, Pace
-from experiments.results import read_result
-from experiments.rows import AnyRow, Train
+from experiments.harness.claims import Claims, Held, Pace
+from experiments.harness.results import read_result
+from experiments.harness.rows import AnyRow, Train
 from kvnmt.console import say
 from kvnmt.errors import STATUS_OF_SIGNALS, OptionError, StoppedError, UserError
 from kvnmt.training.signals import Signals

@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from experiments.claims import Claims
-from experiments.results import KEPT, RESULT, Figures, read_file, read_result
-from experiments.rows import AnyRow, Row
-from experiments.settings import config_digest
+from experiments.harness.claims import Claims
+from experiments.harness.results import KEPT, RESULT, Figures, read_file, read_result
+from experiments.harness.rows import AnyRow, Row
+from experiments.harness.settings import config_digest
 from kvnmt.console import error_console, print_table
 from kvnmt.data.corpus import Corpora, load_corpora
 from kvnmt.errors import UserError

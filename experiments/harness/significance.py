@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from experiments.results import Figures
+from experiments.harness.results import Figures
 from kvnmt.metrics.bleu import Settings, sentence_statistics
 from kvnmt.metrics.significance import bootstrap
 

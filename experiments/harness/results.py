@@ -22,7 +22,7 @@ from kvnmt.files import make_folder, write_json
 from kvnmt.runs.directory import package_versions
 
 RESULT = "result.json"
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1]
 CPUS = Path("/proc/cpuinfo")
 KEPT = HERE / "results"
 Figures = dict[str, Any]

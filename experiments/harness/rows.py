@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, Protocol
 import jax
 from rich.console import Console
 
-from experiments.results import Figures, read_result, write_result
-from experiments.settings import (
+from experiments.harness.results import Figures, read_result, write_result
+from experiments.harness.settings import (
     check_begun_alike,
     check_same_config,
     check_same_rows,

@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.results import Figures
-from experiments.rows import OtherRow, Row
+from experiments.harness.results import Figures
+from experiments.harness.rows import OtherRow, Row
 from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import UserError
 from kvnmt.evaluation import System, Test, alignment

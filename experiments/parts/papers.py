@@ -13,14 +13,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
-from experiments import made_up
-from experiments.paper_tables import SETTINGS
-from experiments.paper_texts import MadeUp, Material, PaperOptions, material_of
-from experiments.recipes import greedy_bleu, with_system
-from experiments.results import Figures
-from experiments.rows import Row, Train, Trained
-from experiments.settings import changed_fields
-from experiments.table import Table, make_table
+from experiments.harness.results import Figures
+from experiments.harness.rows import Row, Train, Trained
+from experiments.harness.settings import changed_fields
+from experiments.harness.table import Table, make_table
+from experiments.parts import made_up
+from experiments.parts.paper_tables import SETTINGS
+from experiments.parts.paper_texts import MadeUp, Material, PaperOptions, material_of
+from experiments.parts.recipes import greedy_bleu, with_system
 from kvnmt.errors import Idle, check_given, unknown_name
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.base import Column

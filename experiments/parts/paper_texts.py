@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from experiments import made_up
-from experiments.paper_tables import SETTINGS
-from experiments.recipes import parallel_text
-from experiments.table import Options, Text
+from experiments.harness.table import Options, Text
+from experiments.parts import made_up
+from experiments.parts.paper_tables import SETTINGS
+from experiments.parts.recipes import parallel_text
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Corpus, Pair
