@@ -25,7 +25,7 @@ from kvnmt.runs import config
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.systems.named import system
-from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 

@@ -20,7 +20,7 @@ from kvnmt.files import (
     write_manifest,
     write_whole,
 )
-from kvnmt.training.checkpoint_folder import only_writer
+from kvnmt.training.checkpoints.folder import only_writer
 
 PLAIN = {"about": {"π": 1.5}, "files": {}, "score": float("-inf")}
 

@@ -15,7 +15,7 @@ from kvnmt.files import check_once, not_made
 from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite, check_sizes
 from kvnmt.runs.directory import load_settings
-from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.typing import PyTree
 
 

@@ -36,7 +36,7 @@ from kvnmt.runs.bounds import check_finite, check_links, check_sizes
 from kvnmt.runs.config import Experiment, from_plain, to_plain
 from kvnmt.runs.former import upgraded
 from kvnmt.runs.run import Run
-from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoints.writer import Checkpoints
 
 
 def load_run(folder: Path | str) -> Run:

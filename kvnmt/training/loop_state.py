@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from kvnmt import devices
 from kvnmt.data.vocabularies import check_digests
 from kvnmt.errors import OptionError, UserError
-from kvnmt.training.checkpoint import Checkpoints
-from kvnmt.training.checkpoint_folder import DAMAGED
+from kvnmt.training.checkpoints.folder import DAMAGED
+from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.job import Job
 from kvnmt.training.progress import Progress
 from kvnmt.training.step import TrainState

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from kvnmt import devices
 from kvnmt.console import Pulse
 from kvnmt.training import records
-from kvnmt.training.checkpoint import Checkpoints
-from kvnmt.training.checkpoint_folder import Keep, only_writer
+from kvnmt.training.checkpoints.folder import Keep, only_writer
+from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.job import Job
 from kvnmt.training.leaving import Leaving
 from kvnmt.training.loop_state import LoopState, restore

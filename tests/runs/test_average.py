@@ -15,7 +15,7 @@ from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_run
-from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import quiet, steps_kept, tiny, toy_data, untrained
 
 

@@ -17,7 +17,7 @@ from kvnmt.runs import directory
 from kvnmt.runs.average import average
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
-from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import untrained
 
 

@@ -21,8 +21,8 @@ from kvnmt.errors import UserError
 from kvnmt.inference.translate import translate_lines
 from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_ensemble, load_run
-from kvnmt.training import manifest as manifests
-from kvnmt.training.checkpoint import Checkpoints
+from kvnmt.training.checkpoints import manifest as manifests
+from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import untrained
 
 GIGABYTE = 2**30

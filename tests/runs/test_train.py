@@ -21,8 +21,8 @@ from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.systems.named import SYSTEMS, system
-from kvnmt.training.checkpoint import Checkpoints
-from kvnmt.training.orbax_arrays import ArrayFiles
+from kvnmt.training.checkpoints.orbax_arrays import ArrayFiles
+from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import DEVICES, quiet, replaced, steps_kept, tiny, toy_data, trained
 
 

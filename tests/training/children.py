@@ -28,7 +28,7 @@ from kvnmt.errors import UserError, run_program
 from kvnmt.pictures import charts
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment
-from kvnmt.training.orbax_arrays import AllWritten
+from kvnmt.training.checkpoints.orbax_arrays import AllWritten
 from tests.lowering import share_contexts
 
 IMPORTED = [

@@ -29,12 +29,12 @@ from kvnmt.errors import UserError
 from kvnmt.files import MANIFEST
 from kvnmt.model import assembly
 from kvnmt.systems.named import system
-from kvnmt.training import manifest as manifests
-from kvnmt.training import orbax_arrays, orbax_paths
 from kvnmt.training import step as steps
-from kvnmt.training.checkpoint import Checkpoints
-from kvnmt.training.checkpoint_folder import CheckpointFolder, Keep
-from kvnmt.training.fingerprint import fingerprint
+from kvnmt.training.checkpoints import manifest as manifests
+from kvnmt.training.checkpoints import orbax_arrays, orbax_paths
+from kvnmt.training.checkpoints.fingerprint import fingerprint
+from kvnmt.training.checkpoints.folder import CheckpointFolder, Keep
+from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.step import StepOptions
 from tests.helpers import DEVICES, SIZES

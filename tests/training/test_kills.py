@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from kvnmt.runs.config import Experiment
-from kvnmt.training import manifest as manifests
 from kvnmt.training import records as metrics
+from kvnmt.training.checkpoints import manifest as manifests
 from tests.helpers import tiny, toy_data
 from tests.training.children import KILLED, End, start
 

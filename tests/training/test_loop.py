@@ -28,10 +28,10 @@ from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.training import loop
-from kvnmt.training import manifest as manifests
 from kvnmt.training import step as steps
-from kvnmt.training.checkpoint import Checkpoints
-from kvnmt.training.checkpoint_folder import only_writer
+from kvnmt.training.checkpoints import manifest as manifests
+from kvnmt.training.checkpoints.folder import only_writer
+from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.losses import Loss
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.validation import make_eval_step

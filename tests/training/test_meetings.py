@@ -9,8 +9,8 @@ import jax
 import pytest
 
 from kvnmt import companions
-from kvnmt.training import meetings
-from kvnmt.training.meetings import Meetings
+from kvnmt.training.checkpoints import meetings
+from kvnmt.training.checkpoints.meetings import Meetings
 
 
 class Store:

@@ -17,7 +17,7 @@ from kvnmt.errors import UserError
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
-from kvnmt.training import manifest as manifests
+from kvnmt.training.checkpoints import manifest as manifests
 from tests.helpers import quiet, records, tiny, toy_data, write_untrained
 from tests.training.children import Cluster, End, start
 

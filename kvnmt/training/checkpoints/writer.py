@@ -21,11 +21,11 @@ import jax
 from kvnmt import devices
 from kvnmt.errors import StoppedError
 from kvnmt.model.assembly import Params
-from kvnmt.training import manifest as manifests
-from kvnmt.training.checkpoint_folder import CheckpointFolder, Keep
-from kvnmt.training.checkpoint_reader import CheckpointReader
-from kvnmt.training.fingerprint import fingerprint
-from kvnmt.training.manifest import Manifest
+from kvnmt.training.checkpoints import manifest as manifests
+from kvnmt.training.checkpoints.fingerprint import fingerprint
+from kvnmt.training.checkpoints.folder import CheckpointFolder, Keep
+from kvnmt.training.checkpoints.manifest import Manifest
+from kvnmt.training.checkpoints.reader import CheckpointReader
 from kvnmt.training.step import TrainState
 from kvnmt.typing import PyTree
 

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError, locked
-from kvnmt.training import manifest as manifests
-from kvnmt.training.manifest import Manifest
-from kvnmt.training.orbax_arrays import reason
+from kvnmt.training.checkpoints import manifest as manifests
+from kvnmt.training.checkpoints.manifest import Manifest
+from kvnmt.training.checkpoints.orbax_arrays import reason
 
 DAMAGED = "damaged"  # beside the folder of the checkpoints
 LOOKS = 5  # times that a reader looks, while training removes what was there

@@ -15,9 +15,9 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import future as futures
 
 from kvnmt.errors import UserError
-from kvnmt.training.meetings import Meetings
-from kvnmt.training.orbax_loop import wait_in_loops
-from kvnmt.training.orbax_paths import find_in_any_folder
+from kvnmt.training.checkpoints.meetings import Meetings
+from kvnmt.training.checkpoints.orbax_loop import wait_in_loops
+from kvnmt.training.checkpoints.orbax_paths import find_in_any_folder
 from kvnmt.typing import PyTree
 
 PARTS = ("params", "rest")  # of a checkpoint

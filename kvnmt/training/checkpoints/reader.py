@@ -8,10 +8,10 @@ from kvnmt import devices
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError
 from kvnmt.model.assembly import Params
-from kvnmt.training import manifest as manifests
-from kvnmt.training.checkpoint_folder import LOOKS, CheckpointFolder, Which
-from kvnmt.training.manifest import Manifest
-from kvnmt.training.orbax_arrays import ArrayFiles
+from kvnmt.training.checkpoints import manifest as manifests
+from kvnmt.training.checkpoints.folder import LOOKS, CheckpointFolder, Which
+from kvnmt.training.checkpoints.manifest import Manifest
+from kvnmt.training.checkpoints.orbax_arrays import ArrayFiles
 from kvnmt.training.step import TrainState
 
 T = TypeVar("T")
