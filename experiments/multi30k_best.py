@@ -42,23 +42,21 @@ from pathlib import Path
 from typing import Annotated
 
 from experiments.harness.results import Figures
-from experiments.harness.rows import AnyRow, OtherRow, Row, Train, Trained
-from experiments.harness.settings import changed_fields, config_digest
+from experiments.harness.rows import AnyRow, Row, Train, Trained
+from experiments.harness.settings import changed_fields
 from experiments.harness.significance import Against, with_p
 from experiments.harness.summaries import Summary
 from experiments.harness.table import Table, launch, make_table
 from experiments.parts import captions
-from experiments.parts.distilled import distil
+from experiments.parts.distilled import Lessons, distil
 from experiments.parts.ingredients import COMPOSED, WITHOUT
 from experiments.parts.recipes import with_system
+from experiments.parts.together import ensemble, soup, with_other_seed
 from kvnmt.data.text import Parallel
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
-from kvnmt.fields import between
-from kvnmt.files import make_folder
-from kvnmt.model.assembly import count_parameters
+from kvnmt.fields import at_least, between
 from kvnmt.runs import train as training
-from kvnmt.runs.directory import load_ensemble
 from kvnmt.runs.recipes import RECIPES
 from kvnmt.runs.run import Run
 
@@ -121,6 +119,17 @@ class Multi30kBest(captions.CaptionOptions):
     candidates: Annotated[int, between(1, 1000)] = 1
     # a run of the other direction: they learn from its translations of references, too
     reverse: Path | None = None
+    # so many of each, unlike in their seeds; the mean of their parameters is a row more
+    soup: Annotated[int, between(1, 99)] = 1
+    # how often they go over their text; default: half as often as rows from scratch
+    student_epochs: Annotated[int | None, at_least(1)] = None
+
+    @property
+    def lessons(self) -> Lessons:
+        """What they learn from, and for how long."""
+        return Lessons(
+            self.candidates, self.reverse, self.teachers, self.student_epochs
+        )
 
     @property
     def students(self) -> tuple[str, ...]:
@@ -151,16 +160,19 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
 def with_all(
     options: Multi30kBest, texts: dict[str, Parallel], trained: Sequence[AnyRow]
 ) -> list[AnyRow]:
-    """The rows that learn from all that were trained, and those that are ensembles."""
+    """The rows that learn from all that were trained, and those of several together."""
     plain = [row for row in trained if isinstance(row, Row)]
     learning = (row for row in plain if row.system in options.students)
-    taught = [
-        distil(row, plain, options.candidates, options.reverse, options.teachers)
-        for row in learning
-    ]
+    taught = [distil(row, plain, options.lessons) for row in learning]
+    measured = partial(figures_of, texts, "", options.target)
     groups: list[Sequence[Row]] = [plain, taught] if options.ensemble else []
-    several = (group for group in groups if len(group) > 1)
-    return [*taught, *(together(options, group, texts) for group in several)]
+    ensembles = [
+        ensemble(options.workdir, rows, measured) for rows in groups if rows[1:]
+    ]
+    numbers = range(2, options.soup + 1)
+    alike = [[row, *(with_other_seed(row, n) for n in numbers)] for row in taught]
+    soups = [soup(options.workdir, rows, measured) for rows in alike if rows[1:]]
+    return [*taught, *(row for rows in alike for row in rows[1:]), *ensembles, *soups]
 
 
 def configure(
@@ -199,10 +211,12 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
         UserError: There are no two for an ensemble, a system to distil is none of
             them, or there is none that flags of students could be of.
     """
-    of_students = options.candidates > 1, options.reverse, options.teachers
-    if any(of_students) and not options.students:
+    many = options.candidates > 1, options.soup > 1
+    others = options.reverse, options.teachers, options.student_epochs
+    if any(many + others) and not options.students:
         raise UserError(
-            "--candidates, --reverse and --teachers are of --distil; give it, too."
+            "--candidates, --reverse, --teachers, --soup and --student-epochs are of "
+            "--distil; give it, too."
         )
     if not (options.ensemble or options.students):
         return
@@ -214,32 +228,6 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
     for system in options.students:
         if system not in options.systems:
             raise UserError(f"--distil {system} is none of --systems; name it there.")
-
-
-def together(
-    options: Multi30kBest, rows: Sequence[Row], texts: dict[str, Parallel]
-) -> OtherRow:
-    """The row of an ensemble."""
-    folders = tuple(row.folder for row in rows)
-    systems, seeds = [*dict.fromkeys(row.system for row in rows)], options.seeds
-    names = "+".join(systems).replace(", ", "-").replace(" ", "-"), *map(str, seeds)
-    folder = options.workdir / "-".join([rows[0].data, "ensemble", *names])
-
-    def work() -> Figures:
-        make_folder(folder)
-        run = load_ensemble(folders)
-        size = {"parameters": count_parameters(run.params)}
-        return size | figures_of(texts, "", options.target, run, folder)
-
-    return OtherRow(
-        folder=folder,
-        system=f"ensemble: {' + '.join(systems)}, seeds {'-'.join(map(str, seeds))}",
-        data=rows[0].data,
-        after=folders,
-        tests=rows[0].tests,
-        work=work,
-        config=" ".join(config_digest(row.experiment) for row in rows),
-    )
 
 
 def measure(

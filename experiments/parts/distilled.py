@@ -15,6 +15,7 @@ of starting anew, and there is one model for each direction or one ensemble.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 
@@ -134,28 +135,30 @@ def _translated(
     return [line if line.strip() else other for line, other in pairs]
 
 
+class Lessons(NamedTuple):
+    """What students learn from, and for how long."""
+
+    candidates: int = 1  # so many best translations, of which the nearest is taken
+    reverse: Path | None = None  # a run of the other direction, for further sources
+    # They teach in the place of the teachers, which are not awaited then.
+    runs: tuple[Path, ...] = ()
+    epochs: int | None = None  # default: half of those of the start
+
+
 def distil(
-    row: Row,
-    teachers: Sequence[Row],
-    candidates: int = 1,
-    reverse: Path | None = None,
-    runs: Sequence[Path] = (),
+    row: Row, teachers: Sequence[Row], lessons: Lessons = Lessons()
 ) -> DistilledRow:
     """The row that learns from teachers and starts from another row.
 
     Args:
         row: What it starts from; its rate, epochs and vocabularies change.
         teachers: The vocabularies of all are the same.
-        candidates: How many of their best translations the nearest to the reference
-            is chosen from.
-        reverse: A run of the other direction; its sources of the references are learnt
-            from, too.
-        runs: They teach in the place of the teachers, which are not awaited then.
+        lessons: What it learns from.
 
     Raises:
         UserError: One of the runs is none.
     """
-    data = row.experiment.data
+    data, (candidates, reverse, runs, epochs) = row.experiment.data, lessons
     assert data.source and data.target  # text files, as of every row here
     others = {run: load_experiment(run) for run in runs}
     teaching = others or {row.folder: row.experiment for row in teachers}
@@ -166,7 +169,7 @@ def distil(
     return DistilledRow(
         folder=row.folder.with_name("-".join([row.folder.name, *names])),
         system=", ".join([row.system, *how]),
-        experiment=_going_on(row.experiment, row.folder),
+        experiment=_going_on(row.experiment, row.folder, epochs),
         measure=row.measure,
         data=row.data,
         after=() if runs else tuple(teaching),
@@ -181,9 +184,10 @@ def distil(
     )
 
 
-def _going_on(before: Experiment, folder: Path) -> Experiment:
+def _going_on(before: Experiment, folder: Path, epochs: int | None) -> Experiment:
     """Goes over its text, which is longer, half as often, at half the rate."""
     optimizer, training = before.optimizer, before.training
+    epochs = epochs or max(1, training.epochs // 2)
     rate = optimizer.learning_rate
     return replace(
         before,
@@ -196,7 +200,5 @@ def _going_on(before: Experiment, folder: Path) -> Experiment:
         optimizer=replace(
             optimizer, learning_rate=rate and rate / 2, decay=0.8, decay_after=1
         ),
-        training=replace(
-            training, epochs=max(1, training.epochs // 2), warm_start=folder
-        ),
+        training=replace(training, epochs=epochs, warm_start=folder),
     )
