@@ -32,6 +32,9 @@ Launch::
     python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
         --systems rnnsearch-star-lexicon-384 --teachers RUN RUN RUN --candidates 10 \
         --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/taught
+    python -m experiments.multi30k_best --data DATA/multi30k/tok --distil --soup 3 \
+        --systems kvmematt-r2-lexicon --student-epochs 4 --candidates 10 \
+        --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/soup
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate
 """
 
