@@ -3,6 +3,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import tyro
 
@@ -24,6 +25,28 @@ def names(paths: Sequence[Path]) -> list[str]:
     while len({path[-depth:] for path in parts}) < len(parts):
         depth += 1
     return ["/".join(path[-depth:]) for path in parts]
+
+
+def check_lists(kind: Any, words: Sequence[str]) -> None:
+    """Refuses a flag of several values that stands twice: the last alone would count.
+
+    What a file of flags holds may be said anew beside it.
+
+    Args:
+        kind: The class of the command.
+        words: What was typed.
+
+    Raises:
+        UserError: There is one.
+    """
+    flags = [word.partition("=")[0].replace("_", "-") for word in words]
+    for name, hint in get_type_hints(kind).items():
+        flag = f"--{name.replace('_', '-')}"
+        if ... in get_args(hint) and flags.count(flag) > 1:
+            raise UserError(
+                f"{flag} stands twice, and the last alone would count; write it once, "
+                "and all its values behind it."
+            )
 
 
 def check_reverse(reverse: Path, *runs: Path) -> None:

@@ -187,7 +187,7 @@ def load(name: str) -> Any:
 
 
 def _run(words: Sequence[str], base: "Experiment | None") -> None:
-    cache, words = _program_cache(expanded(words))
+    typed, (cache, words) = words, _program_cache(expanded(words))
     if not words:
         print(listing(), end="", file=sys.stderr)
         raise SystemExit(2)
@@ -197,7 +197,7 @@ def _run(words: Sequence[str], base: "Experiment | None") -> None:
     elif name == "--version":
         print(f"kvnmt {__version__}")
     else:
-        work = _parse(name, arguments, base)
+        work = _parse(name, arguments, typed, base)
         if COMMANDS[name].compiles:
             from kvnmt.cli.program_cache import keep_programs  # imports JAX
 
@@ -217,9 +217,14 @@ def _check_devices() -> None:
         check_any()
 
 
-def _parse(name: str, arguments: list[str], base: "Experiment | None") -> Any:
+def _parse(
+    name: str, arguments: list[str], typed: Sequence[str], base: "Experiment | None"
+) -> Any:
     """The command with its flags; called, it does its work."""
+    from kvnmt.cli.flags import check_lists
+
     kind = load(name)
+    check_lists(kind, typed)
     runs = COMMANDS[name].runs
     if runs is not None:
         from kvnmt.cli.defaults import parse  # imports models

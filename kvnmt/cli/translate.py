@@ -91,6 +91,17 @@ def check_together(options: Translate) -> None:
             "--json tells what the model wrote; leave out either it or "
             "--replace-unknown and --dictionary."
         )
+    if options.replace_unknown or options.dictionary:
+        if options.nearest:
+            raise UserError(
+                "--nearest chooses before unknown words are replaced; leave out either "
+                "it or --replace-unknown and --dictionary."
+            )
+        if not options.search.unknown:
+            raise UserError(
+                "with --search.no-unknown there is nothing to replace; leave out "
+                "either it or --replace-unknown and --dictionary."
+            )
     if options.json and options.nearest:
         raise UserError(
             "--json tells all translations; leave out either it or --nearest."
@@ -178,7 +189,7 @@ def answers(
             options,
             dictionary=dictionary,
             nearest=near,
-            prefixes=begun,
+            begun=begun,
             shortlist=shortlist,
             first=parts,
             expected=expected,
@@ -197,11 +208,14 @@ def _written(
     *,
     dictionary: Mapping[str, str] | None,
     nearest: Nearest | None,
+    begun: Sequence[str] | None,
     advance: Callable[[int], None],
     **request: Unpack[Request],
 ) -> list[str]:
     """Translates the parts of lines; a line comes out for each."""
     flat = [part for pieces in cuts for part in pieces]
+    if begun is not None:
+        request["prefixes"] = [run.vocabularies.target.encode(text) for text in begun]
     if options.json:
         records = describe(run, flat, options.search, advance, **request)
         joined = (join(pieces) for pieces in _grouped(records, cuts))
@@ -212,6 +226,7 @@ def _written(
         options.search,
         advance,
         dictionary=dictionary,
+        begun=begun,
         nearest=nearest,
         **request,
     )
@@ -226,12 +241,16 @@ def _grouped(flat: Sequence[T], cuts: Sequence[Sequence[str]]) -> Iterator[list[
 
 def _begun(
     run: Run, prefixes: Sequence[str], cuts: Sequence[Sequence[str]]
-) -> list[list[int]]:
-    """The ids that the translation of every part begins with: of a line the first."""
-    begun: list[list[int]] = []
+) -> list[str]:
+    """What the translation of every part begins with: of a line the first with words.
+
+    A first part may have none, such as one that is but a wide space.
+    """
+    begun: list[str] = []
     for prefix, pieces in zip(prefixes, cuts):
-        begun.append(run.vocabularies.target.encode(prefix))
-        begun += [[] for _ in pieces[1:]]
+        filled = [bool(run.vocabularies.source.encode(part)) for part in pieces]
+        first = filled.index(True) if any(filled) else 0
+        begun += [prefix if n == first else "" for n in range(len(pieces))]
     return begun
 
 

@@ -69,7 +69,7 @@ def check_search(config: SearchConfig) -> None:
     if config.nbest > config.beam and not config.sample:
         raise OptionError(
             f"{{0}} is {config.nbest} but a beam of {config.beam} holds no more than "
-            "that; widen {1}.",
+            "that; widen {1} or lower {0}.",
             *("nbest", "beam"),
             prefix="search.",
         )
@@ -97,9 +97,10 @@ def _idle(config: SearchConfig) -> Iterator[Idle]:
         if config.beam == 1:
             why = "{0} is for several hypotheses; widen {1}."
             yield Idle(("diversity",), why, ("beam",))
-    elif config.beam > 1:
+    else:
         why = "{0} is of a beam, and {1} draws; {2} says how many translations."
-        yield Idle(("beam", "diversity"), why, ("sample", "nbest"))
+        several = ("beam",) if config.beam > 1 else ()  # a beam of one is no beam
+        yield Idle((*several, "diversity"), why, ("sample", "nbest"))
     if config.normalization == "none":
         why = "{0} is an exponent of {1}, which is none; choose gnmt or length."
         yield Idle(("alpha",), why, ("normalization",))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from kvnmt.data.vocabulary import EOS, PAD, UNK
@@ -45,6 +46,7 @@ from kvnmt.search import (
 )
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
 
+ROUNDING = 1e-9  # a product that is a whole number may be less by this
 LEAST_COVERED = 1e-6  # attention that a word counts as having had, at least
 
 
@@ -60,8 +62,8 @@ class _Source(NamedTuple):
 def compiled_search(model: Model, config: SearchConfig) -> Callable[..., Hypotheses]:
     """The jitted search of a model, over rows and among all words or some.
 
-    It is called with ``(params, source, places, prefix=None, allowed=None,
-    words=None)``.
+    It is called with ``(params, source, places, prefix, allowed, words=None)``, the
+    first five by their places; prefix and allowed may be None, or left out.
 
     The source [B, S] holds ids; a row without any is no sentence. The places [B] of the
     sentences in their corpus, with the seed, decide what is drawn for them. A prefix
@@ -199,8 +201,10 @@ def _limits(
     length = math.ceil(shape.length_ratio * (source.shape[1] - 1))
     length += shape.length_extra
     words = jnp.sum(source >= 0, axis=1) - 1
-    limits = jnp.floor(shape.length_ratio * words.astype(jnp.float32))
-    limits = limits.astype(jnp.int32) + shape.length_extra
+    # In float32, 0.42 times 150 words would be a word short. A row without a sentence
+    # reads the last place.
+    products = shape.length_ratio * np.arange(source.shape[1]) + ROUNDING
+    limits = jnp.asarray(np.floor(products), jnp.int32)[words] + shape.length_extra
     if shape.max_length is not None:
         limits = jnp.minimum(limits, shape.max_length + 1)
         length = min(length, shape.max_length + 1)

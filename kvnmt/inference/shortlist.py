@@ -7,7 +7,7 @@ share an output layer of what any of them needs; each writes its own tokens alon
 that its translation does not depend on the others.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.vocabulary import EOS, UNK
+from kvnmt.errors import UserError
 
 BEST, COMMON = 100, 1000  # target tokens of a source token, and of every sentence
 NO_TOKEN = -1  # in the place of a source token: for every sentence
@@ -57,6 +58,7 @@ class Shortlist:
     lexicon: Lexicon  # ranked
     source_size: int  # of the vocabulary
     target_size: int
+    digests: Mapping[str, str] | None = None  # of both vocabularies, where it is known
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
@@ -98,6 +100,25 @@ class Shortlist:
         before = np.cumsum(counts) - counts
         places = np.arange(counts.sum()) + np.repeat(first - before, counts)
         return self.lexicon.target[places], counts
+
+
+def check_shortlist(shortlist: Shortlist, source_size: int, target_size: int) -> None:
+    """Refuses what is no shortlist of a model's words.
+
+    Raises:
+        UserError: It is none, or has other numbers of words.
+    """
+    if not isinstance(shortlist, Shortlist):
+        raise UserError(
+            f"a shortlist of type {type(shortlist).__name__} is none; read its file "
+            "with kvnmt.inference.shortlist_file.read_shortlist."
+        )
+    theirs = shortlist.source_size, shortlist.target_size
+    if theirs != (source_size, target_size):
+        raise UserError(
+            f"the shortlist is of {theirs[0]} source and {theirs[1]} target words, the "
+            f"model of {source_size} and {target_size}; read one of its vocabularies."
+        )
 
 
 def of_all(count: int, sizes: tuple[int, int]) -> Shortlist:

@@ -80,7 +80,7 @@ def read_shortlist(path: Path | str, vocabularies: Vocabularies) -> Shortlist:
         entries += [(NO_TOKEN, word, 0.0) for word in words[:COMMON]]
     source, target, probability = zip(*entries)
     lexicon = Lexicon(np.array(source), np.array(target), np.array(probability))
-    return Shortlist(lexicon.ranked(), *sizes)
+    return Shortlist(lexicon.ranked(), *sizes, digests(vocabularies))
 
 
 def _entries(
@@ -149,4 +149,8 @@ def _tokens(vocabulary: Vocabulary) -> list[str]:
 
 
 def _ids(vocabulary: Vocabulary) -> dict[str, int]:
-    return {token: i for i, token in enumerate(_tokens(vocabulary))}
+    """Of tokens spelt alike the more frequent: a space, not the sign that shows it."""
+    ids: dict[str, int] = {}
+    for i, token in enumerate(_tokens(vocabulary)):
+        ids.setdefault(token, i)
+    return ids

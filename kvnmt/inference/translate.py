@@ -22,7 +22,7 @@ from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.program import compiled_search
-from kvnmt.inference.shortlist import Shortlist
+from kvnmt.inference.shortlist import Shortlist, check_shortlist
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.unknown_words import replace_unknown
 from kvnmt.model.assembly import Model, Params
@@ -96,9 +96,11 @@ def translate_nbest(
     Raises:
         UserError: A number of the config is out of its bounds, more translations are
             asked for than the beam holds, coverage is to be scored where nothing is
-            aligned, or an id is no word of the vocabulary.
+            aligned, the shortlist is of other words, or an id is no word.
     """
     search, mesh = compiled_search(model, config), own_mesh()
+    if shortlist is not None:
+        check_shortlist(shortlist, model.source_words, model.target_words)
     check_ids(sentences, model.source_words, "source sentence")
     if prefixes is not None:
         check_counts(len(sentences), "sentences", len(prefixes), "prefixes")
@@ -134,6 +136,7 @@ def translate_lines(
     advance: Callable[[int], None] = lambda sentences: None,
     *,
     dictionary: Mapping[str, str] | None = None,
+    begun: Sequence[str] | None = None,
     nearest: Nearest | None = None,
     **request: Unpack[Request],
 ) -> list[str]:
@@ -147,6 +150,7 @@ def translate_lines(
         dictionary: Translations of source words, for unknown words; see
             `replace_unknown`, and `check_replaceable` first. None: unknown words are
             left as they are.
+        begun: The prefixes as text, whose unknown words are written all the same.
         nearest: Which of ``config.nbest`` translations is taken. None: the best.
         **request: What else is asked for.
     """
@@ -161,7 +165,7 @@ def translate_lines(
         places = (nearest.choose(n, some) for n, some in enumerate(texts))
         hypotheses = [ways[n].ids for ways, n in zip(translations, places)]
     if dictionary is not None:
-        return replace_unknown(run, lines, hypotheses, dictionary)
+        return replace_unknown(run, lines, hypotheses, dictionary, begun)
     return [decode(ids) for ids in hypotheses]
 
 

@@ -33,6 +33,7 @@ def replace_unknown(
     lines: Sequence[str],
     hypotheses: Sequence[Sequence[int]],
     dictionary: Mapping[str, str],
+    prefixes: Sequence[str] | None = None,
 ) -> list[str]:
     """Writes translations with something in the place of every unknown word.
 
@@ -41,6 +42,7 @@ def replace_unknown(
         lines: What was translated.
         hypotheses: The ids of its translations, without EOS.
         dictionary: Translations of source words; see `fill_in`.
+        prefixes: What translations begin with; it is written as it stands.
     """
     words = run.vocabularies
     places = [n for n, ids in enumerate(hypotheses) if UNK in ids]
@@ -51,6 +53,8 @@ def replace_unknown(
     for n, rounds in zip(places, alignments):
         tokens = words.target.pieces(hypotheses[n])
         unknown = [i == UNK for i in hypotheses[n]]
+        begun = split_words(prefixes[n]) if prefixes else []
+        tokens[: len(begun)], unknown[: len(begun)] = begun, [False] * len(begun)
         tokens = fill_in(tokens, unknown, split_words(lines[n]), rounds[-1], dictionary)
         translations[n] = " ".join(tokens)
     return translations

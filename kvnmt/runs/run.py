@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.vocabularies import Vocabularies
+from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.errors import UserError
-from kvnmt.inference.config import SearchConfig, check_asked
+from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.inference.describe import describe
 from kvnmt.inference.explain import Explanation, explain
 from kvnmt.inference.score import Scored, align_lines, score_lines
@@ -47,8 +47,8 @@ class Run(NamedTuple):
 
         Raises:
             UserError: Lines are no list of lines, the run is a language model, coverage
-                is to be scored where nothing is aligned, or an option of the search is
-                not what it may be or does nothing here.
+                is to be scored where nothing is aligned, an option of the search is not
+                what it may be or does nothing here, or the shortlist is of other words.
 
         Example::
 
@@ -60,11 +60,8 @@ class Run(NamedTuple):
         lines = _lines(lines)
         _refuse_language_model(self)
         config = _checked(search, self)
-        if config.nbest > 1 and search is not None:
-            raise UserError(
-                f"nbest is {config.nbest}, and one translation of each line is given; "
-                "call describe for more."
-            )
+        _check_nbest(config, self, "of each line is given")
+        _check_shortlist(shortlist, self)
         return translate_lines(self, lines, config, shortlist=shortlist)
 
     def describe(
@@ -88,6 +85,7 @@ class Run(NamedTuple):
         """
         lines = _lines(lines)
         _refuse_language_model(self)
+        _check_shortlist(shortlist, self)
         return describe(self, lines, _checked(search, self), shortlist=shortlist)
 
     def score(self, source: Iterable[str], target: Iterable[str]) -> list[Scored]:
@@ -142,8 +140,8 @@ class Run(NamedTuple):
             search: How to search for the model's, as of `translate`.
 
         Raises:
-            UserError: A text is no line, a language model is to translate, or what
-                `translate` refuses of a search.
+            UserError: A text is no line, a language model is to translate, what
+                `translate` refuses of a search, or one beside a target.
 
         Example::
 
@@ -156,7 +154,10 @@ class Run(NamedTuple):
         _lines([line] if target is None else [line, target])
         if target is None:
             _refuse_language_model(self)
+        elif search is not None:
+            raise UserError("a target is read, not searched for; leave search out.")
         config = _checked(search, self)
+        _check_nbest(config, self, "is explained")
         return explain(self, self.experiment.model, line, target, config)
 
     def __repr__(self) -> str:
@@ -175,8 +176,29 @@ def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:
         raise UserError(
             f"search is of type {type(search).__name__}; pass a kvnmt.SearchConfig."
         )
+    check_search(search)
     check_asked(search, SearchConfig(), run.experiment.search)
     return search
+
+
+def _check_nbest(config: SearchConfig, run: Run, what: str) -> None:
+    if config.nbest not in (1, run.experiment.search.nbest):
+        raise UserError(
+            f"nbest is {config.nbest}, and one translation {what}; call describe for "
+            "more."
+        )
+
+
+def _check_shortlist(shortlist: Shortlist | None, run: Run) -> None:
+    """Refuses one of other words, were there as many of them."""
+    if not (isinstance(shortlist, Shortlist) and shortlist.digests):
+        return  # its sizes are compared where it is used
+    for side, ours in digests(run.vocabularies).items():
+        if shortlist.digests[side] != ours:
+            raise UserError(
+                f"the shortlist was read for another {side} vocabulary than the run's; "
+                "read it anew with read_shortlist(path, run.vocabularies)."
+            )
 
 
 def _lines(lines: Iterable[str]) -> list[str]:
@@ -201,6 +223,13 @@ def _lines(lines: Iterable[str]) -> list[str]:
             raise UserError(
                 f"line {number}, counted from 0, holds a line feed; split it there."
             )
+        try:
+            line.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"line {number}, counted from 0, holds half of a surrogate pair, which "
+                "no UTF-8 text has; decode it anew."
+            ) from None
     return lines
 
 

@@ -89,8 +89,9 @@ def restrict(
         least = best[..., -1:]
     if top_p is not None:
         ranked = jnp.sort(log_probs, axis=-1, descending=True)
-        sums = jnp.cumsum(jnp.exp(ranked), axis=-1)
-        before = sums - jnp.exp(ranked)
+        mass = jnp.exp(ranked - ranked[..., :1])  # a forced word may have next to none
+        sums = jnp.cumsum(mass, axis=-1)
+        before = sums - mass
         kept = jnp.where(before < top_p * sums[..., -1:], ranked, jnp.inf)
         least = jnp.maximum(least, jnp.min(kept, axis=-1, keepdims=True))
     return jnp.where(log_probs >= least, log_probs, -jnp.inf)

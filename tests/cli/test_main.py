@@ -170,7 +170,29 @@ BAD_USE = [
     (
         ["translate", "RUN", "--search.beam", "2", "--search.nbest", "3"],
         "--search.nbest is 3 but a beam of 2 holds no more than that; widen "
-        "--search.beam.",
+        "--search.beam or lower --search.nbest.",
+    ),
+    (
+        ["translate", "RUN", "--search.sample", "--search.beam", "1"]
+        + ["--search.diversity", "3"],
+        "--search.diversity is of a beam, and --search.sample draws",
+    ),
+    (
+        ["translate", "RUN", "--search.no-unknown", "--replace-unknown"],
+        "with --search.no-unknown there is nothing to replace",
+    ),
+    (
+        ["translate", "RUN", "--nearest", "TEXT/hole", "--dictionary", "TEXT/hole"],
+        "--nearest chooses before unknown words are replaced",
+    ),
+    (
+        ["translate", "RUN", "--ensemble", "NOWHERE", "--ensemble=OTHER"],
+        "--ensemble stands twice, and the last alone would count",
+    ),
+    (
+        ["evaluate", "RUN", "--source", "X", "--reference", "X"]
+        + ["--more_references", "X", "--more-references", "X"],
+        "--more-references stands twice",
     ),
     (["translate", "RUN", "--search.nbest", "5"], "one is written; give --json"),
     (["translate", "RUN", "--ensemble", "RUN"], "is named twice"),

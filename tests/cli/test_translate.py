@@ -8,17 +8,22 @@ import json
 import os
 import subprocess
 import sys
+from fractions import Fraction
 from pathlib import Path
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.cli import translate as command
 from kvnmt.cli.translate import Translate, answers, read_windows
+from kvnmt.data.vocabulary import EOS, PAD
+from kvnmt.data.words import cut
 from kvnmt.errors import UserError
-from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.config import SearchConfig, shape_of
+from kvnmt.inference.program import _limits
 from kvnmt.inference.score import score
 from kvnmt.inference.translate import translate, translate_lines
 from kvnmt.runs.directory import Run, load_run
@@ -183,6 +188,33 @@ def test_translations_begin_as_asked(kvnmt, folder, run, tmp_path, beam):
     assert said.status == 2 and "has 1 line but the input 0" in said.err
 
 
+def test_a_prefix_is_written_as_it_stands(kvnmt, folder, tmp_path):
+    """Where unknown words are replaced; a word of the source takes no place of its."""
+    path = tmp_path / "prefix"
+    path.write_text("H zzz G\n")
+    asked = "translate", folder, *GREEDY, "--prefix", path
+    (plain,) = lines_of(kvnmt(*asked, given=b"a b c\n"))
+    assert plain.startswith("H <unk> G")
+    (replaced,) = lines_of(kvnmt(*asked, "--replace-unknown", given=b"a b c\n"))
+    assert replaced.startswith("H zzz G")
+
+
+def test_the_first_part_with_words_has_the_prefix(tmp_path_factory):
+    """A wide space that stands alone before what is too long is no part of it."""
+    base = tmp_path_factory.getbasetemp()
+    run = load_run(untrained(base, "rnnsearch-star", vocabulary="bpe", subwords=14))
+    lines = ["\u3000 abcdefgh abcdefgh", "\u3000"]
+    options = Translate(Path(), PLAIN, max_input=8)
+    cuts = [cut(run.vocabularies.source, line, 8) for line in lines]
+    assert not run.vocabularies.source.encode(cuts[0][0]) and len(cuts[0]) > 1
+    assert command._begun(run, ["A B", "C"], cuts)[:2] == ["", "A B"]
+    path = base / "first-part"
+    path.write_text("A B\n\n")
+    asked = dataclasses.replace(options, prefix=path)
+    ((first, second),) = [one.lines for one in answers(run, [lines], asked)]
+    assert first.startswith("A B") and not second
+
+
 def test_of_several_the_nearest_to_the_reference_is_written(kvnmt, folder, tmp_path):
     """Of a line that is split, whose parts have no reference, the best of each part."""
     lines = ["a b c", "", "d e f a", "a b c d e f g h a b"]
@@ -222,6 +254,17 @@ def test_nearest_of_one_or_of_all_is_refused(kvnmt, folder, tmp_path, monkeypatc
     assert said.status == 2 and "leave out either it or --nearest" in said.err
     said = kvnmt("translate", folder, *several, given=b"a\n")
     assert said.status == 2 and "or --nearest, which chooses" in said.err
+
+
+@pytest.mark.parametrize(("ratio", "words"), [(0.42, 150), (0.21, 300), (0.1, 9)])
+def test_a_limit_is_not_a_word_short(ratio, words):
+    """Of 0.42 times 150 words, say, which is less than 63 in float32."""
+    shape = shape_of(SearchConfig(length_ratio=ratio, length_extra=1))
+    source = np.full((3, words + 3), PAD)
+    source[0, :words], source[0, words], source[1, 0] = 5, EOS, EOS
+    limits, most = _limits(shape, source, None)
+    exact = int(Fraction(str(ratio)) * words) + 1
+    assert limits.tolist() == [exact, 1, 0] and exact <= most
 
 
 def test_a_prefix_has_room(run):

@@ -217,6 +217,26 @@ def test_what_is_written_is_read(tmp_path):
     assert all(len(line.split()) == 3 for line in lines)  # so others can read it
 
 
+def test_a_space_stays_a_space(tmp_path):
+    """Where the sign that shows it is a character, too."""
+    words = Characters("ab \u2581")
+    entries = [(NO_TOKEN, 4, 0.5), (3, 4, 0.5), (4, 4, 0.5)]
+    lexicon = Lexicon(*map(np.array, zip(*entries)))
+    both = Vocabularies(words, words)
+    write_shortlist(Shortlist(lexicon, 6, 6), both, tmp_path / "table")
+    again = read_shortlist(tmp_path / "table", both)
+    assert list(zip(*map(np.ndarray.tolist, again.lexicon))) == entries
+
+
+def test_a_shortlist_of_other_words_is_refused(talkers, sentences):
+    model, params = next(iter(talkers.values()))
+    other = of_all(3, (model.source_words, model.target_words + 1))
+    with pytest.raises(UserError, match="shortlist is of .*, the model of"):
+        translate_nbest(model, params, sentences, shortlist=other)
+    with pytest.raises(UserError, match="a shortlist of type str is none; read its"):
+        translate_nbest(model, params, sentences, shortlist="table")
+
+
 def test_a_table_of_another_program(tmp_path):
     """Tokens that are not known, and NULL, are left out; frequent words are common."""
     path = tmp_path / "lex.s2t"

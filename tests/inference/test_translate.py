@@ -318,7 +318,8 @@ def test_programs_that_nobody_uses_are_freed(talker):
         ({"max_length": 0}, "max_length is 0 but must be at least 1 and"),
         (
             {"nbest": 3},
-            "nbest is 3 but a beam of 2 holds no more than that; widen beam.",
+            "nbest is 3 but a beam of 2 holds no more than that; widen beam or "
+            "lower nbest.",
         ),
     ],
 )

@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -17,6 +18,7 @@ import pytest
 import kvnmt
 from kvnmt.attention import CATALOGUE, additive
 from kvnmt.data.vocabulary import EOS
+from kvnmt.inference.shortlist import of_all
 from kvnmt.runs import notebook
 from kvnmt.systems import named
 from tests.helpers import SIZES, tiny, toy_data, trained, untrained
@@ -116,6 +118,9 @@ def test_a_search_is_the_run_s_or_another(run):
         (None, None, "a list of lines is needed, and this is of type NoneType"),
         ({"a", "b"}, None, "a list of lines is needed, and this is of type set"),
         (["a"], {"beam": 3}, "search is of type dict; pass a kvnmt.SearchConfig"),
+        (["a"], kvnmt.SearchConfig(nbest="3"), "nbest"),
+        (["a"], kvnmt.SearchConfig(min_length="3", max_length=5), "min_length"),
+        (["\ud800"], None, "line 0, counted from 0, holds half of a surrogate pair"),
     ],
 )
 def test_what_is_no_list_of_lines_or_no_search_is_refused(run, lines, search, sentence):
@@ -137,10 +142,29 @@ def test_lines_may_come_one_by_one(run):
     assert [pair.log_prob for pair in one] == [pair.log_prob for pair in other]
 
 
+def test_a_shortlist_of_other_words_is_refused(run):
+    sizes = map(len, run.vocabularies)
+    other = {"source": "0" * 16, "target": "0" * 16}
+    shortlist = replace(of_all(4, (*sizes,)), digests=other)
+    for use in (run.translate, run.describe):
+        with pytest.raises(kvnmt.UserError, match="for another source vocabulary"):
+            use(["a"], shortlist=shortlist)
+        assert use(["a"], shortlist=replace(shortlist, digests=None))
+
+
 def test_several_translations_are_described(run):
     search = kvnmt.SearchConfig(beam=4, nbest=3)
     with pytest.raises(kvnmt.UserError, match="nbest is 3, .* call describe"):
         run.translate(["a b"], search)
+    with pytest.raises(kvnmt.UserError, match="nbest is 3, .* is explained"):
+        run.explain("a b", search=search)
+    with pytest.raises(kvnmt.UserError, match="leave search out"):
+        run.explain("a b", "A B", kvnmt.SearchConfig(beam=4))
+    holds = run._replace(experiment=replace(run.experiment, search=search))
+    wider = replace(search, alpha=0.5)
+    assert holds.translate(["a b"], wider) == run.translate(
+        ["a b"], replace(wider, nbest=1)
+    )
     (record,) = run.describe(["a b"], search)
     best, *others = record["nbest"]
     assert (

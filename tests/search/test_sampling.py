@@ -94,6 +94,9 @@ def test_who_may_be_drawn():
     assert allowed(None, 0.8) == [1, 2, 3]
     assert allowed(1, 0.8) == [1]
     assert allowed(3, 0.5) == [1, 2]
+    # A forced word may have less than a float can tell.
+    forced = restrict(jnp.array([[-jnp.inf, -95.0, -jnp.inf]]), None, 0.9)
+    assert np.flatnonzero(np.isfinite(np.asarray(forced)[0])).tolist() == [1]
     # A word that may not be written has no share in what is counted.
     barred = restrict(jnp.log(jnp.array([[0.0, 0.03, 0.01, 0.005, 0.005]])), None, 0.7)
     assert np.flatnonzero(np.isfinite(np.asarray(barred)[0])).tolist() == [1, 2]
