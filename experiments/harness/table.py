@@ -22,6 +22,7 @@ from experiments.harness.row_flags import with_flags
 from experiments.harness.rows import AnyRow, Row, Train
 from experiments.harness.worker import Worker
 from kvnmt.cli.flag_files import expanded
+from kvnmt.cli.flags import check_lists
 from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.program_cache import keep_programs
 from kvnmt.console import print_table
@@ -102,6 +103,7 @@ def launch(
 
     def work() -> None:
         description = f"{about or ''}\n\n{FLAGS}"
+        check_lists(kind, sys.argv[1:])
         sys.argv[1:] = expanded(sys.argv[1:])  # so that results tell every flag
         options, others = tyro.cli(
             kind, description=description, return_unknown_args=True

@@ -171,7 +171,7 @@ def test_a_flag_of_the_configuration_changes_every_row(tmp_path):
         (["--epochs", "0", "--list"], "must be at least 1"),
         (["--seeds"], "--seeds names nothing"),
         (["--starts"], "--starts names nothing"),
-        (["--systems"], "--systems names nothing"),
+        (["--systems", "memdec"], "--systems stands twice"),
         (["--sytems", "rnnsearch-star"], "sytems"),
     ],
 )
