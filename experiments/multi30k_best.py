@@ -32,9 +32,9 @@ Launch::
     python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
         --systems rnnsearch-star-lexicon-384 --teachers RUN RUN RUN --candidates 10 \
         --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/taught
-    python -m experiments.multi30k_best --data DATA/multi30k/tok --distil --soup 3 \
+    python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
         --systems kvmematt-r2-lexicon --student-epochs 4 --candidates 10 \
-        --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/soup
+        --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/rounds
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate
 """
 
@@ -54,7 +54,7 @@ from experiments.parts import captions
 from experiments.parts.distilled import Lessons, distil
 from experiments.parts.ingredients import COMPOSED, WITHOUT
 from experiments.parts.recipes import with_system
-from experiments.parts.together import ensemble, soup, with_other_seed
+from experiments.parts.together import ensemble
 from kvnmt.data.text import Parallel
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
@@ -122,8 +122,6 @@ class Multi30kBest(captions.CaptionOptions):
     candidates: Annotated[int, between(1, 1000)] = 1
     # a run of the other direction: they learn from its translations of references, too
     reverse: Path | None = None
-    # so many of each, unlike in their seeds; the mean of their parameters is a row more
-    soup: Annotated[int, between(1, 99)] = 1
     # how often they go over their text; default: half as often as rows from scratch
     student_epochs: Annotated[int | None, at_least(1)] = None
 
@@ -163,19 +161,14 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
 def with_all(
     options: Multi30kBest, texts: dict[str, Parallel], trained: Sequence[AnyRow]
 ) -> list[AnyRow]:
-    """The rows that learn from all that were trained, and those of several together."""
+    """The rows that learn from all that were trained, and those that are ensembles."""
     plain = [row for row in trained if isinstance(row, Row)]
     learning = (row for row in plain if row.system in options.students)
     taught = [distil(row, plain, options.lessons) for row in learning]
     measured = partial(figures_of, texts, "", options.target)
     groups: list[Sequence[Row]] = [plain, taught] if options.ensemble else []
-    ensembles = [
-        ensemble(options.workdir, rows, measured) for rows in groups if rows[1:]
-    ]
-    numbers = range(2, options.soup + 1)
-    alike = [[row, *(with_other_seed(row, n) for n in numbers)] for row in taught]
-    soups = [soup(options.workdir, rows, measured) for rows in alike if rows[1:]]
-    return [*taught, *(row for rows in alike for row in rows[1:]), *ensembles, *soups]
+    several = (group for group in groups if len(group) > 1)
+    return [*taught, *(ensemble(options.workdir, rows, measured) for rows in several)]
 
 
 def configure(
@@ -214,12 +207,11 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
         UserError: There are no two for an ensemble, a system to distil is none of
             them, or there is none that flags of students could be of.
     """
-    many = options.candidates > 1, options.soup > 1
-    others = options.reverse, options.teachers, options.student_epochs
-    if any(many + others) and not options.students:
+    lessons = options.lessons._replace(candidates=options.candidates > 1)
+    if any(lessons) and not options.students:
         raise UserError(
-            "--candidates, --reverse, --teachers, --soup and --student-epochs are of "
-            "--distil; give it, too."
+            "--candidates, --reverse, --teachers and --student-epochs are of --distil; "
+            "give it, too."
         )
     if not (options.ensemble or options.students):
         return

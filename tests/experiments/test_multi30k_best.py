@@ -7,8 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import jax
-import numpy as np
 import pytest
 from rich.console import Console
 from sacrebleu.metrics.bleu import BLEU
@@ -27,18 +25,9 @@ from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate_nbest
-from kvnmt.model.assembly import count_parameters
-from kvnmt.runs.directory import load_ensemble, load_run
+from kvnmt.runs.directory import load_ensemble
 from kvnmt.target_context import self_attentive
-from tests.experiments.fake import (
-    RESULT,
-    draw,
-    never,
-    small,
-    untrained,
-    write_captions,
-)
-from tests.helpers import write_untrained
+from tests.experiments.fake import never, untrained, write_captions
 
 
 @pytest.fixture
@@ -244,42 +233,6 @@ def _quick(monkeypatch) -> None:
     monkeypatch.setattr(distilled, "translate_lines", blank)
 
 
-def test_students_of_one_start_are_averaged(options, quick, capsys):
-    """They differ in their seed alone; their mean is one model, made anew if killed."""
-    write_captions(options.data)
-    seen = {}
-
-    def train(experiment, folder, **others):
-        seen[folder.name] = experiment
-        seed = experiment.training.seed
-        drawn = lambda model: jax.tree.map(lambda leaf: leaf + seed, draw(model))  # noqa: E731
-        write_untrained(small(experiment), folder, drawn)
-        return RESULT
-
-    soup = replace(options, distil=options.systems, soup=3, student_epochs=5)
-    half = options.workdir / "de-en-soup-rnnsearch-star-distilled-1-102-103" / "mean"
-    half.mkdir(parents=True)
-    multi30k_best.main(soup, train=train)
-    assert (
-        " soup: rnnsearch-star, distilled, seeds 1-102-103 " in capsys.readouterr().out
-    )
-    start, first, *others = seen
-    assert others == [f"{first}-seed-102", f"{first}-seed-103"]
-    for seed, name in zip((1, 102, 103), (first, *others), strict=True):
-        own = seen[name].training
-        assert (own.seed, own.epochs) == (seed, 5)
-        assert own.warm_start == options.workdir / start
-        same = replace(seen[name], training=replace(own, seed=1))
-        assert same == seen[first]
-    members = [load_run(options.workdir / name).params for name in (first, *others)]
-    mean = jax.tree.map(lambda *leaves: np.mean(leaves, axis=0), *members)
-    compare = partial(np.testing.assert_allclose, rtol=1e-6)
-    jax.tree.map(compare, load_run(half).params, mean)
-    result = json.loads((half.parent / "result.json").read_text())
-    assert result["parameters"] == count_parameters(mean)
-    multi30k_best.main(soup, train=never)
-
-
 def test_flags_of_the_table_change_teachers_and_students(options, quick):
     """And not the text that students read; other teachers are not taken for these."""
     write_captions(options.data)
@@ -374,9 +327,8 @@ def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
         ({"ensemble": True}, "two members"),
         ({"ensemble": True, "distil": ("rnnsearch-star",)}, "two members"),
         ({"candidates": 4}, "--student-epochs are of --distil"),
-        ({"reverse": Path("back")}, "--candidates, --reverse, --teachers, --soup"),
-        ({"teachers": (Path("run"),)}, "--reverse, --teachers, --soup and"),
-        ({"soup": 2}, "--soup and --student-epochs are of --distil"),
+        ({"reverse": Path("back")}, "--candidates, --reverse, --teachers and"),
+        ({"teachers": (Path("run"),)}, "--reverse, --teachers and"),
         ({"student_epochs": 2}, "--student-epochs are of --distil"),
         ({"ensemble": True, "ablate": True}, "--ensemble is .* leave --ablate out"),
         ({"distil": ("rnnsearch-star",), "ablate": True}, "--distil is of whole"),
