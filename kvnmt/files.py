@@ -55,6 +55,11 @@ def check_once(paths: Iterable[Path]) -> None:
         seen.add(path.resolve())
 
 
+def in_file(name: str) -> str:
+    """The name of a system as a part of the name of a file."""
+    return name.replace("/", "-")
+
+
 def claim(path: Path, inputs: Iterable[Path | None]) -> None:
     """Makes sure, before the work, that a file can be written; leaves it as it is.
 

@@ -15,7 +15,7 @@ from kvnmt.devices import use_cores
 from kvnmt.errors import Idle, UserError, check_given
 from kvnmt.evaluation import MEASURES, Report, System, Test, table
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
-from kvnmt.evaluation.inputs import read_systems, read_test
+from kvnmt.evaluation.inputs import is_text, read_systems, read_test
 from kvnmt.fields import check_fields
 from kvnmt.files import make_folder
 from kvnmt.inference.config import Limit, SearchConfig, check_search
@@ -80,6 +80,7 @@ class Evaluate:
         systems = self._systems(test)
         test.settings = Settings(self._tokenizer(systems), self.lowercase)
         measures = choose(self.measures, test, systems)
+        self._check_used(measures)
         if self.output:  # also if no measure asks for translations
             for system in systems:
                 _ = system.hypotheses
@@ -97,7 +98,9 @@ class Evaluate:
 
     def check_given(self, start: "Evaluate") -> None:
         """Refuses flags of searches where nothing is searched for."""
-        if self.systems and all(path.is_file() for path in self.systems):
+        one = Idle(("nbest",), "{0} is of several translations, and one is measured.")
+        check_given(self.search, [one], start.search, SearchConfig(), prefix="search.")
+        if self.systems and all(map(is_text, self.systems)):
             names = tuple(field.name for field in fields(SearchConfig))
             why = (
                 "{0} is for runs, which translate, but only files of translations are "
@@ -122,6 +125,17 @@ class Evaluate:
             check_reverse(self.reverse, *self.systems)
         if self.stem is not None and not self.gold:
             raise UserError("--stem is for adequacy by gold links, which needs --gold.")
+
+    def _check_used(self, measures: Sequence[str]) -> None:
+        """Refuses flags of measures that are not taken."""
+        flags = (
+            ("--stem", self.stem, "adequacy"),
+            ("--links", self.links, "alignment"),
+            ("--reverse", self.reverse, "alignment"),
+        )
+        for flag, value, measure in flags:
+            if value and measure not in measures:
+                raise UserError(f"{flag} is for {measure}; name that in --measures.")
 
     def _check_draw(self, lines: int) -> None:
         """Refuses to draw what is not there."""

@@ -70,6 +70,11 @@ class Explore:
             "open it in a browser."
         )
 
+    def check_given(self, start: "Explore") -> None:
+        """Refuses several translations, of which one would be shown."""
+        one = Idle(("nbest",), "{0} is of several translations, and one is shown.")
+        check_given(self.search, [one], start.search, SearchConfig(), prefix="search.")
+
     def _check_forced(self, start: SearchConfig) -> None:
         """Refuses to choose a search where nothing is searched for."""
         sentence = "{0} is for translating, and --forced only reads; leave one out."

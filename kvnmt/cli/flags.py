@@ -8,23 +8,29 @@ from typing import Any, get_args, get_type_hints
 import tyro
 
 from kvnmt.errors import UserError
-from kvnmt.files import check_once
+from kvnmt.files import check_once, in_file
 
 FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
 
 
 def names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of paths, as many as tell them apart.
+    """The last parts of paths, as many as tell them apart, in names of files, too.
 
     Raises:
-        UserError: One is named twice.
+        UserError: One is named twice, or two would name one file.
     """
     check_once(paths)
     parts = [path.resolve().parts for path in paths]
-    depth = 1
-    while len({path[-depth:] for path in parts}) < len(parts):
-        depth += 1
-    return ["/".join(path[-depth:]) for path in parts]
+    for depth in range(1, max(map(len, parts), default=0) + 1):
+        told = ["/".join(path[-depth:]) for path in parts]
+        if len(set(map(in_file, told))) == len(parts):
+            return told
+    if parts:
+        raise UserError(
+            "two of the paths are alike but for '/' and '-', and so would be the files "
+            "named after them; call one of the folders otherwise."
+        )
+    return []
 
 
 def check_lists(kind: Any, words: Sequence[str]) -> None:

@@ -43,16 +43,16 @@ class Validate:
 
     def __call__(self) -> None:
         """Looks."""
-        trained, config = None, self.config
+        trained, ratio, config = None, None, self.config
         if self.run:
             sentence = "{0} is of words, and --run brings its own vocabularies; leave "
             idle = Idle(OF_COUNTED, f"{sentence}one of them out.")
             check_given(config, [idle], ValidateConfig)  # whose fields have defaults
             experiment, trained = load_settings(self.run)
-            data = experiment.data
+            data, ratio = experiment.data, experiment.data.max_ratio
             longest = config.max_length or with_limit(data, trained.source.kind).longest
             config = dataclasses.replace(config, max_length=longest)
-        report = validate(config, trained)
+        report = validate(config, trained, ratio)
         if self.json:
             print_json(report.as_plain())
         else:
@@ -130,9 +130,13 @@ def _print(report: Report, by_run: bool) -> None:
 
 def _kept(report: Report, by_run: bool) -> str:
     if report.kept is None:
-        return "no pairs, as long as the numbers of lines differ"
+        source, target = report.files[:2]
+        differ = source.lines != target.lines
+        return f"no pairs{', as long as the numbers of lines differ' * differ}"
     kept = report.kept
     dropped = f"{kept.too_long:,} too long, {kept.empty:,} empty"
+    dropped += f", {kept.undecodable:,} not UTF-8" * bool(kept.undecodable)
+    dropped += f", {kept.uneven:,} uneven" * bool(kept.uneven)
     how = "in tokens of the run" if by_run else f"in words, not as --recipe {DEFAULT}"
     return f"{counted(kept.pairs, 'training pair')} ({dropped}), counted {how}"
 

@@ -42,7 +42,7 @@ def check(test: Test, systems: Sequence[System]) -> None:
     check_bleu(test, systems)
     need(test.source, "--source")
     data = _run(systems).experiment.data
-    for path in (data.source, data.target):
+    for path in (data.source, data.target, data.pairs):
         # Whoever made the run may have named something that never ends.
         if path and not Path(path).is_file():
             raise LackingError(f"the training text is not there: '{path}' is no file")

@@ -10,7 +10,7 @@ from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError, counted
 from kvnmt.evaluation.base import System, Test
-from kvnmt.files import claim, make_folder, write_lines
+from kvnmt.files import check_once, claim, in_file, make_folder, write_lines
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.brackets import read_brackets
@@ -59,6 +59,7 @@ def read_test(
         raise UserError("--swap is of links, which --gold and --links give.")
     if gold:
         test.gold = _read_links(gold, test, swap)
+    check_once(links)
     test.aligners = {str(path): _read_links(path, test, swap) for path in links}
     if reverse:
         test.reverse, _ = load_aligner(reverse)
@@ -92,7 +93,7 @@ def read_systems(
     """
     if ensemble and len(paths) > 1:
         raise UserError("--ensemble goes with one run; name a single system.")
-    if all(path.is_file() for path in paths.values()):
+    if all(map(is_text, paths.values())):
         for flag, value in (("--ensemble", ensemble), ("--output", output)):
             if value:
                 raise UserError(
@@ -102,7 +103,7 @@ def read_systems(
     if output and len(paths) > 1:
         make_folder(output)
     for name, path in paths.items():
-        if path.is_file():
+        if is_text(path):
             yield System(name, partial(list, _read_translations(path, test)))
             continue
         if not path.exists():
@@ -114,11 +115,16 @@ def read_systems(
             raise UserError(f"'{path}' is a run, which translates; give --source.")
         file = output
         if output and len(paths) > 1:
-            file = output / f"{name.replace('/', '-')}.txt"
+            file = output / f"{in_file(name)}.txt"
         if file:
             claim(file, [*paths.values(), *inputs])
         translate = partial(_translate, name, run, test.source, search, file)
         yield System(name, translate, run)
+
+
+def is_text(path: Path) -> bool:
+    """Whether a system is a file of translations, and no run."""
+    return path.exists() and not path.is_dir()
 
 
 def _read_text(

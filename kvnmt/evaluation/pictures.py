@@ -8,6 +8,7 @@ from kvnmt.data.words import split_words
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.length import parts
 from kvnmt.evaluation.self_attention import by_word
+from kvnmt.files import in_file
 from kvnmt.metrics.self_attention import relative_positions
 from kvnmt.pictures.charts import bleu_by_length, relative_positions_chart
 from kvnmt.pictures.drawing import missing_font
@@ -65,8 +66,8 @@ def draw(
             if system.rounds:
                 _attention(test, system, number, folder)
     drawn = [number - 1 for number in sentences]
-    texts = [test.reference[n] for n in drawn] + [system.name for system in systems]
-    return missing_font([*texts, *((test.source or [""])[n] for n in drawn)])
+    texts = [text[n] for text in (test.reference, test.source) if text for n in drawn]
+    return missing_font([*texts, *(system.name for system in systems)])
 
 
 def _attention(test: Test, system: System, number: int, folder: Path) -> None:
@@ -81,6 +82,6 @@ def _attention(test: Test, system: System, number: int, folder: Path) -> None:
         [forced.matrix(r) for r in range(system.rounds)],
         source,
         target,
-        folder / f"attention-{number}-{system.name.replace('/', '-')}.png",
+        folder / f"attention-{number}-{in_file(system.name)}.png",
         gold=test.gold[n].possible if test.gold else None,
     )

@@ -12,7 +12,7 @@ from kvnmt.evaluation.base import (
     check_bleu,
 )
 from kvnmt.metrics.bleu import bleu_of
-from kvnmt.metrics.significance import resample, sign_test, t_test
+from kvnmt.metrics.significance import resample, seed_of_environment, sign_test, t_test
 
 COLUMNS = (
     Column("system", "system"),
@@ -31,6 +31,7 @@ COLUMNS = (
 def check(test: Test, systems: Sequence[System]) -> None:
     """Needs a system to compare with the first."""
     check_bleu(test, systems)
+    seed_of_environment()  # complains before anything is translated
     if len(systems) < 2:
         raise LackingError("there is only one system")
 

@@ -7,7 +7,7 @@ its signature cannot be compared with another one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,14 +65,14 @@ def corpus_bleu(
     Args:
         hypotheses: Translations, one string per sentence.
         references: Human translations of the same sentences.
-        more: Further ones, by other people.
+        more: Further ones, by other people; a blank line is none.
         tokenize: A tokenizer of sacrebleu; ``"none"`` for text that is tokenized
             already.
         lowercase: Whether case is ignored.
     """
     check_counts(hypotheses, references, *more)
     metric = bleu_metric(Settings(tokenize, lowercase))
-    result = metric.corpus_score(hypotheses, [references, *more])
+    result = metric.corpus_score(hypotheses, streams(references, more))
     return Score(result.score, str(metric.get_signature()), result.ratio)
 
 
@@ -86,7 +86,7 @@ def corpus_chrf(
     """Scores sentences with chrF2: character n-grams up to 6, no word n-grams."""
     check_counts(hypotheses, references, *more)
     metric = CHRF(lowercase=lowercase)
-    result = metric.corpus_score(hypotheses, [references, *more])
+    result = metric.corpus_score(hypotheses, streams(references, more))
     characters = _count_characters(references)
     ratio = _count_characters(hypotheses) / characters if characters else 0.0
     return Score(result.score, str(metric.get_signature()), ratio)
@@ -122,7 +122,7 @@ def sentence_statistics(
     check_counts(hypotheses, references, *more)
     metric = bleu_metric(settings)
     rows = []
-    for hypothesis, *all_of_them in zip(hypotheses, references, *more):
+    for hypothesis, *all_of_them in zip(hypotheses, *streams(references, more)):
         score = metric.corpus_score([hypothesis], [[line] for line in all_of_them])
         rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
     return np.array(rows, np.int64)
@@ -177,6 +177,21 @@ def bleu_metric(settings: Settings) -> BLEU:
         raise UserError(
             f"the BLEU tokenizer '{settings.tokenize}' cannot be used here: {reason}."
         ) from error
+
+
+def streams(
+    references: Sequence[str], more: Sequence[Sequence[str]]
+) -> list[Sequence[Any]]:
+    """All references as sacrebleu takes them: None where a further one is not there.
+
+    A blank line would be a reference of no words, which no translation is shorter than;
+    beside a blank first one it is a reference.
+    """
+    further = [
+        [b if b.strip() or not a.strip() else None for a, b in zip(references, lines)]
+        for lines in more
+    ]
+    return [references, *further]
 
 
 def check_counts(hypotheses: Sequence[str], *references: Sequence[str]) -> None:

@@ -92,7 +92,10 @@ def parse_pharaoh(line: str) -> Gold:
     for token in line.split():
         match = _PHARAOH.fullmatch(token)
         if match is None:
-            raise ValueError(f"{token!r} is not a link; write 'i-j' or 'i?j'")
+            raise ValueError(
+                f"{token!r} is not a link; write 'i-j' or 'i?j', or in the NAACL "
+                "format, a link a line, 'sentence i j' and perhaps S or P"
+            )
         link = (int(match[1]), int(match[3]))
         possible.add(link)
         if match[2] == "-":

@@ -201,7 +201,7 @@ def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
     """
     run = load_ensemble([folder, *others])
     if not run.model.reads_source:
-        raise UserError("the run holds a language model, which translates nothing.")
+        raise UserError(f"'{folder}' holds a language model, which translates nothing.")
     return run
 
 

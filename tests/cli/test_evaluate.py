@@ -3,6 +3,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -333,6 +334,20 @@ MISTAKES = [
     ),
     (["RUN", "--ensemble", "RUN"], "is named twice"),
     (["RUN", "--stem", "0"], "--stem is 0"),
+    (
+        ["RUN", "--gold", "TEXT/test.align", "--stem", "3"],
+        "--stem is for adequacy; name that in --measures",
+    ),
+    (
+        ["RUN", "--gold", "TEXT/test.align", "--links", "TEXT/test.align"]
+        + ["--measures", "score"],
+        "--links is for alignment; name that in --measures",
+    ),
+    (
+        ["RUN", "--gold", "TEXT/test.align", "--links", *["TEXT/test.align"] * 2],
+        "is named twice",
+    ),
+    (["RUN", "--search.nbest", "3", "--search.beam", "3"], "and one is measured"),
     (["TEXT/nothing"], "nothing'; name a run directory or a file of translations"),
     (["RUN", "--measures", "self-attention"], "self-attention cannot be measured"),
 ]
@@ -362,6 +377,39 @@ def test_an_alignment_asked_of_a_system_that_has_none(kvnmt, text, tmp_path_fact
     found = evaluated(kvnmt, text.good, fixed, *text.sides, *gold)
     assert list(rows(found, "alignment")) == [text.good.name]
     assert any("rnnencdec" in note for note in found["alignment"][0]["notes"])
+
+
+def test_files_alone_need_no_source_to_be_drawn(kvnmt, text, tmp_path):
+    reference = text.folder / "test.ref"
+    asked = "evaluate", reference, "--reference", reference, "--pictures", tmp_path
+    assert kvnmt(*asked).status == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["bleu-by-length.png"]
+
+
+def test_a_wrong_seed_is_told_before_anything_is_translated(
+    kvnmt, text, tmp_path, monkeypatch
+):
+    monkeypatch.setenv("SACREBLEU_SEED", "abc")
+    both = "evaluate", text.good, text.folder / "test.ref", *text.sides
+    check_sentence(
+        kvnmt(*both, "--output", tmp_path / "new"), "SACREBLEU_SEED is 'abc'"
+    )
+    assert not list(tmp_path.glob("new/*"))
+
+
+def test_a_pipe_is_no_run(kvnmt, text):
+    ours, theirs = os.pipe()
+    os.close(theirs)
+    said = kvnmt("evaluate", f"/dev/fd/{ours}", *text.files)
+    os.close(ours)
+    check_sentence(said, "is a pipe, and text is read several times")
+
+
+def test_no_two_systems_have_one_file(tmp_path):
+    paths = [tmp_path / name for name in ("p-q/r", "x/r", "p/q-r", "y/q-r")]
+    with pytest.raises(UserError, match="alike but for"):
+        names(paths)
+    assert names(paths[::2]) == ["r", "q-r"]
 
 
 def test_translations_are_written_whatever_is_measured(kvnmt, text, tmp_path):

@@ -193,10 +193,11 @@ def test_frequencies_are_of_the_side_that_is_looked_at(monkeypatch, tmp_path_fac
     assert words.rows[0]["f1"] == {"x": 1}
 
 
-def test_training_text_that_never_ends_is_not_read(tmp_path_factory):
+@pytest.mark.parametrize("name", ["source", "target", "pairs"])
+def test_training_text_that_never_ends_is_not_read(tmp_path_factory, name):
     """Whoever made a run may have named a device."""
     run = load_run(trained(tmp_path_factory.getbasetemp()))
-    data = replace(run.experiment.data, source=Path("/dev/zero"))
+    data = replace(run.experiment.data, **{name: Path("/dev/zero")})
     other = run._replace(experiment=replace(run.experiment, data=data))
     with pytest.raises(LackingError, match="'/dev/zero' is no file"):
         frequency.check(Test(["A"], ["a"]), [System("x", lambda: ["A"], other)])

@@ -10,7 +10,14 @@ from sacrebleu.metrics.bleu import BLEU
 
 from kvnmt.errors import UserError
 from kvnmt.metrics import significance
-from kvnmt.metrics.bleu import Settings, bleu_of, sentence_bleu, sentence_statistics
+from kvnmt.metrics.bleu import (
+    Settings,
+    bleu_of,
+    corpus_bleu,
+    corpus_chrf,
+    sentence_bleu,
+    sentence_statistics,
+)
 from kvnmt.metrics.significance import (
     SignTest,
     bootstrap,
@@ -200,6 +207,47 @@ def test_no_p_is_smaller_than_so_few_sentences_allow(kind):
     lower = Settings("none", lowercase=True)
     assert resample([cased, plain], plain, kind, lower).p == {"BLEU": [1], "chrF2": [1]}
     assert "case:lc" in resample([cased, plain], plain, kind, lower).signatures["chrF2"]
+
+
+@pytest.mark.usefixtures("all_trials")
+def test_randomisation_is_the_exact_test_but_for_chance():
+    """Of all 1 024 ways to interchange what 8 sentences gain and 2 lose, 112."""
+    lines = [f"a{i} b c d e f g h" for i in range(10)] + ["x y z w v u"] * 40
+    worse = [line.replace("h", "Q") for line in lines]
+    one, other = worse[:8] + lines[8:], lines[:8] + worse[8:]
+    p = resample([one, other], lines, "randomisation", PLAIN).p
+    assert p["BLEU"] == p["chrF2"] == [pytest.approx(112 / 1024, abs=0.012)]
+
+
+@pytest.mark.parametrize("kind", ["bootstrap", "randomisation"])
+def test_what_a_metric_cannot_see_makes_no_sentence_differ(kind):
+    """Stops that stand apart, in one of two systems, are the same to 13a."""
+    lines = [f"the cat {i} sat on the mat." for i in range(40)]
+    apart = [line.replace(".", " .") for line in lines]
+    worse = [line.replace("cat", "dog") for line in apart[:3]] + apart[3:]
+    assert resample([apart, lines], lines, kind).p["BLEU"] == [1]
+    assert resample([worse, lines], lines, kind).p["BLEU"][0] >= 0.25
+
+
+def test_the_seed_0_is_one(monkeypatch):
+    monkeypatch.setenv("SACREBLEU_SEED", "0")
+    two = [noisy(1, 0.4), noisy(2, 0.38)]
+    once, again = (resample(two, REFERENCES, "randomisation", PLAIN) for _ in "ab")
+    assert once == again and "seed:0" in once.signatures["BLEU"]
+
+
+def test_a_blank_line_is_no_further_reference():
+    """Nor does it let a translation of no words be long enough."""
+    lines = ["the cat sat on the mat"] * 4
+    blank = ["", *lines[1:]]
+    cut = ["", *lines[1:]]
+    for score in (corpus_bleu, corpus_chrf):
+        alone, both = score(cut, lines), score(cut, lines, more=[blank])
+        assert both.score == alone.score < 99
+    counts = sentence_statistics(cut, lines, PLAIN, [blank])
+    assert (counts == sentence_statistics(cut, lines, PLAIN)).all()
+    nothing = corpus_bleu(["", "a b"], ["", "a b"], more=[["", "b a"]], tokenize="none")
+    assert "nrefs:2" in nothing.signature
 
 
 def test_as_many_hypotheses_as_references():

@@ -56,8 +56,13 @@ class Part(NamedTuple):
 
     @property
     def complete(self) -> NDArray[np.bool_]:
-        """Pairs of which no side is blank."""
-        return ~(self.source.blank | self.target.blank)
+        """Pairs of which no side is blank or broken."""
+        return ~(self.source.blank | self.target.blank | self.broken)
+
+    @property
+    def broken(self) -> NDArray[np.bool_]:
+        """Pairs of which a side is not UTF-8."""
+        return self.source.broken | self.target.broken
 
     @property
     def hashes(self) -> NDArray[np.int64]:
@@ -81,18 +86,22 @@ class Part(NamedTuple):
         yield Finding(name, severity, len(lines), message, places)
 
 
-def check_file(text: Scan, *, empty: Severity) -> Iterator[Finding]:
+def check_file(
+    text: Scan, *, empty: Severity, broken: Severity, nothing: str
+) -> Iterator[Finding]:
     """Yields what is wrong with a file by itself.
 
     Args:
         text: The file.
         empty: The severity of an empty line.
+        broken: That of one that is not UTF-8.
+        nothing: What an empty line is, for people.
     """
     if not len(text):
         message = f"{text.path} is empty; it needs one sentence per line."
         yield Finding("empty-file", "error", 1, message)
     if text.undecodable:
-        yield _undecodable(text)
+        yield _undecodable(text, broken)
     for kind, (severity, noun, why) in ODD.items():
         if kind in text.odd:
             line, count = text.odd[kind].line, text.odd[kind].count
@@ -107,7 +116,7 @@ def check_file(text: Scan, *, empty: Severity) -> Iterator[Finding]:
         if empty == "note":
             why = "such pairs are skipped in training"
         numbers = line_numbers(first, len(lines))
-        message = f"{text.path}, {numbers}: nothing but spaces; {why}."
+        message = f"{text.path}, {numbers}: {nothing}; {why}."
         places = tuple(Place(text.path, line) for line in first)
         yield Finding("empty-line", empty, len(lines), message, places)
 
@@ -204,7 +213,7 @@ def _with_training_lines(
         yield finding._replace(examples=tuple(places))
 
 
-def _undecodable(text: Scan) -> Finding:
+def _undecodable(text: Scan, severity: Severity) -> Finding:
     faults = text.undecodable
     first = faults[0]
     lines = line_numbers([fault.line for fault in faults], len(faults))
@@ -222,7 +231,7 @@ def _undecodable(text: Scan) -> Finding:
         )
         for fault in faults[:EXAMPLES]
     )
-    return Finding("undecodable", "error", len(faults), message, places)
+    return Finding("undecodable", severity, len(faults), message, places)
 
 
 def _first(values: NDArray[np.int64]) -> NDArray[np.bool_]:

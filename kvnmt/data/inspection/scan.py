@@ -88,6 +88,13 @@ class Scan:
         """Returns the number of lines."""
         return len(self.blank)
 
+    @property
+    def broken(self) -> NDArray[np.bool_]:
+        """Which lines are not UTF-8."""
+        broken = np.zeros(len(self), np.bool_)
+        broken[[fault.line - 1 for fault in self.undecodable]] = True
+        return broken
+
 
 def scan(
     path: Path | str,
@@ -197,12 +204,11 @@ class _Pass:
         return lines
 
     def _add_odd(self, lines: list[str]) -> None:
-        """Counts the odd characters of every line; the last has no line feed."""
-        last = len(lines) - 1
+        """Counts the odd characters of every line."""
         for i, line in enumerate(lines):
             if not ODD_CHARACTER.search(line):
                 continue
-            if i < last and line.endswith("\r"):
+            if line.endswith("\r"):
                 self._count(WINDOWS, self.lines + i + 1, 1)
                 line = line[:-1]
             for kind, pattern in _KINDS.items():

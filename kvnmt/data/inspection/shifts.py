@@ -145,17 +145,18 @@ def _missing(part: Part, lasting: list[Run]) -> Iterator[Finding]:
 def _lost(part: Part, together: int) -> Finding:
     """The finding that lines are missing, though the rest is not shifted."""
     places = (Place(part.source.path, max(together, 1)),)
+    gap = abs(len(part.source) - len(part.target))
     if together >= min(len(part.source), len(part.target)) - NEAR:
         message = (
             f"{part.files} seem to go together up to the end of the shorter one, so "
             f"that what is missing belongs behind its line {together}."
         )
-        return Finding("missing-end", "note", 1, message, places)
+        return Finding("missing-end", "note", gap, message, places)
     message = (
         f"{part.files} go together up to about line {together} and no more from there "
         "on; lines must be missing near it."
     )
-    return Finding("missing-line", "error", 1, message, places)
+    return Finding("missing-line", "error", gap, message, places)
 
 
 def _shifted(part: Part, runs: list[Run]) -> Finding:

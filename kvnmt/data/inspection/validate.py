@@ -4,21 +4,22 @@
 Every file is read once, whatever it holds. A finding has one of three severities:
 
 - error: training would stop, or would learn from pairs that are none. Files without
-  lines or with different numbers of lines, and where a line is missing; bytes that are
-  not UTF-8; runs of shifted lines; empty lines in the text of training and validation,
-  unless they are to be skipped; no pair or no word left to train on.
+  lines or with different numbers of lines, and where a line is missing; runs of shifted
+  lines; bytes that are not UTF-8 and empty lines in the text of training and
+  validation, unless they are to be skipped; no pair left to train on.
 - warning: most often a mistake. Characters at which other programs end a line, or that
   hide in a word; an empty line of a test set; a target that is its source; lengths too
-  different; pairs of validation or test in the training text; many unknown words; two
-  sides that hardly go together.
+  different; pairs of one part in another; many unknown words, or no other; two sides
+  that hardly go together.
 - note: to be known. Pairs that are too long, again there, or have a source with another
-  target; sources of validation or test in the training text; odd spaces, zero-width
-  characters, line ends of Windows; empty lines that are skipped; lines that are missing
-  at the end, beside the error for their number.
+  target; sources of one part in another; odd spaces, zero-width characters, line ends
+  of Windows; lines that are skipped; lines that are missing at the end, beside the
+  error for their number.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -88,6 +89,8 @@ class Kept(NamedTuple):
     pairs: int  # that are trained on
     empty: int  # left out: a side is empty
     too_long: int  # left out
+    undecodable: int  # left out: a side is not UTF-8
+    uneven: int  # left out: as the run that counts does
 
 
 class Report(NamedTuple):
@@ -112,13 +115,19 @@ class Report(NamedTuple):
         }
 
 
-def validate(config: ValidateConfig, trained: Vocabularies | None = None) -> Report:
+def validate(
+    config: ValidateConfig,
+    trained: Vocabularies | None = None,
+    ratio: float | None = None,
+) -> Report:
     """Checks the files of a corpus.
 
     Args:
         config: Files and what to expect of them.
         trained: Vocabularies that count tokens and unknown words; by default the words
             that training would choose.
+        ratio: Of a side's tokens to the other's, above which their run leaves pairs
+            out.
 
     Raises:
         UserError: A file cannot be read, or only one side of a part is named, or a
@@ -127,7 +136,7 @@ def validate(config: ValidateConfig, trained: Vocabularies | None = None) -> Rep
     check_fields(config)
     indices = Index(), Index()
     parts = list(_read(config, indices, trained))
-    train, *others = parts
+    train = parts[0]
     longest = config.max_length or LONGEST["words"]
     unit = "tokens of the run" if trained else "words"
     findings = [
@@ -135,12 +144,12 @@ def validate(config: ValidateConfig, trained: Vocabularies | None = None) -> Rep
         for part in parts
         for finding in _check(part, config, indices, longest, unit)
     ]
-    for held in others:
-        findings += check_overlap(train, held)
+    for one, held in combinations(parts, 2):
+        findings += check_overlap(one, held)
     known = None if trained else tuple(_known(train, indices, config))
     files = [figures for part in parts for figures in _figures(part, known)]
-    findings += _unknown(files, config.max_unknown)
-    kept = _kept(train, longest)
+    findings += _unknown(files, config.max_unknown, trained is None)
+    kept = _kept(train, longest, ratio)
     findings += _nothing_left(train, kept)
     order = ("error", "warning", "note")
     findings.sort(key=lambda finding: order.index(finding.severity))
@@ -178,12 +187,14 @@ def _check(
     part: Part, config: ValidateConfig, indices: Indices, longest: int, unit: str
 ) -> Iterator[Finding]:
     """Yields what is wrong with a part by itself."""
-    empty: Severity = "note" if config.faulty == "skip" else "error"
-    if part.name == "test":
-        empty = "warning"
+    broken: Severity = "note" if config.faulty == "skip" else "error"
+    empty = broken
+    if part.name == "test":  # of which no pair is left out
+        empty, broken = "warning", "error"
+    nothing = "nothing but spaces" if unit == "words" else "nothing becomes a token"
     yield from check_counts(part)
     for side in (part.source, part.target):
-        yield from check_file(side, empty=empty)
+        yield from check_file(side, empty=empty, broken=broken, nothing=nothing)
     if part.paired:
         yield from check_pairs(part, longest, config.max_ratio, unit)
     if len(part.source) and len(part.target):
@@ -221,33 +232,44 @@ def _figures(part: Part, known: tuple[Known, ...] | None) -> Iterator[FileFigure
         yield FileFigures(part.name, name, side.path, lines, empty, tokens, unknown)
 
 
-def _unknown(files: list[FileFigures], most: float) -> Iterator[Finding]:
+def _unknown(files: list[FileFigures], most: float, chosen: bool) -> Iterator[Finding]:
+    """Yields what is known too little of, by words that training would choose."""
     for file in files:
         if not file.tokens or file.unknown <= most * file.tokens:
             continue
         share = f"{file.unknown / file.tokens:.1%} of its words are unknown"
         why = "is it tokenised and cased as the training text is"
-        if file.part == "train":
+        if file.part == "train" and chosen:
             why = "is it tokenised; would --data.vocabulary bpe do"
         message = f"{file.file}: {share}; {why}?"
         yield Finding("unknown-words", "warning", file.unknown, message)
         if file.part == "train" and file.unknown == file.tokens:
-            message = f"{file.file}: the vocabulary has no word of it."
-            yield Finding("no-vocabulary", "error", file.unknown, message)
+            words = "a vocabulary of words would have none of it"
+            message = f"{file.file}: {words if chosen else 'the run knows no token'}."
+            yield Finding("no-vocabulary", "warning", file.unknown, message)
 
 
-def _kept(part: Part, max_length: int) -> Kept | None:
+def _kept(part: Part, max_length: int, ratio: float | None) -> Kept | None:
     if not part.paired:
         return None
-    short = np.maximum(part.source.tokens, part.target.tokens) <= max_length
-    pairs, empty = np.sum(part.complete & short), np.sum(~part.complete)
-    return Kept(int(pairs), int(empty), int(np.sum(part.complete & ~short)))
+    shorter = np.minimum(part.source.tokens, part.target.tokens)
+    longer = np.maximum(part.source.tokens, part.target.tokens)
+    short = part.complete & (longer <= max_length)
+    even = short & (longer <= ratio * shorter) if ratio else short
+    return Kept(
+        pairs=int(even.sum()),
+        empty=int((~part.complete & ~part.broken).sum()),
+        too_long=int((part.complete & ~short).sum()),
+        undecodable=int(part.broken.sum()),
+        uneven=int((short & ~even).sum()),
+    )
 
 
 def _nothing_left(part: Part, kept: Kept | None) -> Iterator[Finding]:
     if kept and not kept.pairs:
         message = (
             f"no pair of {part.files} is left to train on: {kept.empty:,} have an "
-            f"empty side, {kept.too_long:,} are too long."
+            f"empty side, {kept.too_long:,} are too long, {kept.undecodable:,} not "
+            f"UTF-8, {kept.uneven:,} uneven."
         )
         yield Finding("nothing-left", "error", len(part.source), message)

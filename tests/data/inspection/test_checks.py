@@ -3,6 +3,8 @@
 
 import pytest
 
+from kvnmt.data.config import DataConfig
+from kvnmt.data.corpus import load_corpora
 from kvnmt.data.inspection.findings import line_numbers
 from kvnmt.data.inspection.scan import KINDS
 from kvnmt.data.inspection.validate import ValidateConfig, validate
@@ -52,10 +54,11 @@ def test_odd_characters_are_counted(tmp_path, character, name, severity):
 
 def test_line_ends_of_windows_are_no_lone_carriage_returns(tmp_path):
     report = look_bytes(tmp_path, b"a\r\n" * 9 + b"a\r\r\n", b"b\n" * 9 + b"b\r")
-    ends = only(report, "windows-line-end")
+    ends = only(report, "windows-line-end", "a.src")
     assert (ends.severity, ends.count) == ("note", 10)
-    assert only(report, "carriage-return", "a.src").examples[0].line == 10
-    assert only(report, "carriage-return", "a.trg").examples[0].line == 10
+    assert only(report, "carriage-return").examples[0].line == 10
+    last = only(report, "windows-line-end", "a.trg")  # without a line feed
+    assert (last.count, last.examples[0].line) == (1, 10)
 
 
 @pytest.mark.parametrize("blank", [b"", b"  ", b"\t", b"\r", "\u2003".encode()])
@@ -67,7 +70,21 @@ def test_empty_lines_are_told(tmp_path, blank):
     assert "a.trg, lines 5 and 10" in finding.message
     report = look_bytes(tmp_path, b"b\n" * 10, data, faulty="skip")
     assert only(report, "empty-line").severity == "note"
-    assert report.kept == (8, 2, 0)
+    assert report.kept == (8, 2, 0, 0, 0)
+
+
+def test_what_is_not_utf8_is_left_out_where_it_is_skipped(tmp_path):
+    """As training does; no word of it is known."""
+    source, target = b"a\nb\xff c\n\xff\nd\n", b"A\nB\n\n\n"
+    stopped = look_bytes(tmp_path, source, target, min_count=1)
+    assert only(stopped, "undecodable").severity == "error"
+    report = look_bytes(tmp_path, source, target, min_count=1, faulty="skip")
+    assert only(report, "undecodable").severity == "note" and not report.serious
+    assert report.kept == (1, 1, 0, 2, 0)
+    assert [file.unknown for file in report.files] == [4, 1]
+    paths = tmp_path / "a.src", tmp_path / "a.trg"
+    data = DataConfig(*paths, *paths, min_count=1, faulty="skip")
+    assert "1 with an empty side, 2 not UTF-8" in load_corpora(data).report
 
 
 def test_an_empty_line_of_a_test_set_is_a_warning(tmp_path, clean):
@@ -95,7 +112,7 @@ def test_uneven_and_long_pairs_are_told(tmp_path):
     assert long.message.endswith(
         "more than 11 words; training on words leaves such pairs out."
     )
-    assert report.kept == (22, 0, 1)
+    assert report.kept == (22, 0, 1, 0, 0)
 
 
 def test_identical_and_repeated_pairs_are_told(tmp_path):

@@ -25,7 +25,7 @@ def test_a_clean_corpus_has_no_faults(tmp_path, clean):
     report = look(tmp_path, clean)
     assert report.findings == []
     assert not report.serious
-    assert report.kept == (1500, 0, 0)
+    assert report.kept == (1500, 0, 0, 0, 0)
     assert [(file.part, file.side, file.lines) for file in report.files] == [
         *(("train", "source", 1500), ("train", "target", 1500)),
         *(("valid", "source", 150), ("valid", "target", 150)),
@@ -87,6 +87,21 @@ def test_vocabularies_of_a_run_count_as_the_run_does(tmp_path, clean):
         assert (file.tokens, file.unknown) == (len(ids), ids.count(1))
 
 
+def test_pairs_that_a_run_finds_uneven_are_left_out(tmp_path, clean):
+    """As its training leaves them out; more than a warning of the command's own."""
+    words = Vocabularies(words_of(clean["train"][0]), words_of(clean["train"][1]))
+    sides = [["a b c d", "a", "b c"], ["A", "A", "B C"]]
+    config = ValidateConfig(**write(tmp_path, {"train": sides}), max_ratio=9)
+    assert validate(config, words, 1.0).kept == (2, 0, 0, 0, 1)
+    assert validate(config, words).kept == (3, 0, 0, 0, 0)
+
+
+def test_test_text_in_the_text_of_validation_is_told(tmp_path, clean):
+    same = clean | {"test": clean["valid"]}
+    finding = only(look(tmp_path, same), "test-overlap")
+    assert finding.count == 150 and "valid.source too" in finding.message
+
+
 def test_many_unknown_words_are_a_warning(tmp_path, clean):
     shouted = [line.upper() for line in clean["test"][0]]
     report = look(tmp_path, clean | {"test": [shouted, clean["test"][1]]})
@@ -99,6 +114,9 @@ def test_no_word_and_no_pair_left_are_errors(tmp_path):
     report = look_bytes(tmp_path, b"a b\n", b"c d\n", max_length=1)
     assert {"no-vocabulary", "nothing-left"} <= names(report)
     assert report.serious
+    single = look_bytes(tmp_path, b"a b\n", b"c d\n")  # of which pieces can be made
+    assert only(single, "no-vocabulary", "a.src").severity == "warning"
+    assert not single.serious
 
 
 LINES = st.lists(st.binary(max_size=12), max_size=12).map(b"\n".join)
