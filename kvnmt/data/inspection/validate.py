@@ -5,8 +5,8 @@ Every file is read once, whatever it holds. A finding has one of three severitie
 
 - error: training would stop, or would learn from pairs that are none. Files without
   lines or with different numbers of lines, and where a line is missing; runs of shifted
-  lines; bytes that are not UTF-8 and empty lines in the text of training and
-  validation, unless they are to be skipped; no pair left to train on.
+  lines; bytes that are not UTF-8, and empty lines but in a test set, unless such lines
+  are skipped; no pair left to train on.
 - warning: most often a mistake. Characters at which other programs end a line, or that
   hide in a word; an empty line of a test set; a target that is its source; lengths too
   different; pairs of one part in another; many unknown words, or no other; two sides
