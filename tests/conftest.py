@@ -133,7 +133,7 @@ def _no_learning_curves() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _few_trials() -> Iterator[None]:
-    """Randomisation makes few trials: all of them take half a second.
+    """Randomisation makes few trials: all of them take a second.
 
     `tests/metrics/test_significance.py` makes as many as users do.
     """
