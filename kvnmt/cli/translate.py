@@ -36,8 +36,8 @@ WINDOW = 20  # batches that are read, sorted by length and written together
 class Translate:
     """Translate standard input to standard output, one line out per line in.
 
-    Lines are read and written in windows of twenty batches; with --search.batch-size 1
-    every line is answered as soon as it is there.
+    Lines are read and written in windows of twenty batches; in a terminal, or with
+    --search.batch-size 1, every line is answered as soon as it is there.
     """
 
     run: tyro.conf.Positional[Path]  # run directory of a trained model
@@ -60,7 +60,8 @@ class Translate:
         use_cores()
         run = load_translator(self.run, self.ensemble)
         check_nbest(self, run)
-        size = self.search.batch_size
+        # Whoever types a line waits for its translation.
+        size = 1 if sys.stdin.buffer.isatty() else self.search.batch_size
         windows = read_windows(sys.stdin.buffer, size * WINDOW if size > 1 else 1)
         long = 0
         try:
@@ -103,9 +104,7 @@ def check_together(options: Translate) -> None:
                 "either it or --replace-unknown and --dictionary."
             )
     if options.json and options.nearest:
-        raise UserError(
-            "--json tells all translations; leave out either it or --nearest."
-        )
+        raise UserError("--json tells all translations; leave it or --nearest out.")
 
 
 def check_nbest(options: Translate, run: Run) -> None:

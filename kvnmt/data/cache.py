@@ -25,10 +25,8 @@ from kvnmt.console import say
 from kvnmt.data.batches import EncodedCorpus, Sentences
 from kvnmt.data.config import ONLY_BUILDS, DataConfig
 from kvnmt.data.encoding import Dropped, EncodedBlock, id_type
-from kvnmt.data.vocabularies import Vocabularies
+from kvnmt.data.vocabularies import Vocabularies, load_vocabularies, save_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.data.vocabulary import load as load_vocabulary
-from kvnmt.data.vocabulary import save as save_vocabulary
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError
 
@@ -131,7 +129,7 @@ def find(entry: Path, console: Console) -> Entry | None:
         return None
     except OSError as error:  # perhaps it can be read another time: it stays
         raise UserError(f"'{entry}' cannot be read: {error.strerror}.") from None
-    words = Vocabularies(*(load_vocabulary(entry, side) for side in SIDES))
+    words = load_vocabularies(entry)
     if words.source == words.target:
         words = Vocabularies(words.source, words.source)
     return Entry(open_corpus(entry), words, Dropped(**manifest["dropped"]))
@@ -174,9 +172,9 @@ def _fill(part: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> No
             for file, lengths_of_side, side in zip(ids, lengths, sides):
                 file.write(side.ids.tobytes())
                 lengths_of_side.append(side.lengths)
-    for side, vocabulary, lengths_of_side in zip(SIDES, words, lengths):
+    for side, lengths_of_side in zip(SIDES, lengths):
         np.save(part / f"{side}.lengths.npy", np.concatenate(lengths_of_side))
-        save_vocabulary(vocabulary, part, side)
+    save_vocabularies(words, part)
     for path in part.iterdir():  # on the disk before the manifest tells of them
         with path.open("rb") as file:
             os.fsync(file.fileno())

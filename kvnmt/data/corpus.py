@@ -16,7 +16,7 @@ from kvnmt.data.config import DataConfig, with_limit
 from kvnmt.data.encoding import Dropped, EncodedBlock, Ids, tokenised
 from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
-from kvnmt.data.vocabularies import Vocabularies, load_vocabularies
+from kvnmt.data.vocabularies import Vocabularies, check_merges, load_vocabularies
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import digest_of
 
@@ -128,6 +128,8 @@ def prepare_train(
         trained = load_vocabularies(config.vocabularies)
     if trained:
         config = with_limit(config, trained.source.kind)
+        if config.subword_dropout:
+            check_merges(trained)
     if config.cache:
         return _cached(config, config.cache, text, trained, console or error_console())
     vocabularies = trained or prepare.build_vocabularies(config, text)

@@ -7,9 +7,22 @@ One vocabulary by itself is in `kvnmt.data.vocabulary`.
 from pathlib import Path
 from typing import NamedTuple
 
-from kvnmt.data import vocabulary
-from kvnmt.data.vocabulary import AnyVocabulary
-from kvnmt.errors import UserError
+from kvnmt.data.vocabulary import (
+    EOS,
+    SPACE,
+    SPECIAL,
+    UNK,
+    AnyVocabulary,
+    Characters,
+    Subwords,
+    Words,
+    digest,
+)
+from kvnmt.errors import OptionError, UserError
+from kvnmt.files import DamagedError, read_small
+
+LARGEST = 2**26  # bytes of a file
+MERGED = 2000  # pieces that are looked at, at most
 
 
 class Vocabularies(NamedTuple):
@@ -21,8 +34,8 @@ class Vocabularies(NamedTuple):
 
 def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
     """Writes both sides into a folder."""
-    vocabulary.save(vocabularies.source, folder, "source")
-    vocabulary.save(vocabularies.target, folder, "target")
+    save(vocabularies.source, folder, "source")
+    save(vocabularies.target, folder, "target")
 
 
 def load_vocabularies(folder: Path) -> Vocabularies:
@@ -37,16 +50,39 @@ def load_vocabularies(folder: Path) -> Vocabularies:
     if (folder / "vocabulary").is_dir():
         folder = folder / "vocabulary"
     return Vocabularies(
-        source=vocabulary.load(folder, "source"),
-        target=vocabulary.load(folder, "target"),
+        source=load(folder, "source"),
+        target=load(folder, "target"),
     )
+
+
+def check_merges(vocabularies: Vocabularies) -> None:
+    """Refuses subwords whose merges cannot be left out by chance.
+
+    Those of a unigram model are no merges, and pieces that a user defined are made by
+    none.
+
+    Raises:
+        OptionError: With no merge left out other pieces come out.
+    """
+    for side, words in vocabularies._asdict().items():
+        if not isinstance(words, Subwords):
+            continue
+        pieces = words.pieces(range(UNK + 1, min(len(words), MERGED)))
+        lines = [piece.replace(SPACE, " ").strip() for piece in pieces]
+        if any(words.sample(line, 0.0, 0) != words.encode(line) for line in lines):
+            raise OptionError(
+                f"the {side} vocabulary is no plain byte-pair encoding, whose merges "
+                "{0} could leave out; leave that away.",
+                "subword_dropout",
+                prefix="data.",
+            )
 
 
 def digests(vocabularies: Vocabularies) -> dict[str, str]:
     """A short hash of each side, by its name, to tell vocabularies apart."""
     return {
-        "source": vocabulary.digest(vocabularies.source),
-        "target": vocabulary.digest(vocabularies.target),
+        "source": digest(vocabularies.source),
+        "target": digest(vocabularies.target),
     }
 
 
@@ -69,3 +105,63 @@ def check_digests(
                 f"the {side} vocabulary in '{folder}' ({present}) is not the one that "
                 f"its checkpoint was trained with ({trained.get(side)}); put that back."
             )
+
+
+def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
+    """Writes ``folder/side.words``, ``.characters`` or ``.model``, that one alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for kind in (Words, Characters, Subwords):  # of a start that came to nothing
+        (folder / f"{side}{kind.suffix}").unlink(missing_ok=True)
+    (folder / f"{side}{vocabulary.suffix}").write_bytes(vocabulary.data)
+
+
+def load(folder: Path, side: str) -> AnyVocabulary:
+    """Reads what `save` wrote.
+
+    Raises:
+        UserError: There is no such file, or it holds no vocabulary.
+    """
+    kinds = {
+        Words: _read_words,
+        Characters: lambda data: Characters(data.decode()),
+        Subwords: _read_subwords,
+    }
+    for kind, read in kinds.items():
+        path = folder / f"{side}{kind.suffix}"
+        if path.is_file():
+            try:
+                vocabulary = read(read_small(path, LARGEST))
+                len(vocabulary)  # a model of subwords is read only now
+                return vocabulary
+            except (DamagedError, OSError, RuntimeError, ValueError) as error:
+                reason = " ".join(str(error).split())[:200]
+                raise UserError(f"'{path}' is no vocabulary: {reason}.") from None
+    raise UserError(f"'{folder}' holds no vocabulary of the {side} side.")
+
+
+def _read_subwords(data: bytes) -> Subwords:
+    """Reads a model, perhaps one that SentencePiece's own program made."""
+    words = Subwords(data)
+    ids = words._processor.eos_id(), words._processor.unk_id()
+    if ids != (EOS, UNK):
+        raise ValueError(
+            f"its ids of </s> and <unk> are {ids[0]} and {ids[1]}; train it with "
+            "--eos_id=0 --unk_id=1 --bos_id=-1"
+        )
+    return words
+
+
+def _read_words(data: bytes) -> Words:
+    """Reads a word from each line; a person may have edited them."""
+    lines = data.decode().removesuffix("\n").split("\n") if data else []
+    if lines and all(line.endswith("\r") for line in lines[:-1] or lines):
+        raise ValueError("its lines end in carriage returns; save it with line feeds")
+    places: dict[str, int] = {}
+    for number, word in enumerate(lines, 1):
+        if not word or " " in word:
+            raise ValueError(f"line {number} is not one word")
+        if word in SPECIAL:
+            raise ValueError(f"line {number} is {word}, which every vocabulary has")
+        if (before := places.setdefault(word, number)) != number:
+            raise ValueError(f"lines {before} and {number} are the same word")
+    return Words(tuple(lines))

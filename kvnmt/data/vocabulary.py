@@ -17,19 +17,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from pathlib import Path
 from typing import ClassVar, Protocol, TypeAlias
 
 import sentencepiece
 
 from kvnmt.data.bpe_dropout import LONGEST, SPACE, Merges, merges_of
 from kvnmt.data.config import Kind
-from kvnmt.errors import OptionError, UserError
-from kvnmt.files import DamagedError, read_small
+from kvnmt.errors import OptionError
 
 EOS, UNK, PAD = 0, 1, -1
 SPECIAL = ("</s>", "<unk>")
-LARGEST = 2**26  # bytes of a file
 
 
 class Vocabulary(Protocol):
@@ -236,54 +233,6 @@ def keep_characters(
 def digest(vocabulary: AnyVocabulary) -> str:
     """A short hash of the contents, to tell vocabularies apart."""
     return hashlib.sha256(vocabulary.data).hexdigest()[:16]
-
-
-def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
-    """Writes ``folder/side.words``, ``.characters`` or ``.model``, that one alone."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for kind in (Words, Characters, Subwords):  # of a start that came to nothing
-        (folder / f"{side}{kind.suffix}").unlink(missing_ok=True)
-    (folder / f"{side}{vocabulary.suffix}").write_bytes(vocabulary.data)
-
-
-def load(folder: Path, side: str) -> AnyVocabulary:
-    """Reads what `save` wrote.
-
-    Raises:
-        UserError: There is no such file, or it holds no vocabulary.
-    """
-    kinds = {
-        Words: _read_words,
-        Characters: lambda data: Characters(data.decode()),
-        Subwords: Subwords,
-    }
-    for kind, read in kinds.items():
-        path = folder / f"{side}{kind.suffix}"
-        if path.is_file():
-            try:
-                vocabulary = read(read_small(path, LARGEST))
-                len(vocabulary)  # a model of subwords is read only now
-                return vocabulary
-            except (DamagedError, OSError, RuntimeError, ValueError) as error:
-                reason = " ".join(str(error).split())[:200]
-                raise UserError(f"'{path}' is no vocabulary: {reason}.") from None
-    raise UserError(f"'{folder}' holds no vocabulary of the {side} side.")
-
-
-def _read_words(data: bytes) -> Words:
-    """Reads a word from each line; a person may have edited them."""
-    lines = data.decode().removesuffix("\n").split("\n") if data else []
-    if lines and all(line.endswith("\r") for line in lines[:-1] or lines):
-        raise ValueError("its lines end in carriage returns; save it with line feeds")
-    places: dict[str, int] = {}
-    for number, word in enumerate(lines, 1):
-        if not word or " " in word:
-            raise ValueError(f"line {number} is not one word")
-        if word in SPECIAL:
-            raise ValueError(f"line {number} is {word}, which every vocabulary has")
-        if (before := places.setdefault(word, number)) != number:
-            raise ValueError(f"lines {before} and {number} are the same word")
-    return Words(tuple(lines))
 
 
 def _ranked(counts: Mapping[str, int], min_count: int, size: int | None) -> list[str]:

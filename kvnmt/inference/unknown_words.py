@@ -91,7 +91,7 @@ def fill_in(
 
 
 def read_dictionary(path: Path) -> dict[str, str]:
-    """Reads lines of a source word, a tab and its translation.
+    """Reads lines of a source word, a tab and its translation; the first of a word.
 
     Raises:
         UserError: The file cannot be read, or a line has no tab.
@@ -104,5 +104,5 @@ def read_dictionary(path: Path) -> dict[str, str]:
                 f"{path}, line {number}: a dictionary has a source word, a tab and a "
                 "translation on every line."
             )
-        pairs[word] = translation
+        pairs.setdefault(word, translation)  # lexicons have the best one first
     return pairs

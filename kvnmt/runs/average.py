@@ -14,7 +14,7 @@ from kvnmt.errors import OptionError, UserError
 from kvnmt.files import check_once, not_made
 from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite, check_sizes
-from kvnmt.runs.directory import load_settings
+from kvnmt.runs.directory import chosen, load_settings
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.typing import PyTree
 
@@ -25,7 +25,8 @@ def average(
     """Writes a run directory that holds the mean of checkpoints of others.
 
     Args:
-        folders: Run directories of one model and one vocabulary.
+        folders: Run directories of one model and one vocabulary, or checkpoints in
+            them.
         output: Directory to write; must not exist.
         last: So many of the newest checkpoints of every run; None: the best of each.
 
@@ -39,6 +40,9 @@ def average(
     if output.exists():
         raise UserError(f"'{output}' exists already; choose another folder.")
     check_once(folders)
+    runs = [chosen(folder) for folder in folders]
+    if last is not None and any(number is not None for _, number in runs):
+        raise UserError("--last is of whole runs, and a checkpoint is named; leave it.")
     experiments, words = zip(*map(load_settings, folders))
     model, first = experiments[0].model, words[0]
     for folder, experiment, each in zip(folders, experiments, words):
@@ -49,21 +53,21 @@ def average(
             )
     init = build(model, len(first.source), len(first.target)).init
     like = jax.eval_shape(init, jax.random.key(0))
-    for folder in folders:
+    for folder, _ in runs:
         check_sizes(like, folder / "checkpoints")
     total: PyTree = _zeros(like)
     names: list[str] = []
-    for folder in folders:
+    for folder, number in runs:
         with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
             steps, some = checkpoints.take(
-                partial(_steps, folder, checkpoints, last),
+                partial(_steps, folder, checkpoints, last, number),
                 partial(_sum, checkpoints, like),
             )
         total = jax.tree.map(np.add, total, some)
         names += [f"{folder}/{step}" for step in steps]
     count = len(names)
     mean = jax.tree.map(lambda a, b: (a / count).astype(b.dtype), total, like)
-    _write(output, folders[0], jax.tree.map(jax.numpy.asarray, mean), names)
+    _write(output, runs[0][0], jax.tree.map(jax.numpy.asarray, mean), names)
     return names
 
 
@@ -107,7 +111,11 @@ def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
         raise UserError(f"'{output}' cannot be written: {reason}.") from None
 
 
-def _steps(folder: Path, checkpoints: Checkpoints, last: int | None) -> list[int]:
+def _steps(
+    folder: Path, checkpoints: Checkpoints, last: int | None, number: int | None
+) -> list[int]:
+    if number is not None:
+        return [number]
     best, steps = checkpoints.best_step(), checkpoints.steps()
     if best is None:
         raise OptionError(

@@ -42,10 +42,14 @@ from kvnmt.training.checkpoints.writer import Checkpoints
 def load_run(folder: Path | str) -> Run:
     """Reads a run directory back, with the parameters of its best checkpoint.
 
+    Args:
+        folder: The run directory, or one of its checkpoints, as in
+            ``runs/mine/checkpoints/500``.
+
     Raises:
         UserError: It is no run directory or holds no finished checkpoint.
     """
-    folder = Path(folder)
+    folder, number = chosen(Path(folder))
     experiment, words = load_settings(folder)
     model = assembly.build(experiment.model, len(words.source), len(words.target))
     like = jax.eval_shape(model.init, jax.random.key(0))
@@ -53,8 +57,11 @@ def load_run(folder: Path | str) -> Run:
     check_sizes(like, kept)
     with Checkpoints(kept, read_only=True, tell=say) as checkpoints:
 
-        def best() -> list[int]:
-            manifest = checkpoints.find("best")
+        def wanted() -> list[int]:
+            if number is None:
+                manifest = checkpoints.find("best")
+            else:
+                manifest = checkpoints.manifest(number)
             check_digests(manifest.about.get("vocabularies"), words, folder)
             return [manifest.step]
 
@@ -64,8 +71,24 @@ def load_run(folder: Path | str) -> Run:
             check_finite(params, kept / str(step))
             return params
 
-        params = checkpoints.take(best, read)
+        params = checkpoints.take(wanted, read)
     return Run(experiment, words, model, params)
+
+
+def chosen(path: Path) -> tuple[Path, int | None]:
+    """A run directory, and which of its checkpoints a path names; None: none by itself.
+
+    Raises:
+        UserError: It names one that is not there.
+    """
+    inside = path.absolute()
+    if inside.parent.name != "checkpoints" or not inside.name.isdecimal():
+        return path, None
+    if not path.is_dir():
+        raise UserError(
+            f"there is no checkpoint '{path}'; look which there are in its folder."
+        )
+    return inside.parents[1], int(inside.name)
 
 
 def load_settings(folder: Path) -> tuple[Experiment, Vocabularies]:
@@ -75,6 +98,7 @@ def load_settings(folder: Path) -> tuple[Experiment, Vocabularies]:
         UserError: It is no run directory, a link leads out of it, or a number of the
             config is out of its bounds.
     """
+    folder, _ = chosen(folder)
     check_run(folder)
     check_links(folder)
     experiment = load_experiment(folder)
@@ -88,6 +112,7 @@ def load_experiment(folder: Path) -> Experiment:
     Raises:
         UserError: It is no run directory, or the config is none.
     """
+    folder, _ = chosen(folder)
     check_run(folder)
     try:
         text = read_small(folder / "config.json")

@@ -18,7 +18,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError
 from kvnmt.fields import check_fields
 from kvnmt.files import make_folder
 from kvnmt.inference.config import check_search
@@ -107,6 +107,7 @@ def run(
         folder=folder,
         about=about,
         console=console,
+        search=experiment.search,
     )
     # By all, before one of them makes the folder.
     check_alike(json.dumps(job.about | {"config": None, "versions": None}))
@@ -159,9 +160,9 @@ def _vocabularies_of(folder: Path, experiment: Experiment) -> Vocabularies | Non
 def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
     if experiment.model.tie == "all" and digest(words.source) != digest(words.target):
         raise OptionError(
-            "{0} all needs one vocabulary for both sides; give {1} bpe and {2}, or "
-            "{0} output.",
-            *("model.tie", "data.vocabulary", "data.joint"),
+            "{0} all needs one vocabulary for both sides; give {1} bpe and {2}, a "
+            "folder with the same one twice with {3}, or {0} output.",
+            *("model.tie", "data.vocabulary", "data.joint", "data.vocabularies"),
         )
 
 
@@ -196,10 +197,11 @@ def _warm_start(
     trained = load_run(folder)
     for side, ours, theirs in zip(Vocabularies._fields, words, trained.vocabularies):
         if digest(ours) != digest(theirs):
-            raise UserError(
+            raise OptionError(
                 f"the {side} vocabulary of '{folder}' ({len(theirs)} entries, "
                 f"{digest(theirs)}) is not that of this run ({len(ours)} entries, "
-                f"{digest(ours)}); train both on the same text with the same choices."
+                f"{digest(ours)}); take its words to this text with {{0}} '{folder}'.",
+                "data.vocabularies",
             )
     started = warm_start(params, trained.params)
     lines = [

@@ -17,6 +17,7 @@ from kvnmt.console import say
 from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
 from kvnmt.files import digest
+from kvnmt.inference.config import SearchConfig
 from kvnmt.model.assembly import Model, Params
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import validation
@@ -67,6 +68,7 @@ def make_job(
     folder: Path,
     about: dict[str, Any],
     console: Console,
+    search: SearchConfig = SearchConfig(),
 ) -> tuple[Job, TrainState]:
     """Plans the batches, builds the step, and places the arrays on the devices.
 
@@ -80,6 +82,7 @@ def make_job(
         folder: Run directory; it is not touched yet.
         about: What every checkpoint says of itself.
         console: Where people read.
+        search: How the run translates, greedily in validation.
 
     Raises:
         UserError: The devices cannot share the batches or the vocabularies.
@@ -99,6 +102,7 @@ def make_job(
         plan=valid_plan,
         corpora=corpora,
         config=training,
+        search=search,
         mesh=mesh,
     )
     job = Job(

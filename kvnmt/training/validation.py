@@ -41,6 +41,7 @@ def figures(
     plan: Plan,
     corpora: Corpora,
     config: TrainingConfig,
+    search: SearchConfig,
     mesh: Mesh,
 ) -> dict[str, float]:
     """The loss and, of a model that reads a source, BLEU on the validation text."""
@@ -48,7 +49,7 @@ def figures(
     if not model.reads_source:
         return {"valid_loss": loss}
     whole = devices.gather(params, mesh)
-    bleu = validation_bleu(model, whole, corpora, config)
+    bleu = validation_bleu(model, whole, corpora, config, search)
     return {"valid_loss": loss, "valid_bleu": bleu}
 
 
@@ -69,9 +70,16 @@ def plan_validation(config: TrainingConfig, valid: EncodedCorpus, mesh: Mesh) ->
     return plan_batches(few, valid.lengths, mesh)
 
 
-def greedy(config: TrainingConfig) -> SearchConfig:
-    """The search for BLEU, in batches no larger than a part of one in training."""
-    few, usual = _of_a_part(config), SearchConfig(beam=1)
+def greedy(
+    config: TrainingConfig, search: SearchConfig = SearchConfig()
+) -> SearchConfig:
+    """The search for BLEU, in batches no larger than a part of one in training.
+
+    The run's search, as far as a greedy one can be: how long translations may be and
+    what they may hold decides what is measured.
+    """
+    one = {"beam": 1, "nbest": 1, "sample": False, "diversity": 0.0, "coverage": 0.0}
+    few, usual = _of_a_part(config), replace(search, **one, top_k=None, top_p=1.0)
     if few.batch_tokens:
         return replace(usual, batch_tokens=min(few.batch_tokens, usual.batch_tokens))
     return replace(usual, batch_size=min(few.batch_size, usual.batch_size))
@@ -126,14 +134,18 @@ def validation_loss(
 
 
 def validation_bleu(
-    model: Model, params: Params, corpora: Corpora, config: TrainingConfig
+    model: Model,
+    params: Params,
+    corpora: Corpora,
+    config: TrainingConfig,
+    search: SearchConfig,
 ) -> float:
     """BLEU of the greedy translations."""
     translations = translate(
         model,
         devices.own(params),
         [ids[:-1].tolist() for ids in corpora.valid.source],
-        greedy(config),
+        greedy(config, search),
     )
     lines = [corpora.vocabularies.target.decode(t.ids) for t in translations]
     score = corpus_bleu(lines, corpora.references, tokenize=config.bleu_tokenize)

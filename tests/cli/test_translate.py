@@ -141,6 +141,19 @@ def test_a_pipe_is_answered_line_by_line(folder):
         assert process.wait() == 0
 
 
+def test_who_types_is_answered_line_by_line(folder, monkeypatch):
+    """In a terminal, whatever the size of a batch."""
+    read = []
+    windows = lambda stream, size: read.append(size) or iter([])  # noqa: E731
+    monkeypatch.setattr(command, "read_windows", windows)
+    asked = Translate(folder, SearchConfig(beam=1, batch_size=8))
+    for typed in (False, True):
+        lines = Mock(isatty=Mock(return_value=typed), seekable=Mock(return_value=False))
+        monkeypatch.setattr(sys, "stdin", Mock(buffer=lines))
+        asked()
+    assert read == [8 * command.WINDOW, 1]
+
+
 def test_long_lines_are_split_or_truncated(kvnmt, folder, run):
     long, short = "a b c d e f g h a b", "c d"
     text = f"{long}\n{short}\n".encode()
@@ -251,7 +264,7 @@ def test_nearest_of_one_or_of_all_is_refused(kvnmt, folder, tmp_path, monkeypatc
     said = kvnmt("translate", folder, *several, "--nearest", path, given=b"a\n")
     assert (said.status, said.out, said.err) == (2, b"", "kvnmt: none.\n")
     said = kvnmt("translate", folder, *several, "--json", "--nearest", path)
-    assert said.status == 2 and "leave out either it or --nearest" in said.err
+    assert said.status == 2 and "leave it or --nearest out" in said.err
     said = kvnmt("translate", folder, *several, given=b"a\n")
     assert said.status == 2 and "or --nearest, which chooses" in said.err
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -218,14 +219,8 @@ def test_a_damaged_entry_is_told_and_made_anew(config, prepared, capsys, name, h
 
 
 def test_a_half_entry_is_never_found(config, prepared, monkeypatch):
-    original, left = cache.save_vocabulary, iter(range(1))
-
-    def fail(*arguments):
-        if next(left, None) is None:
-            raise OSError(28, "No space left on device")
-        original(*arguments)
-
-    monkeypatch.setattr(cache, "save_vocabulary", fail)
+    full = Mock(side_effect=OSError(28, "No space left on device"))
+    monkeypatch.setattr(cache, "save_vocabularies", full)
     with pytest.raises(UserError, match="No space left on device; free space"):
         prepare_train(config)
     assert entries(config) == []

@@ -1,25 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Vocabularies: who gets a row, and that ids stand for what was written."""
 
+import io
 import random
 import re
 
 import pytest
+import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.data import synthetic, vocabulary
 from kvnmt.data.bpe_dropout import Merges
 from kvnmt.data.subwords import build_subwords, trim
-from kvnmt.data.vocabulary import (
-    EOS,
-    PAD,
-    UNK,
-    Words,
-    digest,
-    load,
-    save,
-)
+from kvnmt.data.vocabularies import Vocabularies, check_merges, load, save
+from kvnmt.data.vocabulary import EOS, PAD, UNK, Subwords, Words, digest
 from kvnmt.data.words import split_words, word_numbers
 from kvnmt.errors import UserError
 from tests.data.helpers import words_of
@@ -292,6 +287,49 @@ def test_a_vocabulary_takes_the_place_of_one_of_another_kind(tmp_path, subwords)
     save(subwords, tmp_path, "source")
     assert load(tmp_path, "source") == subwords
     assert load(tmp_path, "target") == words_of(["a b"])
+
+
+def pieces_by(text, **choices) -> bytes:
+    """A model as SentencePiece's own program makes it."""
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(text),
+        model_writer=model,
+        minloglevel=2,
+        vocab_size=60,
+        **choices,
+    )
+    return model.getvalue()
+
+
+OURS = {"eos_id": 0, "unk_id": 1, "bos_id": -1}
+
+
+def test_pieces_made_elsewhere_have_our_specials(tmp_path, text):
+    """A model with those of SentencePiece would end sentences in their middle."""
+    (tmp_path / "source.model").write_bytes(pieces_by(text, model_type="bpe"))
+    with pytest.raises(UserError, match=r"are 2 and 0; train it with --eos_id=0 --unk"):
+        load(tmp_path, "source")
+    data = pieces_by(text, model_type="unigram", **OURS)
+    (tmp_path / "source.model").write_bytes(data)
+    words = load(tmp_path, "source")
+    assert words.decode(words.encode(text[0])) == text[0]
+
+
+def test_only_merges_are_left_out_by_chance(tmp_path, text, subwords):
+    """A unigram model has none, and what a user defined is made by none."""
+    bpe = {"model_type": "bpe"} | OURS
+    plain = Subwords(pieces_by(text, **bpe))
+    check_merges(Vocabularies(plain, subwords))
+    check_merges(Vocabularies(Words(("a",)), plain))
+    others = (
+        {"model_type": "unigram"} | OURS,
+        bpe | {"user_defined_symbols": ["<2en>"]},
+    )
+    for choices in others:
+        other = Subwords(pieces_by(text, **choices))
+        with pytest.raises(UserError, match="the target vocabulary is no plain byte-p"):
+            check_merges(Vocabularies(plain, other))
 
 
 def test_sides_are_kept_apart(tmp_path):

@@ -177,7 +177,7 @@ def test_links_are_those_of_aligning(tmp_path_factory, tmp_path, capsys):
 
 def test_a_dictionary_is_read(tmp_path):
     path = tmp_path / "dictionary"
-    path.write_text("a\tA\nb\tB C\n")
+    path.write_text("a\tA\nb\tB C\na\tE\n")  # the best of a word comes first
     assert read_dictionary(path) == {"a": "A", "b": "B C"}
     path.write_text("a\tA\nb B\n")
     with pytest.raises(UserError, match="dictionary, line 2"):

@@ -45,6 +45,28 @@ def test_the_last_checkpoints_are_averaged(several, tmp_path):
     assert any(np.any(a != b) for a, b in zip(found, kept[0]))
 
 
+def test_a_checkpoint_is_a_run_by_itself(kvnmt, several, tmp_path):
+    """To read, to translate with, and to average; the run's best one is another."""
+    first, *_, last = (
+        several / f"checkpoints/{n}" for n in sorted(steps_kept(several))
+    )
+    run = load_run(several)
+    with Checkpoints(several / "checkpoints", read_only=True) as checkpoints:
+        kept = checkpoints.restore_params(run.params, int(first.name))
+    for ours, theirs in zip(leaves(load_run(first).params), leaves(kept), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    said = kvnmt("translate", first, given=b"a b c\n")
+    assert said.status == 0 and said.out
+    average([first, last], tmp_path / "mean")
+    both = [leaves(load_run(path).params) for path in (first, last)]
+    for mean, *each in zip(leaves(load_run(tmp_path / "mean").params), *both):
+        np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6, atol=1e-7)
+    with pytest.raises(UserError, match="--last is of whole runs"):
+        average([first], tmp_path / "new", last=1)
+    with pytest.raises(UserError, match="there is no checkpoint '.*/checkpoints/99'"):
+        load_run(several / "checkpoints/99")
+
+
 def test_one_alone_is_itself(kvnmt, several, tmp_path):
     said = kvnmt("average", several, "--output", tmp_path / "mean")
     assert said.status == 0 and "mean of 1 checkpoints" in said.err

@@ -300,6 +300,10 @@ def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base):
     for part in ("source", *map(vocabulary.digest, (ours, theirs)), str(baseline)):
         assert part in str(error.value)
     assert not (tmp_path / "run").exists()
+    assert f"with data.vocabularies '{baseline}'" in str(error.value)
+    told = dataclasses.replace(data, vocabularies=baseline)  # as the sentence says
+    exp = dataclasses.replace(exp, data=told)
+    assert experiment.run(exp, tmp_path / "run", console=quiet()).steps
 
 
 def test_a_run_of_other_sizes_is_refused(tmp_path, base):

@@ -46,6 +46,7 @@ def job_of(exp: Experiment, folder: Path) -> tuple[Job, TrainState]:
         folder=folder,
         about={"config": to_plain(exp)},
         console=quiet(),
+        search=exp.search,
     )
 
 

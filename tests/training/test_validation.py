@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Validation needs no more memory than training, and batches do not show in it."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 
 from kvnmt.errors import UserError
+from kvnmt.inference.config import SearchConfig
 from kvnmt.model import assembly
 from kvnmt.systems.named import system
 from kvnmt.training import device_memory
@@ -69,6 +72,30 @@ def test_batches_of_validation_are_no_larger_than_parts_of_training(
 def test_so_are_those_of_its_search(choices, rows, tokens):
     search = greedy(TrainingConfig(**choices))
     assert (search.beam, search.batch_size, search.batch_tokens) == (1, rows, tokens)
+
+
+def test_what_translations_may_be_counts_in_validation():
+    """How long they are, and what they hold; not how widely is searched."""
+    wide = SearchConfig(beam=5, nbest=3, coverage=1.0, diversity=1.0)
+    assert greedy(TrainingConfig(), wide) == greedy(TrainingConfig())
+    drawn = SearchConfig(sample=True, top_k=3, top_p=0.5)
+    assert greedy(TrainingConfig(), drawn) == greedy(TrainingConfig())
+    free = {"length_ratio": 9.0, "min_length": 2, "unknown": False}
+    assert greedy(TrainingConfig(), replace(wide, **free)) == replace(
+        greedy(TrainingConfig()), **free
+    )
+
+
+def test_validation_translates_as_the_run_does(tmp_path):
+    """Here nothing, since a word and EOS are too many."""
+    exp = tiny(toy_data(tmp_path / "text"))
+    figures = []
+    for length in (None, 1):
+        search = replace(exp.search, max_length=length)
+        job, state = job_of(replace(exp, search=search), tmp_path / f"run-{length}")
+        figures.append(job.validate(state.served))
+    assert figures[0]["valid_loss"] == figures[1]["valid_loss"]
+    assert figures[0]["valid_bleu"] != figures[1]["valid_bleu"]
 
 
 def test_logits_of_validation_never_stand_whole():
