@@ -42,7 +42,10 @@ def average(
     check_once(folders)
     runs = [chosen(folder) for folder in folders]
     if last is not None and any(number is not None for _, number in runs):
-        raise UserError("--last is of whole runs, and a checkpoint is named; leave it.")
+        raise OptionError(
+            "{0} is of whole runs, and a checkpoint is named; leave one of them out.",
+            "last",
+        )
     experiments, words = zip(*map(load_settings, folders))
     model, first = experiments[0].model, words[0]
     for folder, experiment, each in zip(folders, experiments, words):

@@ -126,7 +126,10 @@ BAD_TRAINING = [
     (["--system", "rnnencdec", "--model.lexicon"], "--model.lexicon needs"),
     (["--objective.subtractive", "1"], "--objective.subtractive"),
     (["--model.average-auxiliary"], "--model.average-auxiliary"),
-    (["--model.tie", "all"], "--data.joint, or --model.tie output"),
+    (
+        ["--model.tie", "all"],
+        "a folder with the same one twice with --data.vocabularies",
+    ),
     (["--system", "past", "--model.decoder.no-past"], "--model.decoder.past"),
     (["--system", "rnnserch-star"], "did you mean 'rnnsearch-star'?"),
     (["--system=kvmemat-r2"], "did you mean 'kvmematt-r2'?"),

@@ -61,7 +61,7 @@ def test_a_checkpoint_is_a_run_by_itself(kvnmt, several, tmp_path):
     both = [leaves(load_run(path).params) for path in (first, last)]
     for mean, *each in zip(leaves(load_run(tmp_path / "mean").params), *both):
         np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6, atol=1e-7)
-    with pytest.raises(UserError, match="--last is of whole runs"):
+    with pytest.raises(UserError, match="last is of whole runs"):
         average([first], tmp_path / "new", last=1)
     with pytest.raises(UserError, match="there is no checkpoint '.*/checkpoints/99'"):
         load_run(several / "checkpoints/99")
