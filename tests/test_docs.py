@@ -217,7 +217,7 @@ def test_flags_exist(kvnmt, monkeypatch):
     known = {f"kvnmt {name}": set[str]() for name in COMMANDS}
     for command, flags in known.items():
         flags |= set(FLAG.findall(kvnmt(*command.split()[1:], "--help").out.decode()))
-        flags.add("--program-cache")
+        flags |= {"--program-cache", "--import"}
     options = set(_flags_of_options())
     for command in ("kvnmt train", "kvnmt systems", "kvnmt compile", "kvnmt prepare"):
         known[command] |= options

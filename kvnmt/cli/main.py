@@ -126,6 +126,8 @@ FOOT = """
 kvnmt COMMAND --help shows the flags of a command. Every command takes
   --program-cache FOLDER|none  where compiled programs are kept for the next run
                                (by default below ~/.cache)
+  --import FILE.py             your own code, which is run first: it may list an
+                               attention of yours
   @FILE                        the flags in a file; # is a comment
 and kvnmt itself --help and --version.
 """
@@ -187,7 +189,7 @@ def load(name: str) -> Any:
 
 
 def _run(words: Sequence[str], base: "Experiment | None") -> None:
-    typed, (cache, words) = words, _program_cache(expanded(words))
+    typed, (common, words) = words, _common(expanded(words))
     if not words:
         print(listing(), end="", file=sys.stderr)
         raise SystemExit(2)
@@ -197,11 +199,15 @@ def _run(words: Sequence[str], base: "Experiment | None") -> None:
     elif name == "--version":
         print(f"kvnmt {__version__}")
     else:
+        if common.own_code:
+            from kvnmt.cli.own_code import run_first
+
+            run_first(common.own_code)
         work = _parse(name, arguments, typed, base)
         if COMMANDS[name].compiles:
             from kvnmt.cli.program_cache import keep_programs  # imports JAX
 
-            keep_programs(cache)
+            keep_programs(common.program_cache)
         try:
             work()
         except (RuntimeError, AssertionError):
@@ -235,14 +241,16 @@ def _parse(
     return tyro.cli(kind, args=arguments, prog=f"kvnmt {name}")
 
 
-def _program_cache(words: Sequence[str]) -> tuple[str | None, list[str]]:
-    """The value of a flag that stands anywhere, and all other words."""
+def _common(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The flags of all commands, which stand anywhere, and all other words."""
     parser = argparse.ArgumentParser(
         add_help=False, allow_abbrev=False, exit_on_error=False
     )
     parser.add_argument("--program-cache")
+    parser.add_argument("--import", action="append", dest="own_code")
     try:
-        flags, rest = parser.parse_known_args(list(words))
-    except argparse.ArgumentError:
-        raise UserError("--program-cache needs a folder, or none.") from None
-    return flags.program_cache, rest
+        return parser.parse_known_args(list(words))
+    except argparse.ArgumentError as error:
+        needs = {"--program-cache": "a folder, or none", "--import": "a Python file"}
+        flag = str(error.argument_name)
+        raise UserError(f"{flag} needs {needs[flag]}.") from None

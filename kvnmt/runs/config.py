@@ -188,7 +188,10 @@ def _register(converter: cattrs.Converter, base: type, catalogue: Catalogue) -> 
         name = fields.pop("name")
         if name not in catalogue:
             error = unknown_name(catalogue.kind, name, catalogue)
-            raise UserError(f"{error} One of your own is listed first (CATALOGUE.add)")
+            raise UserError(
+                f"{error} One of your own is listed first: by CATALOGUE.add, in a file "
+                "that the command imports"
+            )
         member = catalogue[name]
         return converter.structure(fields, member.Options)
 

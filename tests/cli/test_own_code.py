@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file of a user's own is run before a command, and may list a mechanism."""
+
+import sys
+
+import pytest
+
+from kvnmt.attention import CATALOGUE
+from kvnmt.runs.directory import load_experiment
+from tests.cli.test_main import check_sentence
+from tests.helpers import toy_data
+
+MINE = """
+import sys
+from dataclasses import dataclass
+
+from beside import SCALE
+from kvnmt.attention import CATALOGUE, additive
+
+
+@dataclass(frozen=True)
+class Options(additive.Options):
+    scale: float = SCALE
+
+
+def build(options):
+    return additive.build(options)
+
+
+CATALOGUE.add("mine", sys.modules[__name__])
+"""
+SMALL = """--model.embedding 4 --model.encoder 4 --model.state 4 --training.epochs 1
+    --training.shapes 1 --training.batch-size 8 --data.vocabulary words
+    --data.min-count 1 --model.initializer wide""".split()
+
+
+@pytest.fixture(name="mine")
+def _mine(tmp_path):
+    """A file that lists an attention; what it leaves in this process goes again."""
+    path = tmp_path / "my_attention.py"
+    path.write_text(MINE)
+    (tmp_path / "beside.py").write_text("SCALE = 2.0\n")
+    before = list(sys.path)
+    yield path
+    sys.path[:] = before
+    forget()
+    sys.modules.pop("beside", None)
+
+
+def forget() -> None:
+    """As another process would begin."""
+    sys.modules.pop("my_attention", None)
+    if "mine" in CATALOGUE:
+        CATALOGUE.remove("mine")
+
+
+def test_an_attention_of_ones_own_is_trained_and_used(kvnmt, tmp_path, mine):
+    data = toy_data(tmp_path / "text")
+    text = ["--data.source", data.source, "--data.target", data.target]
+    text += ["--data.valid-source", data.valid_source]
+    text += ["--data.valid-target", data.valid_target]
+    asked = ["train", tmp_path / "run", *text, *SMALL, "--attention", "mine"]
+    own = ["--import", mine]
+    said = kvnmt(*asked, *own, "--model.attention.scale", 3)
+    assert said.status == 0, said.err
+    forget()
+    said = kvnmt("translate", tmp_path / "run", given=b"a b\n")
+    check_sentence(said, "there is no attention 'mine'", "One of your own is listed")
+    said = kvnmt(*own, "translate", tmp_path / "run", given=b"a b\n")
+    assert said.status == 0 and said.out.count(b"\n") == 1
+    assert load_experiment(tmp_path / "run").model.attention.scale == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "part"),
+    [
+        ("broken.py", "a = 1\nb = a / 0\n", "broken.py, line 2: ZeroDivisionError: "),
+        ("spelt.py", "a = 1\nif\n", "spelt.py, line 2: SyntaxError: "),
+        ("lacking.py", "import no_such_module_here\n", "lacking.py, line 1: ModuleNot"),
+        ("json.py", "", "there is a module 'json' already; call the file otherwise"),
+        ("notes.txt", "", "is no Python file"),
+        (None, "", "there is no file"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_sentence(kvnmt, tmp_path, name, code, part):
+    before = list(sys.path)
+    path = tmp_path / (name or "nowhere.py")
+    if name:
+        path.write_text(code)
+    check_sentence(kvnmt("systems", "--import", path), part)
+    assert path.stem == "json" or path.stem not in sys.modules
+    sys.path[:] = before
+
+
+def test_the_flag_needs_a_file(kvnmt):
+    check_sentence(kvnmt("systems", "--import"), "--import needs a Python file")
+    check_sentence(
+        kvnmt("systems", "--program-cache"), "--program-cache needs a folder"
+    )
