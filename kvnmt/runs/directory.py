@@ -84,6 +84,8 @@ def chosen(path: Path) -> tuple[Path, int | None]:
     inside = path.absolute()
     if inside.parent.name != "checkpoints" or not inside.name.isdecimal():
         return path, None
+    if (path / "config.json").exists():  # a run that somebody keeps in such a folder
+        return path, None
     if not path.is_dir():
         raise UserError(
             f"there is no checkpoint '{path}'; look which there are in its folder."

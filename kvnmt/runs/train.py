@@ -30,6 +30,7 @@ from kvnmt.model.contract import Prediction
 from kvnmt.runs.config import Experiment, check_kept, from_plain, to_plain
 from kvnmt.runs.directory import (
     check_free,
+    chosen,
     has_checkpoint,
     load_experiment,
     load_run,
@@ -73,6 +74,12 @@ def run(
     experiment = _checked(experiment)
     trained = None
     if resume:
+        if chosen(folder)[1] is not None:
+            raise OptionError(
+                f"'{folder}' is a checkpoint, which nothing may be added to; go on "
+                "with the run that it is in, or start another from it with {0}.",
+                "training.warm_start",
+            )
         trained = _vocabularies_of(folder, experiment)
     else:
         check_free(folder)

@@ -5,6 +5,7 @@ import dataclasses
 import errno
 import os
 import shutil
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -65,6 +66,12 @@ def test_a_checkpoint_is_a_run_by_itself(kvnmt, several, tmp_path):
         average([first], tmp_path / "new", last=1)
     with pytest.raises(UserError, match="there is no checkpoint '.*/checkpoints/99'"):
         load_run(several / "checkpoints/99")
+    before = {path.name for path in first.iterdir()}
+    said = kvnmt("train", first, "--resume")  # which would write into what is sealed
+    assert said.status == 2 and "is a checkpoint" in said.err
+    assert {path.name for path in first.iterdir()} == before
+    moved = Path(shutil.copytree(several, tmp_path / "checkpoints" / "7"))
+    assert load_run(moved).experiment == run.experiment  # a run that is called so
 
 
 def test_one_alone_is_itself(kvnmt, several, tmp_path):
