@@ -207,8 +207,7 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
         UserError: There are no two for an ensemble, a system to distil is none of
             them, or there is none that flags of students could be of.
     """
-    lessons = options.lessons._replace(candidates=options.candidates > 1)
-    if any(lessons) and not options.students:
+    if options.lessons != Lessons() and not options.students:
         raise UserError(
             "--candidates, --reverse, --teachers and --student-epochs are of --distil; "
             "give it, too."
