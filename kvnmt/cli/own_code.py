@@ -38,7 +38,7 @@ def run_first(paths: Iterable[str]) -> None:
         try:
             spec.loader.exec_module(module)
         except Exception as error:
-            del sys.modules[name]
+            sys.modules.pop(name, None)
             raise UserError(_told(path, error)) from None
 
 
