@@ -173,7 +173,8 @@ def _prepare(row: Row, corpora: Corpora, console: Console) -> tuple[Job, TrainSt
 
 def _memory(job: Job, state: TrainState) -> dict[str, Any] | str:
     """What the largest batch needs on a device, as the compiler says."""
-    with StepAhead(job.train_step, state, job.mesh) as step:
+    linked = job.corpora.train.links is not None
+    with StepAhead(job.train_step, state, job.mesh, linked) as step:
         need = device_memory.check(step, job.plan, None)
     if need is None:
         return UNKNOWN

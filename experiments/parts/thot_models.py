@@ -18,11 +18,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from kvnmt.data.links import Links
 from kvnmt.data.text import Parallel
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
 from kvnmt.files import digest, make_folder, write_json
-from kvnmt.metrics.links import Links
 
 PACKAGES = (
     *("sil-thot", "sil-machine"),

@@ -11,12 +11,13 @@ import tyro
 
 from kvnmt.cli.flags import check_reverse
 from kvnmt.console import counting, print_json, say
+from kvnmt.data.links import Links
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError, counted
 from kvnmt.inference.forced import Forced, force_lines
 from kvnmt.inference.score import Scored, score_lines
-from kvnmt.metrics.links import Heuristic, Links, format_pharaoh, invert, symmetrize
+from kvnmt.metrics.links import Heuristic, format_pharaoh, invert, symmetrize
 from kvnmt.metrics.perplexity import perplexity
 from kvnmt.runs.directory import Run, load_aligner, load_ensemble
 

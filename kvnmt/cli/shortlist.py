@@ -2,7 +2,7 @@
 """The command that makes a lexical shortlist."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -12,16 +12,15 @@ import tyro
 from numpy.typing import NDArray
 
 from kvnmt.console import counting, say
+from kvnmt.data.links import links_between
 from kvnmt.data.text import Block, clean, count_parallel, parallel_blocks, read_lines
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.words import split_words
 from kvnmt.errors import UserError, counted
 from kvnmt.fields import at_least, check_fields
 from kvnmt.files import claim
 from kvnmt.inference.shortlist import BEST, COMMON, count_links
 from kvnmt.inference.shortlist_file import write_shortlist
 from kvnmt.inference.token_links import attended_links, spread_links
-from kvnmt.metrics.links import Gold, check_links, parse_pharaoh
 from kvnmt.runs.directory import Run, load_aligner, load_settings
 
 PAIRS = 1_000  # that are linked at a time
@@ -94,19 +93,10 @@ def _by_file(words: Vocabularies, path: Path, pairs: int) -> Linker:
 
     def link(block: Block) -> NDArray[np.int64]:
         text = clean(block, "keep")
-        here = range(block.first, block.first + len(text.source))
-        gold = [_gold(path, number, lines[number - 1]) for number in here]
-        source = [len(split_words(line)) for line in text.source]
-        target = [len(split_words(line)) for line in text.target]
-        check_links(gold, source, target, path)
-        links = [pair.possible for pair in gold]
+        links = [
+            links_between(pair, lines[number - 1], f"{path}, line {number}")
+            for number, pair in enumerate(zip(*text[:2]), block.first)
+        ]
         return spread_links(words, text.source, text.target, links)
 
     return link
-
-
-def _gold(path: Path, number: int, line: str) -> Gold:
-    try:
-        return replace(parse_pharaoh(line), place=f"line {number}")
-    except ValueError as error:
-        raise UserError(f"{path}, line {number}: {error}.") from None

@@ -25,6 +25,7 @@ from kvnmt.model.assembly import Model
 from kvnmt.model.config import ModelConfig
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
+from kvnmt.training.ahead import Shape, batch_of
 from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.sharding import shardings
@@ -178,16 +179,11 @@ def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
         places,
     )
     copies = NamedSharding(mesh, PartitionSpec())
-    by_rows = NamedSharding(mesh, PartitionSpec("data"))
-    source, target = (
-        jax.ShapeDtypeStruct((config.rows, length), jnp.int32, sharding=by_rows)
-        for length in (config.source_length, config.target_length)
-    )
+    shape = Shape(config.rows, config.source_length, config.target_length)
+    batch = batch_of(shape, mesh, linked=config.objective.guided > 0)
     parameters = _bytes(state.params)
     return Traced(
-        stage=step.trace(
-            _shape(jax.random.key_data(key), copies), state, source, target
-        ),
+        stage=step.trace(_shape(jax.random.key_data(key), copies), state, *batch),
         parameters=assembly.count_parameters(state.params),
         parameter_bytes=parameters,
         optimizer_bytes=_bytes(state) - parameters,

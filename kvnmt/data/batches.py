@@ -3,7 +3,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,17 @@ class Batch(NamedTuple):
 
     source: NDArray[np.int32]  # [B, S]
     target: NDArray[np.int32]  # [B, T]
+
+
+class LinkedBatch(NamedTuple):
+    """The same, with links between the tokens."""
+
+    source: NDArray[np.int32]  # [B, S]
+    target: NDArray[np.int32]  # [B, T]
+    links: NDArray[np.bool_]  # [B, T, S]
+
+
+AnyBatch: TypeAlias = Batch | LinkedBatch
 
 
 class Sentences(Sequence[NDArray[np.integer]]):
@@ -38,6 +49,15 @@ class Sentences(Sequence[NDArray[np.integer]]):
         return self.ids[start : start + self.lengths[i]]
 
 
+def digest(*parts: Sentences) -> str:
+    """Identifies all numbers of some sentences."""
+    seal = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        for start in range(0, len(part.ids), BLOCK):
+            seal.update(part.ids[start : start + BLOCK].astype("<i4").tobytes())
+    return seal.hexdigest()
+
+
 class EncodedCorpus:
     """Both sides of a corpus as ids, EOS included."""
 
@@ -46,6 +66,7 @@ class EncodedCorpus:
         source: Sentences,
         target: Sentences,
         reopen: tuple[Callable[..., "EncodedCorpus"], tuple[Any, ...]] | None = None,
+        links: Sentences | None = None,
     ):
         """Takes both sides.
 
@@ -54,21 +75,24 @@ class EncodedCorpus:
             target: Their translations.
             reopen: A function and its arguments that another process gets the same
                 corpus from, so that it need not be sent there.
+            links: Between the tokens of each pair, if there are any: the places of
+                source and target by turns.
         """
         self.source, self.target, self._reopen = source, target, reopen
+        self.links = links
         self.lengths = np.stack([source.lengths, target.lengths], axis=1)  # [N, 2]
 
     def __reduce__(self) -> Any:
         """Pickles how to reopen the corpus, if that is known, instead of the ids."""
-        return self._reopen or (EncodedCorpus, (self.source, self.target))
+        parts = self.source, self.target, None, self.links
+        return self._reopen or (EncodedCorpus, parts)
 
     def digest(self) -> str:
-        """Identifies all ids, in memory or mapped; another word is another digest."""
-        seal = hashlib.blake2b(digest_size=16)
-        for side in (self.source, self.target):
-            for start in range(0, len(side.ids), BLOCK):
-                seal.update(side.ids[start : start + BLOCK].astype("<i4").tobytes())
-        return seal.hexdigest()
+        """Identifies all ids, in memory or mapped; another word is another digest.
+
+        Links are no part of it: they guide, and may be others when a run goes on.
+        """
+        return digest(self.source, self.target)
 
 
 def encoded(
@@ -95,7 +119,7 @@ def pad(
 
 def make_batch(
     corpus: EncodedCorpus, lines: NDArray[np.integer], rows: int, shape: Iterable[int]
-) -> Batch:
+) -> AnyBatch:
     """Pads the pairs of these lines to ``[rows, S]`` and ``[rows, T]``.
 
     Args:
@@ -105,10 +129,25 @@ def make_batch(
         shape: S and T.
     """
     source_length, target_length = map(int, shape)
-    return Batch(
+    batch = Batch(
         source=pad([corpus.source[i] for i in lines], rows, source_length),
         target=pad([corpus.target[i] for i in lines], rows, target_length),
     )
+    if corpus.links is None:
+        return batch
+    whole = rows, target_length, source_length
+    return LinkedBatch(*batch, _matrix(corpus.links, lines, whole))
+
+
+def _matrix(
+    links: Sentences, lines: NDArray[np.integer], shape: tuple[int, int, int]
+) -> NDArray[np.bool_]:
+    """The links of these pairs in ``[rows, T, S]``."""
+    matrix = np.zeros(shape, np.bool_)
+    for row, line in zip(matrix, lines):
+        source, target = links[line].reshape(-1, 2).T
+        row[target, source] = True
+    return matrix
 
 
 def _joined(sentences: Iterable[Sequence[int]]) -> Sentences:

@@ -18,24 +18,24 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 
 from kvnmt import files
 from kvnmt.console import say
 from kvnmt.data.batches import EncodedCorpus, Sentences
 from kvnmt.data.config import ONLY_BUILDS, DataConfig
-from kvnmt.data.encoding import Dropped, EncodedBlock, id_type
+from kvnmt.data.encoding import Dropped, EncodedBlock
 from kvnmt.data.vocabularies import Vocabularies, load_vocabularies, save_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError
 
 FORMAT = 1
-SIDES = Vocabularies._fields
 # What decides no id: where files lie, whose contents are in the name by their digests;
 # what is not trained on; who does the work. `longest` says what `max_length` does.
 NEVER_MATTERS = {"source", "target", "pairs", "tfds_folder", "cache", "workers"}
-NEVER_MATTERS |= {"valid_source", "valid_target", "valid_pairs", "tfds_valid"}
+NEVER_MATTERS |= {"links", "valid_source", "valid_target", "valid_pairs", "tfds_valid"}
 NEVER_MATTERS |= {"vocabularies", "max_length"}
 # What settings that came later did before: corpora of that time keep their names.
 BEFORE = {"trimmed": False, "subword_dropout": 0.0, "segmentations": 1}
@@ -137,12 +137,14 @@ def find(entry: Path, console: Console) -> Entry | None:
 
 def open_corpus(entry: Path) -> EncodedCorpus:
     """Maps the ids of an entry."""
-    types, sides = files.read_manifest(entry)["types"], []
-    for side in SIDES:
-        lengths = np.load(entry / f"{side}.lengths.npy", mmap_mode="r")
-        ids = np.memmap(entry / f"{side}.ids", np.dtype(types[side]), "r")
-        sides.append(Sentences(ids, lengths))
-    return EncodedCorpus(*sides, reopen=(open_corpus, (entry,)))
+    parts: dict[str, Sentences] = {}
+    for name, kind in files.read_manifest(entry)["types"].items():
+        lengths = np.load(entry / f"{name}.lengths.npy", mmap_mode="r")
+        path = entry / f"{name}.ids"  # nothing cannot be mapped: no word has a link
+        size = path.stat().st_size
+        ids = np.memmap(path, kind, "r") if size else np.zeros(0, np.uint16)
+        parts[name] = Sentences(ids, lengths)
+    return EncodedCorpus(**parts, reopen=(open_corpus, (entry,)))
 
 
 def write(entry: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> None:
@@ -163,24 +165,29 @@ def write(entry: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> N
 
 
 def _fill(part: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> None:
-    lengths: tuple[list, list] = [], []
+    types: dict[str, str] = {}
+    lengths: dict[str, list[NDArray[np.int32]]] = {}
     dropped = Dropped()
     with ExitStack() as stack:
-        ids = [stack.enter_context((part / f"{s}.ids").open("wb")) for s in SIDES]
-        for *sides, left_out in blocks:
-            dropped += left_out
-            for file, lengths_of_side, side in zip(ids, lengths, sides):
-                file.write(side.ids.tobytes())
-                lengths_of_side.append(side.lengths)
-    for side, lengths_of_side in zip(SIDES, lengths):
-        np.save(part / f"{side}.lengths.npy", np.concatenate(lengths_of_side))
+        ids = {}
+        for block in blocks:
+            dropped += block.dropped
+            for name, side in block.parts.items():
+                if name not in ids:
+                    path = part / f"{name}.ids"
+                    ids[name] = stack.enter_context(path.open("wb"))
+                    types[name] = side.ids.dtype.name
+                ids[name].write(side.ids.tobytes())
+                lengths.setdefault(name, []).append(side.lengths)
+    for name, of_blocks in lengths.items():
+        np.save(part / f"{name}.lengths.npy", np.concatenate(of_blocks))
     save_vocabularies(words, part)
     for path in part.iterdir():  # on the disk before the manifest tells of them
         with path.open("rb") as file:
             os.fsync(file.fileno())
     manifest = {
         "dropped": asdict(dropped),
-        "types": {s: np.dtype(id_type(len(v))).name for s, v in zip(SIDES, words)},
+        "types": types,
         "files": {path.name: files.digest_of(path) for path in sorted(part.iterdir())},
     }
     files.write_manifest(part, manifest)

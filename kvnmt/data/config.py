@@ -38,6 +38,8 @@ class DataConfig:
     languages: tuple[str, str] | None = (
         None  # its source and target; default: by itself
     )
+    # links i-j between the words of every training pair, a line for each
+    links: Path | None = None
     vocabularies: Path | None = None  # take those of this run directory
     vocabulary: Kind = "words"  # or build such
     # words and characters seen less often are unknown

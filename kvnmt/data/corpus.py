@@ -169,9 +169,11 @@ def _in_memory(
     dropped = Dropped()
     for block in blocks:
         dropped += block.dropped
+    links = [block.links for block in blocks if block.links]
     corpus = EncodedCorpus(
         source=_joined([block.source for block in blocks]),
         target=_joined([block.target for block in blocks]),
+        links=_joined(links) if links else None,
     )
     return Prepared(vocabularies, corpus, dropped)
 

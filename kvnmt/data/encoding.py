@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From blocks of text to the ids of the pairs that are trained on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.text import Block, Faulty, Parallel, clean, faulty_side
+from kvnmt.data.links import Links, links_between, token_links
+from kvnmt.data.text import Block, Faulty, Parallel, decode, faulty_side, numbered
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import EOS, AnyVocabulary, Subwords
 
@@ -45,6 +46,13 @@ class EncodedBlock(NamedTuple):
     source: Ids
     target: Ids
     dropped: Dropped
+    links: Ids | None = None  # source and target places by turns, if links are given
+
+    @property
+    def parts(self) -> dict[str, Ids]:
+        """All arrays by their names."""
+        sides = {"source": self.source, "target": self.target}
+        return sides if self.links is None else sides | {"links": self.links}
 
 
 class Tokenised(NamedTuple):
@@ -53,6 +61,7 @@ class Tokenised(NamedTuple):
     text: Parallel  # these pairs, and how many were left out
     source: list[list[int]]  # ids without EOS
     target: list[list[int]]
+    links: list[Links]  # between tokens; none where none are given
 
 
 def tokenised(
@@ -72,13 +81,13 @@ def tokenised(
         encode: Ids of a line, without EOS.
 
     Raises:
-        UserError: A side becomes no token and ``faulty`` is ``stop``; what `clean`
-            raises.
+        UserError: A side becomes no token and ``faulty`` is ``stop``; a link is
+            malformed or lies outside its pair; what `numbered` raises.
     """
-    text = clean(block, faulty)
-    kept = Tokenised(Parallel([], []), [], [])
+    text, numbers = numbered(block, faulty)
+    kept = Tokenised(Parallel([], []), [], [], [])
     nothing = 0
-    for number, pair in enumerate(zip(text.source, text.target), block.first):
+    for number, *pair in zip(numbers, text.source, text.target):
         ids = [encode(words, line) for words, line in zip(vocabularies, pair)]
         if not all(ids):
             if faulty == "stop":
@@ -91,8 +100,18 @@ def tokenised(
             lines.append(line)
         kept.source.append(ids[0])
         kept.target.append(ids[1])
+        if block.links is not None:
+            links = _links(block, number, pair)
+            kept.links.append(token_links(vocabularies, pair, ids, links))
     left_out = {"empty": text.empty + nothing, "undecodable": text.undecodable}
     return kept._replace(text=kept.text._replace(**left_out))
+
+
+def _links(block: Block, number: int, pair: Sequence[str]) -> Links:
+    """Those of the words of a pair."""
+    assert block.links is not None
+    line, place = block.links[number - block.first], block.places[2]
+    return links_between(pair, decode(line, place, number), f"{place} {number}")
 
 
 @dataclass(frozen=True)
@@ -112,25 +131,32 @@ class PairEncoder:
         A block of several segmentations is as many blocks, one behind the other.
         """
         dropped = Dropped()
-        sources, targets = [], []
+        kept = Tokenised(Parallel([], []), [], [], [])
         for number in range(self.segmentations):
             encode = partial(self._encode, number)
             pairs = tokenised(self.vocabularies, block, self.faulty, encode)
             dropped += Dropped(pairs.text.empty, pairs.text.undecodable)
-            for source_ids, target_ids in zip(pairs.source, pairs.target):
-                short, long = sorted((len(source_ids), len(target_ids)))
+            for place, ids in enumerate(zip(pairs.source, pairs.target)):
+                short, long = sorted(map(len, ids))
                 if long > self.longest:
                     dropped.too_long += 1
                 elif self.max_ratio and long > self.max_ratio * short:
                     dropped.uneven += 1
                 else:
-                    sources.append(source_ids)
-                    targets.append(target_ids)
+                    kept.source.append(ids[0])
+                    kept.target.append(ids[1])
+                    kept.links.extend(pairs.links[place : place + 1])
         return EncodedBlock(
-            source=_flat(sources, len(self.vocabularies.source)),
-            target=_flat(targets, len(self.vocabularies.target)),
+            source=_flat(kept.source, len(self.vocabularies.source)),
+            target=_flat(kept.target, len(self.vocabularies.target)),
             dropped=dropped,
+            links=None if block.links is None else self._flat_links(kept.links),
         )
+
+    def _flat_links(self, pairs: list[Links]) -> Ids:
+        places = [place for links in pairs for link in sorted(links) for place in link]
+        lengths = np.array([2 * len(links) for links in pairs], np.int32)
+        return Ids(np.array(places, id_type(self.longest)), lengths)
 
     def _encode(self, number: int, words: AnyVocabulary, line: str) -> list[int]:
         if self.subword_dropout and isinstance(words, Subwords):

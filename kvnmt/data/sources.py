@@ -9,13 +9,15 @@ chooses the kind. A new kind is a function and an entry of `SOURCES`.
 import dataclasses
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kvnmt.data import text
 from kvnmt.data.config import DataConfig
+from kvnmt.data.lines import count_lines, opened
 from kvnmt.data.text import Block, Parallel
-from kvnmt.errors import OptionError
+from kvnmt.errors import OptionError, UserError, counted
 
 Split: TypeAlias = Literal["train", "valid"]
 
@@ -45,7 +47,10 @@ def open_text(config: DataConfig, split: Split) -> TextReader:
     Raises:
         UserError: No source or more than one is named, or it cannot be read.
     """
-    return _source(config).open(config, split, *required_values(config, split))
+    reader = _source(config).open(config, split, *required_values(config, split))
+    if config.links and split == "train":
+        return _with_links(reader, config.links)
+    return reader
 
 
 def required_values(config: DataConfig, split: Split) -> tuple[Any, ...]:
@@ -71,6 +76,30 @@ def read(config: DataConfig, split: Split) -> Parallel:
     """
     reader = open_text(config, split)
     return text.collect(reader.blocks(), config.faulty, reader.unit)
+
+
+def _with_links(reader: TextReader, path: Path) -> TextReader:
+    count = count_lines(path)
+    if count != reader.pairs:
+        raise UserError(
+            f"'{path}' has {counted(count, 'line')} for "
+            f"{counted(reader.pairs, 'sentence pair')}; line n must hold the links of "
+            "pair n."
+        )
+
+    def blocks() -> Iterator[Block]:
+        with opened(path) as file:
+            for block in reader.blocks():
+                lines = list(islice(file, len(block.source)))
+                if len(lines) != len(block.source):
+                    raise UserError(
+                        f"'{path}' has fewer lines than before; start again once "
+                        "nobody changes it."
+                    )
+                places = (*block.places, f"{path}, line")
+                yield block._replace(links=lines, places=places)
+
+    return reader._replace(blocks=blocks, files=(*reader.files, path))
 
 
 def _source(config: DataConfig) -> Source:

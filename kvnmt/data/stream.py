@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.batches import Batch, EncodedCorpus, make_batch
+from kvnmt.data.batches import AnyBatch, EncodedCorpus, make_batch
 from kvnmt.data.plan import Epoch, Plan, Planned
 from kvnmt.data.pool import end_with_parent
 
@@ -46,7 +46,7 @@ class BatchAt:
         self.corpus, self.plan, self.seed, self.part = corpus, plan, seed, part
         self._lock, self._epochs = threading.Lock(), dict[int, Epoch]()
 
-    def __call__(self, position: int) -> Batch:
+    def __call__(self, position: int) -> AnyBatch:
         """Returns the batch at this position of the stream, from 0."""
         planned = self._planned(position)
         index, count = self.part
@@ -105,7 +105,7 @@ def _begin_worker(index: int, count: int) -> None:
 @contextmanager
 def stream(
     at: BatchAt, position: int = 0, workers: int = 0
-) -> Iterator[Iterator[Batch]]:
+) -> Iterator[Iterator[AnyBatch]]:
     """Opens the endless stream of batches at a position.
 
     Args:

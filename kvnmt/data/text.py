@@ -3,21 +3,16 @@
 
 U+2028, NEL, form feed and their like neither split nor join lines here, as they do
 in `str.splitlines`. A carriage return before the line feed is dropped.
-
-A file that begins with the two bytes of gzip, as no UTF-8 text does, is decompressed.
 """
 
-import contextlib
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
+from kvnmt.data.lines import GZIP, bare, count_lines, opened, read_blocks
 from kvnmt.errors import OptionError, UserError, counted
 
-GZIP = b"\x1f\x8b"  # a whole character and a byte that can only continue one
 BLOCK = 10_000  # pairs read at a time
 Faulty: TypeAlias = Literal["stop", "skip", "keep"]
 
@@ -28,7 +23,11 @@ class Block(NamedTuple):
     source: list[bytes]
     target: list[bytes]
     first: int  # number of the first, from 1
-    places: tuple[str, str]  # what its number follows, by side: ``a.de, line``
+    # what its number follows, by side and of the links: ``a.de, line``
+    places: tuple[str, ...]
+    links: list[bytes] | None = (
+        None  # between the words of each pair, if they are given
+    )
 
 
 class Parallel(NamedTuple):
@@ -136,7 +135,7 @@ def parallel_blocks(
     places = f"{source}, line", f"{target}, line"
     first = 1
     for sources, targets in zip_longest(
-        _lines(source, size), _lines(target, size), fillvalue=()
+        read_blocks(source, size), read_blocks(target, size), fillvalue=()
     ):
         if len(sources) != len(targets):
             raise UserError(
@@ -145,16 +144,6 @@ def parallel_blocks(
             )
         yield Block(list(sources), list(targets), first, places)
         first += len(sources)
-
-
-def count_lines(path: Path | str) -> int:
-    """Returns how many lines a file has; the last may lack its line feed."""
-    count, last = 0, b"\n"
-    with opened(path) as file:
-        while data := file.read(1 << 20):
-            count += data.count(b"\n")
-            last = data[-1:]
-    return count + (last != b"\n")
 
 
 def count_tsv(path: Path | str) -> int:
@@ -185,10 +174,19 @@ def clean(block: Block, faulty: Faulty) -> Parallel:
     """Decodes pairs; leaves out the faulty ones, refuses them or keeps empty ones.
 
     Raises:
+        UserError: What `numbered` raises.
+    """
+    return numbered(block, faulty)[0]
+
+
+def numbered(block: Block, faulty: Faulty) -> tuple[Parallel, list[int]]:
+    """The same, with the number of every pair that is left, from 1.
+
+    Raises:
         UserError: A side is not UTF-8 and ``faulty`` is not ``skip``, or empty and
             ``faulty`` is ``stop``.
     """
-    kept, empty, undecodable = Parallel([], []), 0, 0
+    kept, numbers, empty, undecodable = Parallel([], []), [], 0, 0
     for number, pair in enumerate(zip(block.source, block.target), block.first):
         try:
             source, target = (
@@ -206,7 +204,8 @@ def clean(block: Block, faulty: Faulty) -> Parallel:
             continue
         kept.source.append(source)
         kept.target.append(target)
-    return kept._replace(empty=empty, undecodable=undecodable)
+        numbers.append(number)
+    return kept._replace(empty=empty, undecodable=undecodable), numbers
 
 
 def faulty_side(block: Block, number: int, side: int, what: str) -> UserError:
@@ -245,50 +244,8 @@ def nothing_left(unit: str) -> UserError:
     return UserError(f"no {unit} has both sides.")
 
 
-@contextlib.contextmanager
-def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
-    """Opens a file, plain or compressed with gzip, for reading bytes.
-
-    Raises:
-        UserError: The file cannot be read or decompressed, now or while it is open.
-    """
-    try:
-        with Path(path).open("rb") as raw:
-            if not raw.seekable():
-                raise UserError(
-                    f"'{path}' is a pipe, and text is read several times; write it to "
-                    "a file first."
-                )
-            packed = raw.read(len(GZIP)) == GZIP
-            raw.seek(0)
-            yield gzip.open(raw) if packed else raw
-    except FileNotFoundError:
-        place = "" if Path(path).is_absolute() else ", seen from the current folder"
-        raise UserError(f"there is no file '{path}'{place}; check the path.") from None
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        ends = isinstance(error, EOFError)
-        reason = "it ends too early" if ends else f"it is damaged ({error})"
-        raise UserError(
-            f"'{path}' cannot be decompressed: {reason}; copy it again, check it with "
-            "gzip -t."
-        ) from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UserError(f"'{path}' cannot be read: {reason}.") from None
-
-
-def _lines(path: Path | str, size: int) -> Iterator[list[bytes]]:
-    with opened(path) as file:
-        while lines := list(map(_bare, islice(file, size))):
-            yield lines
-
-
-def _bare(line: bytes) -> bytes:
-    return line.removesuffix(b"\n").removesuffix(b"\r")
-
-
 def _columns(line: bytes, path: Path | str, number: int) -> tuple[bytes, bytes]:
-    columns = _bare(line).split(b"\t")
+    columns = bare(line).split(b"\t")
     if not line.strip():
         columns = [b"", b""]
     if len(columns) != 2:

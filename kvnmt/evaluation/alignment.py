@@ -5,6 +5,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any, get_args
 
+from kvnmt.data.links import Links
 from kvnmt.evaluation.base import (
     Column,
     LackingError,
@@ -15,7 +16,7 @@ from kvnmt.evaluation.base import (
     need,
 )
 from kvnmt.metrics.alignment import alignment_error_rate, soft_alignment_error_rate
-from kvnmt.metrics.links import Gold, Heuristic, Links, invert, symmetrize
+from kvnmt.metrics.links import Gold, Heuristic, invert, symmetrize
 
 COLUMNS = (
     Column("system", "system"),

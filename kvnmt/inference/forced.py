@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.data.links import Links
 from kvnmt.data.words import split_words, word_numbers
 from kvnmt.inference.score import Scored, score_lines
 from kvnmt.inference.trained import Trained
 from kvnmt.metrics.alignment import hard_links, word_links, word_matrix
-from kvnmt.metrics.links import Links
 
 
 class Forced(NamedTuple):

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.data.links import Links, token_links
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import Vocabulary
-from kvnmt.data.words import word_numbers
 from kvnmt.inference.score import align
 from kvnmt.inference.shortlist import NO_TOKEN
 from kvnmt.inference.trained import Trained
 from kvnmt.metrics.alignment import hard_links
-from kvnmt.metrics.links import Links
 
 
 def attended_links(
@@ -53,29 +51,9 @@ def spread_links(
     """
     source_ids = [vocabularies.source.encode(line) for line in source]
     target_ids = [vocabularies.target.encode(line) for line in target]
-    spread = []
-    for x, y, i, j, words in zip(source, target, source_ids, target_ids, links):
-        left = _by_word(vocabularies.source, x, i)
-        right = _by_word(vocabularies.target, y, j)
-        spread.append(
-            frozenset(
-                (a, b)
-                for word, other in words
-                for a in left.get(word, ())
-                for b in right.get(other, ())
-            )
-        )
+    pairs, ids = zip(source, target), zip(source_ids, target_ids)
+    spread = [token_links(vocabularies, *of_pair) for of_pair in zip(pairs, ids, links)]
     return _counted(source_ids, target_ids, spread)
-
-
-def _by_word(
-    vocabulary: Vocabulary, line: str, ids: Sequence[int]
-) -> dict[int, list[int]]:
-    """The places of the tokens of every word that has some."""
-    places: dict[int, list[int]] = {}
-    for place, word in enumerate(word_numbers(vocabulary, line, ids)):
-        places.setdefault(word, []).append(place)
-    return places
 
 
 def _counted(

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.metrics.links import Gold, Links
+from kvnmt.data.links import Links
+from kvnmt.metrics.links import Gold
 
 MASS = 0.2  # a source word that received less, and no strongest link, was not read
 MOST = 3  # strongest links of a source word whose number of translations is not known

@@ -20,8 +20,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.data.links import Links
 from kvnmt.errors import UserError
-from kvnmt.metrics.links import Gold, Links
+from kvnmt.metrics.links import Gold
 
 
 @dataclass(frozen=True)

@@ -15,16 +15,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from kvnmt.data.links import Links, outside, parse_links
 from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError, counted
 
-Links: TypeAlias = frozenset[tuple[int, int]]
 Heuristic: TypeAlias = Literal[
     "intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"
 ]
 
 _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1))
-_PHARAOH = re.compile(r"([0-9]{1,9})([-?])([0-9]{1,9})")
 _NAACL = re.compile(
     r"([0-9]{1,9})\s+([0-9]{1,9})\s+([0-9]{1,9})"
     r"(?:\s+([SP]))?(?:\s+[0-9.eE+-]+)?"
@@ -82,25 +81,16 @@ def read_gold(path: Path, sentences: int | None = None) -> list[Gold]:
         try:
             gold.append(replace(parse_pharaoh(line), place=f"line {number}"))
         except ValueError as error:
-            raise UserError(f"{path}, line {number}: {error}.") from None
+            raise UserError(
+                f"{path}, line {number}: {error}, or in the NAACL format, a link a "
+                "line, 'sentence i j' and perhaps S or P."
+            ) from None
     return gold
 
 
 def parse_pharaoh(line: str) -> Gold:
     """Reads one line; a malformed token raises a ValueError that quotes it."""
-    sure, possible = set(), set()
-    for token in line.split():
-        match = _PHARAOH.fullmatch(token)
-        if match is None:
-            raise ValueError(
-                f"{token!r} is not a link; write 'i-j' or 'i?j', or in the NAACL "
-                "format, a link a line, 'sentence i j' and perhaps S or P"
-            )
-        link = (int(match[1]), int(match[3]))
-        possible.add(link)
-        if match[2] == "-":
-            sure.add(link)
-    return Gold(frozenset(sure), frozenset(possible))
+    return Gold(*parse_links(line))
 
 
 def format_pharaoh(links: Iterable[tuple[int, int]]) -> str:
@@ -134,13 +124,8 @@ def check_links(
     sizes = zip(gold, source_lengths, target_lengths, strict=True)
     for number, (sentence, source, target) in enumerate(sizes, start=1):
         place = sentence.place or f"line {number}"
-        for i, j in sorted(sentence.possible):
-            if i >= source or j >= target:
-                raise UserError(
-                    f"{path}, {place}: link {i}-{j} lies outside a pair of "
-                    f"{source} source and {target} target words (counted from 0); "
-                    "check that the sides are not swapped."
-                )
+        if wrong := outside(sentence.possible, source, target):
+            raise UserError(f"{path}, {place}: {wrong}.")
 
 
 def symmetrize(forward: Links, backward: Links, heuristic: Heuristic) -> Links:

@@ -11,7 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kvnmt.metrics.links import Links
+from kvnmt.data.links import Links
 from kvnmt.pictures.drawing import font_families, save
 from kvnmt.pictures.marks import dot_moves, explain_marks, outline
 from kvnmt.pictures.panels import (

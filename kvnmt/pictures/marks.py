@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, Rectangle
 
-from kvnmt.metrics.links import Links
+from kvnmt.data.links import Links
 from kvnmt.pictures.drawing import GOLD, MOVED
 
 

@@ -48,6 +48,7 @@ MAY_CHANGE = (
     "data.tfds_train",
     "data.tfds_valid",
     "data.languages",
+    "data.links",
     "data.vocabularies",
     "data.max_length",  # other pairs than before are refused, whatever leaves them out
     "data.cache",

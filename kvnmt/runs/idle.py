@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from kvnmt.data.config import check_vocabularies
-from kvnmt.errors import Idle, check_given
+from kvnmt.errors import Idle, OptionError, check_given
 from kvnmt.inference.config import check_asked
 from kvnmt.runs.config import Experiment
 
@@ -23,6 +23,13 @@ def check_experiment(experiment: Experiment, *starts: Experiment) -> None:
     """
     check_vocabularies(experiment.data, *(start.data for start in starts))
     check_asked(experiment.search, *(start.search for start in starts))
+    links, guided = experiment.data.links, experiment.objective.guided
+    if links and not guided and all(start.data.links != links for start in starts):
+        raise OptionError(
+            "{0} guides the attention as much as {1} says, which is 0; give that too, "
+            "such as 0.3.",
+            *("data.links", "objective.guided"),
+        )
     for part, idle in _idle(experiment):
         config: Any = getattr(experiment, part)
         before = [getattr(start, part) for start in starts]

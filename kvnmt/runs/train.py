@@ -14,6 +14,7 @@ from rich.console import Console
 from kvnmt import devices
 from kvnmt.companions import check_alike
 from kvnmt.console import say
+from kvnmt.data.batches import digest as digest_of
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
@@ -84,13 +85,14 @@ def run(
     else:
         check_free(folder)
     _check_objective(experiment.objective, experiment.model)
+    data = _guides(experiment)
     start = experiment.training.warm_start
     if resume and has_checkpoint(folder):
         start = None
     if start:
         before = load_experiment(start).model
         check_computed_alike(before, experiment.model, start)
-    corpora = load_corpora(experiment.data, trained, console)
+    corpora = load_corpora(data, trained, console)
     words = corpora.vocabularies
     say(corpora.report, console)
     _check_tied(experiment, words)
@@ -116,8 +118,9 @@ def run(
         console=console,
         search=experiment.search,
     )
-    # By all, before one of them makes the folder.
-    check_alike(json.dumps(job.about | {"config": None, "versions": None}))
+    links = corpora.train.links
+    here = {"config": None, "versions": None, "links": links and digest_of(links)}
+    check_alike(json.dumps(job.about | here))  # before one of them makes the folder
     devices.first_does(lambda: make_folder(folder))
     new = None if trained else words
     begin = partial(make_run, folder, experiment, new, resume)
@@ -164,6 +167,22 @@ def _vocabularies_of(folder: Path, experiment: Experiment) -> Vocabularies | Non
     return load_vocabularies(folder)
 
 
+def _guides(experiment: Experiment) -> DataConfig:
+    """The data, with links if they guide; refuses a guide without any.
+
+    A run that goes on may leave its guide.
+    """
+    if experiment.objective.guided and not experiment.data.links:
+        raise OptionError(
+            "{0} needs links between the words of the training text; name a file of "
+            "them with {1}, as an aligner or kvnmt align writes it.",
+            *("objective.guided", "data.links"),
+        )
+    if experiment.objective.guided:
+        return experiment.data
+    return replace(experiment.data, links=None)
+
+
 def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
     if experiment.model.tie == "all" and digest(words.source) != digest(words.target):
         raise OptionError(
@@ -177,11 +196,11 @@ def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
 def _check_objective(objective: Objective, config: ModelConfig) -> None:
     """Traces the loss once, so that what does not fit is told before any work."""
     model = assembly.build(config, SAMPLE, SAMPLE)
-    word = jnp.zeros((1, 1), jnp.int32)
+    word, links = jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1, 1), jnp.bool_)
 
     def predict_and_lose(params: Params) -> Prediction:
         prediction = model.forward(params, word, word)
-        loss(objective, prediction, word, word)
+        loss(objective, prediction, word, word, links)
         return prediction
 
     params = jax.eval_shape(model.init, jax.random.key(0))

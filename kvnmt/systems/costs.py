@@ -22,6 +22,7 @@ from kvnmt.model.assembly import Model
 from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import SYSTEMS, check_no_mechanism, system
 from kvnmt.systems.products import multiplications
+from kvnmt.training.losses import TERMS
 from kvnmt.typing import Array, PyTree
 
 
@@ -130,7 +131,7 @@ def _row(config: OverviewConfig, name: str) -> Row:
     chosen = system(name)
     choices = chosen.model(config.model)
     objective = chosen.objective()
-    extra = [n for n in ("atteos", "subtractive") if getattr(objective, n)]
+    extra = [name for name in TERMS if getattr(objective, name)]
     costs, misfit = None, ""
     try:
         model = assembly.build(choices, config.vocabulary, config.vocabulary)

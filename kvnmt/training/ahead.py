@@ -38,15 +38,16 @@ class StepAhead:
     waits for those being compiled, and leaves out those that are not begun.
     """
 
-    def __init__(self, step: Any, state: TrainState, mesh: Mesh):
+    def __init__(self, step: Any, state: TrainState, mesh: Mesh, linked: bool = False):
         """Compiles nothing yet.
 
         Args:
             step: Of `make_train_step`.
             state: What it is called with.
             mesh: Of the devices.
+            linked: Whether batches have links.
         """
-        self.step, self.state, self.mesh = step, state, mesh
+        self.step, self.state, self.mesh, self.linked = step, state, mesh, linked
         self._threads = ThreadPoolExecutor(min(MOST, os.cpu_count() or 1))
         self._programs: dict[Shape, Future[jax.stages.Compiled]] = {}
 
@@ -59,13 +60,13 @@ class StepAhead:
         self._threads.shutdown(cancel_futures=True)
 
     def __call__(
-        self, state: TrainState, source: Array, target: Array
+        self, state: TrainState, source: Array, target: Array, *links: Array | None
     ) -> tuple[TrainState, Metrics]:
         """Makes a step, once its program is there."""
         shape = Shape(len(source), source.shape[1], target.shape[1])
         if shape in self._programs:
             wait([self._programs[shape]])  # an error comes again, from the call
-        return self.step(state, source, target)
+        return self.step(state, source, target, *links)
 
     def begin(self, shapes: Iterable[Shape]) -> None:
         """Has the programs of these shapes compiled, in this order."""
@@ -79,12 +80,20 @@ class StepAhead:
         return self._programs[shape].result()
 
     def _compile(self, shape: Shape) -> jax.stages.Compiled:
-        by_rows = NamedSharding(self.mesh, PartitionSpec("data"))
-        source, target = (
-            jax.ShapeDtypeStruct((shape.rows, length), jnp.int32, sharding=by_rows)
-            for length in (shape.source, shape.target)
-        )
-        return self.step.lower(self.state, source, target).compile()
+        batch = batch_of(shape, self.mesh, self.linked)
+        return self.step.lower(self.state, *batch).compile()
+
+
+def batch_of(shape: Shape, mesh: Mesh, linked: bool) -> list[jax.ShapeDtypeStruct]:
+    """What stands for a batch where a program is compiled: source, target, links."""
+    rows, S, T = shape
+    by_rows = NamedSharding(mesh, PartitionSpec("data"))
+    batch = [
+        jax.ShapeDtypeStruct((rows, length), jnp.int32, sharding=by_rows)
+        for length in (S, T)
+    ]
+    links = jax.ShapeDtypeStruct((rows, T, S), jnp.bool_, sharding=by_rows)
+    return [*batch, links] if linked else batch
 
 
 def coming(plan: Plan, seed: int, first: int, until: int) -> list[Shape]:

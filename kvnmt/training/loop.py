@@ -15,7 +15,7 @@ import jax
 
 from kvnmt import devices
 from kvnmt.console import is_watched
-from kvnmt.data.batches import Batch
+from kvnmt.data.batches import AnyBatch
 from kvnmt.data.stream import BatchAt, stream
 from kvnmt.training import device_memory, display, validation
 from kvnmt.training import optimizer as optimizers
@@ -79,7 +79,8 @@ def fit(
             job.tell(_nothing_left(job))
         batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())
         if state.step < job.steps and not _is_stale(job, state):
-            ahead = StepAhead(job.train_step, state.arrays, job.mesh)
+            linked = job.corpora.train.links is not None
+            ahead = StepAhead(job.train_step, state.arrays, job.mesh, linked)
             job = replace(job, train_step=stack.enter_context(ahead))
             job.tell("compiling the steps that need most memory")
             _check_memory(job, state, ahead)
@@ -100,7 +101,7 @@ def fit(
 
 
 def train(
-    job: Job, state: LoopState, outputs: Outputs, batches: Iterator[Batch]
+    job: Job, state: LoopState, outputs: Outputs, batches: Iterator[AnyBatch]
 ) -> None:
     """Trains, saves and validates by turns, until all is done.
 
@@ -175,7 +176,7 @@ def _train_until(
     job: Job,
     state: LoopState,
     outputs: Outputs,
-    batches: Iterator[Batch],
+    batches: Iterator[AnyBatch],
 ) -> None:
     """Makes steps up to this one, or until a signal asks."""
     sent, leaving = list[Sent](), outputs.leaving
@@ -208,7 +209,7 @@ def _train_until(
                 return
 
 
-def _send(job: Job, state: LoopState, batch: Batch) -> Sent:
+def _send(job: Job, state: LoopState, batch: AnyBatch) -> Sent:
     """Sends a step off to the devices, without waiting for it."""
     arrays = devices.split_rows(batch, job.mesh)
     try:

@@ -30,6 +30,12 @@ class Objective:
     atteos_rounds: Literal["last", "mean"] = "last"  # whose alignment it is laid on
     # of each auxiliary predictor; Zheng et al. (2018): 1
     subtractive: Annotated[float, at_least(0)] = 0.0
+    # of the distance between the attention and links that are given (data.links);
+    # Chen et al. (2016)
+    guided: Annotated[float, at_least(0)] = 0.0
+
+
+TERMS = ("atteos", "subtractive", "guided")  # beside the likelihood, by their weights
 
 
 @struct.dataclass
@@ -41,6 +47,7 @@ class Loss:
     atteos: Float[Array, ""]
     subtractive: Float[Array, ""]  # nats of all auxiliary predictors
     tokens: Int[Array, ""]  # real target tokens, EOS included
+    guided: Float[Array, ""]  # nats between attention and links
 
 
 @typed
@@ -65,53 +72,94 @@ def atteos(
     return jnp.sum(jnp.where(target_mask, terms, 0), axis=1)
 
 
+@typed
+def guided(
+    alignment: Float[Array, "B T S"], links: Bool[Array, "B T S"]
+) -> Float[Array, " B"]:
+    """The cross-entropy between given links and the attention, per sentence.
+
+    The sum over t and s of ``-A_ts log a_ts``, where A shares the mass of a target
+    token evenly among the source tokens that it is linked to (Chen et al. 2016, "Guided
+    Alignment Training for Topic-Aware Neural Machine Translation"; Liu et al. 2016,
+    "Neural Machine Translation with Supervised Attention"). A token without a link,
+    such as EOS, adds nothing.
+    """
+    shares = links / jnp.maximum(jnp.sum(links, axis=2, keepdims=True), 1)
+    least = jnp.finfo(alignment.dtype).tiny
+    nats = -jnp.log(jnp.maximum(alignment, least))
+    return jnp.sum(shares.astype(nats.dtype) * nats, axis=(1, 2))
+
+
 def loss(
     objective: Objective,
     prediction: Prediction,
     source: Int[Array, "B S"],
     target: Int[Array, "B T"],
+    links: Bool[Array, "B T S"] | None = None,
 ) -> Loss:
     """Returns the sums of a batch under an objective.
 
     Label smoothing takes ``label_smoothing`` of the mass of the true word and spreads
     it evenly over the vocabulary. ATTEOS is laid on the alignment that feeds the
     prediction, that of the last round (equation 18 names none), or on the mean of all
-    rounds. A subtractive loss is the negative log-likelihood of each auxiliary
-    predictor (PAST and FUTURE layers).
+    rounds. Links, which a guide needs, are laid on that of the last round. A
+    subtractive loss is the negative log-likelihood of each auxiliary predictor (PAST
+    and FUTURE layers).
 
     Raises:
-        UserError: ATTEOS is asked of a system without an alignment, or a subtractive
-            loss of one without auxiliary predictors.
+        UserError: ATTEOS or a guide is asked of a system without an alignment, or a
+            subtractive loss of one without auxiliary predictors.
     """
-    mask = target >= 0
-    word, others = prediction.heads[0], prediction.heads[1:]
-    total, nats = cross_entropy(word, target, objective.label_smoothing)
-    attention = jnp.zeros((), nats.dtype)
+    total, nats = cross_entropy(prediction.heads[0], target, objective.label_smoothing)
+    sums = {name: jnp.zeros((), nats.dtype) for name in TERMS}
     if objective.atteos:
-        if not prediction.features.alignments:
-            raise OptionError(
-                "the objective has ATTEOS, which needs a system with an alignment; set "
-                "{0} to 0 or choose another attention.",
-                "objective.atteos",
-            )
-        rounds = prediction.features.alignments
-        reading = precise(rounds[-1])
-        if objective.atteos_rounds == "mean":
-            reading = jnp.mean(precise(jnp.stack(rounds)), axis=0)
-        attention = jnp.sum(atteos(reading, source >= 0, mask))
-        total = total + objective.atteos * attention
-    auxiliary = jnp.zeros((), nats.dtype)
+        sums["atteos"] = _atteos(objective, prediction, source, target)
     if objective.subtractive:
-        if not others:
-            raise OptionError(
-                "the objective has a subtractive loss, which needs the past_future "
-                "decoder with its predictors; set {0} to 0.",
-                "objective.subtractive",
-            )
-        for head in others:
-            auxiliary += cross_entropy(head, target)[0]
-        total = total + objective.subtractive * auxiliary
-    return Loss(total, nats, attention, auxiliary, jnp.sum(mask))
+        sums["subtractive"] = _subtractive(prediction, target)
+    if objective.guided:
+        sums["guided"] = _guided(prediction, links)
+    for name, term in sums.items():
+        weight = getattr(objective, name)
+        total = total + weight * term if weight else total
+    return Loss(total, nats, tokens=jnp.sum(target >= 0), **sums)
+
+
+def _atteos(
+    objective: Objective, prediction: Prediction, source: Array, target: Array
+) -> Array:
+    rounds = _alignments(prediction, "ATTEOS", "objective.atteos")
+    reading = precise(rounds[-1])
+    if objective.atteos_rounds == "mean":
+        reading = jnp.mean(precise(jnp.stack(rounds)), axis=0)
+    return jnp.sum(atteos(reading, source >= 0, target >= 0))
+
+
+def _subtractive(prediction: Prediction, target: Array) -> Array:
+    heads = prediction.heads[1:]
+    if not heads:
+        raise OptionError(
+            "the objective has a subtractive loss, which needs the past_future "
+            "decoder with its predictors; set {0} to 0.",
+            "objective.subtractive",
+        )
+    return sum((cross_entropy(head, target)[0] for head in heads), start=jnp.zeros(()))
+
+
+def _guided(prediction: Prediction, links: Array | None) -> Array:
+    rounds = _alignments(prediction, "a guide for the attention", "objective.guided")
+    assert links is not None
+    return jnp.sum(guided(precise(rounds[-1]), links))
+
+
+def _alignments(prediction: Prediction, what: str, option: str) -> tuple[Array, ...]:
+    rounds = prediction.features.alignments
+    if not rounds:
+        raise OptionError(
+            f"the objective has {what}, which needs a system with an alignment; set "
+            "{0} to 0 or choose another attention.",
+            option,
+        )
+    return rounds
 
 
 def _count(mask: Bool[Array, "B T"]) -> Int[Array, "B 1"]:

@@ -4,7 +4,7 @@
 import math
 from dataclasses import dataclass, field
 
-from kvnmt.training.losses import Objective
+from kvnmt.training.losses import TERMS, Objective
 from kvnmt.training.step import Metrics
 
 
@@ -16,6 +16,7 @@ class Sums:
     nats: float = 0.0
     atteos: float = 0.0
     subtractive: float = 0.0
+    guided: float = 0.0
     gradient_norm: float = 0.0
     tokens: int = 0  # real ones of the target
     positions: int = 0  # of the target, padding included
@@ -27,8 +28,9 @@ class Sums:
         self.steps += 1
         self.positions += positions
         self.nats += float(made.loss.nats)
-        self.atteos += float(made.loss.atteos)
-        self.subtractive += float(made.loss.subtractive)
+        for name in TERMS:
+            more = float(getattr(made.loss, name))
+            setattr(self, name, getattr(self, name) + more)
         self.gradient_norm += float(made.gradient_norm)
         self.tokens += int(made.loss.tokens)
 
@@ -50,11 +52,10 @@ class Sums:
             "gradient_norm": self.gradient_norm / max(self.steps, 1),
             "padding": self.padding,
         }
-        if objective.atteos:
-            figures["train_atteos"] = self.atteos / tokens
-        if objective.subtractive:
-            figures["train_subtractive"] = self.subtractive / tokens
-        return figures
+        used = (name for name in TERMS if getattr(objective, name))
+        return figures | {
+            f"train_{name}": getattr(self, name) / tokens for name in used
+        }
 
 
 @dataclass

@@ -91,24 +91,32 @@ def init_state(
 
 
 class TrainStep(NamedTuple):
-    """The step ``(state, source, target) -> (state, metrics)``, jitted."""
+    """The step ``(state, source, target, links) -> (state, metrics)``, jitted."""
 
     program: jax.stages.Wrapped  # of the key, too: other seeds compile nothing
     key: Array  # numbers of the key of the dropout
 
     def __call__(
-        self, state: TrainState, source: Array, target: Array
+        self,
+        state: TrainState,
+        source: Array,
+        target: Array,
+        links: Array | None = None,
     ) -> tuple[TrainState, Metrics]:
         """Makes a step."""
-        return self.program(self.key, state, source, target)
+        return self.program(self.key, state, source, target, links)
 
-    def trace(self, state: TrainState, source: Any, target: Any) -> jax.stages.Traced:
+    def trace(
+        self, state: TrainState, source: Any, target: Any, links: Any = None
+    ) -> jax.stages.Traced:
         """The step for these shapes, before it is lowered; it takes the key first."""
-        return self.program.trace(self.key, state, source, target)
+        return self.program.trace(self.key, state, source, target, links)
 
-    def lower(self, state: TrainState, source: Any, target: Any) -> jax.stages.Lowered:
+    def lower(
+        self, state: TrainState, source: Any, target: Any, links: Any = None
+    ) -> jax.stages.Lowered:
         """The same, lowered."""
-        return self.trace(state, source, target).lower()
+        return self.trace(state, source, target, links).lower()
 
 
 def make_train_step(
@@ -122,8 +130,9 @@ def make_train_step(
 ) -> TrainStep:
     """Returns the jitted step ``(state, source, target) -> (state, metrics)``.
 
-    The state given to it is consumed. Where the loss or the gradient is no finite
-    number, only the count of steps is changed.
+    It takes links between target and source tokens, ``[B, T, S]``, too, where the
+    objective is guided by them. The state given to it is consumed. Where the loss or
+    the gradient is no finite number, only the count of steps is changed.
 
     Dropout masks are drawn with ``fold_in(fold_in(key, step), row)``: a restart draws
     the same, and so do more devices and parts.
@@ -154,7 +163,7 @@ def train_program(
     mesh: Mesh | None,
     shardings: PyTree,
 ) -> jax.stages.Wrapped:
-    """What `make_train_step` runs, ``(numbers of the key, state, source, target)``."""
+    """What `make_train_step` runs: of numbers of the key, state, and a batch."""
     names = (field.name for field in fields(StepOptions))
     how = StepOptions(**{name: getattr(options, name) for name in names})
     leaves, tree = jax.tree.flatten(shardings)
@@ -171,7 +180,7 @@ def _program(
     shardings: tuple[Sharding, ...],
     tree: Any,  # of the shardings
 ) -> jax.stages.Wrapped:
-    """The step ``(numbers of the key, state, source, target)``; kept for a while."""
+    """The step of numbers of the key, state, and a batch; kept for a while."""
     device = jax.devices()[0] if mesh is None else mesh.devices.flat[0]
     sums_of = partial(
         _sums, model, objective, options, options.scanning(device.platform)
@@ -180,12 +189,16 @@ def _program(
         sums_of = over_rows(sums_of, mesh)
 
     def step(
-        numbers: Array, state: TrainState, source: Array, target: Array
+        numbers: Array,
+        state: TrainState,
+        source: Array,
+        target: Array,
+        links: Array | None = None,
     ) -> tuple[TrainState, Metrics]:
         now = jax.random.fold_in(jax.random.wrap_key_data(numbers), state.step)
         masks = row_keys(now, jnp.arange(len(source)))
         with jax.default_matmul_precision(PRECISIONS[options.precision]):
-            sums, gradients = sums_of(state.params, source, target, masks)
+            sums, gradients = sums_of(state.params, source, target, masks, links)
         count = jnp.maximum(sums.tokens, 1).astype(sums.total.dtype)
         gradients = jax.tree.map(lambda g: g / count.astype(g.dtype), gradients)
         norm = optax.tree.norm(gradients)
@@ -235,30 +248,33 @@ def _sums(
     source: Array,
     target: Array,
     masks: Key[Array, " B"],
+    links: Array | None,
 ) -> tuple[Loss, Params]:
     """The loss of a batch and its gradient, both not yet divided."""
 
     def total(
-        params: Params, source: Array, target: Array, masks: Array
+        params: Params, source: Array, target: Array, masks: Array, links: Array | None
     ) -> tuple[Array, Loss]:
         params = _cast(params, options.dtype)
         prediction = model.forward(params, source, target, masks, scanning)
-        sums = loss(objective, prediction, source, target)
+        sums = loss(objective, prediction, source, target, links)
         return sums.total, sums
 
     gradient = jax.grad(total, has_aux=True)
+    batch = source, target, masks, links
     parts = options.accumulate
     if parts == 1:
-        gradients, sums = gradient(params, source, target, masks)
+        gradients, sums = gradient(params, *batch)
         return sums, gradients
 
     def add(carried: PyTree, part: tuple[Array, ...]) -> tuple[PyTree, None]:
         return jax.tree.map(jnp.add, carried, gradient(params, *part)), None
 
-    rows = [x.reshape(parts, -1, *x.shape[1:]) for x in (source, target, masks)]
-    shapes = jax.eval_shape(gradient, params, *(x[0] for x in rows))
+    rows = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
+    first = jax.tree.map(lambda x: x[0], rows)
+    shapes = jax.eval_shape(gradient, params, *first)
     zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    (gradients, sums), _ = jax.lax.scan(add, zero, tuple(rows))
+    (gradients, sums), _ = jax.lax.scan(add, zero, rows)
     return sums, gradients
 
 

@@ -26,7 +26,7 @@ from kvnmt.model.assembly import Model, Params
 from kvnmt.model.contract import negative_log_likelihood
 from kvnmt.training.config import TrainingConfig, plan_batches
 from kvnmt.training.cross_entropy import cross_entropy
-from kvnmt.training.losses import Loss
+from kvnmt.training.losses import TERMS, Loss
 from kvnmt.training.sharding import over_rows
 from kvnmt.training.step import KEPT
 from kvnmt.typing import Array
@@ -104,7 +104,8 @@ def make_eval_step(model: Model, mesh: Mesh | None = None) -> jax.stages.Wrapped
         else:
             nats = jnp.sum(negative_log_likelihood(prediction.mean, target))
         zero = jnp.zeros_like(nats)
-        return Loss(nats, nats, zero, zero, jnp.sum(target >= 0)), ()
+        rest = dict.fromkeys(TERMS, zero)
+        return Loss(nats, nats, tokens=jnp.sum(target >= 0), **rest), ()
 
     sums = sums_of
     if mesh is not None and mesh.shape["data"] > 1:

@@ -232,6 +232,7 @@ def test_every_field_of_a_source_belongs_to_one():
     others |= {"trimmed", "subword_sentences", "max_length", "max_ratio", "faulty"}
     others |= {
         "normalization",
+        "links",
         "vocabularies",
         "cache",
         "workers",
@@ -249,8 +250,9 @@ def test_a_config_from_before_there_were_other_sources_loads():
             plain["data"].pop(field, None)
         for field in sources.SOURCES[source].options:
             del plain["data"][field]
-    for later in ("trimmed", "subword_dropout", "segmentations", "normalization"):
-        del plain["data"][later]
+    later = {"trimmed", "subword_dropout", "segmentations", "normalization", "links"}
+    for field in later:
+        del plain["data"][field]
     assert len(plain["data"]) == 16
     assert from_plain(plain) == config
 

@@ -134,6 +134,12 @@ def test_padded_batch_equals_single_sentences(name, x64):
         )
 
 
+def linked(seed: int) -> np.ndarray:
+    """Random links between words [B, T, S]; about every third word has none."""
+    there = (TARGET >= 0)[:, :, None] & (SOURCE >= 0)[:, None, :]
+    return there & (np.random.default_rng(seed).random(there.shape) < 0.3)
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_loss_of_every_system(name, x64):
     config = cases.CONFIGS[name]
@@ -142,25 +148,31 @@ def test_loss_of_every_system(name, x64):
     expected = reference(config)
     nll = sum(result.nll for result in expected)
     source, target = jnp.asarray(SOURCE), jnp.asarray(TARGET)
-    atteos = subtractive = 0.0
+    atteos = subtractive = guided = 0.0
+    links = linked(7)
     if expected[0].atteos is not None:
         want = [result.atteos for result in expected]
         reading = prediction.features.alignments[-1]
         got = losses.atteos(reading, source >= 0, target >= 0)
         np.testing.assert_allclose(got, want, **close)
         atteos = sum(want)
+        guided = sum(
+            sentence.guided(result.alignments[-1], set(zip(*np.nonzero(row.T))))
+            for result, row in zip(expected, links)
+        )
     if len(prediction.heads) > 1:
         subtractive = sum(sum(result.auxiliary_nll) for result in expected)
-    own = float(name.endswith("atteos")), float(name.endswith("losses"))
-    other = 0.7 * (atteos != 0), 0.3 * (subtractive != 0)
+    own = float(name.endswith("atteos")), float(name.endswith("losses")), 0.0
+    other = 0.7 * (atteos != 0), 0.3 * (subtractive != 0), 0.4 * (guided != 0)
     for objective, weights in (
         (SYSTEMS[name].objective(Objective()), own),
-        (Objective(atteos=other[0], subtractive=other[1]), other),
+        (Objective(0.0, other[0], "last", *other[1:]), other),
     ):
-        terms = atteos * (weights[0] > 0), subtractive * (weights[1] > 0)
-        loss = losses.loss(objective, prediction, source, target)
+        terms = np.where(weights, (atteos, subtractive, guided), 0)
+        loss = losses.loss(objective, prediction, source, target, jnp.asarray(links))
         np.testing.assert_allclose(loss.nats, nll, **close)
-        np.testing.assert_allclose((loss.atteos, loss.subtractive), terms, **close)
+        got = loss.atteos, loss.subtractive, loss.guided
+        np.testing.assert_allclose(got, terms, **close)
         np.testing.assert_allclose(loss.total, nll + np.dot(weights, terms), **close)
         assert int(loss.tokens) == 9
 

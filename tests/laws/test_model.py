@@ -120,8 +120,10 @@ def test_gradient(name, x64):
                 label_smoothing=0.1,
                 atteos=0.5 if prediction.features.alignments else 0.0,
                 subtractive=0.3 if len(prediction.heads) > 1 else 0.0,
+                guided=0.4 if prediction.features.alignments else 0.0,
             )
-            sums = loss(objective, prediction, source, target)
+            links = (target >= 0)[:, :, None] & (source >= 0)[:, None, :]
+            sums = loss(objective, prediction, source, target, links)
             return sums.total, prediction.logits
 
         return jax.value_and_grad(total, has_aux=True)(params)
@@ -174,9 +176,10 @@ def test_no_silent_change_of_type(name):
         prediction = model.forward(params, source, target, key)
         atteos = 1.0 if prediction.features.alignments else 0.0
         subtractive = 1.0 if len(prediction.heads) > 1 else 0.0
-        objective = Objective(0.1, atteos, subtractive)
+        objective = Objective(0.1, atteos, "mean", subtractive, guided=atteos)
+        links = jnp.ones((*target.shape, source.shape[1]), bool)
         return (
-            loss(objective, prediction, source, target),
+            loss(objective, prediction, source, target, links),
             model.step(params, constants, state, target[:, 0]),
         )
 

@@ -136,3 +136,12 @@ def atteos(alignment: list[list[float]]) -> float:
         on_end = a[-1] if a else 0.0
         total += 1.0 - on_end if t == len(alignment) else on_end
     return total
+
+
+def guided(alignment: list[list[float]], links: set[tuple[int, int]]) -> float:
+    """Nats between links (source, target), which share a word's mass, and attention."""
+    total = 0.0
+    for t, a in enumerate(alignment):
+        linked = [i for i, j in links if j == t]
+        total -= sum(np.log(a[i]) / len(linked) for i in linked)
+    return float(total)

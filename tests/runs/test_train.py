@@ -23,7 +23,16 @@ from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.training.checkpoints.orbax_arrays import ArrayFiles
 from kvnmt.training.checkpoints.writer import Checkpoints
-from tests.helpers import DEVICES, quiet, replaced, steps_kept, tiny, toy_data, trained
+from tests.helpers import (
+    DEVICES,
+    quiet,
+    records,
+    replaced,
+    steps_kept,
+    tiny,
+    toy_data,
+    trained,
+)
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +266,28 @@ def test_another_limit_may_leave_out_no_other_pair(tmp_path, shared):
     exp = replaced(load_experiment(folder), "data.max_length", 100)
     experiment.run(exp, folder, resume=True, console=quiet())
     assert load_experiment(folder).data.max_length == 100
+
+
+def test_given_links_guide_the_attention(tmp_path):
+    """Links that turn the order around are followed; a run goes on without them."""
+    data = toy_data(tmp_path / "text", train=120)
+    lines = data.source.read_text().splitlines()
+    turned = [
+        " ".join(f"{i}-{size - 1 - i}" for i in range(size))
+        for size in (len(line.split()) for line in lines)
+    ]
+    (tmp_path / "links").write_text("".join(f"{line}\n" for line in turned))
+    exp = tiny(replace(data, links=tmp_path / "links"), epochs=8)
+    exp = replaced(exp, "objective.guided", 3.0)
+    experiment.run(exp, tmp_path / "run", console=quiet())
+    told = records(tmp_path / "run")
+    assert told[-1]["train_guided"] < 0.7 * told[0]["train_guided"]
+    ((alignment, *_),) = load_run(tmp_path / "run").align(["a b c d"], ["A B C D"])
+    assert alignment[:4, :4].argmax(axis=1).tolist() == [3, 2, 1, 0]
+    on = replaced(replaced(exp, "objective.guided", 0.0), "training.epochs", 9)
+    (tmp_path / "links").unlink()
+    experiment.run(on, tmp_path / "run", resume=True, console=quiet())
+    assert "train_guided" not in records(tmp_path / "run")[-1]
 
 
 def test_going_on_without_the_text_harms_nothing(tmp_path, shared):

@@ -91,6 +91,27 @@ def test_atteos_without_an_alignment():
     losses.loss(Objective(), prediction(), SOURCE, TARGET)
 
 
+def test_a_guide_is_the_distance_of_the_last_round_to_the_links():
+    """Evenly shared by the source words of a target word; none of what has no link."""
+    alignment = np.random.default_rng(4).dirichlet(np.ones(4), (3, 3))
+    alignment[1, 0] = [0, 1, 0, 0]  # no mass where a link is: large, but finite
+    links = np.zeros((3, 3, 4), bool)
+    links[0, 0, [1, 3]] = links[0, 1, 2] = links[1, 0, 0] = True
+    want = -np.log(alignment[0, 0, [1, 3]]).sum() / 2 - np.log(alignment[0, 1, 2])
+    got = losses.guided(jnp.asarray(alignment, jnp.float32), jnp.asarray(links))
+    np.testing.assert_allclose(got[0], want, rtol=1e-5)
+    assert 80 < float(got[1]) < 90 and float(got[2]) == 0
+    rounds = prediction(attending(OPPOSITE), jnp.asarray(alignment, jnp.float32))
+    args = rounds, SOURCE, TARGET, jnp.asarray(links)
+    loss = losses.loss(Objective(guided=0.5), *args)
+    np.testing.assert_allclose(loss.guided, got.sum(), rtol=1e-6)
+    np.testing.assert_allclose(loss.total, loss.nats + 0.5 * got.sum(), rtol=1e-6)
+    off = losses.loss(Objective(), *args)
+    assert float(off.guided) == 0 and float(off.total) == float(off.nats)
+    with pytest.raises(UserError, match="guide for the attention.*alignment"):
+        losses.loss(Objective(guided=1.0), prediction(), *args[1:])
+
+
 def test_subtractive_losses_weigh_every_predictor_alike():
     want = sum(
         np.sum(contract.negative_log_likelihood(LOGITS * n, TARGET)) for n in (2, 3)

@@ -15,7 +15,7 @@ import pytest
 from jax.sharding import AxisType, Mesh
 
 from kvnmt import devices
-from kvnmt.data.batches import Batch, pad, with_end
+from kvnmt.data.batches import Batch, LinkedBatch, pad, with_end
 from kvnmt.errors import UserError
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Model
@@ -31,7 +31,7 @@ from tests.helpers import DEVICES, SIZES
 
 WORDS, ROWS, LENGTH = 9, 8, 6
 KEY = jax.random.key(3)
-OBJECTIVE = Objective(atteos=1.0)
+OBJECTIVE = Objective(atteos=1.0, guided=0.5)
 
 
 def make_model(name: str = "rnnsearch-star-atteos", dropout: float = 0.3) -> Model:
@@ -39,7 +39,7 @@ def make_model(name: str = "rnnsearch-star-atteos", dropout: float = 0.3) -> Mod
     return assembly.build(system(name).model(config), WORDS, WORDS)
 
 
-def make_batch(seed: int) -> Batch:
+def make_batch(seed: int) -> LinkedBatch:
     """Pairs of all lengths; the last row holds nothing."""
     random = np.random.default_rng(seed)
 
@@ -48,7 +48,9 @@ def make_batch(seed: int) -> Batch:
         words = (random.integers(1, WORDS, size).tolist() for size in sizes)
         return pad([with_end(ids) for ids in words], ROWS, LENGTH)
 
-    return Batch(side(), side())
+    source, target = side(), side()
+    there = (target >= 0)[:, :, None] & (source >= 0)[:, None, :]
+    return LinkedBatch(source, target, there & (random.random(there.shape) < 0.4))
 
 
 def mesh_of(devices: int) -> Mesh:
@@ -263,11 +265,11 @@ def test_the_scale_is_that_of_the_rate(start):
 
 
 def test_a_batch_is_split_by_rows():
-    source, _ = devices.split_rows(make_batch(1), devices.data_mesh())
-    assert {shard.data.shape for shard in source.addressable_shards} == {
-        (ROWS // DEVICES, LENGTH)
-    }
-    assert len({shard.device for shard in source.addressable_shards}) == DEVICES
+    few = ROWS // DEVICES
+    for array in devices.split_rows(make_batch(1), devices.data_mesh()):
+        shapes = {shard.data.shape for shard in array.addressable_shards}
+        assert shapes == {(few, *array.shape[1:])}
+        assert len({shard.device for shard in array.addressable_shards}) == DEVICES
 
 
 def test_the_same_steps_give_the_same_bits(start):
@@ -381,7 +383,7 @@ def test_validation_is_plain_likelihood(start):
     """No dropout, no smoothing, no further objective."""
     model, batch = make_model(), make_batch(2)
     params = start().params
-    sums = make_eval_step(model)(params, *batch)
+    sums = make_eval_step(model)(params, *batch[:2])
     logits = jax.jit(model.forward)(params, *batch).logits
     gains = jnp.take_along_axis(
         jax.nn.log_softmax(logits), jnp.maximum(batch.target, 0)[..., None], axis=-1

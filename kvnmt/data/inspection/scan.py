@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.text import opened
+from kvnmt.data.lines import opened
 from kvnmt.data.vocabulary import UNK, AnyVocabulary
 
 BLOCK = 1 << 22  # bytes; a block goes on to the end of its last line

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.inspection.validate import ValidateConfig, validate
+from kvnmt.data.lines import GZIP
 from kvnmt.data.subwords import build_subwords
-from kvnmt.data.text import GZIP
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.errors import UserError
 from tests.data.helpers import words_of

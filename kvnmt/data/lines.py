@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lines of files, plain or compressed with gzip, as bytes.
+
+A file that begins with the two bytes of gzip, as no UTF-8 text does, is decompressed.
+"""
+
+import contextlib
+import gzip
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO
+
+from kvnmt.errors import UserError
+
+GZIP = b"\x1f\x8b"  # a whole character and a byte that can only continue one
+
+
+@contextlib.contextmanager
+def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
+    """Opens a file, plain or compressed with gzip, for reading bytes.
+
+    Raises:
+        UserError: The file cannot be read or decompressed, now or while it is open.
+    """
+    try:
+        with Path(path).open("rb") as raw:
+            if not raw.seekable():
+                raise UserError(
+                    f"'{path}' is a pipe, and text is read several times; write it to "
+                    "a file first."
+                )
+            packed = raw.read(len(GZIP)) == GZIP
+            raw.seek(0)
+            yield gzip.open(raw) if packed else raw
+    except FileNotFoundError:
+        place = "" if Path(path).is_absolute() else ", seen from the current folder"
+        raise UserError(f"there is no file '{path}'{place}; check the path.") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        ends = isinstance(error, EOFError)
+        reason = "it ends too early" if ends else f"it is damaged ({error})"
+        raise UserError(
+            f"'{path}' cannot be decompressed: {reason}; copy it again, check it with "
+            "gzip -t."
+        ) from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UserError(f"'{path}' cannot be read: {reason}.") from None
+
+
+def count_lines(path: Path | str) -> int:
+    """Returns how many lines a file has; the last may lack its line feed."""
+    count, last = 0, b"\n"
+    with opened(path) as file:
+        while data := file.read(1 << 20):
+            count += data.count(b"\n")
+            last = data[-1:]
+    return count + (last != b"\n")
+
+
+def read_blocks(path: Path | str, size: int) -> Iterator[list[bytes]]:
+    """Reads so many lines of a file at a time, without their ends."""
+    with opened(path) as file:
+        while lines := list(map(bare, islice(file, size))):
+            yield lines
+
+
+def bare(line: bytes) -> bytes:
+    """A line without its end."""
+    return line.removesuffix(b"\n").removesuffix(b"\r")
