@@ -145,7 +145,14 @@ def written(
             return match[0]
         return f"{start}{markdown(grid_of(_known(tables, name), kept))}{end}"
 
-    return MARKED.sub(make, text)
+    marked, begun = len(MARKED.findall(text)), text.count("<!-- table ")
+    made = MARKED.sub(make, text)
+    if marked < begun:
+        raise UserError(
+            "the last table of the page has no '<!-- end -->'; put it behind the last "
+            "line of the table."
+        )
+    return made
 
 
 def markdown(grid: Grid) -> str:

@@ -189,7 +189,7 @@ def stays_inside(name: str) -> bool:
 
 
 @contextmanager
-def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
+def locked(path: Path, *, wait: bool = True, shared: bool = False) -> Iterator[bool]:
     """Keeps other processes out while it is open; gives whether it does.
 
     It does not where the file system cannot lock, as some network file systems.
@@ -197,6 +197,7 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     Args:
         path: A file for nothing else; it is made, and stays.
         wait: For a process that holds the lock; or refuse at once.
+        shared: With others that share it, who keep out whoever does not.
 
     Raises:
         BlockingIOError: Another process holds the lock, and this does not wait.
@@ -204,7 +205,8 @@ def locked(path: Path, *, wait: bool = True) -> Iterator[bool]:
     """
     with path.open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+            fcntl.flock(file, kind | (0 if wait else fcntl.LOCK_NB))
             locks = True
         except BlockingIOError:
             raise

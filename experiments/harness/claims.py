@@ -29,6 +29,7 @@ from kvnmt.errors import UserError
 from kvnmt.files import locked, make_folder, write_json
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
+TRIES, GLANCE = 3, 0.05  # to lock a row at which others may look; seconds between them
 TAKEN_OVER = 75  # exit status of a process that lost its claim
 SILENT_END = "its process ended without a word, as one that is killed for its memory."
 
@@ -86,8 +87,8 @@ class Held:
         if self._over.is_set():
             return
         self._over.set()
-        plain = loads(self.path.read_text())
-        with suppress(OSError):  # the lock tells as much
+        with suppress(OSError, ValueError):  # the lock tells as much
+            plain = loads(self.path.read_text())
             write_json(self.path, plain | {"ended": ended, "reason": reason})
 
 
@@ -131,7 +132,8 @@ class Claims:
         if claim is None or claim.ended:
             return None
         try:
-            with self._lock() as locks:
+            # Who looks keeps nobody else from looking.
+            with self._lock(shared=True) as locks:
                 return self._alive(claim, locks)
         except UserError:  # who cannot write may look
             return self._alive(claim, False)
@@ -149,7 +151,7 @@ class Claims:
         """
         with ExitStack() as stack:
             make_folder(self.path)
-            locks = stack.enter_context(self._lock())
+            locks = stack.enter_context(self._lock(tries=TRIES))
             claim = self.last()
             held = None
             if locks is not None and (claim is None or not self._alive(claim, locks)):
@@ -173,16 +175,21 @@ class Claims:
         return claim
 
     @contextmanager
-    def _lock(self) -> Iterator[bool | None]:
+    def _lock(self, tries: int = 1, *, shared: bool = False) -> Iterator[bool | None]:
         """Locks the row if nobody does (None); gives whether locks work here."""
         with ExitStack() as stack:
-            try:
-                locks = stack.enter_context(locked(self.path / "lock", wait=False))
-            except BlockingIOError:
-                locks = None
-            except OSError as error:
-                why = error.strerror
-                raise UserError(f"'{self.path}' cannot be written: {why}.") from None
+            locks = None
+            for n in range(tries):
+                time.sleep(GLANCE * min(n, 1))
+                try:
+                    lock = locked(self.path / "lock", wait=False, shared=shared)
+                    locks = stack.enter_context(lock)
+                    break
+                except BlockingIOError:
+                    continue
+                except OSError as error:
+                    why = f"'{self.path}' cannot be written: {error.strerror}."
+                    raise UserError(why) from None
             yield locks
 
     def _checkpoint(self) -> int:

@@ -16,6 +16,7 @@ from experiments.harness.settings import (
     check_same_config,
     check_same_rows,
     check_same_text,
+    check_same_vocabularies,
     config_digest,
     text_digest,
     text_files,
@@ -131,6 +132,7 @@ class Row(AnyRow):
             check_same_config(figures.get("config"), self.experiment, self.folder)
         else:
             check_begun_alike(self.experiment, self.folder)
+        check_same_vocabularies(self.experiment, self.folder)
         return figures
 
     def make(self, train: Train, console: Console) -> None:

@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import fields, replace
 from functools import cache
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from kvnmt import attention, decoder, target_context
 from kvnmt.console import say
+from kvnmt.data.vocabularies import digests, load_vocabularies
 from kvnmt.errors import UserError
 from kvnmt.files import digest, digest_of
 from kvnmt.model.config import ModelConfig
@@ -20,7 +22,7 @@ from kvnmt.runs.train import as_kept
 # Fields of a config that name files of text.
 FILES = (
     *("source", "target", "valid_source", "valid_target"),
-    *("pairs", "valid_pairs"),
+    *("pairs", "valid_pairs", "links"),
 )
 # Of a config, what says where things lie and changes no figure.
 PLACES = (*FILES, "tfds_folder", "vocabularies", "cache", "workers")
@@ -100,6 +102,35 @@ def check_same_config(noted: str | None, now: Experiment, folder: Path) -> None:
         raise UserError(
             f"the run in '{folder}' was measured with another configuration than "
             f"this{told}; choose another --workdir."
+        )
+
+
+def check_same_vocabularies(now: Experiment, folder: Path) -> None:
+    """Makes sure that a run has the vocabularies that its row is to have.
+
+    Where they lie is no part of a digest. A row without a run directory is taken.
+
+    Args:
+        now: The config of the row.
+        folder: Run directory.
+
+    Raises:
+        UserError: It has others.
+    """
+    try:
+        before = load_experiment(folder).data.vocabularies
+    except UserError:
+        return
+    place = now.data.vocabularies
+    alike = (before is None) == (place is None)
+    if alike and place is not None:
+        with suppress(UserError):  # what cannot be read now cannot be compared
+            given, own = load_vocabularies(place), load_vocabularies(folder)
+            alike = digests(given) == digests(own)
+    if not alike:
+        raise UserError(
+            f"the run in '{folder}' has other vocabularies than this row; choose "
+            "another --workdir."
         )
 
 

@@ -16,7 +16,7 @@ from scipy import stats
 
 from experiments.harness.results import Figures
 from kvnmt.metrics.bleu import Settings, sentence_statistics
-from kvnmt.metrics.significance import bootstrap
+from kvnmt.metrics.significance import TIE, bootstrap
 
 LEAST_SEEDS = 3  # that are tested
 STORED = np.dtype("<i4")
@@ -57,7 +57,10 @@ def p_over_seeds(
     seeds = sorted(ours.keys() & theirs.keys())
     if len(seeds) < LEAST_SEEDS:
         return None
-    test: Any = stats.ttest_rel([ours[n] for n in seeds], [theirs[n] for n in seeds])
+    gains = np.array([ours[n] - theirs[n] for n in seeds])
+    if np.ptp(gains) < TIE:  # no variance: the least p of an exact test, or none
+        return 1.0 if abs(gains.mean()) < TIE else 2.0 ** (1 - len(seeds))
+    test: Any = stats.ttest_1samp(gains, 0.0)
     return float(test.pvalue)
 
 

@@ -129,7 +129,7 @@ def relative_positions_chart(
     for number, (name, positions) in enumerate(systems.items()):
         left = places - 0.4 + width * number
         values = getattr(positions.cut(greatest), measure)
-        look = {"color": _pick(PALETTE, number), "label": name, "zorder": 2}
+        look = {"color": _pick(PALETTE, number), "label": _label(name), "zorder": 2}
         panel.bar(left, values, width, align="edge", **look)
     panel.set_xticks(places, [*map(str, range(1, greatest + 1)), "more"])
     panel.set_xlim(-0.6, greatest + 0.6)

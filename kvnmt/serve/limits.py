@@ -48,6 +48,17 @@ def check_count(lines: Sequence[object], limits: Limits, aligned: bool = False) 
         )
 
 
+def check_parts(items: Sequence[Sequence[object]], limits: Limits) -> None:
+    """Refuses long lines whose parts are together more than may have alignments."""
+    parts = sum(map(len, items))
+    if parts > limits.aligned:
+        raise Refusal(
+            413,
+            f"the lines with alignments are {parts} once long ones are split, but may "
+            f"be {limits.aligned}; send them in several requests.",
+        )
+
+
 def clean_line(text: object, place: str, limits: Limits) -> str:
     """A line as ``kvnmt translate`` reads one: a line feed alone would end it.
 

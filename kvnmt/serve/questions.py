@@ -17,7 +17,14 @@ from kvnmt.data.words import cut
 from kvnmt.errors import UserError, counted, unknown_name
 from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.runs.directory import Run
-from kvnmt.serve.limits import Limits, Refusal, check_count, check_tokens, clean_line
+from kvnmt.serve.limits import (
+    Limits,
+    Refusal,
+    check_count,
+    check_parts,
+    check_tokens,
+    clean_line,
+)
 from kvnmt.serve.works import Line, Pair, Task
 
 # What a request may say of the search: nothing that changes how long arrays are.
@@ -72,6 +79,8 @@ class Asker:
             first, *others = cut(run.vocabularies.source, line, self.limits.tokens)
             parts = [Line(first, prefix, next(places))]
             items.append(parts + [Line(part, (), next(places)) for part in others])
+        if aligned:
+            check_parts(items, self.limits)
         kind = "describe" if aligned else "translate"
         return Question(Task(kind, name, search, begun, _alone(search)), items)
 
@@ -98,7 +107,9 @@ class Asker:
         """A line to look at, with a question for every run."""
         _check_fields(plain, ("line", "prefixes"))
         line = clean_line(plain.get("line"), "'line'", self.limits)
-        prefixes = plain.get("prefixes") or [""] * len(self.runs)
+        prefixes = plain.get("prefixes")
+        if prefixes is None:
+            prefixes = [""] * len(self.runs)
         if not isinstance(prefixes, list) or len(prefixes) != len(self.runs):
             raise Refusal(400, "'prefixes' is no list with a string for every system.")
         questions, alone = [], _alone(self.search)

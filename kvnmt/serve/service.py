@@ -81,8 +81,7 @@ class Service:
             for name, run in self.runs.items()
             for task in [Task("translate", name, search)]
             for width in SHORT
-            for rows in ROWS
-            if rows <= most_rows(task)
+            for rows in sorted({min(rows, most_rows(task)) for rows in ROWS})
         ]
 
     @contextmanager

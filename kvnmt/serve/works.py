@@ -21,7 +21,7 @@ from kvnmt.evaluation.exploration import Advance, outputs
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import read_back, summary
 from kvnmt.inference.program import program
-from kvnmt.inference.score import score_lines
+from kvnmt.inference.score import compiled_score, score_lines
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import Translation, translate_nbest
 from kvnmt.runs.directory import Run
@@ -166,9 +166,15 @@ def _search_shapes(batch: Batch, source: Ids, prefixes: Ids | None) -> Shapes:
 def _read_shapes(batch: Batch, texts: Sequence[str], target: Ids) -> Shapes:
     """What decides which programs read translations."""
     source = [batch.run.vocabularies.source.encode(text) for text in texts]
+    of = weakref.ref(compiled_score(batch.run.model))  # as of searches
     # What a mechanism tells of itself is read on one device.
     return {
-        (*batch.task[:2], block.shape, edge(max(len(target[n]) for n in places) + 1))
+        (
+            of,
+            *batch.task[:2],
+            block.shape,
+            edge(max(len(target[n]) for n in places) + 1),
+        )
         for multiple in (own_mesh().size, 1)
         for places, block in in_batches(
             source, beside=target, keep_empty=True, multiple=multiple

@@ -60,7 +60,7 @@ class StepAhead:
         self._threads.shutdown(cancel_futures=True)
 
     def __call__(
-        self, state: TrainState, source: Array, target: Array, *links: Array | None
+        self, state: TrainState, source: Array, target: Array, *links: Array
     ) -> tuple[TrainState, Metrics]:
         """Makes a step, once its program is there."""
         shape = Shape(len(source), source.shape[1], target.shape[1])

@@ -84,10 +84,10 @@ def guided(
     "Neural Machine Translation with Supervised Attention"). A token without a link,
     such as EOS, adds nothing.
     """
-    shares = links / jnp.maximum(jnp.sum(links, axis=2, keepdims=True), 1)
+    shares = links.astype(alignment.dtype)
+    shares = shares / jnp.maximum(jnp.sum(shares, axis=2, keepdims=True), 1)
     least = jnp.finfo(alignment.dtype).tiny
-    nats = -jnp.log(jnp.maximum(alignment, least))
-    return jnp.sum(shares.astype(nats.dtype) * nats, axis=(1, 2))
+    return jnp.sum(shares * -jnp.log(jnp.maximum(alignment, least)), axis=(1, 2))
 
 
 def loss(

@@ -91,32 +91,31 @@ def init_state(
 
 
 class TrainStep(NamedTuple):
-    """The step ``(state, source, target, links) -> (state, metrics)``, jitted."""
+    """The step ``(state, source, target) -> (state, metrics)``, jitted.
+
+    Links follow the target where the objective is guided by them.
+    """
 
     program: jax.stages.Wrapped  # of the key, too: other seeds compile nothing
     key: Array  # numbers of the key of the dropout
 
     def __call__(
-        self,
-        state: TrainState,
-        source: Array,
-        target: Array,
-        links: Array | None = None,
+        self, state: TrainState, source: Array, target: Array, *links: Array
     ) -> tuple[TrainState, Metrics]:
         """Makes a step."""
-        return self.program(self.key, state, source, target, links)
+        return self.program(self.key, state, source, target, *links)
 
     def trace(
-        self, state: TrainState, source: Any, target: Any, links: Any = None
+        self, state: TrainState, source: Any, target: Any, *links: Any
     ) -> jax.stages.Traced:
         """The step for these shapes, before it is lowered; it takes the key first."""
-        return self.program.trace(self.key, state, source, target, links)
+        return self.program.trace(self.key, state, source, target, *links)
 
     def lower(
-        self, state: TrainState, source: Any, target: Any, links: Any = None
+        self, state: TrainState, source: Any, target: Any, *links: Any
     ) -> jax.stages.Lowered:
         """The same, lowered."""
-        return self.trace(state, source, target, links).lower()
+        return self.trace(state, source, target, *links).lower()
 
 
 def make_train_step(

@@ -11,7 +11,12 @@ import pytest
 from experiments import report
 from experiments.harness import results
 from experiments.harness.results import KEPT, collect, kept_results
-from experiments.harness.significance import Against, packed_counts, with_p
+from experiments.harness.significance import (
+    Against,
+    p_over_seeds,
+    packed_counts,
+    with_p,
+)
 from experiments.harness.summaries import Grid, Summary, grid_of, mean_and_spread
 from experiments.report import README, ReportOptions, all_tables, latex, written
 from kvnmt.errors import UserError
@@ -329,6 +334,17 @@ def test_a_table_without_an_end_takes_no_prose(tmp_path):
     page = "<!-- table mine -->\nprose\n<!-- table mine -->\n<!-- end -->\n"
     with pytest.raises(UserError, match="table 'mine' of the page has no '<!-- end"):
         written(page, {"mine": SUMMARY}, tmp_path)
+    page = "<!-- table mine -->\n<!-- end -->\n<!-- table mine -->\nprose\n"
+    with pytest.raises(UserError, match="last table of the page has no '<!-- end"):
+        written(page, {"mine": SUMMARY}, tmp_path)
+
+
+@pytest.mark.parametrize(("gain", "p"), [(0.0, 1.0), (1.5, 0.25)])
+def test_seeds_that_gain_alike_are_tested_exactly(gain, p):
+    """There is no t without variance."""
+    baseline = [row(seed, 36.0 + seed / 3) for seed in (1, 2, 3)]
+    group = [one | {AGAINST.figure: one[AGAINST.figure] + gain} for one in baseline]
+    assert p_over_seeds(group, baseline, AGAINST) == p
 
 
 def test_an_ensemble_that_was_measured_again_elsewhere_is_kept(tmp_path):

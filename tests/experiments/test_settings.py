@@ -15,7 +15,10 @@ from kvnmt.attention import dot, none
 from kvnmt.errors import UserError
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.training.config import TrainingConfig
+from kvnmt.training.losses import Objective
+from tests.experiments.fake import draw
 from tests.experiments.workers import row_of
+from tests.helpers import replaced, tiny, toy_data, write_untrained
 
 
 def test_a_digest_tells_configs_apart_but_not_places_and_workers():
@@ -49,6 +52,34 @@ def test_a_field_that_a_version_adds_changes_no_digest(monkeypatch):
 
     monkeypatch.setattr(settings, "to_plain", with_more)
     assert config_digest(experiment) == before
+
+
+def test_links_are_text_and_not_a_choice(tmp_path):
+    """Wherever they lie they are the same; other links are other text."""
+    base = Experiment(objective=Objective(guided=0.5))
+    guided = [replace(base, data=replace(base.data, links=tmp_path / n)) for n in "ab"]
+    assert config_digest(guided[0]) == config_digest(guided[1])
+    assert settings.text_files(guided[0]) == [tmp_path / "a"]
+
+
+def test_a_run_of_other_vocabularies_is_refused(tmp_path):
+    experiment = tiny(toy_data(tmp_path / "text"))
+    folder, other = tmp_path / "row", tmp_path / "other"
+    write_untrained(experiment, folder, draw)
+    write_untrained(replaced(experiment, "data.vocabulary_size", 5), other, draw)
+
+    def check(now: Path | None, before: Path | None = None) -> None:
+        plain = to_plain(replaced(experiment, "data.vocabularies", before))
+        (folder / "config.json").write_text(json.dumps(plain))
+        row = replaced(experiment, "data.vocabularies", now)
+        settings.check_same_vocabularies(row, folder)
+
+    check(None)
+    check(folder, before=other)  # what counts is what they are
+    for given, before in ((other, None), (None, other), (other, other)):
+        with pytest.raises(UserError, match="other vocabularies than this row"):
+            check(given, before)
+    settings.check_same_vocabularies(experiment, tmp_path / "nowhere")
 
 
 @pytest.fixture

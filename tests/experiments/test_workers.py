@@ -20,6 +20,7 @@ from experiments.harness.rows import OtherRow
 from experiments.harness.table import Text, complete, work
 from experiments.harness.worker import Worker
 from kvnmt.errors import StoppedError, UserError
+from kvnmt.files import locked
 from kvnmt.training.signals import Signals
 from tests.experiments import workers
 from tests.experiments.fake import draw, never
@@ -120,6 +121,33 @@ def test_a_heart_beats_while_a_row_is_held_and_a_second_claim_is_refused(tmp_pat
         with claims.take() as second:
             assert second is None
     assert claims.holder() is None
+
+
+def test_who_looks_keeps_no_row(tmp_path, monkeypatch):
+    """One that looks sees nobody where another looks, and may claim soon after."""
+    row = Claims(tmp_path / "row", HERE)
+    path = elsewhere(tmp_path / "row", seconds=0)
+    plain = json.loads(path.read_text()) | {"machine": claims._machine()}
+    path.write_text(json.dumps(plain))  # of a process that is dead
+    with locked(path.parent / "lock", shared=True):
+        assert row.holder() is None
+        with row.take() as held:
+            assert held is None
+
+    looks = locked(path.parent / "lock", shared=True)
+    looks.__enter__()
+    monkeypatch.setattr(
+        claims.time, "sleep", lambda seconds: looks.__exit__(*[None] * 3)
+    )
+    with row.take() as held:
+        assert held
+
+
+def test_a_claim_that_is_gone_ends_in_silence(tmp_path):
+    """As where a network file system is away for a moment."""
+    with Claims(tmp_path / "row", HERE).take() as held:
+        assert held
+        held.path.unlink()
 
 
 def test_a_row_waits_for_one_that_runs_elsewhere(tmp_path):

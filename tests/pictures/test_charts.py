@@ -115,6 +115,12 @@ def test_relative_positions_are_bars_side_by_side(tmp_path, saved, measure, near
     assert labels == ["1", "2", "3", "more"]
 
 
+def test_a_name_that_begins_with_a_dash_below_stands_in_the_legend(tmp_path, saved):
+    relative_positions_chart({"_near": NEAR, "far": FAR}, tmp_path / "a.png")
+    legend = saved[0].axes[0].get_legend()
+    assert [text.get_text().strip() for text in legend.get_texts()] == ["_near", "far"]
+
+
 def test_far_positions_are_pooled(tmp_path, saved):
     relative_positions_chart({"far": FAR}, tmp_path / "a.png", greatest=1)
     bars = saved[0].axes[0].containers[0]

@@ -373,6 +373,11 @@ BAD = [
         {"lines": ["a"] * 33, "alignments": True},
         *(413, "33 lines with alignments but may have 32"),
     ),
+    (
+        "/translate",
+        {"lines": ["a " * 25] * 16, "alignments": True},
+        *(413, "48 once long ones are split, but may be 32"),
+    ),
     ("/translate", {"lines": ["a" * 301]}, 413, "301 characters but may have 300"),
     ("/translate", {"lines": [], "line": 1}, 400, "did you mean 'lines'?"),
     ("/translate", LINES | {"system": "plane"}, 400, "did you mean 'plain'?"),
@@ -396,6 +401,7 @@ BAD = [
     ("/explore", {"line": None}, 400, "'line' is no string"),
     ("/explore", {"line": "a " * 13}, 413, "13 tokens"),
     ("/explore", {"line": "a", "prefixes": ["A"]}, 400, "for every system"),
+    ("/explore", {"line": "a", "prefixes": ""}, 400, "for every system"),
 ]
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from kvnmt.inference.score import compiled_score
 from kvnmt.serve.batcher import NotReadyError
 from kvnmt.serve.guard import Guard
 from kvnmt.serve.questions import Asker
@@ -42,6 +43,33 @@ def test_a_batch_in_several_blocks_needs_the_program_of_each(runs, kind, item, l
         ask(1, False)
     assert ask(1, True) == 16
     assert ask(0, False) == ask(1, False) == 16  # its second block, and both
+
+
+@pytest.mark.parametrize("size", [2, 3, 10])
+def test_the_programs_of_usual_batches_are_there_whatever_their_size(runs, size):
+    """Of any number of short lines that a batch may hold."""
+    search = replace(SEARCH, batch_size=size)
+    service = Service({"plain": runs["plain"]})
+    for task, lines in service.usual(search):
+        service(task, lines, True)
+    service.aside = True  # as with one device
+    task = Task("translate", "plain", search)
+    for count in range(1, size + 1):
+        assert len(service(task, [Line("a b c")] * count, False)) == count
+
+
+def test_a_program_of_scores_that_was_freed_is_no_longer_known(runs):
+    service = Service(runs)
+    service.aside = True
+    for _ in range(2):
+        for name in runs:
+            task = Task("score", name, SEARCH)
+            with pytest.raises(NotReadyError):
+                service(task, [Pair("a", "A")], False)
+            assert service(task, [Pair("a", "A")], True)
+            assert service(task, [Pair("a", "A")], False)
+            compiled_score.cache_clear()
+            gc.collect()
 
 
 def test_the_page_shares_no_batch_while_words_are_drawn(runs):

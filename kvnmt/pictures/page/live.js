@@ -81,9 +81,12 @@ async function ask(sentence) {
     const found = await reply.json();
     if (!reply.ok) throw new Error(found.error);
     if (latest === mine) say('');
-    take(sentence, found, prefixes, latest === mine);
+    take(sentence, found, line, prefixes, latest === mine);
   } catch (error) {
-    if (thread.asking === mine) say(whyNot(error), true);
+    if (thread.asking !== mine) return;
+    say(whyNot(error), true);
+    sentence.line = ''; // so that the same line is asked again
+    if (kept === line) kept = null;
   } finally {
     clearTimeout(slow);
   }
@@ -99,10 +102,12 @@ function say(text, wrong = false) {
   byId('state').classList.toggle('wrong', wrong);
 }
 
-function take(sentence, found, prefixes, isLatest) {
+// What is shown keeps the line that was answered: the draft's may be another by now.
+function take(sentence, found, line, prefixes, isLatest) {
   sentence.index ??= DATA.sentences.length;
   const { index } = sentence;
-  DATA.sentences[index] = { ...found, number: index + 1, prefixes, sentence };
+  const shown = { ...sentence, line };
+  DATA.sentences[index] = { ...found, number: index + 1, prefixes, sentence: shown };
   delete haystacks[index];
   buildList();
   if (!isLatest) return;

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The script of the live page, run without a browser where there is Node."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import kvnmt
+
+PAGE = Path(kvnmt.__file__).parent / "pictures" / "page" / "live.js"
+NODE = shutil.which("node")
+# What the page's other scripts and the browser give it.
+AROUND = r"""
+const CJK = '\\p{Script=Han}', haystacks = [], state = { sentence: 0 }, elements = {};
+const DATA = { systems: [{}, {}], sentences: [] };
+const classList = { toggle() {} };
+const byId = (id) =>
+  (elements[id] ??= { value: '', classList, replaceChildren() {}, select() {} });
+const on = () => {}, buildList = on, showAll = on, showTexts = on;
+const document = { activeElement: null, body: {} };
+let hypothesisContent;
+const asked = [];
+const right = (body) => ({ ok: true, json: async () => ({ source: body.line }) });
+const wrong = () => ({ ok: false, json: async () => ({ error: 'not now' }) });
+let answer = right;
+async function fetch(_, { body }) {
+  asked.push(JSON.parse(body));
+  return answer(asked.at(-1));
+}
+const soon = () => new Promise((done) => setTimeout(done, 1));
+async function type(line, enter) {
+  byId('line').value = line;
+  (enter ? keepDraft : translateDraft)();
+  await soon();
+}
+"""
+FORCED = """
+await type('a b');
+answer = wrong;
+await type('too long');
+answer = right;
+force(0, 'A X');
+await soon();
+console.log(JSON.stringify(asked.at(-1)), DATA.sentences.length);
+"""
+AGAIN = """
+answer = wrong;
+await type('c d', true);
+answer = right;
+await type('c d', true);
+await type('c d', true);
+console.log(asked.length, DATA.sentences.map((shown) => shown.source).join());
+"""
+
+
+def says(script: str) -> str:
+    assert NODE
+    program = f"{AROUND}{PAGE.read_text()}(async () => {{ {script} }})();"
+    given = {"input": program, "text": True, "capture_output": True, "timeout": 60}
+    done = subprocess.run([NODE, "-"], check=False, **given)
+    assert not done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node here")
+def test_a_forced_word_is_of_the_line_that_is_shown():
+    """Whatever was typed since, and refused."""
+    assert says(FORCED) == '{"line":"a b","prefixes":["A X",""]} 1'
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node here")
+def test_a_line_that_was_refused_can_be_asked_again():
+    """Once; a line that was answered is not asked twice."""
+    assert says(AGAIN) == "2 c d"
