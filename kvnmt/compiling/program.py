@@ -26,6 +26,7 @@ from kvnmt.model.config import ModelConfig
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
 from kvnmt.training.ahead import Shape, batch_of
+from kvnmt.training.freezing import check_frozen
 from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.sharding import shardings
@@ -168,6 +169,7 @@ def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
         return steps.init_state(model.init(key), update, config)
 
     state = jax.eval_shape(start, key)
+    check_frozen(state.params, config.frozen)
     places = shardings(state, mesh)
     state = jax.tree.map(_shape, state, places)
     step = steps.train_program(

@@ -69,6 +69,7 @@ MAY_CHANGE = (
     "training.residuals",
     "training.products",
     "training.precision",
+    "training.frozen",
     "training.model_axis",
     "training.workers",
     "training.epochs",

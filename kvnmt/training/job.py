@@ -22,6 +22,7 @@ from kvnmt.model.assembly import Model, Params
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import validation
 from kvnmt.training.config import TrainingConfig, plan_batches
+from kvnmt.training.freezing import check_frozen
 from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.sharding import shardings
@@ -85,8 +86,10 @@ def make_job(
         search: How the run translates, greedily in validation.
 
     Raises:
-        UserError: The devices cannot share the batches or the vocabularies.
+        UserError: The devices cannot share the batches or the vocabularies, or what is
+            frozen has a name that no array has.
     """
+    check_frozen(params, training.frozen)
     mesh = devices.data_mesh(training.model_axis)
     plan = plan_batches(training, corpora.train.lengths, mesh)
     update = optimizers.build(optimizer, plan.per_epoch)

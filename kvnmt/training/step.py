@@ -22,6 +22,7 @@ from jax.sharding import Mesh, Sharding
 from kvnmt.devices import replicate
 from kvnmt.layers import Scanning, row_keys
 from kvnmt.model.assembly import Model, Params
+from kvnmt.training.freezing import held, moving
 from kvnmt.training.losses import Loss, Objective, loss
 from kvnmt.training.sharding import over_rows
 from kvnmt.training.step_options import Dtype, StepOptions
@@ -206,6 +207,7 @@ def _program(
         def updated(state: TrainState, gradients: PyTree) -> TrainState:
             updates, inner = optimizer.update(gradients, state.optimizer, state.params)
             updates = jax.tree.map(lambda u: u * state.scale.astype(u.dtype), updates)
+            updates = moving(updates, options.frozen)
             params = optax.apply_updates(state.params, updates)
             mean = _mean(options.ema, state.step, state.mean, params)
             return TrainState(state.step, params, inner, state.scale, mean)
@@ -254,7 +256,7 @@ def _sums(
     def total(
         params: Params, source: Array, target: Array, masks: Array, links: Array | None
     ) -> tuple[Array, Loss]:
-        params = _cast(params, options.dtype)
+        params = _cast(held(params, options.frozen), options.dtype)
         prediction = model.forward(params, source, target, masks, scanning)
         sums = loss(objective, prediction, source, target, links)
         return sums.total, sums

@@ -32,6 +32,8 @@ class StepOptions:
     accumulate: Annotated[int, between(1, 2**16)] = 1
     # the parameters that translate are a mean, decaying so; 0: they are the last.
     ema: Annotated[float, between(0, 0.999999)] = 0.0
+    # arrays that stay as they are: encoder, target_embedding, or parts with a *.
+    frozen: tuple[str, ...] = ()
 
     def scanning(self, platform: str) -> Scanning:
         """How scans are computed on a kind of device."""

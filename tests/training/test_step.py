@@ -16,12 +16,13 @@ from jax.sharding import AxisType, Mesh
 
 from kvnmt import devices
 from kvnmt.data.batches import Batch, LinkedBatch, pad, with_end
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Model
 from kvnmt.model.config import Dropout
 from kvnmt.systems.named import system
 from kvnmt.training import step as steps
+from kvnmt.training.freezing import check_frozen
 from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.sharding import shardings
@@ -323,6 +324,33 @@ def test_a_step_goes_down_the_gradient_per_real_token():
     assert int(new.step) == 1
 
 
+@pytest.mark.parametrize(("count", "parts"), [(1, 2), (2, 1)])
+def test_what_is_frozen_stays_to_the_bit_and_the_rest_learns(count, parts):
+    """Under weight decay too; the norm of the gradient is that of the rest."""
+    model, frozen = make_model(), ("encoder", "*_embedding", "decoder/rounds/*/W_query")
+    update = build(OptimizerConfig(learning_rate=0.01, weight_decay=0.1), 4)
+    params, norms = jax.device_get(model.init(jax.random.key(1))), []
+    for names in (frozen, ()):
+        options = StepOptions(frozen=names, accumulate=parts)
+        mesh, arrays = mesh_of(count), jax.tree.map(jnp.array, params)
+        step = steps.make_train_step(model, OBJECTIVE, update, KEY, options, mesh)
+        trace = train(step, steps.init_state(arrays, update), mesh, 2)
+        norms.append(trace.norms[0])
+        paths = jax.tree.leaves_with_path(trace.params)
+        for (path, after), before in zip(paths, jax.tree.leaves(params)):
+            name = jax.tree_util.keystr(path, simple=True, separator="/")
+            still = name.startswith("encoder/") or name.endswith(
+                ("embedding", "W_query")
+            )
+            assert np.array_equal(after, before) == (still and bool(names)), name
+    assert norms[0] < norms[1]
+    check_frozen(params, frozen)
+    with pytest.raises(OptionError, match="no array 'encodr'; did you mean 'encoder'"):
+        check_frozen(params, ("encodr",))
+    with pytest.raises(OptionError, match="nothing to train"):
+        check_frozen(params, ("*",))
+
+
 def test_a_batch_without_words_changes_nothing():
     model, update = make_model(dropout=0.0), optax.sgd(1.0)
     params = jax.device_get(model.init(jax.random.key(1)))
@@ -384,7 +412,7 @@ def test_validation_is_plain_likelihood(start):
     model, batch = make_model(), make_batch(2)
     params = start().params
     sums = make_eval_step(model)(params, *batch[:2])
-    logits = jax.jit(model.forward)(params, *batch).logits
+    logits = jax.jit(model.forward)(params, *batch[:2]).logits
     gains = jnp.take_along_axis(
         jax.nn.log_softmax(logits), jnp.maximum(batch.target, 0)[..., None], axis=-1
     )

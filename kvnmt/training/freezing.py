@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays that training leaves as they are, chosen by their names.
+
+A name is that of a parameter, ``decoder/rounds/0/attention/address/W_query``, or of all
+that begins with it and a slash, ``encoder``; ``*`` stands for anything.
+"""
+
+from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from kvnmt.errors import OptionError, unknown_name
+from kvnmt.model.assembly import Params
+from kvnmt.typing import PyTree
+
+FROZEN = "training.frozen"
+
+
+def held(params: PyTree, names: Sequence[str]) -> Any:
+    """The parameters, without a gradient of those that are frozen."""
+    return _changed(params, names, jax.lax.stop_gradient)
+
+
+def moving(updates: PyTree, names: Sequence[str]) -> Any:
+    """The updates, with none of what is frozen: weight decay needs no gradient."""
+    return _changed(updates, names, jnp.zeros_like)
+
+
+def check_frozen(params: Params, names: Sequence[str]) -> None:
+    """Refuses names that no array has, and a model of which nothing is trained.
+
+    Raises:
+        OptionError: There is such a name, or none is left to train.
+    """
+    arrays = [_name(path) for path, _ in jax.tree.leaves_with_path(params)]
+    for name in names:
+        if not any(_is_of(array, name) for array in arrays):
+            parts = {array.split("/")[0] for array in arrays}
+            raise OptionError(f"{{0}}: {unknown_name('array', name, parts)}", FROZEN)
+    if all(any(_is_of(array, name) for name in names) for array in arrays):
+        raise OptionError("{0} leaves nothing to train; name fewer arrays.", FROZEN)
+
+
+def _changed(tree: PyTree, names: Sequence[str], change: Callable[..., Any]) -> Any:
+    """A tree with its frozen arrays changed."""
+    if not names:
+        return tree
+    return jax.tree.map_with_path(
+        lambda path, leaf: (
+            change(leaf) if any(_is_of(_name(path), name) for name in names) else leaf
+        ),
+        tree,
+    )
+
+
+def _is_of(array: str, name: str) -> bool:
+    return fnmatchcase(array, name) or fnmatchcase(array, f"{name}/*")
+
+
+def _name(path: jax.tree_util.KeyPath) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator="/")
