@@ -69,6 +69,7 @@ NOTE = "beam 5, sacreBLEU, tokenize none; parameters on the made-up language"
 TABLES = (
     Summary(name="all_systems", columns=COLUMNS[1:], by=("system",)),
     Summary(name="all_systems-warmup", columns=COLUMNS[1:], by=("system",)),
+    Summary(name="all_systems-guided", columns=COLUMNS[1:], by=("system",)),
     Summary(
         name="all_systems-sgd",
         columns=[Column(("multi30k", "bleu"), "BLEU test2016, 1 epoch", "{:.2f}")],

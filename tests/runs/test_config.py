@@ -51,6 +51,7 @@ def other_value(kind: Any, value: Any) -> Any:
         str: lambda: (value or "") + "é",
         Path: lambda: Path("some where") / "ü",
         tuple[str, str]: lambda: ("de", "ü"),
+        tuple[str, ...]: lambda: (*value, "ü/*"),
     }
     return changes[kind]()
 
