@@ -128,6 +128,8 @@ def summary(result: Result) -> str:
     figure = f"perplexity {math.exp(min(result.best['valid_loss'], 700)):.2f}"
     if "valid_bleu" in result.best:
         figure = f"BLEU {result.best['valid_bleu']:.2f}"
+    if "valid_chrf" in result.best:
+        figure += f", chrF {result.best['valid_chrf']:.2f},"
     rate = f"{result.tokens_per_second:,.0f} target tokens/s, "
     return (
         f"best checkpoint: step {result.best_step}, {figure} on the validation text; "

@@ -25,12 +25,12 @@ _MEASURES: dict[str, str] = {
 def learning_curve(
     records: Iterable[Mapping[str, Any]], path: str | os.PathLike[str]
 ) -> None:
-    """Draws the losses above the BLEU of one training run.
+    """Draws the losses above the BLEU, and the chrF, of one training run.
 
     Args:
         records: Metrics as training logs them, in the order of logging: ``step`` and
-            any of ``train_loss``, ``valid_loss``, ``valid_bleu``. Where a step was
-            logged twice, as after a restart, the later value counts.
+            any of ``train_loss``, ``valid_loss``, ``valid_bleu``, ``valid_chrf``. Where
+            a step was logged twice, as after a restart, the later value counts.
         path: Where to write the PNG.
 
     Raises:
@@ -38,15 +38,16 @@ def learning_curve(
     """
     records = list(records)
     figure = Figure((7.0, 5.5), layout="constrained")
-    losses, bleu = figure.subplots(2, 1, sharex=True)
+    losses, scores = figure.subplots(2, 1, sharex=True)
     _curve(losses, records, "train_loss", "training", color="#6baed6", linewidth=1)
     _curve(losses, records, "valid_loss", "validation", color="#08306b", marker="o")
-    _curve(bleu, records, "valid_bleu", "validation", color=GOLD, marker="o")
+    _curve(scores, records, "valid_bleu", "BLEU", color=GOLD, marker="o")
+    _curve(scores, records, "valid_chrf", "chrF", color="#6baed6", marker="o")
     losses.set_ylabel("loss (nats per target token)")
-    bleu.set_ylabel("BLEU")
-    bleu.set_xlabel("step")
-    bleu.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
-    for panel in (losses, bleu):
+    scores.set_ylabel("score of the validation")
+    scores.set_xlabel("step")
+    scores.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    for panel in (losses, scores):
         _tidy(panel)
         if panel.lines:
             panel.legend(frameon=False, fontsize=9)

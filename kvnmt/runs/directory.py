@@ -2,8 +2,8 @@
 """A run directory: how it is made, and how it is read back.
 
 It needs nothing else to be used. It holds ``config.json``, ``versions.json``,
-``vocabulary/``, ``metrics.jsonl``, ``events/``, ``learning-curve.png`` and
-``checkpoints/``.
+``vocabulary/``, ``metrics.jsonl``, ``events/``, ``validations/``,
+``learning-curve.png`` and ``checkpoints/``.
 """
 
 import json

@@ -31,7 +31,7 @@ class TrainingConfig(StepOptions):
     model_axis: Annotated[int, at_least(1)] = 1
     seed: Annotated[int, between(0, 2**32 - 1)] = 1  # of all that is random
     validate_every: Annotated[int, at_least(0)] = 0  # steps; 0: after every epoch
-    metric: Literal["bleu", "loss"] = "bleu"  # chooses the best checkpoint
+    metric: Literal["bleu", "chrf", "loss"] = "bleu"  # chooses the best checkpoint
     bleu_tokenize: str = "13a"  # sacreBLEU's; none: the text is tokenised
     # validations without a better score before an early stop.
     patience: Annotated[int, at_least(1)] = 5

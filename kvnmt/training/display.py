@@ -65,6 +65,8 @@ def validated(record: Mapping[str, float], better: bool) -> str:
     quality = f"perplexity {math.exp(min(record['valid_loss'], 700)):.1f}"
     if "valid_bleu" in record:
         quality = f"BLEU {record['valid_bleu']:5.2f}"
+    if "valid_chrf" in record:
+        quality += f"  chrF {record['valid_chrf']:5.2f}"
     return (
         f"epoch {record['epoch']:5.4g}  step {record['step']:6d}  "
         f"train loss {record['train_loss']:.3f}  "

@@ -27,6 +27,7 @@ from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.sharding import shardings
 from kvnmt.training.step import TrainState, init_state, make_train_step
+from kvnmt.training.validation import Validation
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Job:
     train_step: Any  # of `make_train_step`
     valid_plan: Plan
     eval_step: Any  # of `make_eval_step`
-    validate: Callable[[Params], dict[str, float]]  # figures of the validation text
+    validate: Callable[[Params], Validation]  # on the validation text
 
     @property
     def steps(self) -> int:
@@ -99,7 +100,7 @@ def make_job(
     valid_plan = validation.plan_validation(training, corpora.valid, mesh)
     eval_step = validation.make_eval_step(model, mesh)
     validate = partial(
-        validation.figures,
+        validation.measure,
         model,
         eval_step,
         plan=valid_plan,

@@ -249,7 +249,8 @@ def _validate(job: Job, state: LoopState, outputs: Outputs) -> None:
     """Validates, writes the figures down, and rates the checkpoint of this step."""
     try:
         with outputs.leaving.breaking():
-            figures = devices.agree_on_figures(job.validate(state.arrays.served))
+            measured = job.validate(state.arrays.served)
+            figures = devices.agree_on_figures(measured.figures)
     except KeyboardInterrupt:
         _leave(job, state, outputs)
     progress, optimizer, step = state.progress, job.optimizer, state.step
@@ -268,7 +269,7 @@ def _validate(job: Job, state: LoopState, outputs: Outputs) -> None:
 
     def write() -> None:
         if outputs.log:
-            outputs.log.add(record)
+            outputs.log.add(record, measured.translations)
 
     devices.first_does(write)
     job.tell(display.validated(record, better))

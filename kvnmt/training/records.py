@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run writes down at every validation.
 
-``metrics.jsonl`` has a line for each, ``events/`` the same for TensorBoard, and
-``learning-curve.png`` shows the losses and the BLEU.
+``metrics.jsonl`` has a line for each, ``events/`` the same for TensorBoard,
+``validations/`` the translations, a file for each step, and ``learning-curve.png``
+shows the losses and the BLEU.
 """
 
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from kvnmt.files import write_whole
 NAME = "metrics.jsonl"
 EVENTS = "events"
 CURVE = "learning-curve.png"
+TRANSLATIONS = "validations"
 
 
 class Log:
@@ -40,19 +42,30 @@ class Log:
                 kept = [record for record in read(folder) if record["step"] <= step]
                 text = "".join(json.dumps(record) + "\n" for record in kept)
                 write_whole(folder / NAME, text)
+            for path in (folder / TRANSLATIONS).glob("*.txt"):
+                if path.stem.isdecimal() and int(path.stem) > step:
+                    path.unlink()
             (folder / EVENTS).mkdir(exist_ok=True)
             self._events = EventsWriter(str(folder / EVENTS / "events"))
             start = SessionLog(status=SessionLog.START)  # what comes later is void
             self._write(Event(step=step + 1, session_log=start))
 
-    def add(self, record: dict[str, Any]) -> None:
+    def add(self, record: dict[str, Any], translations: Sequence[str] = ()) -> None:
         """Writes a line; a figure that is no finite number is null there.
+
+        Args:
+            record: The step, and what was measured.
+            translations: Of the validation text, a line each; none: no file.
 
         Raises:
             UserError: It cannot be written.
         """
         plain = {k: v if math.isfinite(v) else None for k, v in record.items()}
         with _explaining(self.folder):
+            if translations:
+                (self.folder / TRANSLATIONS).mkdir(exist_ok=True)
+                path = self.folder / TRANSLATIONS / f"{record['step']}.txt"
+                write_whole(path, "".join(line + "\n" for line in translations))
             with (self.folder / NAME).open("a") as file:
                 file.write(json.dumps(plain, allow_nan=False) + "\n")
             for name in record.keys() - {"step"}:

@@ -9,6 +9,7 @@ less. There is no gradient: nothing is kept for one, whatever `--training.remat`
 
 from dataclasses import replace
 from functools import lru_cache
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,7 @@ from kvnmt.data.plan import Plan
 from kvnmt.data.stream import BatchAt
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate
-from kvnmt.metrics.bleu import corpus_bleu
+from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf
 from kvnmt.model.assembly import Model, Params
 from kvnmt.model.contract import negative_log_likelihood
 from kvnmt.training.config import TrainingConfig, plan_batches
@@ -34,7 +35,14 @@ from kvnmt.typing import Array
 SHAPES = 4  # that are compiled, at most: each runs a few times only
 
 
-def figures(
+class Validation(NamedTuple):
+    """What was measured, and the greedy translations; a language model has none."""
+
+    figures: dict[str, float]
+    translations: list[str]
+
+
+def measure(
     model: Model,
     eval_step: jax.stages.Wrapped,
     params: Params,
@@ -43,21 +51,32 @@ def figures(
     config: TrainingConfig,
     search: SearchConfig,
     mesh: Mesh,
-) -> dict[str, float]:
-    """The loss and, of a model that reads a source, BLEU on the validation text."""
-    loss = validation_loss(eval_step, params, plan, corpora.valid, mesh)
+) -> Validation:
+    """The loss and, of a model that reads a source, the scores of its translations.
+
+    They are BLEU and the metric that chooses the best checkpoint.
+    """
+    figures = {
+        "valid_loss": validation_loss(eval_step, params, plan, corpora.valid, mesh)
+    }
     if not model.reads_source:
-        return {"valid_loss": loss}
+        return Validation(figures, [])
     whole = devices.gather(params, mesh)
-    bleu = validation_bleu(model, whole, corpora, config, search)
-    return {"valid_loss": loss, "valid_bleu": bleu}
+    lines, references = (
+        _translations(model, whole, corpora, config, search),
+        corpora.references,
+    )
+    bleu = corpus_bleu(lines, references, tokenize=config.bleu_tokenize)
+    figures["valid_bleu"] = bleu.score
+    if config.metric == "chrf":
+        figures["valid_chrf"] = corpus_chrf(lines, references).score
+    return Validation(figures, lines)
 
 
 def score(metric: str, figures: dict[str, float]) -> float:
     """What the best checkpoint has most of."""
-    if metric == "bleu" and "valid_bleu" in figures:
-        return figures["valid_bleu"]
-    return -figures["valid_loss"]  # a language model has no other
+    loss = -figures["valid_loss"]  # a language model has no other
+    return loss if metric == "loss" else figures.get(f"valid_{metric}", loss)
 
 
 def plan_validation(config: TrainingConfig, valid: EncodedCorpus, mesh: Mesh) -> Plan:
@@ -134,23 +153,20 @@ def validation_loss(
     return nats / max(tokens, 1)
 
 
-def validation_bleu(
+def _translations(
     model: Model,
     params: Params,
     corpora: Corpora,
     config: TrainingConfig,
     search: SearchConfig,
-) -> float:
-    """BLEU of the greedy translations."""
+) -> list[str]:
     translations = translate(
         model,
         devices.own(params),
         [ids[:-1].tolist() for ids in corpora.valid.source],
         greedy(config, search),
     )
-    lines = [corpora.vocabularies.target.decode(t.ids) for t in translations]
-    score = corpus_bleu(lines, corpora.references, tokenize=config.bleu_tokenize)
-    return score.score
+    return [corpora.vocabularies.target.decode(t.ids) for t in translations]
 
 
 def _of_a_part(config: TrainingConfig) -> TrainingConfig:

@@ -181,7 +181,10 @@ def test_an_empty_folder_may_be_used(tmp_path, shared):
     assert names == {
         *("config.json", "versions.json", "metrics.jsonl"),
         *("vocabulary", "checkpoints", "events", "learning-curve.png", "lock"),
+        "validations",
     }
+    steps = {str(record["step"]) for record in records(shared)}
+    assert {path.stem for path in (shared / "validations").iterdir()} == steps
     versions = json.loads((shared / "versions.json").read_text())
     assert versions["jax"] == jax.__version__
     assert versions["device"].startswith(f"{DEVICES} x ")

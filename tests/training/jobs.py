@@ -21,6 +21,7 @@ from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.training.job import Job, make_job
 from kvnmt.training.loop import Result, fit
 from kvnmt.training.step import TrainState
+from kvnmt.training.validation import Validation
 from tests.helpers import quiet
 
 Figures = dict[str, float]
@@ -74,7 +75,9 @@ def fit_with(
     job = replace(
         job,
         train_step=step(job.train_step),
-        validate=validate or job.validate,
+        validate=(lambda params: Validation(validate(params), []))
+        if validate
+        else job.validate,
     )
     return fit(job, state, resume=resume)
 

@@ -30,6 +30,9 @@ def test_a_rate_is_told_once_there_is_one(rate, speed):
     assert display.running(2.5, 0, 0.25, rate) == f"loss 2.500  25% padding  {speed}"
     line = display.validated(RECORD | {"tokens_per_second": rate}, better=True)
     assert line.endswith(f"perplexity 7.4  rate 0.00061  {speed}  best")
+    scores = {"valid_bleu": 12.5, "valid_chrf": 34.0}
+    line = display.validated(RECORD | scores, better=False)
+    assert "valid loss 2.000  BLEU 12.50  chrF 34.00  rate" in line
 
 
 def test_a_message_is_printed_as_it_is():

@@ -403,8 +403,10 @@ def test_validation_bleu_is_that_of_greedy_translations(base):
     )
     ours = translate_lines(found, lines, SearchConfig(beam=1))
     score = corpus_bleu(ours, references, tokenize="none").score
-    best = max(record["valid_bleu"] for record in records(trained(base)))
-    np.testing.assert_allclose(score, best, rtol=1e-6)
+    best = max(records(trained(base)), key=lambda record: record["valid_bleu"])
+    np.testing.assert_allclose(score, best["valid_bleu"], rtol=1e-6)
+    kept = trained(base) / "validations" / f"{best['step']}.txt"
+    assert kept.read_text().split("\n") == [*ours, ""]
 
 
 def test_records_say_where_and_what(base):
@@ -507,6 +509,17 @@ def test_the_metric_chooses_the_best(tmp_path, data, metric):
     exp = tiny(data, epochs=2, metric=metric)
     result = fit_with(exp, tmp_path / "run", validate=validate)
     assert result.best_step == (EPOCH if metric == "bleu" else 2 * EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("metric", "chrf"), ("bleu_tokenize", "char")]
+)
+def test_scores_of_another_kind_are_not_compared(tmp_path, data, name, other):
+    exp = tiny(data, epochs=1)
+    fit_with(exp, tmp_path / "run", validate=standstill)
+    more = replaced(tiny(data, epochs=2), f"training.{name}", other)
+    with pytest.raises(UserError, match=f"training.{name} .*, not {other}, and"):
+        fit_with(more, tmp_path / "run", validate=standstill, resume=True)
 
 
 def test_progress_is_that_of_its_checkpoint(tmp_path, data):

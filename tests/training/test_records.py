@@ -37,6 +37,21 @@ def test_records_behind_a_step_and_half_lines_are_dropped(tmp_path):
     assert [json.loads(line)["step"] for line in lines] == [1, 2]
 
 
+def test_translations_of_a_validation_have_a_file(tmp_path):
+    """One behind the step that training goes on from is void."""
+    folder = tmp_path / metrics.TRANSLATIONS
+    log = metrics.Log(tmp_path, 0)
+    log.add(record(1))
+    assert not folder.exists()
+    for step in (2, 10):
+        log.add(record(step), ["a b", "", f"c\u2028{step}"])
+    log.close()
+    assert (folder / "10.txt").read_bytes().decode() == "a b\n\nc\u202810\n"
+    (folder / "notes.txt").write_text("of a user's own")
+    metrics.Log(tmp_path, 9).close()
+    assert {path.name for path in folder.iterdir()} == {"2.txt", "notes.txt"}
+
+
 @pytest.mark.parametrize(
     "line", ["{", '{"epoch": 1.0}', "[]", "7", "", '{"step": null}', '{"step": 2}}']
 )

@@ -9,14 +9,15 @@ import pytest
 
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
+from kvnmt.metrics.bleu import corpus_chrf
 from kvnmt.model import assembly
 from kvnmt.systems.named import system
 from kvnmt.training import device_memory
 from kvnmt.training.ahead import StepAhead
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import fit
-from kvnmt.training.validation import greedy, make_eval_step, validation_loss
-from tests.helpers import SIZES, tiny, toy_data
+from kvnmt.training.validation import greedy, make_eval_step, score, validation_loss
+from tests.helpers import SIZES, replaced, tiny, toy_data
 from tests.training.jobs import job_of
 
 BIG = 2**16  # words of an output layer that is never run
@@ -93,9 +94,26 @@ def test_validation_translates_as_the_run_does(tmp_path):
     for length in (None, 1):
         search = replace(exp.search, max_length=length)
         job, state = job_of(replace(exp, search=search), tmp_path / f"run-{length}")
-        figures.append(job.validate(state.served))
+        figures.append(job.validate(state.served).figures)
     assert figures[0]["valid_loss"] == figures[1]["valid_loss"]
     assert figures[0]["valid_bleu"] != figures[1]["valid_bleu"]
+
+
+def test_the_metric_is_among_the_figures(tmp_path):
+    """And so is BLEU; the translations are those that both were measured on."""
+    exp = replaced(tiny(toy_data(tmp_path / "text")), "training.metric", "chrf")
+    job, state = job_of(exp, tmp_path / "run")
+    figures, translations = job.validate(state.served)
+    assert list(figures) == ["valid_loss", "valid_bleu", "valid_chrf"]
+    assert (
+        figures["valid_chrf"] == corpus_chrf(translations, job.corpora.references).score
+    )
+    assert [score(name, figures) for name in ("bleu", "chrf", "loss")] == [
+        figures["valid_bleu"],
+        figures["valid_chrf"],
+        -figures["valid_loss"],
+    ]
+    assert score("chrf", {"valid_loss": 2.0}) == -2.0
 
 
 def test_logits_of_validation_never_stand_whole():
