@@ -15,6 +15,17 @@ from typing import BinaryIO
 from kvnmt.errors import UserError
 
 GZIP = b"\x1f\x8b"  # a whole character and a byte that can only continue one
+# What other files than UTF-8 text begin with, and what to do about it.
+_PACKED = "it is compressed, so give what {} makes of it"
+_DISGUISES = {
+    GZIP: _PACKED.format("gzip -dc"),
+    b"\xfd7zXZ": _PACKED.format("xz -dc"),
+    b"\x28\xb5\x2f\xfd": _PACKED.format("zstd -dc"),
+    b"BZh": _PACKED.format("bzip2 -dc"),
+    b"PK\x03\x04": _PACKED.format("unzip -p"),
+    b"\xff\xfe": "it is UTF-16, so convert it, as with iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "it is UTF-16, so convert it, as with iconv -f UTF-16 -t UTF-8",
+}
 
 
 @contextlib.contextmanager
@@ -64,6 +75,12 @@ def read_blocks(path: Path | str, size: int) -> Iterator[list[bytes]]:
     with opened(path) as file:
         while lines := list(map(bare, islice(file, size))):
             yield lines
+
+
+def disguise(start: bytes) -> str:
+    """What to do with bytes that begin as no text of UTF-8 should; empty: nothing."""
+    remedies = (what for begin, what in _DISGUISES.items() if start.startswith(begin))
+    return next(remedies, "")
 
 
 def bare(line: bytes) -> bytes:

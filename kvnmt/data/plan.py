@@ -105,7 +105,12 @@ class Plan:
 
 
 def by_pairs(
-    lengths: NDArray[np.integer], size: int, count: int, *, window: int = WINDOW
+    lengths: NDArray[np.integer],
+    size: int,
+    count: int,
+    *,
+    window: int = WINDOW,
+    multiple: int = 1,
 ) -> Plan:
     """Plans batches of ``size`` pairs; the last of an epoch may have fewer.
 
@@ -116,7 +121,9 @@ def by_pairs(
         size: Pairs in a batch.
         count: How many shapes may be compiled.
         window: How many batches are sorted by length together.
+        multiple: Rows are a multiple of this, as ``size`` is.
     """
+    size = min(size, _rounded_up(len(lengths), multiple))
     most = lengths.max(axis=0, keepdims=True).astype(np.int64)
     per_epoch = -(-len(lengths) // size)
     plan = Plan(lengths, most, np.array([size]), window * size, per_epoch)
@@ -138,9 +145,13 @@ def by_tokens(
     # Each holds all that smaller ones hold, so that it can take what is left of them.
     shapes = np.maximum.accumulate(choose_shapes(lengths, count), axis=0)
     rows = tokens // shapes.max(axis=1) // multiple * multiple
-    rows = np.maximum(rows, multiple)
+    rows = np.clip(rows, multiple, _rounded_up(len(lengths), multiple))
     pairs = np.bincount(fit(lengths, shapes), minlength=len(shapes))
     return Plan(lengths, shapes, rows, 0, len(_starts(pairs, rows)))
+
+
+def _rounded_up(count: int, multiple: int) -> int:
+    return -(-count // multiple) * multiple
 
 
 def _starts(pairs: NDArray[np.integer], rows: NDArray[np.integer]) -> NDArray:

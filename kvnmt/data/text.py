@@ -10,7 +10,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
-from kvnmt.data.lines import GZIP, bare, count_lines, opened, read_blocks
+from kvnmt.data.lines import bare, count_lines, disguise, opened, read_blocks
 from kvnmt.errors import OptionError, UserError, counted
 
 BLOCK = 10_000  # pairs read at a time
@@ -81,8 +81,8 @@ def decode(sentence: bytes, place: str, number: int) -> str:
         return sentence.decode("utf-8")
     except UnicodeDecodeError as error:
         byte, remedy = sentence[error.start], "convert the text, as with iconv"
-        if number == 1 and sentence.startswith(GZIP):
-            remedy = "it is compressed, so give what gzip -dc makes of it"
+        if number == 1:
+            remedy = disguise(sentence) or remedy
         place = f"{place} {number}: byte {error.start + 1} (0x{byte:02x})"
         raise UserError(f"{place} is not UTF-8; {remedy}.") from None
 
@@ -117,6 +117,10 @@ def count_parallel(source: Path | str, target: Path | str) -> int:
         if not count:
             raise UserError(f"'{path}' is empty; it needs one sentence per line.")
     if counts[0] != counts[1]:
+        for path in (source, target):
+            with opened(path) as file:
+                if remedy := disguise(file.read(8)):
+                    raise UserError(f"'{path}' is no text: {remedy}.")
         raise UserError(
             f"'{source}' has {counted(counts[0], 'line')} but '{target}' has "
             f"{counts[1]}; line n of one must translate line n of the other."

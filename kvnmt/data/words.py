@@ -31,8 +31,12 @@ def word_numbers(vocabulary: Vocabulary, line: str, ids: Sequence[int]) -> list[
         ids: Its tokens, without EOS. Those of a translation need not be the ones that
             the vocabulary makes of the line.
     """
-    words = split_words(line)
-    if list(ids) != vocabulary.encode(line):
+    words, usual = split_words(line), vocabulary.encode(line)
+    if list(ids) != usual:
+        if _text(vocabulary, ids) == _text(vocabulary, usual):  # cut in another way
+            numbers = _marked_numbers(vocabulary, words, ids)
+            if numbers is not None:
+                return numbers
         return _decoded_numbers(vocabulary, len(words), ids)
     pieces = [vocabulary.encode(word) for word in words]
     if [i for word in pieces for i in word] == list(ids):
@@ -42,6 +46,33 @@ def word_numbers(vocabulary: Vocabulary, line: str, ids: Sequence[int]) -> list[
         begins = (a == " " != b for a, b in zip(" " + whole, whole))
         return [number - 1 for number in accumulate(begins)]
     return _decoded_numbers(vocabulary, len(words), ids)
+
+
+def _text(vocabulary: Vocabulary, ids: Sequence[int]) -> str:
+    return "".join(vocabulary.pieces(ids))
+
+
+def _marked_numbers(
+    vocabulary: Vocabulary, words: Sequence[str], ids: Sequence[int]
+) -> list[int] | None:
+    """The same from the marks of spaces in subwords; None: they do not agree.
+
+    A word of the line has none, if no visible character is in it, or several, if one
+    of its characters becomes a space.
+    """
+
+    def marks(ids: Sequence[int]) -> list[bool]:
+        return [piece.startswith(SPACE) for piece in vocabulary.pieces(ids)]
+
+    owners = [
+        number
+        for number, word in enumerate(words)
+        for _ in range(sum(marks(vocabulary.encode(word))))
+    ]
+    begun = list(accumulate(marks(ids)))
+    if not begun or (begun[0], begun[-1]) != (1, len(owners)):
+        return None
+    return [owners[count - 1] for count in begun]
 
 
 def _decoded_numbers(

@@ -47,6 +47,9 @@ def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
     if optimizer.decay == 1:
         why = "{0} is of {1}, which is 1, so that the rate stays; give both."
         yield "optimizer", Idle(("decay_after",), why, ("decay",))
+    if not experiment.model.reads_source:
+        why = "{0} is of translations, and a language model makes none; leave it out."
+        yield "training", Idle(("metric", "bleu_tokenize"), why)
     if experiment.training.batch_tokens:
         why = "{0} counts pairs, and {1} counts tokens; give one."
         yield "training", Idle(("batch_size",), why, ("batch_tokens",))

@@ -8,6 +8,7 @@ KVMemAtt, as its paper trains it. The output layer of the trained model also sta
 the auxiliary predictors (Zheng et al. 2018). What has no counterpart starts fresh.
 """
 
+from dataclasses import fields as fields_of
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,13 @@ from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
 
 AUXILIARY = jax.tree_util.GetAttrKey("auxiliary")
+# Options of mechanisms by which one extends another: there is more of something, or it
+# has another size, which shapes tell, or another start or loss.
+EXTENDS = (
+    *("rounds", "share_rounds", "layers", "attention_in", "values", "write"),
+    *("past", "future", "subtractive", "share_addresses", "window", "write_bias"),
+    *("slots", "key_size", "size", "parts", "feed_forward", "noise", "dropout"),
+)
 
 
 class WarmStart(NamedTuple):
@@ -85,13 +93,11 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
     if "all" in (trained.tie, config.tie):
         fields.append("tie")  # one table for both sides stands in another place
     fields += [
-        f"{part}.heads"
-        for part in ("blocks", "attention", "target_context")
-        if type(getattr(trained, part)) is type(getattr(config, part))
-        and hasattr(getattr(config, part), "heads")
+        f"{part}.{name}"
+        for part in ("blocks", "attention", "decoder", "target_context")
+        for name in _common(getattr(trained, part), getattr(config, part))
+        if name not in EXTENDS
     ]
-    if hasattr(trained.decoder, "reset") and hasattr(config.decoder, "reset"):
-        fields.append("decoder.reset")
     for field in fields:
         before, now = attrgetter(field)(trained), attrgetter(field)(config)
         if before != now:
@@ -101,6 +107,14 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
                 field,
                 prefix="model.",
             )
+
+
+def _common(before: Any, now: Any) -> list[str]:
+    """The options of mechanisms of the same name; of others that of all GRUs."""
+    names = [option.name for option in fields_of(now)]
+    if type(before) is type(now):
+        return names
+    return [name for name in ("reset",) if name in names and hasattr(before, name)]
 
 
 def path_name(path: tuple[Any, ...]) -> str:

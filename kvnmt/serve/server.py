@@ -144,7 +144,11 @@ def _stopping(server: uvicorn.Server) -> Iterator[None]:
         what = "not all" if server.server_state.connections else "all"
         raise StoppedError(f"{name}: {what} that was asked is answered.", number)
 
-    before = {number: signal.signal(number, stop) for number in HANDLED}
+    before = {
+        number: signal.signal(number, stop)
+        for number in HANDLED
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:

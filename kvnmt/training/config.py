@@ -59,4 +59,4 @@ def plan_batches(
         multiple = math.lcm(8 * config.accumulate, share)
         return by_tokens(lengths, config.batch_tokens, config.shapes, multiple=multiple)
     devices.check_rows(config.batch_size, share, "devices and parts")
-    return by_pairs(lengths, config.batch_size, config.shapes)
+    return by_pairs(lengths, config.batch_size, config.shapes, multiple=share)

@@ -22,7 +22,7 @@ from kvnmt.training import optimizer as optimizers
 from kvnmt.training.ahead import StepAhead, coming
 from kvnmt.training.bad_numbers import report, too_many
 from kvnmt.training.job import Job
-from kvnmt.training.loop_state import LoopState, set_scale
+from kvnmt.training.loop_state import LoopState, is_due, is_stale, set_scale
 from kvnmt.training.outputs import Outputs, open_outputs
 from kvnmt.training.progress import Progress
 from kvnmt.training.step import Metrics, TrainState
@@ -75,10 +75,10 @@ def fit(
     state = LoopState(arrays)
     with ExitStack() as stack:
         outputs = open_outputs(stack, job, state, resume, begin)
-        if state.step >= job.steps:
+        if state.step >= job.steps and not is_due(job, state):
             job.tell(_nothing_left(job))
         batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())
-        if state.step < job.steps and not _is_stale(job, state):
+        if state.step < job.steps and not is_stale(job, state):
             linked = job.corpora.train.links is not None
             ahead = StepAhead(job.train_step, state.arrays, job.mesh, linked)
             job = replace(job, train_step=stack.enter_context(ahead))
@@ -114,9 +114,9 @@ def train(
     config, leaving = job.config, outputs.leaving
     while True:
         state.count_time()
-        if _is_due(job, state):
+        if is_due(job, state):
             _validate(job, state, outputs)
-        if state.step >= job.steps or _is_stale(job, state):
+        if state.step >= job.steps or is_stale(job, state):
             return
         if leaving.asked_alone:
             _leave(job, state, outputs)
@@ -124,7 +124,7 @@ def train(
         state.count_time()
         saves = filter(None, (config.save_every, config.keep_every))
         is_save = any(state.step % every == 0 for every in saves)
-        if leaving.decided or is_save or _is_due(job, state):
+        if leaving.decided or is_save or is_due(job, state):
             _save(job, state, outputs)
         if leaving.decided:
             _leave(job, state, outputs)
@@ -150,17 +150,6 @@ def _nothing_left(job: Job) -> str:
     return (
         f"--training.epochs {job.config.epochs} is reached; give a greater one to go on"
     )
-
-
-def _is_stale(job: Job, state: LoopState) -> bool:
-    return state.progress.since_best >= job.config.patience
-
-
-def _is_due(job: Job, state: LoopState) -> bool:
-    """Whether it is time for a validation."""
-    every = job.config.validate_every or job.plan.per_epoch
-    due = state.step % every == 0 or state.step == job.steps
-    return due and state.step > state.progress.validated
 
 
 def _next_stop(job: Job, step: int) -> int:

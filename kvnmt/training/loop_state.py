@@ -63,6 +63,24 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
     job.tell(f"resuming after step {state.step}")
 
 
+def is_stale(job: Job, state: LoopState) -> bool:
+    """Whether so many validations were not better that training ends early."""
+    return state.progress.since_best >= job.config.patience
+
+
+def is_due(job: Job, state: LoopState) -> bool:
+    """Whether it is time for a validation."""
+    every = job.config.validate_every or job.plan.per_epoch
+    due = state.step % every == 0 or state.step == job.steps
+    return due and state.step > state.progress.validated
+
+
+def is_over(job: Job, state: LoopState) -> bool:
+    """Whether neither a step nor a validation is left to do."""
+    ended = state.step >= job.steps or is_stale(job, state)
+    return ended and not is_due(job, state)
+
+
 def _keep_falls(job: Job, state: LoopState, before: Mapping[str, Any]) -> None:
     """Takes the falls on plateaus back where the rate or their factor is given anew."""
     scale = state.progress.scale

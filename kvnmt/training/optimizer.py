@@ -46,18 +46,15 @@ def learning_rate(config: OptimizerConfig, steps_per_epoch: int) -> optax.Schedu
     (Vaswani et al. 2017); without one, w is 1.
     """
     peak = config.learning_rate
-    falling = optax.exponential_decay(
-        KINDS[config.name].rate if peak is None else peak,
-        transition_steps=steps_per_epoch,
-        decay_rate=config.decay,
-        transition_begin=max(config.decay_after - 1, 0) * steps_per_epoch,
-        staircase=True,
-    )
+    peak = KINDS[config.name].rate if peak is None else peak
+    before = max(config.decay_after - 1, 0)
     warmup = config.warmup
     rising = optax.linear_schedule(0.0, 1.0, warmup) if warmup else lambda step: 1.0
 
     def rate(step: Any) -> Any:
-        value = rising(step) * falling(step)
+        # Integers: a compiled quotient of floats may be a little less than whole.
+        falls = jnp.maximum(step // steps_per_epoch - before, 0)
+        value = rising(step) * peak * config.decay ** falls.astype(jnp.float32)
         if config.schedule == "inverse_sqrt":
             least = max(warmup, 1)
             value = value * jnp.sqrt(least / jnp.maximum(step, least))

@@ -12,7 +12,7 @@ from kvnmt.training.checkpoints.folder import Keep, only_writer
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.job import Job
 from kvnmt.training.leaving import Leaving
-from kvnmt.training.loop_state import LoopState, restore
+from kvnmt.training.loop_state import LoopState, is_over, restore
 from kvnmt.training.signals import Signals
 
 
@@ -56,7 +56,8 @@ def open_outputs(
     )
     if resume:
         restore(job, state, checkpoints)
-        devices.first_does(begin)
+        if not is_over(job, state):  # else the config is that of what was trained
+            devices.first_does(begin)
     log: records.Log | None = None
 
     def open_log() -> None:

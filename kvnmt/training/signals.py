@@ -6,6 +6,8 @@ wait in a compiler for minutes. Python writes the number of a signal down at onc
 however; a thread that reads it tells the user, and ends the process at the second.
 Where somebody types at Python, in a notebook say, the process is not ended, with all
 that is in it: the second raises KeyboardInterrupt, once the main thread comes to it.
+A signal that was ignored before stays so: a shell shields from Control-C what it runs
+in the background.
 """
 
 import builtins
@@ -46,7 +48,11 @@ class Signals:
             self._read, self._write = os.pipe()
             os.set_blocking(self._write, False)
             self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-            self._before = {n: signal.signal(n, self._handle) for n in HANDLED}
+            self._before = {
+                n: signal.signal(n, self._handle)
+                for n in HANDLED
+                if signal.getsignal(n) is not signal.SIG_IGN
+            }
             threading.Thread(target=self._watch, daemon=True).start()
         return self
 
@@ -82,7 +88,7 @@ class Signals:
         came = 0
         while byte := os.read(self._read, 1):
             number = byte[0]
-            if number not in HANDLED:
+            if number not in self._before:
                 continue
             came += 1
             self.asked = self.asked or number

@@ -209,7 +209,7 @@ def _program(
             updates = jax.tree.map(lambda u: u * state.scale.astype(u.dtype), updates)
             updates = moving(updates, options.frozen)
             params = optax.apply_updates(state.params, updates)
-            mean = _mean(options.ema, state.step, state.mean, params)
+            mean = _mean(options, state.step, state.mean, params)
             return TrainState(state.step, params, inner, state.scale, mean)
 
         new = _update_if(good, updated, state, gradients, device.platform)
@@ -286,14 +286,15 @@ def _cast(params: Params, dtype: Dtype) -> Params:
     return jax.tree.map(lambda leaf: leaf.astype(dtype), params)
 
 
-def _mean(decay: float, step: Int[Array, ""], before: PyTree, params: PyTree) -> PyTree:
+def _mean(
+    options: StepOptions, step: Int[Array, ""], before: PyTree, params: PyTree
+) -> PyTree:
     """The mean of the parameters; the first steps count less (as in TensorFlow)."""
     if before is None:
         return None
     steps = step.astype(jnp.float32)
-    rate = jnp.minimum(decay, (1 + steps) / (10 + steps))
-    return jax.tree.map(
-        lambda old, new: old + (1 - rate).astype(old.dtype) * (new - old),
-        before,
-        params,
+    rate = jnp.minimum(options.ema, (1 + steps) / (10 + steps))
+    changes = jax.tree.map(
+        lambda old, new: (1 - rate).astype(old.dtype) * (new - old), before, params
     )
+    return jax.tree.map(jnp.add, before, moving(changes, options.frozen))

@@ -291,6 +291,11 @@ IDLE = [
         "NEW --training.batch-tokens 300 --training.batch-size 8",
         "--training.batch-size counts pairs, and --training.batch-tokens counts tokens",
     ),
+    (
+        "train",
+        "NEW --system lm-4-gram --training.metric chrf",
+        "--training.metric is of translations, and a language model makes none",
+    ),
 ]
 
 

@@ -13,8 +13,10 @@ from kvnmt.data.batches import EncodedCorpus, LinkedBatch, make_batch
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.links import links_between, parse_links
+from kvnmt.data.subwords import build_subwords
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import SPACE
+from kvnmt.data.words import word_numbers
 from kvnmt.errors import OptionError, UserError
 from tests.data.helpers import joined, write
 
@@ -91,6 +93,34 @@ def test_all_pieces_of_linked_words_are_linked(tmp_path):
             several += len(first) > 1
         assert len(linked_to) == len({tuple(link) for link in linked_to.tolist()})
     assert several
+
+
+@pytest.mark.parametrize(
+    "odd", ["10\u00a0km", "\u200b", "a\u00b4b", "aq\u017eb"], ids=ascii
+)
+def test_pieces_keep_their_word_however_it_is_cut(odd):
+    """A blank within a word, a word without any character, and an unknown one."""
+    line = f"{odd} weit {odd} weg"
+    words = build_subwords([line.replace("\u017e", "")] * 20, 40)
+    usual = word_numbers(words, line, words.encode(line))
+    text = "".join(words.pieces(words.encode(line)))
+    cuts = set()
+    for number in range(20):
+        ids = words.sample(line, 0.5, number)
+        numbers = word_numbers(words, line, ids)
+        for word in range(4):
+            assert _joined(words, ids, numbers, word) == _joined(
+                words, words.encode(line), usual, word
+            )
+        assert "".join(words.pieces(ids)) == text
+        cuts.add(tuple(ids))
+    assert len(cuts) > 5
+
+
+def _joined(words, ids, numbers, word) -> str:
+    """The pieces of one word."""
+    own = [piece for piece, n in zip(words.pieces(ids), numbers) if n == word]
+    return "".join(own)
 
 
 @pytest.mark.parametrize("segmentations", [1, 3])

@@ -90,6 +90,16 @@ def test_batches_of_a_window_hold_sentences_of_like_length():
         assert high <= low
 
 
+@pytest.mark.parametrize("multiple", [1, 8])
+def test_no_batch_has_more_rows_than_there_are_pairs(multiple):
+    most = -(-203 // multiple) * multiple
+    for plan in (
+        by_pairs(lengths_of(), 4096, 4, multiple=multiple),
+        by_tokens(lengths_of(), 10**6, 4, multiple=multiple),
+    ):
+        assert max(planned.rows for planned in batches(plan, 1, 0)) <= most
+
+
 @given(st.integers(40, 400), st.sampled_from([1, 2, 8]), st.integers(1, 6))
 def test_batches_of_tokens_keep_the_budget_and_are_full(tokens, multiple, count):
     plan = by_tokens(lengths_of(), tokens, count, multiple=multiple)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lines end at the line feed and nowhere else; bad files are named with the line."""
 
+import bz2
 import gzip
+import lzma
 import os
 from pathlib import Path
 
@@ -129,6 +131,25 @@ def test_different_line_counts_are_told(tmp_path):
         read_parallel(source, target)
     for part in (f"'{source}' has 2", f"'{target}' has 3"):
         assert part in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("pack", "remedy"),
+    [
+        (lzma.compress, "xz -dc"),
+        (bz2.compress, "bzip2 -dc"),
+        (lambda data: b"\x28\xb5\x2f\xfd" + data[:9], "zstd -dc"),
+        (lambda data: data.decode().encode("utf-16"), "iconv -f UTF-16"),
+    ],
+    ids=["xz", "bz2", "zstd", "utf-16"],
+)
+def test_files_of_other_kinds_are_told(tmp_path, pack, remedy):
+    lines = "".join(f"{n} word\n" for n in range(40)).encode()
+    source, target = pair(tmp_path, lines, pack(lines))
+    with pytest.raises(UserError, match=f"a.trg' is no text: .*{remedy}"):
+        read_parallel(source, target)
+    with pytest.raises(UserError, match=f"a.trg, line 1: .*{remedy}"):
+        read_lines(target)
 
 
 @pytest.mark.parametrize("faulty", ["stop", "skip", "keep"])

@@ -267,6 +267,7 @@ def test_another_limit_may_leave_out_no_other_pair(tmp_path, shared):
         experiment.run(exp, folder, resume=True, console=quiet())
     assert contents(folder) == files
     exp = replaced(load_experiment(folder), "data.max_length", 100)
+    exp = replaced(exp, "training.epochs", exp.training.epochs + 1)
     experiment.run(exp, folder, resume=True, console=quiet())
     assert load_experiment(folder).data.max_length == 100
 

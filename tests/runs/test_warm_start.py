@@ -13,8 +13,10 @@ import pytest
 
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
+from kvnmt import target_context as target_contexts
+from kvnmt.attention import kv_memory
 from kvnmt.data import vocabulary
-from kvnmt.decoder import conditional
+from kvnmt.decoder import conditional, single
 from kvnmt.errors import UserError
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
@@ -22,12 +24,14 @@ from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.runs.warm_start import (
+    EXTENDS,
     WarmStart,
     check_computed_alike,
     path_name,
     warm_start,
 )
 from kvnmt.systems.named import SYSTEMS, system
+from kvnmt.target_context import self_attentive
 from tests.data.helpers import words_of
 from tests.helpers import SIZES, quiet, steps_kept, tiny, toy_data, trained
 
@@ -325,6 +329,7 @@ def test_a_run_of_other_sizes_is_refused(tmp_path, base):
         {"merge": "stack"},
         {"readout": "maxout"},
         {"decoder": conditional.Options(reset="before")},
+        {"decoder": conditional.Options(initial="last")},
         {"scale_tied": True, "tie": "output"},
         {"tie": "all"},
     ],
@@ -350,6 +355,41 @@ def test_other_heads_are_other_arrays(tmp_path):
     check_computed_alike(
         config, system("transformer-kvmematt-r1").model(SIZES), tmp_path
     )
+
+
+@pytest.mark.parametrize(
+    ("part", "before", "now"),
+    [
+        ("attention", kv_memory.Options(), kv_memory.Options(add="tanh")),
+        (
+            "target_context",
+            self_attentive.Options(),
+            self_attentive.Options(null_slot=False),
+        ),
+        ("decoder", single.Options(), single.Options(readout_state="current")),
+    ],
+    ids=["attention", "target_context", "decoder"],
+)
+def test_options_of_a_mechanism_are_alike(tmp_path, part, before, now):
+    """But for those by which it has more of something."""
+    trained, other = (dataclasses.replace(BASELINE, **{part: x}) for x in (before, now))
+    with pytest.raises(UserError, match=f"'{tmp_path}' was trained with {part}\\."):
+        check_computed_alike(trained, other, tmp_path)
+
+
+def test_a_mechanism_may_be_extended(tmp_path):
+    fixed = dataclasses.replace(BASELINE, attention=kv_memory.Options())
+    rewritten = kv_memory.Options(values="rewritten", write_bias=1.0)
+    twice = conditional.Options(rounds=2)
+    more = dataclasses.replace(BASELINE, attention=rewritten, decoder=twice)
+    check_computed_alike(fixed, more, tmp_path)
+    names = {
+        option.name
+        for catalogue in (attentions, decoders, target_contexts)
+        for mechanism in catalogue.CATALOGUE.values()
+        for option in dataclasses.fields(mechanism.Options)
+    }
+    assert set(EXTENDS) <= names
 
 
 def test_what_tied_layers_read_is_nothing_to_others(tmp_path):

@@ -18,7 +18,7 @@ from kvnmt import console
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
-from kvnmt.errors import UserError
+from kvnmt.errors import StoppedError, UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import corpus_bleu
@@ -190,6 +190,29 @@ def test_a_run_that_has_nothing_left_to_do_says_why(tmp_path, data):
     for bound, told in (("steps 2", console), ("epochs 1", again)):
         said = f"--training.{bound} is reached; give a greater one to go on\n"
         assert said in told.file.getvalue()
+
+
+def test_a_config_is_that_of_what_was_trained(tmp_path, data):
+    """Though other choices are given where nothing is left to do."""
+    run(tiny(data, epochs=1), tmp_path / "run")
+    before = (tmp_path / "run" / "config.json").read_text()
+    for choices in ({"frozen": ("encoder",)}, {"steps": 2}):
+        run(tiny(data, epochs=1, **choices), tmp_path / "run", resume=True)
+        assert (tmp_path / "run" / "config.json").read_text() == before
+
+
+def test_a_validation_that_is_left_is_no_end(tmp_path, data):
+    exp = tiny(data, epochs=1)
+
+    def stopped(params: Params) -> dict[str, float]:
+        raise KeyboardInterrupt
+
+    with pytest.raises(StoppedError):
+        fit_with(exp, tmp_path / "run", validate=stopped)
+    console = quiet()
+    experiment.run(exp, tmp_path / "run", resume=True, console=console)
+    assert "is reached" not in console.file.getvalue()
+    assert len(records(tmp_path / "run")) == 1
 
 
 def test_adadelta_goes_on_too(tmp_path, data):

@@ -4,6 +4,7 @@
 import dataclasses
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -33,6 +34,16 @@ def test_the_rate_falls_after_every_epoch():
     config = OptimizerConfig(learning_rate=1.0, decay=0.5)
     expected = [0.5 ** (step // EPOCH) for step in range(50)]
     np.testing.assert_allclose(rates(config, range(50)), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("epoch", [41, 61, 454])
+def test_a_compiled_rate_falls_in_time(epoch):
+    """A quotient of float32, compiled as a product, is less than 1 for such epochs."""
+    schedule = learning_rate(OptimizerConfig(learning_rate=1.0, decay=0.5), epoch)
+    steps = [n * epoch + place for n in (1, 2, 3) for place in (-1, 0)]
+    found = [float(jax.jit(schedule)(jnp.int32(step))) for step in steps]
+    np.testing.assert_allclose(found, [1, 0.5, 0.5, 0.25, 0.25, 0.125], rtol=1e-6)
+    assert found == [float(schedule(step)) for step in steps]
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 3])

@@ -11,6 +11,25 @@ import pytest
 from kvnmt.training.signals import Signals
 
 
+def test_a_signal_that_was_ignored_stays_so():
+    """Such as SIGINT behind a shell that runs a command in the background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        told: list[str] = []
+        with Signals(told.append) as signals:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)
+            deadline = time.monotonic() + 10
+            while not told and time.monotonic() < deadline:
+                time.sleep(0.01)
+            assert signals.asked == signal.SIGTERM
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    (said,) = told
+    assert said.startswith("SIGTERM: saving")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_leaves_a_notebook_alive(monkeypatch, number):
     monkeypatch.setattr(builtins, "__IPYTHON__", True, raising=False)

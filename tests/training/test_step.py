@@ -66,6 +66,7 @@ class Trace(NamedTuple):
     losses: list[float]
     norms: list[float]
     params: Any
+    mean: Any
 
 
 def train(
@@ -81,7 +82,7 @@ def train(
         state, metrics = run(state, *devices.split_rows(make_batch(seed), mesh))
         losses.append(float(metrics.loss.total))
         norms.append(float(metrics.gradient_norm))
-    return Trace(losses, norms, jax.device_get(state.params))
+    return Trace(losses, norms, *jax.device_get((state.params, state.mean)))
 
 
 @pytest.fixture(scope="module")
@@ -326,23 +327,29 @@ def test_a_step_goes_down_the_gradient_per_real_token():
 
 @pytest.mark.parametrize(("count", "parts"), [(1, 2), (2, 1)])
 def test_what_is_frozen_stays_to_the_bit_and_the_rest_learns(count, parts):
-    """Under weight decay too; the norm of the gradient is that of the rest."""
+    """Under weight decay too, as its mean does; the gradient is that of the rest."""
     model, frozen = make_model(), ("encoder", "*_embedding", "decoder/rounds/*/W_query")
     update = build(OptimizerConfig(learning_rate=0.01, weight_decay=0.1), 4)
     params, norms = jax.device_get(model.init(jax.random.key(1))), []
     for names in (frozen, ()):
-        options = StepOptions(frozen=names, accumulate=parts)
+        options = StepOptions(frozen=names, accumulate=parts, ema=0.9)
         mesh, arrays = mesh_of(count), jax.tree.map(jnp.array, params)
         step = steps.make_train_step(model, OBJECTIVE, update, KEY, options, mesh)
-        trace = train(step, steps.init_state(arrays, update), mesh, 2)
+        state = steps.init_state(arrays, update, options)
+        other = jax.tree.map(lambda leaf: leaf + 1, jax.device_get(state.mean))
+        trace = train(step, dataclasses.replace(state, mean=other), mesh, 2)
         norms.append(trace.norms[0])
         paths = jax.tree.leaves_with_path(trace.params)
-        for (path, after), before in zip(paths, jax.tree.leaves(params)):
+        means = map(jax.tree.leaves, (trace.mean, other))
+        for (path, after), before, *of_mean in zip(
+            paths, jax.tree.leaves(params), *means
+        ):
             name = jax.tree_util.keystr(path, simple=True, separator="/")
             still = name.startswith("encoder/") or name.endswith(
                 ("embedding", "W_query")
             )
             assert np.array_equal(after, before) == (still and bool(names)), name
+            assert np.array_equal(*of_mean) == (still and bool(names)), name
     assert norms[0] < norms[1]
     check_frozen(params, frozen)
     with pytest.raises(OptionError, match="no array 'encodr'; did you mean 'encoder'"):
