@@ -17,7 +17,7 @@ from kvnmt.data.encoding import Dropped, EncodedBlock, Ids, tokenised
 from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
 from kvnmt.data.vocabularies import Vocabularies, check_merges, load_vocabularies
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError, UserError, counted
 from kvnmt.files import digest_of
 
 
@@ -78,7 +78,8 @@ def load_corpora(
     ways = f" in {config.segmentations} segmentations" * (config.segmentations > 1)
     report = (
         f"{len(prepared.train.source):,} training pairs{ways} (left out: "
-        f"{prepare.described(prepared.dropped, limited)}), {len(references):,} "
+        f"{prepare.described(prepared.dropped, limited)}"
+        f"{_linked(config, prepared.train)}), {len(references):,} "
         f"validation pairs (left out: {prepare.described(left_out, config)}"
         f"{_longer(valid, limited.longest)}), "
         f"vocabularies of {len(vocabularies.source):,} and {len(vocabularies.target):,}"
@@ -90,6 +91,20 @@ def load_corpora(
         references=references,
         report=report,
     )
+
+
+def _linked(config: DataConfig, train: EncodedCorpus) -> str:
+    """What is told of links; refuses a file without any."""
+    if train.links is None:
+        return ""
+    count = len(train.links.ids) // 2
+    if not count:
+        raise OptionError(
+            f"'{config.links}' links no word of a pair that is trained on, so that "
+            "nothing would be guided; leave {0} and {1} out.",
+            *("data.links", "objective.guided"),
+        )
+    return f"; {counted(count, 'link')} between tokens"
 
 
 def _longer(valid: EncodedCorpus, longest: int) -> str:

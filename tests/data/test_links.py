@@ -136,10 +136,10 @@ def test_the_cache_keeps_them(tmp_path, segmentations):
         assert list(kept.links.ids) == list(fresh.links.ids)
         assert list(kept.links.lengths) == list(fresh.links.lengths)
     assert len([path for path in (tmp_path / "cache").iterdir() if path.is_dir()]) == 1
-    empty = linked(tmp_path, b"\n" * len(LINKS), **PIECES, **choices)
-    kept = load_corpora(replace(empty, cache=tmp_path / "cache"), words).train
-    assert not len(kept.links.ids) and not any(kept.links.lengths)
-    plain = load_corpora(replace(empty, cache=tmp_path / "cache", links=None), words)
+    few = linked(tmp_path, joined(["0-0", "", "", "", ""]), **PIECES, **choices)
+    kept = load_corpora(replace(few, cache=tmp_path / "cache"), words).train
+    assert any(kept.links.lengths) and len(kept.links.ids) < len(fresh.links.ids)
+    plain = load_corpora(replace(few, cache=tmp_path / "cache", links=None), words)
     assert plain.train.links is None
 
 
@@ -180,6 +180,13 @@ def test_links_that_are_not_utf8_are_told(tmp_path):
     lines = joined(LINKS[:4]) + b"0-0 \xff\n"
     with pytest.raises(UserError, match="links, line 5: byte 5 .0xff. is not UTF-8"):
         load_corpora(linked(tmp_path, lines, **WORDS))
+
+
+def test_how_many_there_are_is_told(tmp_path):
+    config = linked(tmp_path, **WORDS)
+    assert "; 8 links between tokens), 4 validation" in load_corpora(config).report
+    with pytest.raises(OptionError, match="links' links no word .* leave data.links"):
+        load_corpora(linked(tmp_path, joined([""] * 5), **WORDS))
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):
