@@ -129,7 +129,7 @@ def summary(result: Result) -> str:
     if "valid_bleu" in result.best:
         figure = f"BLEU {result.best['valid_bleu']:.2f}"
     if "valid_chrf" in result.best:
-        figure += f", chrF {result.best['valid_chrf']:.2f},"
+        figure += f" and chrF {result.best['valid_chrf']:.2f}"
     rate = f"{result.tokens_per_second:,.0f} target tokens/s, "
     return (
         f"best checkpoint: step {result.best_step}, {figure} on the validation text; "

@@ -40,7 +40,7 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
 
     Raises:
         UserError: The checkpoint is of other pairs, validation text or vocabularies, or
-            was rated in another way, or all are damaged.
+            all are damaged.
     """
     last = checkpoints.last_step()
     if devices.agree(-1 if last is None else last) >= 0:
@@ -49,7 +49,6 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
         check_digests(trained, job.corpora.vocabularies, job.folder)
         state.arrays = checkpoints.restore(state.arrays, manifest.step)
         _check_same_text(job, manifest.about)
-        _check_same_scores(job, manifest.about)
         state.progress = cattrs.structure(manifest.progress, Progress)
         state.start -= state.progress.elapsed
         _keep_falls(job, state, manifest.about)
@@ -115,21 +114,6 @@ def _check_same_text(job: Job, before: Mapping[str, Any]) -> None:
             "another run with {0}.",
             "training.warm_start",
         )
-
-
-def _check_same_scores(job: Job, before: Mapping[str, Any]) -> None:
-    """Scores of two kinds have no order."""
-    former = before.get("config", {}).get("training", {})
-    for name in ("metric", "bleu_tokenize"):
-        now = getattr(job.config, name)
-        if (then := former.get(name, now)) != now:
-            raise OptionError(
-                f"the checkpoints in '{job.folder}' were rated with {{0}} {then}, not "
-                f"{now}, and the scores of both cannot be compared; put that back, or "
-                "begin another run with {1}.",
-                f"training.{name}",
-                "training.warm_start",
-            )
 
 
 def set_scale(job: Job, state: LoopState) -> None:

@@ -534,17 +534,6 @@ def test_the_metric_chooses_the_best(tmp_path, data, metric):
     assert result.best_step == (EPOCH if metric == "bleu" else 2 * EPOCH)
 
 
-@pytest.mark.parametrize(
-    ("name", "other"), [("metric", "chrf"), ("bleu_tokenize", "char")]
-)
-def test_scores_of_another_kind_are_not_compared(tmp_path, data, name, other):
-    exp = tiny(data, epochs=1)
-    fit_with(exp, tmp_path / "run", validate=standstill)
-    more = replaced(tiny(data, epochs=2), f"training.{name}", other)
-    with pytest.raises(UserError, match=f"training.{name} .*, not {other}, and"):
-        fit_with(more, tmp_path / "run", validate=standstill, resume=True)
-
-
 def test_progress_is_that_of_its_checkpoint(tmp_path, data):
     folder = tmp_path / "run"
     fit_with(tiny(data, epochs=4, keep_last=2), folder, validate=standstill)
