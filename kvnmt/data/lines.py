@@ -21,7 +21,7 @@ _DISGUISES = {
     GZIP: _PACKED.format("gzip -dc"),
     b"\xfd7zXZ": _PACKED.format("xz -dc"),
     b"\x28\xb5\x2f\xfd": _PACKED.format("zstd -dc"),
-    b"BZh": _PACKED.format("bzip2 -dc"),
+    b"BZh91AY": _PACKED.format("bzip2 -dc"),
     b"PK\x03\x04": _PACKED.format("unzip -p"),
     b"\xff\xfe": "it is UTF-16, so convert it, as with iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "it is UTF-16, so convert it, as with iconv -f UTF-16 -t UTF-8",

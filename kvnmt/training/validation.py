@@ -62,10 +62,8 @@ def measure(
     if not model.reads_source:
         return Validation(figures, [])
     whole = devices.gather(params, mesh)
-    lines, references = (
-        _translations(model, whole, corpora, config, search),
-        corpora.references,
-    )
+    lines = _translations(model, whole, corpora, config, search)
+    references = corpora.references
     bleu = corpus_bleu(lines, references, tokenize=config.bleu_tokenize)
     figures["valid_bleu"] = bleu.score
     if config.metric == "chrf":
