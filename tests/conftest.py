@@ -5,6 +5,7 @@ import gc
 import io
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -44,6 +45,10 @@ _WORKERS = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 if 1 < _WORKERS <= len(_CORES):
     _NUMBER = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
     os.sched_setaffinity(0, _CORES[_NUMBER::_WORKERS])
+
+# A shell lets what it starts in the background ignore SIGINT, and so would all tests.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No process of a test begins anew (`kvnmt.cli.large_pages`).
 os.environ.setdefault("GLIBC_TUNABLES", "")

@@ -604,6 +604,9 @@ def test_a_language_model_ends_with_its_perplexity(kvnmt, tmp_path):
     folder = tmp_path / "new"
     given = [*flags(tmp_path / "data"), "--training.epochs", "1"]
     said = kvnmt("train", folder, "--system", "lm-lstm", *given)
+    check_sentence(said, "--training.bleu-tokenize is of translations")
+    del given[(place := given.index("--training.bleu-tokenize")) : place + 2]
+    said = kvnmt("train", folder, "--system", "lm-lstm", *given)
     assert said.status == 0, said.err
     (record,) = records(folder)
     last = said.err.splitlines()[-2]
