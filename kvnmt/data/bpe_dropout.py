@@ -7,10 +7,10 @@ process mixes a number of its own into it.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from typing import Any, NamedTuple
 
-from sentencepiece import SentencePieceProcessor
+from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
 
 SPACE = "\u2581"  # what SentencePiece writes for one
 LONGEST = 2_000  # characters of a line: the time grows with the square of a word's
@@ -22,6 +22,7 @@ class Merges(NamedTuple):
 
     scores: Mapping[str, float]  # of what a merge may make
     unused: Set[str]  # what is merged on the way to longer pieces alone
+    symbols: Sequence[str] = ()  # what is a piece wherever it stands
 
     def pieces(
         self, text: str, dropout: float, draw: Callable[[], float]
@@ -33,7 +34,10 @@ class Merges(NamedTuple):
             dropout: Chance of a merge to be left out, each time that it could be made.
             draw: Gives random numbers from 0 to 1.
         """
-        for word in WORD.findall(text):
+        for word in self._words(text):
+            if word in self.symbols:
+                yield word
+                continue
             symbols, parts = list(word), {}
             while pairs := list(self._pairs(symbols, dropout, draw)):
                 place = -max(pairs)[1]
@@ -41,6 +45,13 @@ class Merges(NamedTuple):
                 parts[left + right] = left, right
                 symbols[place : place + 2] = [left + right]
             yield from self._used(symbols, parts)
+
+    def _words(self, text: str) -> Iterator[str]:
+        """What no piece goes beyond, symbols by themselves: the longest that fits."""
+        longest = sorted(map(re.escape, self.symbols), key=len, reverse=True)
+        parts = re.split(f"({'|'.join(longest)})", text) if longest else [text]
+        for part in parts:
+            yield from [part] if part in self.symbols else WORD.findall(part)
 
     def _pairs(
         self, symbols: list[str], dropout: float, draw: Callable[[], float]
@@ -69,7 +80,13 @@ def merges_of(model: SentencePieceProcessor) -> Merges:
         for n in range(model.get_piece_size())
         if not (model.is_control(n) or model.is_unknown(n))
     }
+    protocol: Any = sentencepiece_model_pb2  # its classes are made when it is imported
+    whole = protocol.ModelProto.FromString(model.serialized_model_proto()).pieces
+    kind = protocol.ModelProto.SentencePiece.USER_DEFINED
+    symbols = [piece.piece for piece in whole if piece.type == kind]
+    scores = {piece: model.get_score(n) for piece, n in pieces.items() if piece[1:]}
     return Merges(
-        scores={piece: model.get_score(n) for piece, n in pieces.items() if piece[1:]},
+        scores={piece: n for piece, n in scores.items() if piece not in symbols},
         unused={piece for piece, n in pieces.items() if model.is_unused(n)},
+        symbols=symbols,
     )

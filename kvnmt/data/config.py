@@ -14,7 +14,10 @@ LONGEST: dict[Kind, int] = {"words": 80, "bpe": 100, "characters": 400}
 
 # How vocabularies are built, by kind: it decides no id once there are some.
 OF_COUNTED = ("min_count", "vocabulary_size")
-OF_PIECES = ("subwords", "joint", "subword_sentences", "trimmed", "normalization")
+OF_PIECES = (
+    *("subwords", "symbols", "joint", "subword_sentences", "trimmed"),
+    "normalization",
+)
 ONLY_BUILDS = ("vocabulary", *OF_COUNTED, *OF_PIECES)
 
 
@@ -47,6 +50,8 @@ class DataConfig:
     # at most so many of them on each side
     vocabulary_size: Annotated[int | None, at_least(3)] = 30000
     subwords: Annotated[int, at_least(3)] = 8000  # pieces to learn, at most, with bpe
+    # bpe: what is a piece of its own wherever it stands, such as <2de>
+    symbols: tuple[str, ...] = ()
     # bpe: how characters are made alike before, by SentencePiece; cf: lower case
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = (
         "nmt_nfkc"

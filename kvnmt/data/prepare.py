@@ -156,8 +156,12 @@ def _count(
 
 def _subwords(config: DataConfig, text: TextReader) -> Vocabularies:
     source, target = _sample(config, text)
-    size, rule = config.subwords, config.normalization
-    learn = partial(build_subwords, size=size, normalization=rule)
+    learn = partial(
+        build_subwords,
+        size=config.subwords,
+        normalization=config.normalization,
+        symbols=config.symbols,
+    )
     if config.joint:
         ours = theirs = learn(chain(source, target))
     else:

@@ -8,13 +8,14 @@ has fewer rows to compute, and spreads no probability over words that never come
 
 import io
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from kvnmt.data.vocabulary import EOS, UNK, Subwords
+from kvnmt.data.bpe_dropout import SPACE
+from kvnmt.data.vocabulary import EOS, SPECIAL, UNK, Subwords
 from kvnmt.errors import OptionError, UserError
 
 UNSEEN = "Cc", "Cf"  # controls and formats: a tab, a zero-width blank
@@ -23,16 +24,28 @@ PROTOCOL: Any = sentencepiece_model_pb2  # its classes are made when it is impor
 
 
 def build_subwords(
-    lines: Iterable[str], size: int, normalization: str = "nmt_nfkc"
+    lines: Iterable[str],
+    size: int,
+    normalization: str = "nmt_nfkc",
+    symbols: Sequence[str] = (),
 ) -> Subwords:
     """Learns a byte-pair encoding from the lines: ``size`` pieces, or all there are.
 
     The model keeps how it makes characters alike, and does so with whatever it reads:
     what it writes has the forms that are left.
 
+    Args:
+        lines: Text.
+        size: Most pieces, two specials and the symbols included.
+        normalization: How characters are made alike.
+        symbols: Each is a piece, wherever it stands and whether or not it occurs; it is
+            neither made alike nor cut, and nothing else has a part of it.
+
     Raises:
-        UserError: There is no text, or it has more characters than that.
+        UserError: There is no text, or it has more characters than that, or what is to
+            be a symbol cannot be one.
     """
+    _check_symbols(symbols)
     model, visible = io.BytesIO(), False
 
     def sentences() -> Iterator[str]:
@@ -56,6 +69,7 @@ def build_subwords(
             unk_id=UNK,
             bos_id=-1,
             pad_id=-1,
+            user_defined_symbols=[*symbols],
             num_threads=1,
             minloglevel=2,
         )
@@ -68,6 +82,20 @@ def build_subwords(
             "data.subwords",
         ) from None
     return Subwords(model.getvalue())
+
+
+def _check_symbols(symbols: Sequence[str]) -> None:
+    for symbol in symbols:
+        if not symbol or symbol in SPECIAL or any(map(_parts_words, symbol)):
+            raise OptionError(
+                f"{{0}} has {symbol!r}, which cannot be a symbol: give one or more "
+                f"characters without a space, but not {' or '.join(SPECIAL)}.",
+                "data.symbols",
+            )
+
+
+def _parts_words(character: str) -> bool:
+    return character in (SPACE, RESERVED) or not _is_seen(character)
 
 
 def _is_seen(character: str) -> bool:

@@ -266,6 +266,11 @@ IDLE = [
         "--data.normalization is for --data.vocabulary bpe, which is words; leave it",
     ),
     (
+        "train",
+        "NEW --data.vocabulary words --data.symbols <2de>",
+        "--data.symbols is for --data.vocabulary bpe, which is words; leave it",
+    ),
+    (
         "prepare",
         "--data.vocabulary characters --data.subwords 9",
         "--data.subwords is for --data.vocabulary bpe, which is characters",

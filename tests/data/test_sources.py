@@ -232,6 +232,7 @@ def test_every_field_of_a_source_belongs_to_one():
     others |= {"trimmed", "subword_sentences", "max_length", "max_ratio", "faulty"}
     others |= {
         "normalization",
+        "symbols",
         "links",
         "vocabularies",
         "cache",
@@ -251,6 +252,7 @@ def test_a_config_from_before_there_were_other_sources_loads():
         for field in sources.SOURCES[source].options:
             del plain["data"][field]
     later = {"trimmed", "subword_dropout", "segmentations", "normalization", "links"}
+    later.add("symbols")
     for field in later:
         del plain["data"][field]
     assert len(plain["data"]) == 16

@@ -247,6 +247,38 @@ def test_a_merge_is_left_out_for_a_moment():
     assert list(Merges({}, {"a"}).pieces("ab", 0.5, lambda: 0.9)) == ["a", "b"]
 
 
+@pytest.mark.parametrize("normalization", ["nmt_nfkc", "nmt_nfkc_cf"])
+def test_symbols_are_pieces_wherever_they_stand(text, normalization):
+    symbols = ["<2DE>", "<2", "(x,y)", "<never>"]
+    whole = build_subwords([*text, "<2DE> the girl"], 80, normalization, symbols)
+    for words in (whole, trim(whole, text[:9])):
+        assert words.pieces(range(2, 6)) == symbols
+        assert len(words.encode("<never>")) == 2  # a space before it, as for any word
+        line = "<2DE> The the<2DE>the (x,y) (x,y)<2DEs"
+        pieces = words.pieces(words.encode(line))
+        assert [piece for piece in pieces if piece in symbols] == [
+            *("<2DE>", "<2DE>", "(x,y)", "(x,y)", "<2")
+        ]
+        assert words.sample(line, 0.0, 1) == words.encode(line)
+        cut = words.pieces(words.sample(line, 0.9, 1))
+        assert [piece for piece in cut if piece in symbols] == [
+            piece for piece in pieces if piece in symbols
+        ]
+        assert len(cut) > len(pieces)
+    assert whole.decode(whole.encode("<2DE> the")) == "<2DE> the"
+    assert "<2DE>" not in build_subwords(text, 80).pieces(range(80))
+
+
+@pytest.mark.parametrize(
+    "symbol", ["", "a b", "\t", "</s>", "<unk>", "\u2581a", "\u2585"]
+)
+def test_what_cannot_be_a_symbol_is_told(text, symbol):
+    with pytest.raises(
+        UserError, match="^data.symbols has .* cannot be a symbol: give"
+    ):
+        build_subwords(text, 80, symbols=["<2de>", symbol])
+
+
 @pytest.mark.parametrize("size", [3, 0])
 def test_a_number_of_subwords_that_cannot_be_is_told_in_words(text, size):
     with pytest.raises(UserError) as error:
@@ -317,19 +349,16 @@ def test_pieces_made_elsewhere_have_our_specials(tmp_path, text):
 
 
 def test_only_merges_are_left_out_by_chance(tmp_path, text, subwords):
-    """A unigram model has none, and what a user defined is made by none."""
+    """A unigram model has none; what a user defined is a piece by itself."""
     bpe = {"model_type": "bpe"} | OURS
     plain = Subwords(pieces_by(text, **bpe))
     check_merges(Vocabularies(plain, subwords))
     check_merges(Vocabularies(Words(("a",)), plain))
-    others = (
-        {"model_type": "unigram"} | OURS,
-        bpe | {"user_defined_symbols": ["<2en>"]},
-    )
-    for choices in others:
-        other = Subwords(pieces_by(text, **choices))
-        with pytest.raises(UserError, match="the target vocabulary is no plain byte-p"):
-            check_merges(Vocabularies(plain, other))
+    defined = Subwords(pieces_by(text, **bpe, user_defined_symbols=["<2en>"]))
+    check_merges(Vocabularies(plain, defined))
+    other = Subwords(pieces_by(text, model_type="unigram", **OURS))
+    with pytest.raises(UserError, match="the target vocabulary is no plain byte-pair"):
+        check_merges(Vocabularies(plain, other))
 
 
 def test_sides_are_kept_apart(tmp_path):
