@@ -95,6 +95,14 @@ def program(
     return _program(model, shape_of(config), mesh)
 
 
+def search_rows(
+    model: Model, config: SearchConfig, params: Params, source: Array, places: Array
+) -> Hypotheses:
+    """What `compiled_search` compiles, for a program that does more than search."""
+    shape, numbers = shape_of(config), numbers_of(config)
+    return _search(model, shape, numbers, params, None, source, places)
+
+
 @lru_cache(maxsize=KEPT)
 def _program(model: Model, shape: Shape, mesh: Mesh | None) -> jax.stages.Wrapped:
     return jax.jit(partial(_shared, partial(_search, model, shape), mesh))

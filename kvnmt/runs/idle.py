@@ -41,6 +41,9 @@ def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
     if not objective.atteos:
         why = "{0} is of {1}, whose weight is 0; give that too."
         yield "objective", Idle(("atteos_rounds",), why, ("atteos",))
+    if not objective.risk:
+        why = "{0} are drawn for {1}, whose weight is 0; give that too."
+        yield "objective", Idle(("risk_samples",), why, ("risk",))
     if optimizer.plateau == 1:
         why = "{0} is of {1}, which is 1, so that the rate falls on none; give both."
         yield "optimizer", Idle(("plateau_patience",), why, ("plateau",))

@@ -197,10 +197,15 @@ def _check_objective(objective: Objective, config: ModelConfig) -> None:
     """Traces the loss once, so that what does not fit is told before any work."""
     model = assembly.build(config, SAMPLE, SAMPLE)
     word, links = jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1, 1), jnp.bool_)
+    if objective.risk and not model.reads_source:
+        raise OptionError(
+            "{0} is of translations, and a language model makes none; leave it out.",
+            "objective.risk",
+        )
 
     def predict_and_lose(params: Params) -> Prediction:
         prediction = model.forward(params, word, word)
-        loss(objective, prediction, word, word, links)
+        loss(objective, prediction, word, word, links, jnp.zeros(1))
         return prediction
 
     params = jax.eval_shape(model.init, jax.random.key(0))

@@ -50,6 +50,29 @@ def cross_entropy(
     return sums
 
 
+def word_nats(
+    head: Head, target: Int[Array, "B T"], logits: int = LOGITS
+) -> Float[Array, "B T"]:
+    """The negative log-likelihood of every word, in nats; 0 where there is none.
+
+    Logits stand for a part of the words at a time here, too, and are computed once more
+    for the gradient.
+    """
+
+    @jax.checkpoint
+    def nats(layer: Linear, x: Array, words: Array) -> Array:
+        logits = _product(x, layer.W[0]) + layer.b
+        right = jnp.arange(layer.b.size) == words[:, None]
+        chosen = jnp.sum(jnp.where(right, logits, 0), axis=-1)
+        return jnp.where(words >= 0, jax.nn.logsumexp(logits, axis=-1) - chosen, 0)
+
+    def body(_: None, part: tuple[Array, Array]) -> tuple[None, Array]:
+        return None, nats(head.layer, *part)
+
+    _, several = jax.lax.scan(body, None, _parts(head, target, logits))
+    return several.reshape(-1)[: target.size].reshape(target.shape)
+
+
 @partial(jax.custom_vjp, nondiff_argnums=(2, 3))
 def _sums(
     head: Head, target: Int[Array, "B T"], rate: float, logits: int

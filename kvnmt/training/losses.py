@@ -33,9 +33,17 @@ class Objective:
     # of the distance between the attention and links that are given (data.links);
     # Chen et al. (2016)
     guided: Annotated[float, at_least(0)] = 0.0
+    # of what translations that the model draws lack; Shen et al. (2016)
+    risk: Annotated[float, at_least(0)] = 0.0
+    risk_samples: Annotated[int, between(1, 1000)] = 10  # draws; theirs are 100
 
 
-TERMS = ("atteos", "subtractive", "guided")  # beside the likelihood, by their weights
+TERMS = (
+    "atteos",
+    "subtractive",
+    "guided",
+    "risk",
+)  # beside the likelihood, by their weights
 
 
 @struct.dataclass
@@ -48,6 +56,7 @@ class Loss:
     subtractive: Float[Array, ""]  # nats of all auxiliary predictors
     tokens: Int[Array, ""]  # real target tokens, EOS included
     guided: Float[Array, ""]  # nats between attention and links
+    risk: Float[Array, ""]  # what drawn translations lack of BLEU 1, times words
 
 
 @typed
@@ -96,6 +105,7 @@ def loss(
     source: Int[Array, "B S"],
     target: Int[Array, "B T"],
     links: Bool[Array, "B T S"] | None = None,
+    risks: Float[Array, " B"] | None = None,
 ) -> Loss:
     """Returns the sums of a batch under an objective.
 
@@ -104,7 +114,7 @@ def loss(
     prediction, that of the last round (equation 18 names none), or on the mean of all
     rounds. Links, which a guide needs, are laid on that of the last round. A
     subtractive loss is the negative log-likelihood of each auxiliary predictor (PAST
-    and FUTURE layers).
+    and FUTURE layers). Risks are those of `kvnmt.training.risk`.
 
     Raises:
         UserError: ATTEOS or a guide is asked of a system without an alignment, or a
@@ -118,6 +128,9 @@ def loss(
         sums["subtractive"] = _subtractive(prediction, target)
     if objective.guided:
         sums["guided"] = _guided(prediction, links)
+    if objective.risk:
+        assert risks is not None
+        sums["risk"] = jnp.sum(risks).astype(nats.dtype)
     for name, term in sums.items():
         weight = getattr(objective, name)
         total = total + weight * term if weight else total

@@ -17,6 +17,7 @@ class Sums:
     atteos: float = 0.0
     subtractive: float = 0.0
     guided: float = 0.0
+    risk: float = 0.0
     gradient_norm: float = 0.0
     tokens: int = 0  # real ones of the target
     positions: int = 0  # of the target, padding included

@@ -20,12 +20,13 @@ from flax import struct
 from jax.sharding import Mesh, Sharding
 
 from kvnmt.devices import replicate
-from kvnmt.layers import Scanning, row_keys
-from kvnmt.model.assembly import Model, Params
-from kvnmt.training.freezing import held, moving
-from kvnmt.training.losses import Loss, Objective, loss
+from kvnmt.layers import row_keys
+from kvnmt.model.assembly import Model
+from kvnmt.training.freezing import moving
+from kvnmt.training.gradient import sums_and_gradient
+from kvnmt.training.losses import Loss, Objective
 from kvnmt.training.sharding import over_rows
-from kvnmt.training.step_options import Dtype, StepOptions
+from kvnmt.training.step_options import StepOptions
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
 
 KEPT = 8  # steps that a process keeps compiled, the latest used
@@ -182,9 +183,8 @@ def _program(
 ) -> jax.stages.Wrapped:
     """The step of numbers of the key, state, and a batch; kept for a while."""
     device = jax.devices()[0] if mesh is None else mesh.devices.flat[0]
-    sums_of = partial(
-        _sums, model, objective, options, options.scanning(device.platform)
-    )
+    scanning = options.scanning(device.platform)
+    sums_of = partial(sums_and_gradient, model, objective, options, scanning)
     if mesh is not None and mesh.shape["data"] > 1:
         sums_of = over_rows(sums_of, mesh)
 
@@ -238,52 +238,6 @@ def _update_if(
         return jax.lax.cond(good, updated, same, state, gradients)
     new = updated(state, gradients)
     return jax.tree.map(lambda new, old: jnp.where(good, new, old), new, state)
-
-
-def _sums(
-    model: Model,
-    objective: Objective,
-    options: StepOptions,
-    scanning: Scanning,
-    params: Params,
-    source: Array,
-    target: Array,
-    masks: Key[Array, " B"],
-    links: Array | None,
-) -> tuple[Loss, Params]:
-    """The loss of a batch and its gradient, both not yet divided."""
-
-    def total(
-        params: Params, source: Array, target: Array, masks: Array, links: Array | None
-    ) -> tuple[Array, Loss]:
-        params = _cast(held(params, options.frozen), options.dtype)
-        prediction = model.forward(params, source, target, masks, scanning)
-        sums = loss(objective, prediction, source, target, links)
-        return sums.total, sums
-
-    gradient = jax.grad(total, has_aux=True)
-    batch = source, target, masks, links
-    parts = options.accumulate
-    if parts == 1:
-        gradients, sums = gradient(params, *batch)
-        return sums, gradients
-
-    def add(carried: PyTree, part: tuple[Array, ...]) -> tuple[PyTree, None]:
-        return jax.tree.map(jnp.add, carried, gradient(params, *part)), None
-
-    rows = jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
-    first = jax.tree.map(lambda x: x[0], rows)
-    shapes = jax.eval_shape(gradient, params, *first)
-    zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
-    (gradients, sums), _ = jax.lax.scan(add, zero, rows)
-    return sums, gradients
-
-
-def _cast(params: Params, dtype: Dtype) -> Params:
-    """What the forward pass computes with; float64 stays as it is."""
-    if dtype == "float32":
-        return params
-    return jax.tree.map(lambda leaf: leaf.astype(dtype), params)
 
 
 def _mean(

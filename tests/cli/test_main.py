@@ -125,6 +125,7 @@ BAD_TRAINING = [
     (["--system", "rnnencdec", "--objective.atteos", "1"], "--objective.atteos"),
     (["--system", "rnnencdec", "--objective.guided", "1"], "--objective.guided to 0"),
     (["--objective.guided", "1"], "name a file of them with --data.links"),
+    (["--objective.risk-samples", "5"], "drawn for --objective.risk, whose weight"),
     (["--data.links", "NOWHERE"], "such as 0.3"),
     (["--data.links", "NOWHERE", "--objective.guided", "1"], "no file"),
     (

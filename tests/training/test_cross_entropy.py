@@ -8,7 +8,7 @@ import pytest
 
 from kvnmt.layers import Linear
 from kvnmt.model.contract import Head, negative_log_likelihood
-from kvnmt.training.cross_entropy import cross_entropy
+from kvnmt.training.cross_entropy import cross_entropy, word_nats
 
 TARGET = jnp.asarray([[2, 3, 0, -1, -1], [4, 0, -1, -1, -1], [-1, -1, -1, -1, -1]])
 WORDS, WIDTH = 7, 3
@@ -47,6 +47,22 @@ def test_parts_make_the_whole(rate, logits, x64):
         gradient,
         slope,
     )
+
+
+@pytest.mark.parametrize("logits", [1000, 60, 7])
+def test_so_do_those_of_every_word(logits, x64):
+    head, weights = random_head(), jnp.asarray(np.random.default_rng(2).random((3, 5)))
+
+    def weighted(head: Head) -> jax.Array:
+        return jnp.sum(weights * word_nats(head, TARGET, logits))
+
+    def plainly(head: Head) -> jax.Array:
+        return jnp.sum(weights * negative_log_likelihood(head.logits, TARGET))
+
+    want = negative_log_likelihood(head.logits, TARGET)
+    np.testing.assert_allclose(word_nats(head, TARGET, logits), want, rtol=1e-12)
+    got, slope = jax.grad(weighted)(head), jax.grad(plainly)(head)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-12), got, slope)
 
 
 def test_what_comes_from_above_is_a_factor(x64):

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Minimum risk training: sentence BLEU, draws, the risk of them and its gradient."""
+
+import dataclasses
+from collections import Counter
+from functools import cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType
+from sacrebleu.metrics.bleu import BLEU
+
+from kvnmt.data.batches import pad, with_end
+from kvnmt.layers import Scanning, row_keys
+from kvnmt.model import assembly
+from kvnmt.model.assembly import Model
+from kvnmt.model.config import Dropout
+from kvnmt.model.contract import negative_log_likelihood
+from kvnmt.systems.named import system
+from kvnmt.training import risk
+from kvnmt.training.gradient import sums_and_gradient
+from kvnmt.training.losses import Objective
+from kvnmt.training.sharding import over_rows
+from kvnmt.training.step_options import StepOptions
+from tests.helpers import SIZES
+
+WORDS = 9
+PAIRS = [([3, 4, 2], [5, 2, 7, 3]), ([6], [4]), ([2, 8, 8], [3, 3, 6]), ([], [])]
+KEYS = row_keys(jax.random.key(5), jnp.arange(len(PAIRS)))
+
+
+@cache
+def model(dropout: float = 0.0) -> Model:
+    config = dataclasses.replace(SIZES, dropout=Dropout(output=dropout))
+    return assembly.build(system("rnnsearch-star").model(config), WORDS, WORDS)
+
+
+def batch() -> tuple[np.ndarray, np.ndarray]:
+    """The last row is no pair."""
+    source, target = ([with_end(ids) for ids in side[:-1]] for side in zip(*PAIRS))
+    return pad(source, len(PAIRS), 4), pad(target, len(PAIRS), 5)
+
+
+def ngrams(words: list[int], n: int) -> Counter:
+    return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+def bleu(hypothesis: list[int], reference: list[int]) -> float:
+    """By sacreBLEU, from literal counts."""
+    pairs = [(ngrams(hypothesis, n), ngrams(reference, n)) for n in range(1, 5)]
+    matches = [sum((ours & theirs).values()) for ours, theirs in pairs]
+    totals = [sum(ours.values()) for ours, _ in pairs]
+    lengths = len(hypothesis), len(reference)
+    return BLEU.compute_bleu(matches, totals, *lengths, "add-k", 1).score / 100
+
+
+def test_bleu_of_a_sentence_is_sacrebleus():
+    random = np.random.default_rng(0)
+
+    def rows(least: int, longest: int) -> list[list[int]]:
+        sizes = random.integers(least, longest + 1, 300)
+        return [random.integers(1, 4, size).tolist() for size in sizes]
+
+    hypotheses, references = rows(0, 9), rows(1, 7)
+    got = risk.sentence_bleu(
+        jnp.asarray(pad([with_end(ids) for ids in hypotheses], 300, 10)),
+        jnp.asarray(pad([with_end(ids) for ids in references], 300, 8)),
+    )
+    want = [bleu(*pair) for pair in zip(hypotheses, references)]
+    np.testing.assert_allclose(got, want, atol=1e-6)
+    assert 0.1 < np.mean(want) < 0.9 and min(want) == 0 and max(want) > 0.999
+
+
+def test_candidates_are_the_reference_and_draws():
+    source, target = batch()
+    params = model().init(jax.random.key(1))
+    drawn = np.asarray(risk.draw(model(), params, source, target, KEYS, 40))
+    assert drawn.shape == (4, 41, 7)  # five words, and room for two
+    assert (drawn[:, 0, :5] == target).all() and (drawn[:, 0, 5:] == -1).all()
+    assert (drawn[-1] == -1).all()
+    for row in drawn[:-1].reshape(-1, 7):
+        words = row[row >= 0].tolist()
+        assert (row[len(words) :] == -1).all()
+        assert words[-1] == 0 and 0 not in words[:-1]
+    assert len({row.tobytes() for row in drawn[0]}) > 20  # not one again and again
+    alone = risk.draw(model(), params, source[1:2], target[1:2], KEYS[1:2], 40)
+    short = alone.shape[-1]
+    assert (np.asarray(alone)[0] == drawn[1][:, :short]).all()
+
+
+def literal(params, source, target, candidates) -> list[float]:
+    """The risk of every sentence, one candidate at a time."""
+    risks = []
+    for x, y, several in zip(source, target, candidates):
+        reference = y[y >= 0].tolist()
+        if not reference:
+            risks.append(0.0)
+            continue
+        scores, lacks = [], []
+        for words in {tuple(row[row >= 0].tolist()) for row in several}:
+            z = jnp.asarray([words])
+            prediction = model().forward(params, x[x >= 0][None], z)
+            nats = negative_log_likelihood(prediction.logits, z).sum()
+            scores.append(np.exp(-float(nats) / len(reference)))
+            lacks.append(1 - bleu(list(words[:-1]), reference[:-1]))
+        risks.append(len(reference) * np.dot(scores, lacks) / np.sum(scores))
+    return risks
+
+
+def test_the_risk_is_that_of_its_equation_and_so_is_its_gradient(x64):
+    source, target = batch()
+    params = jax.tree.map(
+        lambda leaf: leaf.astype(jnp.float64), model().init(jax.random.key(2))
+    )
+    candidates = np.array(risk.draw(model(), params, source, target, KEYS, 4))
+    candidates[0, 2] = candidates[0, 1]  # a draw that comes twice counts once
+    candidates[1, 3] = candidates[1, 0]  # and so does the reference
+    of = partial(risk.expected, model(), source=source, candidates=candidates)
+    got = of(params, keys=KEYS)
+    want = literal(params, source, target, candidates)
+    np.testing.assert_allclose(got, want, rtol=1e-6)  # BLEU is of float32 counts
+    assert min(want[:-1]) > 0.1
+
+    leaves, tree = jax.tree.flatten(params)
+    random = np.random.default_rng(3)
+    ways = [random.normal(size=leaf.shape) for leaf in leaves]
+
+    def along(step: float) -> float:
+        moved = [leaf + step * way for leaf, way in zip(leaves, ways)]
+        return jnp.sum(of(jax.tree.unflatten(tree, moved), keys=KEYS))
+
+    slope = (along(1e-5) - along(-1e-5)) / 2e-5
+    np.testing.assert_allclose(jax.grad(along)(0.0), slope, rtol=1e-5)
+    assert abs(slope) > 1e-3
+
+
+def test_less_risk_is_better_translations():
+    """By risk alone, from draws of its own, a model learns what BLEU rewards."""
+    source, target = batch()
+
+    @jax.jit
+    def updated(params, keys):
+        drawn = risk.draw(model(), params, source, target, keys, 12)
+        drawn = drawn.at[:, 0].set(drawn[:, 1])  # nor is the reference told
+        references = jnp.pad(jnp.asarray(target), ((0, 0), (0, 2)), constant_values=-1)
+        got = jnp.mean(risk.sentence_bleu(drawn[:3], references[:3, None]))
+
+        def total(params):
+            return jnp.sum(risk.expected(model(), params, source, told(drawn), keys))
+
+        def told(drawn):
+            return drawn.at[:, 0].set(references)
+
+        slope = jax.grad(total)(params)
+        return jax.tree.map(lambda leaf, by: leaf - 0.5 * by, params, slope), got
+
+    params, scores = model().init(jax.random.key(1)), []
+    for step in range(60):
+        keys = row_keys(jax.random.key(step), jnp.arange(len(PAIRS)))
+        params, score = updated(params, keys)
+        scores.append(float(score))
+    assert np.mean(scores[-10:]) > np.mean(scores[:10]) + 0.2
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_parts_and_devices_change_nothing(parts):
+    source, target = batch()
+    noisy = model(0.3)
+    params = noisy.init(jax.random.key(1))
+    objective = Objective(risk=2.0, risk_samples=3)
+
+    def of(options: StepOptions, devices: int):
+        sums = partial(sums_and_gradient, noisy, objective, options, Scanning())
+        own, auto = jax.devices()[:devices], (AxisType.Auto,)
+        if devices > 1:
+            sums = over_rows(
+                sums, jax.make_mesh((devices,), ("data",), auto, devices=own)
+            )
+        return jax.jit(sums)(params, source, target, KEYS, None)
+
+    loss, gradient = of(StepOptions(), 1)
+    assert float(loss.risk) > 0.5
+    np.testing.assert_allclose(loss.total, loss.nats + 2 * loss.risk, rtol=1e-6)
+    others, theirs = of(StepOptions(accumulate=parts), 3 - parts)
+    np.testing.assert_allclose(others.risk, loss.risk, rtol=1e-5)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
+        gradient,
+        theirs,
+    )
