@@ -607,6 +607,8 @@ def test_a_language_model_ends_with_its_perplexity(kvnmt, tmp_path):
     said = kvnmt("train", folder, "--system", "lm-lstm", *given)
     check_sentence(said, "--training.bleu-tokenize is of translations")
     del given[(place := given.index("--training.bleu-tokenize")) : place + 2]
+    said = kvnmt("train", folder, "--system", "lm-lstm", *given, "--objective.risk", 1)
+    check_sentence(said, "--objective.risk is of translations")
     said = kvnmt("train", folder, "--system", "lm-lstm", *given)
     assert said.status == 0, said.err
     (record,) = records(folder)
