@@ -7,22 +7,23 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, NamedTuple, TypeVar, Unpack
+from typing import Annotated, Literal, NamedTuple, TypeVar, Unpack
 
 import tyro
 
 from kvnmt.cli.beside import read_beside
+from kvnmt.cli.windows import count_lines, read_windows
 from kvnmt.console import counting, say
-from kvnmt.data.text import decode
 from kvnmt.data.words import beginning, cut
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, counted
 from kvnmt.fields import at_least, check_fields
 from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.inference.describe import describe, join
+from kvnmt.inference.moses import nbest_list
 from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.shortlist_file import read_shortlist
-from kvnmt.inference.translate import Request, translate_lines
+from kvnmt.inference.translate import Request, translate_lines, translate_nbest
 from kvnmt.inference.unknown_words import check_replaceable, read_dictionary
 from kvnmt.metrics.bleu import Settings, bleu_metric
 from kvnmt.runs.directory import Run, load_translator
@@ -47,6 +48,7 @@ class Translate:
     nearest: Path | None = None  # references; of --search.nbest the nearest is written
     shortlist: Path | None = None  # table of what may be written: kvnmt shortlist
     json: bool = False  # JSON lines: scores, tokens, alignment, n-best
+    moses: bool = False  # n-best lists in Moses' format, of --search.nbest entries
     replace_unknown: bool = False  # by the source word attended to, or its translation
     dictionary: Path | None = None  # for that: lines of word, tab, translation
     max_input: Annotated[int, at_least(1)] = 200  # most tokens of a line
@@ -65,7 +67,7 @@ class Translate:
         windows = read_windows(sys.stdin.buffer, size * WINDOW if size > 1 else 1)
         long = 0
         try:
-            with counting("translating", _count_lines(sys.stdin.buffer)) as advance:
+            with counting("translating", count_lines(sys.stdin.buffer)) as advance:
                 for answer in answers(run, windows, self, advance):
                     long += answer.long
                     for line in answer.lines:
@@ -87,10 +89,12 @@ def check_together(options: Translate) -> None:
     Raises:
         UserError: One would do nothing.
     """
-    if options.json and (options.replace_unknown or options.dictionary):
+    if (options.json or options.moses) and (
+        options.replace_unknown or options.dictionary
+    ):
         raise UserError(
-            "--json tells what the model wrote; leave out either it or "
-            "--replace-unknown and --dictionary."
+            f"{'--json' if options.json else '--moses'} tells what the model wrote; "
+            "leave out either it or --replace-unknown and --dictionary."
         )
     if options.replace_unknown or options.dictionary:
         if options.nearest:
@@ -103,8 +107,12 @@ def check_together(options: Translate) -> None:
                 "with --search.no-unknown there is nothing to replace; leave out "
                 "either it or --replace-unknown and --dictionary."
             )
-    if options.json and options.nearest:
-        raise UserError("--json tells all translations; leave it or --nearest out.")
+    all_told = {"--json": options.json, "--moses": options.moses}
+    told = [name for name, asked in all_told.items() if asked]
+    if len(told) == 2:
+        raise UserError("--json and --moses are two formats; leave one out.")
+    if told and options.nearest:
+        raise UserError(f"{told[0]} tells all translations; leave it or --nearest out.")
 
 
 def check_nbest(options: Translate, run: Run) -> None:
@@ -119,18 +127,19 @@ def check_nbest(options: Translate, run: Run) -> None:
             "--nearest chooses among several translations of a line; say how many with "
             "--search.nbest, at most as many as --search.beam."
         )
-    several = options.json or options.nearest
+    several = options.json or options.nearest or options.moses
     if count not in (1, run.experiment.search.nbest) and not several:
         raise UserError(
             f"--search.nbest asks for {count} translations of a line, but one is "
-            "written; give --json, which has them all, or --nearest, which chooses."
+            "written; give --json or --moses, which have them all, or --nearest, which "
+            "chooses."
         )
 
 
 class Answer(NamedTuple):
     """What is written for a window of lines."""
 
-    lines: list[str]  # one for every line of the window
+    lines: list[str]  # one for every line of the window, or more in n-best lists
     long: int  # how many of them had too many tokens
 
 
@@ -189,6 +198,7 @@ def answers(
             dictionary=dictionary,
             nearest=near,
             begun=begun,
+            line=lines,
             shortlist=shortlist,
             first=parts,
             expected=expected,
@@ -208,10 +218,14 @@ def _written(
     dictionary: Mapping[str, str] | None,
     nearest: Nearest | None,
     begun: Sequence[str] | None,
+    line: int,
     advance: Callable[[int], None],
     **request: Unpack[Request],
 ) -> list[str]:
-    """Translates the parts of lines; a line comes out for each."""
+    """Translates the parts of lines, the first of that number.
+
+    A line comes out for each, or for every entry of n-best lists.
+    """
     flat = [part for pieces in cuts for part in pieces]
     if begun is not None:
         request["prefixes"] = [run.vocabularies.target.encode(text) for text in begun]
@@ -219,6 +233,13 @@ def _written(
         records = describe(run, flat, options.search, advance, **request)
         joined = (join(pieces) for pieces in _grouped(records, cuts))
         return [json.dumps(record, ensure_ascii=False) for record in joined]
+    if options.moses:
+        ids = [run.vocabularies.source.encode(part) for part in flat]
+        ways = translate_nbest(
+            run.model, run.params, ids, options.search, advance, **request
+        )
+        lists = enumerate(_grouped(ways, cuts), line)
+        return [entry for n, parts in lists for entry in nbest_list(run, n, parts)]
     texts = translate_lines(
         run,
         flat,
@@ -265,35 +286,3 @@ def _near(
 
 def _settings(run: Run) -> Settings:
     return Settings(run.experiment.training.bleu_tokenize)
-
-
-def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:
-    """Yields lines of standard input, ``size`` at a time, as soon as they are there.
-
-    Raises:
-        UserError: A line is not UTF-8; the lines before it were yielded.
-    """
-    window: list[str] = []
-    for number, line in enumerate(stream, 1):  # bytes: the line feed alone splits
-        try:
-            line = line.removesuffix(b"\n").removesuffix(b"\r")
-            window.append(decode(line, "standard input, line", number))
-        except UserError:
-            if window:
-                yield window
-            raise
-        if len(window) == size:
-            yield window
-            window = []
-    if window:
-        yield window
-
-
-def _count_lines(stream: BinaryIO) -> int | None:
-    """How many lines there will be, where that can be known."""
-    if not (sys.stderr.isatty() and stream.seekable()):
-        return None
-    here = stream.tell()
-    count = sum(1 for _ in stream)
-    stream.seek(here)
-    return count

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.cli import translate as command
-from kvnmt.cli.translate import Translate, answers, read_windows
+from kvnmt.cli.translate import Translate, answers
+from kvnmt.cli.windows import read_windows
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.data.words import cut
 from kvnmt.errors import UserError
@@ -226,6 +227,42 @@ def test_the_first_part_with_words_has_the_prefix(tmp_path_factory):
     asked = dataclasses.replace(options, prefix=path)
     ((first, second),) = [one.lines for one in answers(run, [lines], asked)]
     assert first.startswith("A B") and not second
+
+
+def test_lists_as_moses_writes_them(kvnmt, folder):
+    """Those of --json, numbered; a line that is split has the sums of its parts."""
+    text = b"a b c\n\nd e f a\na b c d e f g h a b\n"
+    several = "translate", folder, "--search.beam", 4, "--search.nbest", 3
+    split = "--max-input", 5, "--search.batch-size", 2
+    told = [
+        json.loads(line)
+        for line in lines_of(kvnmt(*several, *split, "--json", given=text))
+    ]
+    got = [
+        entry.split(" ||| ")
+        for entry in lines_of(kvnmt(*several, *split, "--moses", given=text))
+    ]
+    assert [int(entry[0]) for entry in got] == [0, 0, 0, 1, 2, 2, 2, 3, 3, 3]
+    wanted = [way for one in told[:1] + told[2:3] for way in one["nbest"]]
+    halves = [part["nbest"] for part in told[3]["parts"]]
+    wanted += [
+        {
+            "translation": " ".join(way["translation"] for way in ways),
+            **{key: sum(way[key] for way in ways) for key in ("log_prob", "score")},
+        }
+        for ways in zip(*halves)
+    ]
+    for entry, way in zip(got[:3] + got[4:], wanted, strict=True):
+        assert entry[1] == way["translation"]
+        name, log_prob = entry[2].split(" ")
+        assert name == "logP="
+        numbers = float(log_prob), float(entry[3])
+        assert numbers == pytest.approx((way["log_prob"], way["score"]), abs=2e-6)
+    assert got[3] == ["1", "", "logP= 0.000000", "0.000000"]
+    for flag in ("--json", "--nearest", "--replace-unknown"):
+        value = [folder] if flag == "--nearest" else []
+        said = kvnmt(*several, "--moses", flag, *value, given=text)
+        assert said.status == 2 and "--moses" in said.err and "leave" in said.err
 
 
 def test_of_several_the_nearest_to_the_reference_is_written(kvnmt, folder, tmp_path):

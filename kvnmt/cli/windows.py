@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Standard input, some lines at a time."""
+
+import sys
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from kvnmt.data.text import decode
+from kvnmt.errors import UserError
+
+
+def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:
+    """Yields lines of standard input, ``size`` at a time, as soon as they are there.
+
+    Raises:
+        UserError: A line is not UTF-8; the lines before it were yielded.
+    """
+    window: list[str] = []
+    for number, line in enumerate(stream, 1):  # bytes: the line feed alone splits
+        try:
+            line = line.removesuffix(b"\n").removesuffix(b"\r")
+            window.append(decode(line, "standard input, line", number))
+        except UserError:
+            if window:
+                yield window
+            raise
+        if len(window) == size:
+            yield window
+            window = []
+    if window:
+        yield window
+
+
+def count_lines(stream: BinaryIO) -> int | None:
+    """How many lines there will be, where that can be known and somebody looks."""
+    if not (sys.stderr.isatty() and stream.seekable()):
+        return None
+    here = stream.tell()
+    count = sum(1 for _ in stream)
+    stream.seek(here)
+    return count
