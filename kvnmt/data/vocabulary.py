@@ -13,7 +13,7 @@ import hashlib
 import random
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -184,6 +184,11 @@ class Subwords:
             if n != UNK or ids[-1:] != [UNK]:  # unknown characters in a row are one
                 ids.append(n)
         return ids
+
+    @property
+    def symbols(self) -> Sequence[str]:
+        """What is a piece wherever it stands, such as the tag of a language."""
+        return self._merges.symbols
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The piece of every id that is one."""

@@ -8,9 +8,9 @@ links between words would shift if it split one.
 
 from bisect import bisect
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, takewhile
 
-from kvnmt.data.vocabulary import SPACE, Characters, Vocabulary
+from kvnmt.data.vocabulary import SPACE, Characters, Subwords, Vocabulary
 
 
 def split_words(line: str) -> list[str]:
@@ -93,7 +93,8 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
     """Cuts a line into parts of at most ``limit`` tokens, nearly equal in length.
 
     Cuts are at spaces; only a word that is too long by itself is cut inside. Nothing
-    is lost but spaces at the cuts.
+    is lost but spaces at the cuts. Symbols that the line begins with, such as the tag
+    of a language, stand before every part.
 
     Args:
         vocabulary: Says how many tokens a text has.
@@ -103,6 +104,11 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
     if len(vocabulary.encode(line)) <= limit:
         return [line]
     words = split_words(line)
+    tags = _tags(vocabulary, words)
+    room = limit - len(vocabulary.encode(" ".join(tags)))
+    if tags and room > 0 and words[len(tags) :]:
+        parts = cut(vocabulary, " ".join(words[len(tags) :]), room)
+        return [" ".join([*tags, part]) for part in parts]
     if len(words) == 1:
         middle = len(line) // 2
         if not middle:
@@ -123,6 +129,11 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
         groups = [words[:middle], words[middle:]]
     lines = (" ".join(group) for group in groups)
     return [part for line in lines for part in cut(vocabulary, line, limit)]
+
+
+def _tags(vocabulary: Vocabulary, words: Sequence[str]) -> list[str]:
+    symbols = vocabulary.symbols if isinstance(vocabulary, Subwords) else ()
+    return [*takewhile(symbols.__contains__, words)]
 
 
 def beginning(vocabulary: Vocabulary, line: str, limit: int) -> str:

@@ -48,6 +48,19 @@ def test_nothing_is_lost_and_nothing_is_too_long(pieces, line, limit):
             assert len(vocabulary.encode(part)) <= limit or len(part.strip()) == 1
 
 
+def test_tags_stand_before_every_part():
+    words = build_subwords(toy_lines(1, 50), 24, symbols=["<2de>", "<polite>"])
+    line = "<2de> <polite> a b c d e f <2de> a"
+    parts = cut(words, line, 9)
+    assert len(parts) > 1
+    assert all(part.startswith("<2de> <polite> ") for part in parts)
+    assert all(len(words.encode(part)) <= 9 for part in parts)
+    rest = (part.removeprefix("<2de> <polite> ") for part in parts)
+    assert " ".join(rest) == "a b c d e f <2de> a"
+    assert cut(words, "<2de> <2de> <2de>", 2) == ["<2de>"] * 3  # nothing but tags
+    assert cut(words, "<2de> a b", 2) == ["<2de>", "a b"]  # no room beside the tag
+
+
 def test_characters_are_cut_though_only_their_spaces_are_too_many():
     line = " ".join(["abcd"] * 45)  # 180 letters, 44 spaces
     parts = cut(CHARACTERS, line, 200)
