@@ -39,7 +39,7 @@ NEVER_MATTERS |= {"links", "valid_source", "valid_target", "valid_pairs", "tfds_
 NEVER_MATTERS |= {"vocabularies", "max_length"}
 # What settings that came later did before: corpora of that time keep their names.
 BEFORE = {"trimmed": False, "subword_dropout": 0.0, "segmentations": 1}
-BEFORE |= {"normalization": "nmt_nfkc"}
+BEFORE |= {"normalization": "nmt_nfkc", "symbols": ()}
 
 
 class Entry(NamedTuple):
