@@ -3,6 +3,7 @@
 
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -24,6 +25,11 @@ from kvnmt.training.loop import Result
 STOPPED = (
     "; stopped early, since as many validations as --training.patience says were no "
     "better: --resume goes on with a greater one"
+)
+# What decides how a run begins: where it goes on, it does nothing.
+OF_STARTS = (
+    *("data.vocabularies", "training.warm_start", "training.new_words"),
+    *("training.source_vectors", "training.target_vectors"),
 )
 
 
@@ -85,11 +91,11 @@ def check_begun(folder: Path, chosen: Experiment) -> None:
     before = load_experiment(folder)
     if not has_checkpoint(folder):
         return
-    for part, field in (("data", "vocabularies"), ("training", "warm_start")):
-        was, now = (getattr(getattr(e, part), field) for e in (before, chosen))
+    for path in OF_STARTS:
+        was, now = (attrgetter(path)(experiment) for experiment in (before, chosen))
         if now != was:
             raise UserError(
-                f"{flag(f'{part}.{field}')} is for a training that begins, and that in "
+                f"{flag(path)} is for a training that begins, and that in "
                 f"'{folder}' goes on; leave it out."
             )
 

@@ -81,6 +81,9 @@ MAY_CHANGE = (
     "training.keep_last",
     "training.keep_every",
     "training.warm_start",
+    "training.new_words",
+    "training.source_vectors",
+    "training.target_vectors",
     "search",
 )
 

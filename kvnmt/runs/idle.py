@@ -9,6 +9,8 @@ from kvnmt.errors import Idle, OptionError, check_given
 from kvnmt.inference.config import check_asked
 from kvnmt.runs.config import Experiment
 
+VECTORS = "source_vectors", "target_vectors"
+
 
 def check_experiment(experiment: Experiment, *starts: Experiment) -> None:
     """Refuses what somebody gave though training does nothing with it.
@@ -53,6 +55,17 @@ def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
     if not experiment.model.reads_source:
         why = "{0} is of translations, and a language model makes none; leave it out."
         yield "training", Idle(("metric", "bleu_tokenize"), why)
+    yield from _idle_starts(experiment)
     if experiment.training.batch_tokens:
         why = "{0} counts pairs, and {1} counts tokens; give one."
         yield "training", Idle(("batch_size",), why, ("batch_tokens",))
+
+
+def _idle_starts(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
+    training = experiment.training
+    if not training.warm_start:
+        why = "{0} is of a model to start from; name that with {1}, too."
+        yield "training", Idle(("new_words",), why, ("warm_start",))
+    elif not training.new_words:
+        why = "{0} is of embeddings that start anew, and {1} copies them; leave it out."
+        yield "training", Idle(VECTORS, why, ("warm_start",))

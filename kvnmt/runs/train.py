@@ -34,11 +34,10 @@ from kvnmt.runs.directory import (
     chosen,
     has_checkpoint,
     load_experiment,
-    load_run,
     make_run,
     package_versions,
 )
-from kvnmt.runs.warm_start import check_computed_alike, warm_start
+from kvnmt.runs.start import check_start, started
 from kvnmt.training.job import make_job
 from kvnmt.training.loop import Result, fit
 from kvnmt.training.losses import Objective, loss
@@ -86,12 +85,9 @@ def run(
         check_free(folder)
     _check_objective(experiment.objective, experiment.model)
     data = _guides(experiment)
-    start = experiment.training.warm_start
-    if resume and has_checkpoint(folder):
-        start = None
+    start = None if resume and has_checkpoint(folder) else experiment.training
     if start:
-        before = load_experiment(start).model
-        check_computed_alike(before, experiment.model, start)
+        check_start(start, experiment.model)
     corpora = load_corpora(data, trained, console)
     words = corpora.vocabularies
     say(corpora.report, console)
@@ -99,7 +95,7 @@ def run(
     model = assembly.build(experiment.model, len(words.source), len(words.target))
     params = model.init(jax.random.key(experiment.training.seed))
     if start:
-        params = _warm_start(start, params, words, console, verbose)
+        params = started(start, params, words, console, verbose)
     about = {
         "config": to_plain(experiment),
         "versions": package_versions(),
@@ -132,8 +128,8 @@ def _told_apart(experiment: Experiment, about: dict[str, Any]) -> str:
 
     Files may have other names on each machine; what is read of them is compared.
     """
-    here = {"workers": 0, "warm_start": None}
-    training = replace(experiment.training, **here)
+    files = dict.fromkeys(("warm_start", "source_vectors", "target_vectors"))
+    training = replace(experiment.training, workers=0, **files)
     plain = to_plain(replace(experiment, data=DataConfig(), training=training))
     return json.dumps([plain, about["vocabularies"]])
 
@@ -216,35 +212,3 @@ def _check_objective(objective: Objective, config: ModelConfig) -> None:
             "average_auxiliary",
             prefix="model.",
         )
-
-
-def _warm_start(
-    folder: Path,
-    params: Params,
-    words: Vocabularies,
-    console: Console,
-    verbose: bool,
-) -> Params:
-    trained = load_run(folder)
-    for side, ours, theirs in zip(Vocabularies._fields, words, trained.vocabularies):
-        if digest(ours) != digest(theirs):
-            raise OptionError(
-                f"the {side} vocabulary of '{folder}' ({len(theirs)} entries, "
-                f"{digest(theirs)}) is not that of this run ({len(ours)} entries, "
-                f"{digest(ours)}); take its words to this text with {{0}} '{folder}'.",
-                "data.vocabularies",
-            )
-    started = warm_start(params, trained.params)
-    lines = [
-        f"{len(started.copied)} arrays copied from '{folder}', "
-        f"{len(started.fresh)} fresh"
-    ]
-    if started.unused:
-        lines[0] += f"; {len(started.unused)} of its arrays have no place in this model"
-    if verbose:
-        lines += [f"  copied  {name}" for name in started.copied]
-        lines += [f"  fresh  {name}" for name in started.fresh]
-        lines += [f"  unused  {name}" for name in started.unused]
-    for line in lines:
-        say(line, console)
-    return started.params

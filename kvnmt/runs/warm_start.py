@@ -20,6 +20,7 @@ import numpy as np
 from kvnmt.errors import OptionError, UserError
 from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
+from kvnmt.runs.shared_words import SharedWords
 
 AUXILIARY = jax.tree_util.GetAttrKey("auxiliary")
 # Options of mechanisms by which one extends another: there is more of something, or it
@@ -40,13 +41,18 @@ class WarmStart(NamedTuple):
     unused: list[str]  # of the trained model, without a place in the new one
 
 
-def warm_start(fresh: Params, trained: Params | dict[str, Any]) -> WarmStart:
+def warm_start(
+    fresh: Params,
+    trained: Params | dict[str, Any],
+    shared: SharedWords | None = None,
+) -> WarmStart:
     """Copies into ``fresh`` whatever ``trained`` has under the same path.
 
     Args:
         fresh: Parameters of the new model.
         trained: Those of the trained one, or what orbax restores of them without
             being told what they are: dictionaries and lists of arrays.
+        shared: Which words both have; by default they have the same.
 
     Raises:
         UserError: A parameter has another shape in the trained model.
@@ -56,14 +62,13 @@ def warm_start(fresh: Params, trained: Params | dict[str, Any]) -> WarmStart:
     used: set[int] = set()
     for path, leaf in paths:
         name = path_name(path)
-        source = _counterpart(trained, path)
-        if source is None and path[0] == AUXILIARY:
-            source = _counterpart(_output_layer(trained), path[2:])
-        if source is None:
+        source = _start(trained, path)
+        known = shared.fill(path, leaf, source) if shared else source
+        if known is None:
             new.append(name)
-        elif source.shape != leaf.shape:
+        elif known.shape != leaf.shape:
             raise UserError(
-                f"'{name}' has shape {source.shape} in the trained model but "
+                f"'{name}' has shape {known.shape} in the trained model but "
                 f"{leaf.shape} in the new one; give both the same sizes, and start "
                 "from a system that the new one extends."
             )
@@ -72,7 +77,7 @@ def warm_start(fresh: Params, trained: Params | dict[str, Any]) -> WarmStart:
             used.add(id(source))
         # A copy, since a step consumes its parameters and takes no array twice; from
         # the host, since what one process has on a device cannot be placed on all.
-        leaves.append(leaf if source is None else jnp.array(np.asarray(source)))
+        leaves.append(leaf if known is None else jnp.array(np.asarray(known)))
     unused = [
         path_name(path)
         for path, leaf in jax.tree.leaves_with_path(trained)
@@ -125,6 +130,13 @@ def path_name(path: tuple[Any, ...]) -> str:
 def _output_layer(trained: Params | dict[str, Any]) -> Any:
     """That of plain dictionaries is missing where it is tied."""
     return trained.get("output") if isinstance(trained, dict) else trained.output_layer
+
+
+def _start(trained: Params | dict[str, Any], path: tuple[Any, ...]) -> Any | None:
+    start = _counterpart(trained, path)
+    if start is None and path[0] == AUXILIARY:
+        return _counterpart(_output_layer(trained), path[2:])
+    return start
 
 
 def _counterpart(tree: Any, path: tuple[Any, ...]) -> Any | None:

@@ -43,6 +43,11 @@ class TrainingConfig(StepOptions):
     # checkpoints of steps that are multiples stay; 0: none.
     keep_every: Annotated[int, at_least(0)] = 0
     warm_start: Path | None = None  # run directory of a trained model to start from
+    # its words may be others: those that this model has, too, keep their rows.
+    new_words: bool = False
+    # text files of vectors (word2vec, GloVe, fastText) that embedded words start as.
+    source_vectors: Path | None = None
+    target_vectors: Path | None = None
 
 
 def plan_batches(

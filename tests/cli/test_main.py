@@ -118,6 +118,13 @@ BAD_TRAINING = [
     (["--training.batch-size", "9"], f"multiple of {DEVICES}"),
     (["--training.epochs", "-1"], "--training.epochs"),
     (["--training.warm-start", "TEXT"], "is no run directory"),
+    (["--training.new-words"], "name that with --training.warm-start"),
+    (["--training.target-vectors", "NOWHERE"], "no file"),
+    (["--training.target-vectors", "TEXT/short.ref"], "--model.embedding"),
+    (
+        ["--training.warm-start", "TEXT", "--training.target-vectors", "TEXT/hole"],
+        "--training.warm-start copies them",
+    ),
     (["--training.bleu-tokenize", "nono"], "did you mean 'none'?"),
     (["--model.decoder.rounds", "0"], "--model.decoder.rounds"),
     (["--system", "attn", "--model.state", "10"], "score 'general'"),
@@ -428,6 +435,7 @@ def test_training_can_be_taken_up_again(kvnmt, tmp_path, run):
         (["--model.state=9"], "--model.state 9"),
         (["--data.vocabularies", "nowhere"], "--data.vocabularies is for a training"),
         (["--training.warm-start", "nowhere"], "--training.warm-start is for a train"),
+        (["--training.source-vectors", "nowhere"], "--training.source-vectors is for"),
     ],
 )
 def test_a_run_cannot_become_another_one(kvnmt, tmp_path, run, change, flag):
@@ -609,6 +617,9 @@ def test_a_language_model_ends_with_its_perplexity(kvnmt, tmp_path):
     del given[(place := given.index("--training.bleu-tokenize")) : place + 2]
     said = kvnmt("train", folder, "--system", "lm-lstm", *given, "--objective.risk", 1)
     check_sentence(said, "--objective.risk is of translations")
+    vectors = "--training.source-vectors", tmp_path / "vectors"
+    said = kvnmt("train", folder, "--system", "lm-lstm", *given, *vectors)
+    check_sentence(said, "--training.source-vectors is of a table of source")
     said = kvnmt("train", folder, "--system", "lm-lstm", *given)
     assert said.status == 0, said.err
     (record,) = records(folder)

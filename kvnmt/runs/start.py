@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parameters that a run starts from: as drawn, as vectors, as a trained model."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from kvnmt.console import say
+from kvnmt.data.lines import opened
+from kvnmt.data.vocabularies import Vocabularies
+from kvnmt.data.vocabulary import digest
+from kvnmt.errors import OptionError
+from kvnmt.model.assembly import Params
+from kvnmt.model.config import ModelConfig
+from kvnmt.runs.directory import load_experiment, load_run
+from kvnmt.runs.shared_words import SharedWords, shared_words
+from kvnmt.runs.vectors import Side, with_vectors
+from kvnmt.runs.warm_start import WarmStart, check_computed_alike, warm_start
+from kvnmt.training.config import TrainingConfig
+
+
+def check_start(config: TrainingConfig, model: ModelConfig) -> None:
+    """Refuses, before text is read, what a model cannot start from.
+
+    Raises:
+        UserError: A file or a run is not there, the arrays of the run mean something
+            else, or there are vectors for a table that the model has not.
+    """
+    if config.source_vectors and (model.tie == "all" or not model.reads_source):
+        raise OptionError(
+            "{0} is of a table of source words alone, which this model has not; leave "
+            "it out.",
+            "training.source_vectors",
+        )
+    for path in filter(None, (config.source_vectors, config.target_vectors)):
+        with opened(path):
+            pass
+    if config.warm_start:
+        before = load_experiment(config.warm_start).model
+        check_computed_alike(before, model, config.warm_start)
+
+
+def started(
+    config: TrainingConfig,
+    params: Params,
+    words: Vocabularies,
+    console: Console,
+    verbose: bool,
+) -> Params:
+    """The parameters, once files of vectors and a trained model have had their say.
+
+    Args:
+        config: Names the files and the model.
+        params: As they were drawn.
+        words: Of the run.
+        console: Where people read what was taken.
+        verbose: Name every array that a warm start copies or leaves fresh.
+
+    Raises:
+        UserError: A file or a model cannot be used.
+    """
+    if config.source_vectors:
+        params = _with_vectors(params, words, config.source_vectors, "source", console)
+    if config.target_vectors:
+        params = _with_vectors(params, words, config.target_vectors, "target", console)
+    if not config.warm_start:
+        return params
+    trained, shared = load_run(config.warm_start), None
+    if config.new_words:
+        shared = shared_words(words, trained.vocabularies)
+        _tell_shared(shared, words, config.warm_start, console)
+    else:
+        _check_words(words, trained.vocabularies, config.warm_start)
+    start = warm_start(params, trained.params, shared)
+    _tell_start(start, config.warm_start, console, verbose)
+    return start.params
+
+
+def _tell_start(
+    start: WarmStart, folder: Path, console: Console, verbose: bool
+) -> None:
+    lines = [
+        f"{len(start.copied)} arrays copied from '{folder}', {len(start.fresh)} fresh"
+    ]
+    if start.unused:
+        lines[0] += f"; {len(start.unused)} of its arrays have no place in this model"
+    if verbose:
+        lines += [f"  copied  {name}" for name in start.copied]
+        lines += [f"  fresh  {name}" for name in start.fresh]
+        lines += [f"  unused  {name}" for name in start.unused]
+    for line in lines:
+        say(line, console)
+
+
+def _with_vectors(
+    params: Params, words: Vocabularies, path: Path, side: Side, console: Console
+) -> Params:
+    name, vocabulary = f"{side}_embedding", getattr(words, side)
+    start = with_vectors(getattr(params, name), vocabulary, path, side)
+    count = f"{start.words:,} of {len(vocabulary):,} {side} words"
+    say(f"{count} start as vectors of '{path}'", console)
+    return replace(params, **{name: start.table})
+
+
+def _check_words(ours: Vocabularies, theirs: Vocabularies, folder: Path) -> None:
+    for side, mine, its in zip(ours._fields, ours, theirs):
+        if digest(mine) != digest(its):
+            raise OptionError(
+                f"the {side} vocabulary of '{folder}' ({len(its)} entries, "
+                f"{digest(its)}) is not that of this run ({len(mine)} entries, "
+                f"{digest(mine)}); take its words to this text with {{0}} '{folder}', "
+                "or let words be new with {1}.",
+                *("data.vocabularies", "training.new_words"),
+            )
+
+
+def _tell_shared(
+    shared: SharedWords, words: Vocabularies, folder: Path, console: Console
+) -> None:
+    counts = (
+        f"{len(places.here):,} of {len(vocabulary):,} {side}"
+        for side, places, vocabulary in zip(words._fields, shared, words)
+    )
+    say(f"{' and '.join(counts)} words are known to '{folder}'", console)

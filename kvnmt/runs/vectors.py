@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starting embeddings as vectors that another program learnt from more text.
+
+They come in text files as word2vec, GloVe and fastText write them (Qi et al. 2018 tell
+when they help translation).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import NDArray
+
+from kvnmt.data.lines import opened
+from kvnmt.data.vocabulary import Vocabulary
+from kvnmt.errors import OptionError, UserError, counted
+from kvnmt.typing import Array, Float
+
+Side: TypeAlias = Literal["source", "target"]
+
+
+class Started(NamedTuple):
+    """An embedding, and how many of its words have a vector."""
+
+    table: Float[Array, "V E"]
+    words: int
+
+
+def with_vectors(
+    table: Float[Array, "V E"],
+    vocabulary: Vocabulary,
+    path: Path,
+    side: Side,
+) -> Started:
+    """An embedding whose words start as the vectors of a file.
+
+    All are multiplied by one number, so that their entries have the mean square that
+    the table starts with: initialisers depend on that. Words without a vector start as
+    they would.
+
+    Args:
+        table: As it starts.
+        vocabulary: Of the side.
+        path: Text, plain or compressed with gzip: on each line a word, or piece, as the
+            vocabulary has it, and its E numbers, one blank before each. A first line
+            of two counts is passed over. Of several lines of a word the first counts.
+        side: Whose words these are.
+
+    Raises:
+        UserError: The file cannot be read, or a line is no word and E numbers; an
+            `OptionError` if it has other widths, or none of the words.
+    """
+    ids = range(len(vocabulary))
+    numbers = {word.encode(): n for n, word in zip(ids, vocabulary.pieces(ids))}
+    vectors = _read(path, numbers, table.shape[1], side)
+    if not vectors:
+        raise OptionError(
+            f"'{path}' has a vector for none of the {len(vocabulary)} words of the "
+            f"{side} side; it must write words, or pieces, as the vocabulary does, or "
+            "leave {0} out.",
+            f"training.{side}_vectors",
+        )
+    made, rows = np.array(table), np.stack([*vectors.values()])
+    size = np.sqrt(np.mean(np.square(rows)))
+    made[[*vectors]] = rows * (np.sqrt(np.mean(np.square(made))) / max(size, 1e-30))
+    return Started(jnp.asarray(made), len(vectors))
+
+
+def _read(
+    path: Path, numbers: Mapping[bytes, int], width: int, side: str
+) -> dict[int, NDArray[np.float32]]:
+    """The vectors of known words, by the numbers of these."""
+    vectors: dict[int, NDArray[np.float32]] = {}
+    checked = False
+    with opened(path) as file:
+        for line, text in enumerate(file, 1):
+            word, *rest = text.split(None, 1)[:2] or [b""]
+            if line == 1 and _is_header(text, width):
+                continue
+            if not checked:
+                _check_width(text, f"'{path}', line {line}", width, side)
+                checked = True
+            number = numbers.get(word)
+            if number is None or number in vectors:
+                continue
+            entries = b"".join(rest).split()
+            if len(entries) <= width:  # otherwise it has blanks, which ours have not
+                vectors[number] = _entries(entries, f"'{path}', line {line}", width)
+    return vectors
+
+
+def _is_header(text: bytes, width: int) -> bool:
+    fields = text.split()
+    return len(fields) == 2 and width > 1 and all(field.isdigit() for field in fields)
+
+
+def _check_width(text: bytes, place: str, width: int, side: str) -> None:
+    fields = text.split()[1:]
+    count = len([*takewhile(_is_number, reversed(fields))])
+    if count != width:
+        raise OptionError(
+            f"{place} is a word and {counted(count, 'number')}, and embedded words "
+            f"have {width}; change {{0}}, or give another file to {{1}}.",
+            *("model.embedding", f"training.{side}_vectors"),
+        )
+
+
+def _is_number(field: bytes) -> bool:
+    try:
+        return math.isfinite(float(field))
+    except ValueError:
+        return False
+
+
+def _entries(fields: Sequence[bytes], place: str, width: int) -> NDArray[np.float32]:
+    good = sum(map(_is_number, fields))
+    if good != width:
+        raise UserError(
+            f"{place} has {good} finite numbers behind its word, not {width}; mend or "
+            "remove the line."
+        )
+    return np.array([float(field) for field in fields], np.float32)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Embeddings that start as vectors of a file."""
+
+import dataclasses
+import gzip
+
+import numpy as np
+import pytest
+
+from kvnmt.data.vocabulary import Words
+from kvnmt.errors import UserError
+from kvnmt.runs import train as experiment
+from kvnmt.runs.vectors import with_vectors
+from tests.helpers import quiet, tiny, toy_data
+
+WORDS = Words(("the", "cat", "sat", "3"))
+TABLE = np.linspace(-2, 1, 18, dtype=np.float32).reshape(6, 3)
+TEXT = "dog 9 9 9\ncat 1 2 -2\nof course 7 7 7\n3 0 0 3 \ncat 5 5 5\n\n"
+
+
+def read(tmp_path, text: str | bytes, table=TABLE, side="source"):
+    path = tmp_path / "vectors.txt"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return with_vectors(table, WORDS, path, side)
+
+
+@pytest.mark.parametrize("header", ["", "4 3\n"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_known_words_start_as_their_vectors(tmp_path, header, packed):
+    text = (header + TEXT).encode()
+    start = read(tmp_path, gzip.compress(text) if packed else text)
+    assert start.words == 2
+    rows = np.array([[1, 2, -2], [0, 0, 3]])
+    scale = np.sqrt(np.mean(TABLE**2) / np.mean(rows**2))
+    np.testing.assert_allclose(start.table[np.array([3, 5])], scale * rows, rtol=1e-6)
+    others = np.array([0, 1, 2, 4])
+    np.testing.assert_array_equal(start.table[others], TABLE[others])
+
+
+def test_vectors_may_be_nought(tmp_path):
+    start = read(tmp_path, "cat 0 0 0\n")
+    assert np.isfinite(start.table).all() and not start.table[3].any()
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("the 1 2\n", ["line 1", "2 numbers", "3", "model.embedding"]),
+        ("2 4\nthe 1 2 3 4\n", ["line 2", "4 numbers", "3", "target_vectors"]),
+        ("the 1 2 3\ncat 1 2\n", ["line 2", "2 finite numbers", "not 3"]),
+        ("the 1 2 3\ncat 1 nan 3\n", ["line 2", "2 finite numbers", "not 3"]),
+        ("the 1 2 3\ncat\n", ["line 2", "0 finite numbers", "not 3"]),
+        ("dog 1 2 3\n", ["none of the 6 words", "target side", "target_vectors"]),
+        ("", ["none of the 6 words"]),
+    ],
+)
+def test_other_files_are_refused(tmp_path, text, parts):
+    with pytest.raises(UserError) as error:
+        read(tmp_path, text, side="target")
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_a_run_starts_from_vectors(tmp_path, monkeypatch):
+    exp = tiny(toy_data(tmp_path / "text"))
+    width, starts = exp.model.embedding, []
+
+    def fit(job, state, *, resume, begin):
+        starts.append(np.asarray(state.params.target_embedding))
+
+    monkeypatch.setattr(experiment, "fit", fit)
+    experiment.run(exp, tmp_path / "run", console=quiet())
+    (tmp_path / "vectors").write_text(f"A {' '.join(map(str, range(width)))}\n")
+    training = dataclasses.replace(exp.training, target_vectors=tmp_path / "vectors")
+    exp, console = dataclasses.replace(exp, training=training), quiet()
+    experiment.run(exp, tmp_path / "other", console=console)
+    assert "1 of 10 target words start as vectors of" in console.file.getvalue()
+    before, after = starts
+    (row,) = np.flatnonzero((before != after).any(1))
+    np.testing.assert_allclose(after[row] / after[row, 1], range(width), rtol=1e-5)
+
+
+def test_source_vectors_need_a_table_of_source_words(tmp_path):
+    exp = tiny(toy_data(tmp_path / "text", vocabulary="bpe", subwords=20, joint=True))
+    model = dataclasses.replace(exp.model, tie="all")
+    training = dataclasses.replace(exp.training, source_vectors=tmp_path / "vectors")
+    exp = dataclasses.replace(exp, model=model, training=training)
+    with pytest.raises(UserError, match="training.source_vectors"):
+        experiment.run(exp, tmp_path / "run", console=quiet())
+    assert not (tmp_path / "run").exists()
