@@ -639,7 +639,6 @@ KVNMT = ["-c", "from kvnmt.cli import main; main()"]
     "words",
     [
         [*KVNMT, "--help"],
-        [*KVNMT, "train", "--help"],
         [*KVNMT, "systems", "--systems", "memdec"],
         [*KVNMT, "systems", "--systems", "memdec", "--json"],
         ["-m", "experiments.growth", "--help"],
