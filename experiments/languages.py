@@ -2,8 +2,8 @@
 """The default recipe in other languages than those it was chosen in.
 
 Claim: what `kvnmt train` does with nothing but files, chosen on captions from English
-to German, also serves a language without blanks between words, read or written. One
-row was run, from Chinese: it learns, and nothing is known to compare its score with.
+to German, also serves a language without blanks between words, read or written. It
+learns both, and no table is known to compare its scores with.
 
 Setting: the recipe as it is. Chinese and English are the captions of 3AM (Ma et al.
 2024), raw text: its validation text chooses the checkpoint and is what is told, since
@@ -12,8 +12,8 @@ its test text is not used here. English and Japanese are Tanaka's short sentence
 ``13a`` for raw English, ``zh`` for raw Chinese, ``none`` for what is tokenised. Pieces
 of Chinese and Japanese targets are of the characters as they are: normalised as usual,
 the references themselves would score 94 and 99.
-Published figures with a setting like this were not found. A row takes 30 to 60 minutes
-of two cores; from English to Japanese none was run. Results: experiments/README.md.
+Published figures with a setting like this were not found. A row takes 30 to 80 minutes
+of two cores. Results: experiments/README.md.
 
 Launch::
 
