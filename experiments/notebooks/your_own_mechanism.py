@@ -93,7 +93,7 @@ def build(options):
         init=init,
         prepare=prepare,
         read=read,
-        initial_state=lambda params, source: jnp.zeros(source.mask.shape),
+        initial_state=lambda params, source: jnp.zeros_like(source.annotations[..., 0]),
         write=lambda params, source, last, moment: moment.attended.alignment,
     )
 

@@ -5,9 +5,14 @@ Three kinds of arrays, never mixed:
 
 * **Params**, trained;
 * **Source**, constant while one sentence is translated (annotations, projected
-  keys, mask): a beam search never reorders it;
-* **State**, carried from step to step, leading axis the hypothesis: the only thing
-  a beam search reorders. A mechanism that carries nothing has the state ``()``.
+  keys, mask), leading axis of every array the row: a beam search never reorders it,
+  and what is of no row is among the Params;
+* **State**, carried from step to step, leading axis of every array the hypothesis: the
+  only thing a beam search reorders. A mechanism that carries nothing has the state
+  ``()``.
+
+Types. Contexts have the type of the annotations, be it bfloat16 or float64. A State
+keeps its types, which may be finer (`kvnmt.layers.precise`).
 
 One call of ``read`` and ``write`` is one round. A decoder that looks several times
 per target word calls them in a loop, with parameters and Source of each round and

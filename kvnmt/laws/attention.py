@@ -9,14 +9,41 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.attention import Attended
-from kvnmt.laws.law import Law, differences, leaves, pairs
-from kvnmt.laws.trial import MASK, B, Course, S, Trial, gradient_of, unroll
+from kvnmt.laws.law import (
+    Law,
+    differences,
+    faults_of_form,
+    faults_of_init,
+    faults_of_precision,
+    leaves,
+    named,
+    pairs,
+)
+from kvnmt.laws.trial import MASK, B, Course, S, Trial, gradient_of, scan, unroll
 from kvnmt.typing import PyTree
 
 ORDER = np.array([3, 0, 4, 2, 1])  # of source words
-ROWS = np.array([1, 0, 0])  # the empty row leaves, the first comes twice
+# The empty row leaves, the first comes twice; then each with copies of itself alone.
+COMPANIES = ([1, 0, 0], [0, 0, 0], [1, 1, 1])
 MORE = 2  # columns of padding
 TINY = 1e-30  # for no sum to be divided by
+
+
+def init(trial: Trial) -> Iterator[str]:
+    """The numbers that training starts from."""
+    yield from faults_of_init(trial.attention.init, trial.sizes)
+
+
+def source(trial: Trial) -> Iterator[str]:
+    """Every array of the Source begins with the rows, however many there are."""
+    for rows in (B, B - 1):
+        annotations, mask = np.asarray(trial.annotations)[:rows], MASK[:rows]
+        prepared = jax.eval_shape(
+            trial.attention.prepare, trial.params, annotations, mask
+        )
+        for name, leaf in named(prepared):
+            if leaf.shape[:1] != (rows,):
+                yield f"of {rows} rows, {name} has shape {leaf.shape}"
 
 
 def context(trial: Trial) -> Iterator[str]:
@@ -100,31 +127,27 @@ def order(trial: Trial) -> Iterator[str]:
 
 def rows(trial: Trial) -> Iterator[str]:
     """Sentences in other rows and company."""
-    annotations, moments, course = jax.tree.map(
-        lambda leaf: np.asarray(leaf)[ROWS],
-        (trial.annotations, trial.moments, trial.course()),
-    )
-    other = trial.run(trial.params, annotations, MASK[ROWS], moments)
-    yield from differences(course, other, tolerance=1e-5)
+    for company in COMPANIES:
+        annotations, moments, course = jax.tree.map(
+            lambda leaf, rows=company: np.asarray(leaf)[rows],
+            (trial.annotations, trial.moments, trial.course()),
+        )
+        other = trial.run(trial.params, annotations, MASK[company], moments)
+        for difference in differences(course, other, tolerance=1e-5):
+            yield f"in rows {company}, {difference}"
 
 
 def state(trial: Trial) -> Iterator[str]:
     """The State keeps its form and lets a search reorder it; every write is seen."""
-    first, *later = trial.course().states
-    for word, now in enumerate(later, start=1):
-        if jax.tree.structure(now) != jax.tree.structure(first):
-            yield f"after word {word} the State has another structure"
-            continue
-        for name, old, new in pairs(first, now):
-            if (old.shape, old.dtype) != (new.shape, new.dtype):
-                yield (
-                    f"after word {word} {name} is {new.dtype}{list(new.shape)}, at "
-                    f"first {old.dtype}{list(old.shape)}"
-                )
-            elif new.shape[:1] != (B,):
-                yield f"{name} has shape {new.shape}; its first axis is not the rows"
-            elif not np.any(new[:2] != old[:2]):
-                yield f"after word {word} {name} is what it was at first"
+    states = trial.course().states
+    faults = list(faults_of_form(states, B))
+    yield from faults
+    if not faults:
+        first, *later = states
+        for word, now in enumerate(later, start=1):
+            for name, old, new in pairs(first, now):
+                if not np.any(new[:2] != old[:2]):
+                    yield f"after word {word} {name} is what it was at first"
 
 
 def kept(trial: Trial) -> Iterator[str]:
@@ -135,6 +158,49 @@ def kept(trial: Trial) -> Iterator[str]:
             slots = old.shape == new.shape and old.shape[:2] == (B, S)
             if slots and np.any(new[~MASK] != old[~MASK]):
                 yield f"after word {word} {name} has changed at padding"
+
+
+def explained(trial: Trial) -> Iterator[str]:
+    """Lengths of what a write does: new - old = added - forgotten."""
+    for word, change in enumerate(trial.course().changes, start=1):
+        told = {name: np.asarray(leaf) for name, leaf in leaves(change)}
+        for name, lengths in told.items():
+            if lengths.shape != (B, S):
+                yield f"at word {word} {name} has shape {lengths.shape}"
+                return
+            if not (np.isfinite(lengths).all() and (lengths >= 0).all()):
+                yield f"at word {word} {name} has what is no length"
+            if np.any(lengths[~MASK] != 0):
+                yield f"at word {word} {name} is not 0 at padding"
+        changed, forgotten, added = told["changed"], told["forgotten"], told["added"]
+        most, least = forgotten + added, np.abs(forgotten - added)
+        if np.any(changed > most + 1e-4) or np.any(changed < least - 1e-4):
+            yield f"at word {word} what changed is not what was added and forgotten"
+
+
+def scanned(trial: Trial) -> Iterator[str]:
+    """In one scan over the target words, and word by word."""
+    course = trial.course()
+    run = jax.jit(scan, static_argnums=0)
+    last, looks = run(
+        trial.attention, trial.params, trial.annotations, MASK, trial.moments
+    )
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *course.looks)
+    yield from differences(stacked, looks, tolerance=1e-5)
+    yield from differences(course.states[-1], last, tolerance=1e-5)
+
+
+def precision(trial: Trial) -> Iterator[str]:
+    """In bfloat16 contexts are of it, and in float64 nothing is coarser."""
+
+    def results(*arrays: PyTree) -> tuple[PyTree, PyTree, list[PyTree]]:
+        looks, states, *_ = unroll(trial.attention, *arrays)
+        contexts = [{"context": look.context} for look in looks]
+        alignments = [{"alignment": look.alignment} for look in looks]
+        return contexts, alignments, states
+
+    arrays = trial.params, trial.annotations, MASK, trial.moments
+    yield from faults_of_precision(results, *arrays)
 
 
 def compiled(trial: Trial) -> Iterator[str]:
@@ -165,6 +231,8 @@ def reach(trial: Trial) -> Iterator[str]:
 
 
 LAWS = (
+    Law("init", "parameters begin with finite numbers, drawn from the key", init),
+    Law("source", "every array of the Source begins with the rows", source),
     Law("context", "what is read has the promised shapes and is finite", context),
     Law("sum", "an alignment sums to 1, of a row without words to 0", total),
     Law("padding", "padding gets no weight", padding),
@@ -176,6 +244,9 @@ LAWS = (
     Law("rows", "the rows of a batch do not know each other", rows),
     Law("state", "writes change the State and keep its form", state),
     Law("kept", "writes leave the slots at padding as they began", kept),
+    Law("explained", "what `explain` tells of a write adds up", explained),
+    Law("scanned", "in a scan it computes what it computes word by word", scanned),
+    Law("precision", "it keeps to the precision of what it is given", precision),
     Law("compiled", "compiled it computes what it computes uncompiled", compiled),
     Law("gradient", "gradients are finite, also with an empty row", gradient),
     Law("reach", "the loss has a finite gradient in every parameter", reach),

@@ -2,9 +2,16 @@
 """Whether a mechanism keeps its laws, as a report for people to read."""
 
 import html
+import traceback
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import flax
+import jax
+import numpy as np
+
+import kvnmt
 from kvnmt import attention, target_context
 from kvnmt.attention import Attention
 from kvnmt.catalogue import Mechanism
@@ -17,6 +24,12 @@ from kvnmt.target_context import TargetContext
 from kvnmt.typing import Sizes
 
 LONGEST = 240  # characters of what somebody else's error says
+# Where the errors of a mechanism surface; its author looks elsewhere.
+LIBRARIES = tuple(
+    str(Path(file).parent)
+    for file in (jax.__file__, flax.__file__, np.__file__, kvnmt.__file__)
+    if file
+)
 RUNS, STATEMENT = "runs", "it is built, and works on a few sentences"
 
 
@@ -137,7 +150,10 @@ def check(
         trial = kind.make_trial(built, *([] if sizes is None else [sizes]))
         trial.course()
     except Exception as error:  # a mechanism may raise anything
-        failure = Verdict(RUNS, STATEMENT, "FAILS", _reason(error))
+        reason = _reason(error)
+        if sizes is None and isinstance(error, (TypeError, ValueError)):
+            reason += "; if it needs certain widths, give sizes"
+        failure = Verdict(RUNS, STATEMENT, "FAILS", reason)
         untried = [Verdict(law.name, law.statement, "untried") for law in laws]
         return Verdicts([failure, *untried])
     verdicts = [_verdict(law, trial, law.name in excused) for law in laws]
@@ -182,7 +198,19 @@ def _reason(error: Exception) -> str:
     text = " ".join(str(error).split())
     if len(text) > LONGEST:
         text = text[: LONGEST - 1] + "…"
-    return f"{type(error).__name__}: {text}"
+    return f"{type(error).__name__}: {text.rstrip('.')}{_place(error)}"
+
+
+def _place(error: Exception) -> str:
+    """The last line of the mechanism's own, if any."""
+    lines = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((*LIBRARIES, "<"))
+    ]
+    if not lines:
+        return ""
+    return f" (line {lines[-1].lineno}, in {lines[-1].name}: {lines[-1].line})"
 
 
 def _sentence(verdict: Verdict) -> str:

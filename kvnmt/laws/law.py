@@ -5,13 +5,15 @@ A law looks at a trial, a mechanism at work on small random numbers, and yields 
 sentence for everything that is not as the law says; no sentence means that it holds.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from kvnmt.typing import Array, PyTree
+from kvnmt.initializers import gaussian
+from kvnmt.typing import Array, DType, PyTree, Sizes
 
 Trial = TypeVar("Trial")
 
@@ -53,9 +55,101 @@ def pairs(
 
 def leaves(tree: PyTree) -> Iterator[tuple[str, np.ndarray]]:
     """The arrays of a tree, by their paths."""
-    arrays: list[tuple[tuple, Array]] = jax.tree.leaves_with_path(tree)
-    for path, leaf in arrays:
-        yield jax.tree_util.keystr(path).lstrip("."), np.asarray(leaf)
+    for name, leaf in named(tree):
+        yield name, np.asarray(leaf)
+
+
+def named(tree: PyTree) -> Iterator[tuple[str, Array]]:
+    """The leaves of a tree, or what stands for them, by their paths."""
+    for path, leaf in jax.tree.leaves_with_path(tree):
+        name = jax.tree_util.keystr(path, simple=True, separator=".")
+        yield name or "the array", leaf
+
+
+def drawn(init: Callable[..., PyTree], sizes: Sizes) -> PyTree:
+    """Parameters none of which is tiny or 0, of the shapes that ``init`` gives."""
+    shapes = jax.eval_shape(lambda key: init(key, sizes, gaussian()), jax.random.key(0))
+    return jax.tree.map(normal_numbers(7), shapes)
+
+
+def normal_numbers(seed: int) -> Callable[..., Array]:
+    """Draws an array of float32 shaped as another, or of a shape."""
+    normal = np.random.default_rng(seed).normal
+
+    def draw(like: PyTree) -> Array:
+        shape = getattr(like, "shape", like)
+        return jax.device_put(normal(0, 1, shape).astype(np.float32))
+
+    return draw
+
+
+def faults_of_init(init: Callable[..., PyTree], sizes: Sizes) -> Iterator[str]:
+    """Of the numbers that training starts from: they are finite, and from the key."""
+    first, again, other = (
+        init(jax.random.key(seed), sizes, gaussian()) for seed in (0, 0, 1)
+    )
+    repeated, differing = dict(leaves(again)), dict(leaves(other))
+    for name, leaf in leaves(first):
+        if not np.isfinite(leaf).all():
+            yield f"{name} begins with numbers that are not finite"
+        elif not np.array_equal(leaf, repeated[name]):
+            yield f"{name} begins otherwise with the same key"
+        elif np.ptp(leaf) > 0 and np.array_equal(leaf, differing[name]):
+            yield f"{name} begins with the same numbers whatever the key"
+
+
+def faults_of_form(states: Sequence[PyTree], rows: int) -> Iterator[str]:
+    """Of what is carried: a search reorders its rows, a scan needs one form."""
+    first, *later = states
+    for name, leaf in named(first):
+        if leaf.shape[:1] != (rows,):
+            yield f"{name} has shape {leaf.shape}; its first axis is not the rows"
+    for step, now in enumerate(later, start=1):
+        if jax.tree.structure(now) != jax.tree.structure(first):
+            yield f"after step {step} the State has another structure"
+            continue
+        for (name, old), (_, new) in zip(named(first), named(now), strict=True):
+            if (old.shape, old.dtype) != (new.shape, new.dtype):
+                yield (
+                    f"after step {step} {name} is {new.dtype}{list(new.shape)}, at "
+                    f"first {old.dtype}{list(old.shape)}"
+                )
+
+
+PRECISIONS = (jnp.bfloat16, jnp.float64)
+
+
+def faults_of_precision(
+    results: Callable[..., tuple[PyTree, PyTree, Sequence[PyTree]]],
+    *arrays: PyTree,
+) -> Iterator[str]:
+    """Of what is computed: it has the type of what was given, or is finer.
+
+    Args:
+        results: What the model goes on with, what people see, and the States, as a
+            function of the arrays.
+        *arrays: What it is to be called with, of any precision.
+    """
+    for dtype in map(jnp.dtype, PRECISIONS):
+        exact = dtype == jnp.float64
+        with jax.enable_x64(exact):
+            taken, seen, states = jax.eval_shape(results, *of_type(dtype, arrays))
+        for name, leaf in named((taken, seen, states) if exact else taken):
+            if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.dtype != dtype:
+                yield f"from {dtype.name} it makes {leaf.dtype.name} {name}"
+        first, *later = ([leaf.dtype for _, leaf in named(state)] for state in states)
+        if any(types != first for types in later):
+            yield f"from {dtype.name}, the State has other types after a step"
+
+
+def of_type(dtype: DType, arrays: PyTree) -> PyTree:
+    """The shapes of arrays whose real numbers have another type."""
+
+    def other(leaf: Array) -> jax.ShapeDtypeStruct:
+        real = jnp.issubdtype(leaf.dtype, jnp.floating)
+        return jax.ShapeDtypeStruct(leaf.shape, dtype if real else leaf.dtype)
+
+    return jax.tree.map(other, arrays)
 
 
 def _size(array: np.ndarray) -> float:

@@ -9,8 +9,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvnmt.initializers import gaussian
-from kvnmt.laws.law import Law, differences, leaves
+from kvnmt.laws.law import (
+    Law,
+    differences,
+    drawn,
+    faults_of_form,
+    faults_of_init,
+    faults_of_precision,
+    leaves,
+    normal_numbers,
+)
 from kvnmt.target_context import TargetContext
 from kvnmt.typing import Array, PyTree, Sizes
 
@@ -18,7 +26,8 @@ from kvnmt.typing import Array, PyTree, Sizes
 SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=12, alignment=6)
 B, T, SEEN = 3, 5, 3  # sentences, steps, and those before what is changed
 ROOM = 2  # for steps that are not made, or none
-ROWS = np.array([2, 0, 0])
+# One leaves and one comes twice; then each with copies of itself alone.
+COMPANIES = ([2, 0, 0], [0, 0, 0], [1, 1, 1])
 
 
 class Trial(NamedTuple):
@@ -39,20 +48,13 @@ class Trial(NamedTuple):
 
 def make_trial(context: TargetContext, sizes: Sizes = SIZES) -> Trial:
     """Draws parameters, states and words, none of them tiny."""
-    shapes = jax.eval_shape(
-        lambda key: context.init(key, sizes, gaussian()), jax.random.key(0)
-    )
-    normal = np.random.default_rng(3).normal
-
-    def draw(*shape: int) -> Array:
-        return jax.device_put(normal(0, 1, shape).astype(np.float32))
-
+    draw = normal_numbers(3)
     return Trial(
         context=context,
         sizes=sizes,
-        params=jax.tree.map(lambda leaf: draw(*leaf.shape), shapes),
-        states=draw(B, T, sizes.state),
-        embedded=draw(B, T, sizes.embedding).at[:, 0].set(0),
+        params=drawn(context.init, sizes),
+        states=draw((B, T, sizes.state)),
+        embedded=draw((B, T, sizes.embedding)).at[:, 0].set(0),
         over_time=jax.jit(context.over_time),
         steps=jax.jit(partial(unroll, context, sizes), static_argnums=0),
     )
@@ -72,6 +74,11 @@ def unroll(
     memory = context.initial_state(params, sizes, rows, length + room, states.dtype)
     _, results = jax.lax.scan(step, memory, (states, embedded))
     return jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), results)
+
+
+def init(trial: Trial) -> Iterator[str]:
+    """The numbers that training starts from."""
+    yield from faults_of_init(trial.context.init, trial.sizes)
 
 
 def widths(trial: Trial) -> Iterator[str]:
@@ -104,9 +111,39 @@ def earlier(trial: Trial) -> Iterator[str]:
 
 def rows(trial: Trial) -> Iterator[str]:
     """Sentences in other rows and company."""
-    other = trial.over_time(trial.params, trial.states[ROWS], trial.embedded[ROWS])
-    want = {name: array[ROWS] for name, array in trial.course().items()}
-    yield from _compared(want, other)
+    for rows in map(np.array, COMPANIES):
+        other = trial.over_time(trial.params, trial.states[rows], trial.embedded[rows])
+        want = {name: array[rows] for name, array in trial.course().items()}
+        for difference in _compared(want, other):
+            yield f"in rows {rows.tolist()}, {difference}"
+
+
+def state(trial: Trial) -> Iterator[str]:
+    """What is carried keeps its form, and a search reorders its rows."""
+    yield from faults_of_form(_stepped(trial, *_arrays(trial))[-1], B)
+
+
+def attended(trial: Trial) -> Iterator[str]:
+    """Weights of earlier words, that sum to 1 or to 0 where nothing is looked at."""
+    if trial.context.self_attention is None:
+        return
+    weights = np.asarray(trial.context.self_attention(*_arrays(trial)))
+    if weights.shape != (B, T, T):
+        yield f"the weights have shape {weights.shape}"
+        return
+    if np.any(np.triu(weights, 1) != 0):
+        yield "a step looks at words that come later"
+    if not (weights >= 0).all():
+        yield "weights are negative"
+    sums = weights.sum(axis=-1)
+    if not np.all((np.abs(sums - 1) < 1e-5) | (sums == 0)):
+        yield f"the weights of a step sum to {sums.flat[np.argmax(abs(sums - 1))]:.4g}"
+
+
+def precision(trial: Trial) -> Iterator[str]:
+    """In bfloat16 what the readout takes is of it; in float64 nothing is coarser."""
+    stepped = partial(_stepped, trial)
+    yield from faults_of_precision(stepped, *_arrays(trial))
 
 
 def reach(trial: Trial) -> Iterator[str]:
@@ -130,12 +167,36 @@ def reach(trial: Trial) -> Iterator[str]:
 
 
 LAWS: tuple[Law[Trial], ...] = (
+    Law("init", "parameters begin with finite numbers, drawn from the key", init),
     Law("widths", "what the readout takes has the promised shapes", widths),
     Law("steps", "step after step it computes what it computes at once", steps),
     Law("earlier", "no step sees a later one", earlier),
     Law("rows", "the rows of a batch do not know each other", rows),
+    Law("state", "what is carried keeps its form, rows first", state),
+    Law("attended", "`self_attention` tells weights of earlier words", attended),
+    Law("precision", "it keeps to the precision of what it is given", precision),
     Law("reach", "the loss has a finite gradient in every parameter", reach),
 )
+
+
+def _arrays(trial: Trial) -> tuple[PyTree, Array, Array]:
+    return trial.params, trial.states, trial.embedded
+
+
+def _stepped(
+    trial: Trial, params: PyTree, states: Array, embedded: Array
+) -> tuple[PyTree, PyTree, list[PyTree]]:
+    """At once, step by step, and what was carried."""
+    at_once = trial.context.over_time(params, states, embedded)
+    memory = trial.context.initial_state(params, trial.sizes, B, T, states.dtype)
+    memories, taken = [memory], []
+    for t in range(T):
+        memory, inputs = trial.context.step(
+            params, memory, states[:, t], embedded[:, t]
+        )
+        memories.append(memory)
+        taken.append(inputs)
+    return (at_once, taken), (), memories
 
 
 def _compared(want: dict[str, Array], got: dict[str, Array]) -> Iterator[str]:

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvnmt.attention import Attended, Attention, Moment, Weighed
-from kvnmt.initializers import gaussian
+from kvnmt.attention import Attended, Attention, Change, Moment, Weighed
+from kvnmt.laws.law import drawn, normal_numbers
 from kvnmt.typing import Array, PyTree, Sizes
 
 # All widths differ, so that a transposed or swapped matrix cannot fit.
@@ -27,6 +27,7 @@ class Course(NamedTuple):
     looks: list[Attended]
     states: list[PyTree]  # before the first word, and after each
     told: list[Weighed]  # of each look; none where the alignment tells all
+    changes: list[Change]  # of each write; none where there is nothing to tell
 
 
 class Trial(NamedTuple):
@@ -47,28 +48,21 @@ class Trial(NamedTuple):
 
 def make_trial(attention: Attention, sizes: Sizes = SIZES) -> Trial:
     """Draws parameters, annotations and queries, none of them tiny."""
-    shapes = jax.eval_shape(
-        lambda key: attention.init(key, sizes, gaussian()), jax.random.key(0)
-    )
-    normal = np.random.default_rng(3).normal
-
-    def draw(*shape: int) -> Array:
-        return jax.device_put(normal(0, 1, shape).astype(np.float32))
-
+    draw = normal_numbers(3)
     moments = [
         Moment(
-            previous_state=draw(B, sizes.state),
-            embedded=draw(B, sizes.embedding),
-            query=draw(B, sizes.state),
-            decoder_state=draw(B, sizes.state),
+            previous_state=draw((B, sizes.state)),
+            embedded=draw((B, sizes.embedding)),
+            query=draw((B, sizes.state)),
+            decoder_state=draw((B, sizes.state)),
         )
         for _ in range(WORDS)
     ]
     return Trial(
         attention=attention,
         sizes=sizes,
-        params=jax.tree.map(lambda leaf: draw(*leaf.shape), shapes),
-        annotations=draw(B, S, sizes.annotation),
+        params=drawn(attention.init, sizes),
+        annotations=draw((B, S, sizes.annotation)),
         moments=moments,
         run=jax.jit(partial(unroll, attention)),
         gradient=jax.jit(gradient_of(attention)),
@@ -85,17 +79,48 @@ def unroll(
     """Reads and writes at every moment, one round each."""
     source = attention.prepare(params, annotations, jnp.asarray(mask))
     state = attention.initial_state(params, source)
-    looks, states, told = [], [state], []
+    looks, states, told, changes = [], [state], [], []
     for moment in moments:
         before = replace(moment, decoder_state=None)
-        looks.append(attention.read(params, source, state, before))
         if attention.weigh is not None:
             told.append(attention.weigh(params, source, state, before))
-        if attention.write is not None:
-            after = replace(moment, attended=looks[-1])
-            state = attention.write(params, source, state, after)
+        if attention.explain is not None:
+            look = attention.read(params, source, state, before)
+            after = replace(moment, attended=look)
+            changes.append(attention.explain(params, source, state, after))
+        state, look = step(attention, params, source, state, moment)
+        looks.append(look)
         states.append(state)
-    return Course(looks, states, told)
+    return Course(looks, states, told, changes)
+
+
+def step(
+    attention: Attention,
+    params: PyTree,
+    source: PyTree,
+    state: PyTree,
+    moment: Moment,
+) -> tuple[PyTree, Attended]:
+    """Reads, and writes if the attention does."""
+    look = attention.read(params, source, state, replace(moment, decoder_state=None))
+    if attention.write is not None:
+        after = replace(moment, attended=look)
+        state = attention.write(params, source, state, after)
+    return state, look
+
+
+def scan(
+    attention: Attention,
+    params: PyTree,
+    annotations: Array,
+    mask: Array | np.ndarray,
+    moments: Sequence[Moment],
+) -> tuple[PyTree, Attended]:
+    """The last State and all looks, time first, as training computes them."""
+    source = attention.prepare(params, annotations, jnp.asarray(mask))
+    state = attention.initial_state(params, source)
+    over_time = jax.tree.map(lambda *leaves: jnp.stack(leaves), *moments)
+    return jax.lax.scan(partial(step, attention, params, source), state, over_time)
 
 
 def gradient_of(attention: Attention) -> Callable[..., PyTree]:

@@ -4,7 +4,8 @@
 A target context turns the decoder states s_t and the embedded previous words x_t
 into the target-side inputs of the readout. It never feeds the recurrence, so in
 training ``over_time`` sees all steps at once after the scan, while search calls
-``step``, which carries what it must in a State of its own. The two agree.
+``step``, which carries what it must in a State of its own, leading axis of every array
+the hypothesis. The two agree.
 
 Names for a warm start. ``state`` and ``word`` are the seats of s_t and x_t in the
 readout: what sits there is read by the same matrix, so that a trained baseline's fits.

@@ -68,7 +68,7 @@ def excused(name: str) -> set[str]:
 
 
 # Other programs, or one operation at a time: of every mechanism as it comes only.
-COSTLY = {"compiled", "wider", "gradient"}
+COSTLY = {"compiled", "wider", "gradient", "scanned", "init"}
 CASES = [
     (name, law)
     for name in OPTIONS

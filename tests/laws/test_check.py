@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from flax import struct
 
@@ -94,7 +95,15 @@ def carrying(start, write) -> Attention:
 
 
 def nothing_received(params, source):
-    return Received(jnp.zeros(source.mask.shape))
+    return Received(jnp.zeros(source.mask.shape, source.annotations.dtype))
+
+
+def received_coarsely(params, source):
+    return Received(jnp.zeros(source.mask.shape, jnp.float32))
+
+
+def books_coarsely(params, source, state, moment):
+    return Received((state.weights + moment.attended.alignment).astype(jnp.float32))
 
 
 def books_padding(params, source, state, moment):
@@ -150,6 +159,95 @@ def tells_no_head(alignment, source):
     return base.Weighed(alignment, own=0 * alignment[:, 0])
 
 
+def counts_in_python() -> Attention:
+    """Prefers later words the more, the more often Python came by."""
+    looks = []
+
+    def prepare(params, annotations, mask):
+        looks.clear()
+        return SOUND.prepare(params, annotations, mask)
+
+    def read(params, source, state, moment):
+        looks.append(1)
+        return changed(
+            lambda scores, source: masked_softmax(len(looks) * scores, source.mask)
+        ).read(params, source, state, moment)
+
+    return SOUND._replace(prepare=prepare, read=read)
+
+
+@struct.dataclass
+class Projecting:
+    """A Source with a matrix that is of no row."""
+
+    sound: object
+    W_query: Array
+
+
+def keeps_a_matrix(params, annotations, mask):
+    return Projecting(SOUND.prepare(params, annotations, mask), params.address.W_query)
+
+
+def unpacks(params, source, state, moment):
+    return SOUND.read(params, source.sound, state, moment)
+
+
+def knows_the_largest(scores, source):
+    return masked_softmax(scores * jnp.abs(source.annotations).max(), source.mask)
+
+
+def is_coarse(scores, source):
+    return masked_softmax(scores.astype(jnp.float32), source.mask)
+
+
+def starting(change) -> Attention:
+    """Additive attention whose parameters begin otherwise."""
+
+    def init(key, sizes, weights):
+        return change(SOUND.init, key, sizes, weights)
+
+    return SOUND._replace(init=init)
+
+
+def from_one_key(init, key, sizes, weights):
+    return init(jax.random.key(0), sizes, weights)
+
+
+def from_no_key(init, key, sizes, weights):
+    noise = np.random.normal()
+    return jax.tree.map(lambda leaf: leaf + noise, init(key, sizes, weights))
+
+
+def from_infinity(init, key, sizes, weights):
+    return jax.tree.map(lambda leaf: leaf / 0, init(key, sizes, weights))
+
+
+def explaining(change) -> Attention:
+    """KVMemAtt that tells something else of its writes."""
+    memory = kv_memory.build(kv_memory.Options())
+
+    def explain(params, source, state, moment):
+        return change(memory.explain(params, source, state, moment), source)
+
+    return memory._replace(explain=explain)
+
+
+def tells_squares_of_lengths(told, source):
+    return told.replace(changed=told.changed**2)
+
+
+def tells_one_number(told, source):
+    return told.replace(added=told.added.sum(axis=1))
+
+
+def tells_of_signs(told, source):
+    return told.replace(forgotten=-told.forgotten)
+
+
+def tells_of_writes_at_padding(told, source):
+    return told.replace(added=told.added + ~source.mask)
+
+
 WRONG = {
     "mass": (changed(leaks_mass), {"sum"}),
     "padding": (changed(sees_padding), {"padding", "unread", "wider"}),
@@ -164,7 +262,19 @@ WRONG = {
     "width": (SOUND._replace(read=reads_too_wide), {"context"}),
     "slots": (carrying(nothing_received, books_padding), {"kept"}),
     "idle": (carrying(nothing_received, books_nothing), {"state"}),
-    "form": (carrying(nothing_received, narrows), {"state"}),
+    "form": (carrying(nothing_received, narrows), {"state", "scanned"}),
+    "wide": (carrying(received_coarsely, books_coarsely), {"precision"}),
+    "coarse": (changed(is_coarse), {"precision"}),
+    "largest": (changed(knows_the_largest), {"rows", "unread"}),
+    "matrix": (SOUND._replace(prepare=keeps_a_matrix, read=unpacks), {"source"}),
+    "python": (counts_in_python(), {"scanned"}),
+    "key": (starting(from_one_key), {"init"}),
+    "no-key": (starting(from_no_key), {"init"}),
+    "infinite": (starting(from_infinity), {"init"}),
+    "lengths": (explaining(tells_squares_of_lengths), {"explained"}),
+    "shape": (explaining(tells_one_number), {"explained"}),
+    "sign": (explaining(tells_of_signs), {"explained"}),
+    "told-padding": (explaining(tells_of_writes_at_padding), {"explained"}),
     "axis": (carrying(lambda *_: jnp.zeros(()), counts_steps), {"state", "rows"}),
 }
 
@@ -247,9 +357,20 @@ def raises(*arguments):
 def test_errors_are_in_the_report(mechanism):
     verdicts = check(mechanism)
     assert verdicts.failed == ["runs"]
-    assert "ZeroDivisionError: no such <luck>" in repr(verdicts)
+    assert "ZeroDivisionError: no such <luck> (line " in repr(verdicts)
+    assert "in raises: raise ZeroDivisionError" in repr(verdicts)
+    assert "give sizes" not in repr(verdicts)
     assert "no such &lt;luck&gt;" in verdicts._repr_html_()
     assert {verdict.outcome for verdict in verdicts.laws[1:]} == {"untried"}
+
+
+def test_an_error_of_widths_tells_where_and_what_to_give():
+    def read(params, source, state, moment):
+        return SOUND.read(params, source, state, moment.replace(query=moment.embedded))
+
+    (reason, *_) = (law.reason for law in check(SOUND._replace(read=read)).laws)
+    assert "in read: return SOUND.read(" in reason
+    assert reason.endswith("; if it needs certain widths, give sizes")
 
 
 def test_an_error_under_one_law_leaves_the_others():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`kvnmt.check` of a target context: a sound one passes, each law catches something."""
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -57,7 +58,53 @@ def leaves_out(inputs, states):
     return {"word": inputs["word"]}
 
 
+def carrying(start, follow):
+    """The mean, which carries something else beside its sum."""
+
+    def initial_state(params, sizes, rows, length, dtype):
+        sound = SOUND.initial_state(params, sizes, rows, length, dtype)
+        return sound, start(rows, dtype)
+
+    def step(params, memory, state, embedded):
+        sound, inputs = SOUND.step(params, memory[0], state, embedded)
+        return (sound, follow(memory[1])), inputs
+
+    return SOUND._replace(initial_state=initial_state, step=step)
+
+
+def looking(weights):
+    """The mean, which tells of some weights."""
+
+    def self_attention(params, states, embedded):
+        rows, steps = states.shape[:2]
+        return jnp.broadcast_to(weights(steps), (rows, steps, steps))
+
+    return SOUND._replace(self_attention=self_attention)
+
+
+def is_coarse(inputs, states):
+    return inputs | {"word": inputs["word"].astype(jnp.float32)}
+
+
+def from_one_key(key, sizes, weights):
+    fixed = weights.matrix(jax.random.key(0), (2, 3), jnp.float32)
+    return {"fixed": fixed}
+
+
 WRONG = {
+    "axis": (carrying(lambda rows, dtype: jnp.zeros(()), lambda n: n + 1), {"state"}),
+    "form": (
+        carrying(lambda rows, dtype: jnp.zeros(rows, int), lambda n: n + 0.5),
+        {"state", "precision", "steps"},
+    ),
+    "future": (
+        looking(lambda steps: jnp.full((steps, steps), 1 / steps)),
+        {"attended"},
+    ),
+    "sums": (looking(lambda steps: 2 * jnp.eye(steps)), {"attended"}),
+    "signs": (looking(lambda steps: jnp.tri(steps, k=-1) - 3), {"attended"}),
+    "coarse": (everywhere(is_coarse), {"precision"}),
+    "key": (SOUND._replace(init=from_one_key), {"init", "reach"}),
     "scaled": (over_time(scaled), {"steps"}),
     "ahead": (over_time(looks_ahead), {"steps", "earlier"}),
     "rows": (everywhere(mixes_rows), {"rows"}),
