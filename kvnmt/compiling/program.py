@@ -27,7 +27,7 @@ from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
 from kvnmt.training.ahead import Shape, batch_of
 from kvnmt.training.freezing import check_frozen
-from kvnmt.training.losses import Objective
+from kvnmt.training.losses import Objective, check_risk
 from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.sharding import shardings
 from kvnmt.training.step import StepOptions
@@ -88,6 +88,7 @@ def trace(config: CompileConfig, among: Sequence[Device]) -> Traced:
     if config.what == "train":
         if config.candidates:
             raise UserError("--candidates are of a search; give --what search too.")
+        check_risk(config.objective, model)
         return _train(config, model, mesh)
     if not model.reads_source:
         raise UserError(

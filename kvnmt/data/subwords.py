@@ -45,7 +45,8 @@ def build_subwords(
         UserError: There is no text, or it has more characters than that, or what is to
             be a symbol cannot be one.
     """
-    _check_symbols(symbols)
+    symbols = list(dict.fromkeys(symbols))
+    _check_symbols(symbols, size)
     model, visible = io.BytesIO(), False
 
     def sentences() -> Iterator[str]:
@@ -69,7 +70,7 @@ def build_subwords(
             unk_id=UNK,
             bos_id=-1,
             pad_id=-1,
-            user_defined_symbols=[*symbols],
+            user_defined_symbols=symbols,
             num_threads=1,
             minloglevel=2,
         )
@@ -84,7 +85,7 @@ def build_subwords(
     return Subwords(model.getvalue())
 
 
-def _check_symbols(symbols: Sequence[str]) -> None:
+def _check_symbols(symbols: Sequence[str], size: int) -> None:
     for symbol in symbols:
         if not symbol or symbol in SPECIAL or any(map(_parts_words, symbol)):
             raise OptionError(
@@ -92,10 +93,17 @@ def _check_symbols(symbols: Sequence[str]) -> None:
                 f"characters without a space, but not {' or '.join(SPECIAL)}.",
                 "data.symbols",
             )
+    if symbols and len(SPECIAL) + len(symbols) >= size:
+        raise OptionError(
+            f"{{0}} are {len(symbols)}, which leaves none of the {size} of {{1}} for "
+            "text; choose more of these.",
+            *("data.symbols", "data.subwords"),
+        )
 
 
 def _parts_words(character: str) -> bool:
-    return character in (SPACE, RESERVED) or not _is_seen(character)
+    byte = unicodedata.category(character) == "Cs"  # half a character, or a byte
+    return byte or character in (SPACE, RESERVED) or not _is_seen(character)
 
 
 def _is_seen(character: str) -> bool:

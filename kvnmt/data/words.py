@@ -94,7 +94,7 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
 
     Cuts are at spaces; only a word that is too long by itself is cut inside. Nothing
     is lost but spaces at the cuts. Symbols that the line begins with, such as the tag
-    of a language, stand before every part.
+    of a language, stand before every part, unless they fill more than half of one.
 
     Args:
         vocabulary: Says how many tokens a text has.
@@ -105,10 +105,13 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
         return [line]
     words = split_words(line)
     tags = _tags(vocabulary, words)
-    room = limit - len(vocabulary.encode(" ".join(tags)))
-    if tags and room > 0 and words[len(tags) :]:
-        parts = cut(vocabulary, " ".join(words[len(tags) :]), room)
-        return [" ".join([*tags, part]) for part in parts]
+    room = limit - len(vocabulary.encode(tags))
+    while tags and 2 * room >= limit:
+        rest = " ".join(words).removeprefix(tags)
+        parts = [tags + part for part in cut(vocabulary, rest, room)]
+        if all(len(vocabulary.encode(part)) <= limit for part in parts):
+            return parts
+        room -= 1  # a word behind a symbol may be more pieces than by itself
     if len(words) == 1:
         middle = len(line) // 2
         if not middle:
@@ -131,9 +134,28 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
     return [part for line in lines for part in cut(vocabulary, line, limit)]
 
 
-def _tags(vocabulary: Vocabulary, words: Sequence[str]) -> list[str]:
-    symbols = vocabulary.symbols if isinstance(vocabulary, Subwords) else ()
-    return [*takewhile(symbols.__contains__, words)]
+def _tags(vocabulary: Vocabulary, words: Sequence[str]) -> str:
+    """The symbols that the words begin with, as they stand, up to what they are for.
+
+    Nothing if there is nothing else. A symbol may be part of a word.
+    """
+    if not isinstance(vocabulary, Subwords) or not vocabulary.symbols:
+        return ""
+
+    def symbols(text: str) -> int:
+        """How many are in it; 0 if anything else is."""
+        pieces = [p for p in vocabulary.pieces(vocabulary.encode(text)) if p != SPACE]
+        return len(pieces) if all(p in vocabulary.symbols for p in pieces) else 0
+
+    whole = [*takewhile(symbols, words)]
+    before = "".join(f"{word} " for word in whole)
+    if len(whole) == len(words):
+        return ""
+    word, longest = words[len(whole)], max(map(len, vocabulary.symbols))
+    counts = [symbols(word[:n]) for n in range(1, min(len(word), longest + 1))]
+    if not any(counts):
+        return before
+    return before + word[: counts.index(max(counts)) + 1]
 
 
 def beginning(vocabulary: Vocabulary, line: str, limit: int) -> str:

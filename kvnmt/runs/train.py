@@ -40,7 +40,7 @@ from kvnmt.runs.directory import (
 from kvnmt.runs.start import check_start, started
 from kvnmt.training.job import make_job
 from kvnmt.training.loop import Result, fit
-from kvnmt.training.losses import Objective, loss
+from kvnmt.training.losses import Objective, check_risk, loss
 from kvnmt.training.step import KEPT
 
 SAMPLE = 8  # words of a vocabulary that stands for any
@@ -84,6 +84,7 @@ def run(
     else:
         check_free(folder)
     _check_objective(experiment.objective, experiment.model)
+    _check_cuts(experiment)
     data = _guides(experiment)
     start = None if resume and has_checkpoint(folder) else experiment.training
     if start:
@@ -188,16 +189,22 @@ def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
         )
 
 
+def _check_cuts(experiment: Experiment) -> None:
+    """Refuses BLEU of subwords against references that are cut by chance."""
+    if experiment.objective.risk and experiment.data.subword_dropout:
+        raise OptionError(
+            "{0} compares subwords with those of the references, which {1} cuts "
+            "otherwise each time; give {1} 0 and {2} 1.",
+            *("objective.risk", "data.subword_dropout", "data.segmentations"),
+        )
+
+
 @lru_cache(maxsize=KEPT)
 def _check_objective(objective: Objective, config: ModelConfig) -> None:
     """Traces the loss once, so that what does not fit is told before any work."""
     model = assembly.build(config, SAMPLE, SAMPLE)
     word, links = jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1, 1), jnp.bool_)
-    if objective.risk and not model.reads_source:
-        raise OptionError(
-            "{0} is of translations, and a language model makes none; leave it out.",
-            "objective.risk",
-        )
+    check_risk(objective, model)
 
     def predict_and_lose(params: Params) -> Prediction:
         prediction = model.forward(params, word, word)

@@ -15,7 +15,7 @@ from flax import struct
 from kvnmt.errors import OptionError
 from kvnmt.fields import at_least, between
 from kvnmt.layers import precise
-from kvnmt.model.assembly import Prediction
+from kvnmt.model.assembly import Model, Prediction
 from kvnmt.training.cross_entropy import cross_entropy
 from kvnmt.typing import Array, Bool, Float, Int, typed
 
@@ -60,6 +60,19 @@ class Loss:
 
 
 @typed
+def check_risk(objective: Objective, model: Model) -> None:
+    """Refuses risk where nothing is translated.
+
+    Raises:
+        OptionError: The model is a language model.
+    """
+    if objective.risk and not model.reads_source:
+        raise OptionError(
+            "{0} is of translations, and a language model makes none; leave it out.",
+            "objective.risk",
+        )
+
+
 def atteos(
     alignment: Float[Array, "B T S"],
     source_mask: Bool[Array, "B S"],

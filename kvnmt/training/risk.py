@@ -11,16 +11,17 @@ Candidates are drawn from the model as it is, each counts once, and the referenc
 one of them, as in the paper. BLEU is that of one sentence, with one added to the counts
 of 2- to 4-grams (Lin and Och 2004). All of it is computed within a step, on the device.
 
-Departures: BLEU is of the words of the vocabulary, subwords if it has those. The a of
-the paper is 0.005; ours is ``1 / |y*|``, so that Q is as even among long translations
-as among short ones, and R is weighted by ``|y*|``: a sum over words as all other terms
-are, and ``d |y*| R / d log P(y) = Q(y) (1 - BLEU(y) - R)``.
+Departures: BLEU is of the words of the vocabulary, subwords if it has those, and a word
+that is not in it is like no other. P is of the main predictor, where several learn
+together. The a of the paper is 0.005; ours is ``1 / |y*|``, so that Q is as even among
+long translations as among short ones, and R is weighted by ``|y*|``: a sum over words
+as all other terms are, and ``d |y*| R / d log P(y) = Q(y) (1 - BLEU(y) - R)``.
 """
 
 import jax
 import jax.numpy as jnp
 
-from kvnmt.data.vocabulary import EOS, PAD
+from kvnmt.data.vocabulary import EOS, PAD, UNK
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.program import search_rows
 from kvnmt.layers import Scanning
@@ -94,7 +95,8 @@ def sentence_bleu(
 ) -> Float[Array, "*N"]:
     """BLEU of one sentence, 0 to 1, with one added to counts of 2-grams and longer.
 
-    EOS and padding are no words. A hypothesis without a word of the reference has 0.
+    EOS and padding are no words, and an unknown word is a wrong one. A hypothesis
+    without a word of the reference has 0.
     """
     has, lacks = hypotheses > EOS, references > EOS
     same = _pairs(hypotheses, hypotheses, has, has)
@@ -122,10 +124,10 @@ def sentence_bleu(
 def _pairs(
     a: Int[Array, "*N L"], b: Int[Array, "*N T"], has: Array, others: Array
 ) -> Bool[Array, "*N L T"]:
-    """Which words of two sentences are the same."""
-    return (
-        (a[..., :, None] == b[..., None, :]) & has[..., :, None] & others[..., None, :]
-    )
+    """Which words of two sentences are the same; unknown ones may be any."""
+    known = has & (a != UNK)
+    same = a[..., :, None] == b[..., None, :]
+    return same & known[..., :, None] & others[..., None, :]
 
 
 def _moved(same: Bool[Array, "*N L T"], by: int) -> Bool[Array, "*N L T"]:

@@ -113,6 +113,13 @@ def test_bytes_are_those_of_one_device():
             {"model": of_system("lm-lstm").model, "what": "search"},
             "^a language model reads no source",
         ),
+        (
+            {
+                "model": of_system("lm-lstm").model,
+                "objective": Objective(risk=1.0),
+            },
+            "^objective.risk is of translations",
+        ),
         ({"what": "search", "dtype": "bfloat16"}, "^--dtype is an option of training"),
         ({"model_axis": 3}, "--model-axis is 3"),
         ({"what": "search", "model_axis": 2}, "leave --model-axis out"),

@@ -270,13 +270,21 @@ def test_symbols_are_pieces_wherever_they_stand(text, normalization):
 
 
 @pytest.mark.parametrize(
-    "symbol", ["", "a b", "\t", "</s>", "<unk>", "\u2581a", "\u2585"]
+    "symbol", ["", "a b", "\t", "</s>", "<unk>", "\u2581a", "\u2585", "\udcff"]
 )
 def test_what_cannot_be_a_symbol_is_told(text, symbol):
     with pytest.raises(
         UserError, match="^data.symbols has .* cannot be a symbol: give"
     ):
         build_subwords(text, 80, symbols=["<2de>", symbol])
+
+
+def test_a_symbol_may_be_named_twice_and_too_many_are_told(text):
+    symbols = ["<2de>", "<2fr>"]
+    twice = build_subwords(text, 80, symbols=symbols * 2)
+    assert twice.data == build_subwords(text, 80, symbols=symbols).data
+    with pytest.raises(UserError, match="^data.symbols are 2, which leaves none of"):
+        build_subwords(text, 4, symbols=symbols)
 
 
 @pytest.mark.parametrize("size", [3, 0])

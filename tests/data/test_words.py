@@ -57,6 +57,14 @@ def test_tags_stand_before_every_part():
     assert all(len(words.encode(part)) <= 9 for part in parts)
     rest = (part.removeprefix("<2de> <polite> ") for part in parts)
     assert " ".join(rest) == "a b c d e f <2de> a"
+    joined = cut(words, "<2de><polite>a b c d e f a b", 9)
+    assert len(joined) > 1
+    assert all(part.startswith("<2de><polite>") for part in joined)
+    assert all(len(words.encode(part)) <= 9 for part in joined)
+    alike = cut(words, "＜2de＞ a b c d e f a b c", 9)  # it is made alike
+    assert len(alike) > 1 and all(part.startswith("＜2de＞ ") for part in alike)
+    many = cut(words, "<2de> " * 4 + "a b c d e f", 10)
+    assert len(many) < 4  # a part is not filled with tags
     assert cut(words, "<2de> <2de> <2de>", 2) == ["<2de>"] * 3  # nothing but tags
     assert cut(words, "<2de> a b", 2) == ["<2de>", "a b"]  # no room beside the tag
 

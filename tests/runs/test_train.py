@@ -294,6 +294,14 @@ def test_given_links_guide_the_attention(tmp_path):
     assert "train_guided" not in records(tmp_path / "run")[-1]
 
 
+def test_risk_is_refused_where_references_are_cut_by_chance(tmp_path):
+    cut = {"vocabulary": "bpe", "subwords": 40, "subword_dropout": 0.1}
+    exp = tiny(replace(toy_data(tmp_path / "text"), **cut))
+    with pytest.raises(UserError, match="give data.subword_dropout 0 and data.segm"):
+        experiment.run(replaced(exp, "objective.risk", 1.0), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_going_on_without_the_text_harms_nothing(tmp_path, shared):
     folder = shutil.copytree(shared, tmp_path / "run")
     before = contents(folder)

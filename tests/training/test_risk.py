@@ -13,6 +13,7 @@ from jax.sharding import AxisType
 from sacrebleu.metrics.bleu import BLEU
 
 from kvnmt.data.batches import pad, with_end
+from kvnmt.data.vocabulary import UNK
 from kvnmt.layers import Scanning, row_keys
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Model
@@ -61,7 +62,7 @@ def test_bleu_of_a_sentence_is_sacrebleus():
 
     def rows(least: int, longest: int) -> list[list[int]]:
         sizes = random.integers(least, longest + 1, 300)
-        return [random.integers(1, 4, size).tolist() for size in sizes]
+        return [random.integers(2, 5, size).tolist() for size in sizes]
 
     hypotheses, references = rows(0, 9), rows(1, 7)
     got = risk.sentence_bleu(
@@ -71,6 +72,15 @@ def test_bleu_of_a_sentence_is_sacrebleus():
     want = [bleu(*pair) for pair in zip(hypotheses, references)]
     np.testing.assert_allclose(got, want, atol=1e-6)
     assert 0.1 < np.mean(want) < 0.9 and min(want) == 0 and max(want) > 0.999
+
+
+def test_an_unknown_word_is_a_wrong_one():
+    reference = jnp.asarray([with_end([UNK, 4, 5, 6])])
+    guessed = [[UNK, 4, 5, 6], [7, 4, 5, 6]]
+    unknown, other = risk.sentence_bleu(
+        jnp.asarray([with_end(ids) for ids in guessed]), reference
+    )
+    assert unknown == other == pytest.approx(bleu(guessed[1], [UNK, 4, 5, 6]))
 
 
 def test_candidates_are_the_reference_and_draws():
