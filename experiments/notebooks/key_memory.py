@@ -99,10 +99,13 @@ for name, trained in (("rnnsearch-star", baseline), ("kvmematt-r2-atteos", run))
 #
 # An explanation at the end of a cell shows the translation with the probability of each
 # token, where each round looked, and what each write forgot and added. Rows are target
-# words, columns source words. A dot marks where the second round looks elsewhere.
+# words, columns source words. A dot marks where the second round looks elsewhere. This
+# is the longest sentence that the model gets wrong.
 
 # %%
-pair = max(test, key=lambda pair: len(pair.source))
+translations = run.translate(lines)
+wrong = [pair for pair, *two in zip(test, translations, references) if len({*two}) > 1]
+pair = max(wrong or test, key=lambda pair: len(pair.source))
 explanation = run.explain(" ".join(pair.source))
 explanation
 

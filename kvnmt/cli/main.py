@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvnmt import __version__
 from kvnmt.cli.flag_files import expanded
+from kvnmt.cli.own_code import run_first
 from kvnmt.errors import UserError, run_program, unknown_name
 
 if TYPE_CHECKING:
@@ -199,10 +200,7 @@ def _run(words: Sequence[str], base: "Experiment | None") -> None:
     elif name == "--version":
         print(f"kvnmt {__version__}")
     else:
-        if common.own_code:
-            from kvnmt.cli.own_code import run_first
-
-            run_first(common.own_code)
+        run_first(common.own_code)
         work = _parse(name, arguments, typed, base)
         if COMMANDS[name].compiles:
             from kvnmt.cli.program_cache import keep_programs  # imports JAX
@@ -247,7 +245,7 @@ def _common(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
         add_help=False, allow_abbrev=False, exit_on_error=False
     )
     parser.add_argument("--program-cache")
-    parser.add_argument("--import", action="append", dest="own_code")
+    parser.add_argument("--import", action="append", default=[], dest="own_code")
     try:
         return parser.parse_known_args(list(words))
     except argparse.ArgumentError as error:

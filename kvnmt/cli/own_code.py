@@ -12,6 +12,8 @@ from pathlib import Path
 
 from kvnmt.errors import UserError
 
+IMPORTED: list[Path] = []  # by this command
+
 
 def run_first(paths: Iterable[str]) -> None:
     """Imports Python files, in order; they may import what stands beside them.
@@ -20,7 +22,8 @@ def run_first(paths: Iterable[str]) -> None:
         UserError: There is no such file, a module of its name is imported already, or
             it fails; the line is named.
     """
-    for path in map(Path, paths):
+    IMPORTED[:] = map(Path, paths)
+    for path in IMPORTED:
         name = path.stem
         if not path.is_file():
             raise UserError(f"there is no file '{path}' to import; check the path.")

@@ -11,6 +11,7 @@ import tyro
 
 from kvnmt import devices
 from kvnmt.cli.flags import FLAT
+from kvnmt.cli.own_code import IMPORTED
 from kvnmt.companions import together
 from kvnmt.console import say
 from kvnmt.errors import UserError, flag
@@ -76,10 +77,11 @@ class Train:
         if devices.part()[0]:
             return  # one of them says what came of it
         say(summary(result))
+        run = " ".join([str(self.run), *(f"--import {path}" for path in IMPORTED)])
         if self.experiment.model.reads_source:
-            say(f"translate with: kvnmt translate {self.run} < source > target")
+            say(f"translate with: kvnmt translate {run} < source > target")
         else:
-            say(f"score with: kvnmt score {self.run} --target text")
+            say(f"score with: kvnmt score {run} --target text")
 
 
 def check_begun(folder: Path, chosen: Experiment) -> None:

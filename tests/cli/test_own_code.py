@@ -63,6 +63,7 @@ def test_an_attention_of_ones_own_is_trained_and_used(kvnmt, tmp_path, mine):
     own = ["--import", mine]
     said = kvnmt(*asked, *own, "--model.attention.scale", 3)
     assert said.status == 0, said.err
+    assert f"kvnmt translate {tmp_path / 'run'} --import {mine} <" in said.err
     forget()
     said = kvnmt("translate", tmp_path / "run", given=b"a b\n")
     check_sentence(said, "there is no attention 'mine'", "One of your own is listed")
