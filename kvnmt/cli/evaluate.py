@@ -98,8 +98,12 @@ class Evaluate:
 
     def check_given(self, start: "Evaluate") -> None:
         """Refuses flags of searches where nothing is searched for."""
-        one = Idle(("nbest",), "{0} is of several translations, and one is measured.")
-        check_given(self.search, [one], start.search, SearchConfig(), prefix="search.")
+        if self.search.mbr is None:
+            why = "{0} is of several translations, and one is measured; {1} chooses it."
+            one = Idle(("nbest",), why, ("mbr",))
+            check_given(
+                self.search, [one], start.search, SearchConfig(), prefix="search."
+            )
         if self.systems and all(map(is_text, self.systems)):
             names = tuple(field.name for field in fields(SearchConfig))
             why = (

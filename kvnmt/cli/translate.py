@@ -127,12 +127,13 @@ def check_nbest(options: Translate, run: Run) -> None:
             "--nearest chooses among several translations of a line; say how many with "
             "--search.nbest, at most as many as --search.beam."
         )
-    several = options.json or options.nearest or options.moses
+    chosen = options.nearest or options.search.mbr is not None
+    several = options.json or options.moses or chosen
     if count not in (1, run.experiment.search.nbest) and not several:
         raise UserError(
             f"--search.nbest asks for {count} translations of a line, but one is "
-            "written; give --json or --moses, which have them all, or --nearest, which "
-            "chooses."
+            "written; give --json or --moses, which have them all, or --nearest or "
+            "--search.mbr, which choose."
         )
 
 

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How translations are searched for, and what a compiled search makes of it.
 
-Every field of `SearchConfig` is in one of three places. What changes a shape, or what
+Every field of `SearchConfig` is in one of four places. What changes a shape, or what
 is computed at all, is in the `Shape`: another value is another program. What is only
 computed with is in the `Numbers`, which a program takes when it runs: trying another
-value compiles nothing. The sizes of batches are for those who make them.
+value compiles nothing. The sizes of batches are for those who make them, ``mbr`` for
+those who choose among what was found.
 """
 
 from collections.abc import Iterator
@@ -54,6 +55,9 @@ class SearchConfig:
     min_length: Annotated[int, between(0, MOST)] = 0
     unknown: bool = True  # the unknown word may be written
     nbest: Width = 1  # translations per sentence, at most as many as the beam
+    # of these the most alike is the best, each weighted by its probability to this
+    # power (minimum Bayes risk); 0: all alike
+    mbr: Annotated[float | None, between(0, 1)] = None
     batch_size: Count = BATCH_SIZE  # most sentences at a time
     batch_tokens: Total = BATCH_TOKENS  # most source positions at a time, padding too
 
@@ -101,6 +105,9 @@ def _idle(config: SearchConfig) -> Iterator[Idle]:
         why = "{0} is of a beam, and {1} draws; {2} says how many translations."
         several = ("beam",) if config.beam > 1 else ()  # a beam of one is no beam
         yield Idle((*several, "diversity"), why, ("sample", "nbest"))
+    if config.nbest == 1:
+        why = "{0} chooses among several translations; say of how many with {1}."
+        yield Idle(("mbr",), why, ("nbest",))
     if config.normalization == "none":
         why = "{0} is an exponent of {1}, which is none; choose gnmt or length."
         yield Idle(("alpha",), why, ("normalization",))

@@ -19,6 +19,7 @@ from kvnmt.data.buckets import edge, in_batches
 from kvnmt.data.vocabulary import EOS
 from kvnmt.devices import own_mesh, replicate, split_rows
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.consensus import most_alike
 from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.program import compiled_search
@@ -78,7 +79,8 @@ def translate_nbest(
 ) -> list[list[Translation]]:
     """Translates sentences, each in several ways, best first.
 
-    There may be fewer than ``config.nbest`` where no more exist; an empty sentence has
+    With ``config.mbr`` the one that is most like the others comes before these. There
+    may be fewer than ``config.nbest`` where no more exist; an empty sentence has
     one translation, which is empty, and so has every one of a model that gives no word
     a finite probability.
 
@@ -124,9 +126,18 @@ def translate_nbest(
         hypotheses = jax.device_get(search(params, *rows, words=words))
         for row, place in enumerate(places):
             several = _translations(hypotheses, row, config.nbest)
-            translations[place] = several or [NOTHING]
+            translations[place] = _chosen_first(several, config.mbr) or [NOTHING]
         advance(len(places))
     return translations
+
+
+def _chosen_first(ways: list[Translation], mbr: float | None) -> list[Translation]:
+    """The same, led by that which minimum Bayes risk decoding chooses."""
+    if mbr is None or len(ways) < 2:
+        return ways
+    ids, log_probs = [way.ids for way in ways], [way.log_prob for way in ways]
+    place = most_alike(ids, log_probs, mbr)
+    return [ways[place], *ways[:place], *ways[place + 1 :]]
 
 
 def translate_lines(

@@ -182,7 +182,7 @@ def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:
 
 
 def _check_nbest(config: SearchConfig, run: Run, what: str) -> None:
-    if config.nbest not in (1, run.experiment.search.nbest):
+    if config.mbr is None and config.nbest not in (1, run.experiment.search.nbest):
         raise UserError(
             f"nbest is {config.nbest}, and one translation {what}; call describe for "
             "more."

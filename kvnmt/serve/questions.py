@@ -31,6 +31,7 @@ from kvnmt.serve.works import Line, Pair, Task
 OPTIONS = (
     "beam",
     "nbest",
+    "mbr",
     "sample",
     "temperature",
     "top_p",

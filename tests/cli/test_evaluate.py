@@ -347,7 +347,10 @@ MISTAKES = [
         ["RUN", "--gold", "TEXT/test.align", "--links", *["TEXT/test.align"] * 2],
         "is named twice",
     ),
-    (["RUN", "--search.nbest", "3", "--search.beam", "3"], "and one is measured"),
+    (
+        ["RUN", "--search.nbest", "3", "--search.beam", "3"],
+        "and one is measured; --search.mbr chooses it",
+    ),
     (["TEXT/nothing"], "nothing'; name a run directory or a file of translations"),
     (["RUN", "--measures", "self-attention"], "self-attention cannot be measured"),
 ]

@@ -291,6 +291,29 @@ def test_of_several_the_nearest_to_the_reference_is_written(kvnmt, folder, tmp_p
     assert said.out.count(b"\n") == 4
 
 
+def test_of_several_the_most_alike_is_written(kvnmt, folder):
+    """The first of --json too; no line is compared with another."""
+    text = b"a b c\n\nd e f a\nb c d e f g h\nh a h b c\nc\n"
+    several = "translate", folder, "--search.beam", 8, "--search.nbest", 8
+    plain, chosen = (
+        [json.loads(line) for line in lines_of(kvnmt(*asked, "--json", given=text))]
+        for asked in (several, (*several, "--search.mbr", 0))
+    )
+    said = kvnmt(*several, "--search.mbr", 0, given=text)
+    assert lines_of(said) == [record["translation"] for record in chosen]
+
+    def texts(record):
+        return [way["translation"] for way in record.get("nbest", [])]
+
+    for before, after in zip(plain, chosen, strict=True):
+        assert sorted(texts(before)) == sorted(texts(after))
+    assert [texts(one) for one in plain] != [texts(one) for one in chosen]
+    said = kvnmt("translate", folder, "--search.mbr", 0, given=text)
+    assert said.status == 2
+    assert "--search.mbr chooses among several" in said.err
+    assert "with --search.nbest" in said.err
+
+
 def test_nearest_of_one_or_of_all_is_refused(kvnmt, folder, tmp_path, monkeypatch):
     path = tmp_path / "references"
     path.write_text("a\n")
@@ -303,7 +326,7 @@ def test_nearest_of_one_or_of_all_is_refused(kvnmt, folder, tmp_path, monkeypatc
     said = kvnmt("translate", folder, *several, "--json", "--nearest", path)
     assert said.status == 2 and "leave it or --nearest out" in said.err
     said = kvnmt("translate", folder, *several, given=b"a\n")
-    assert said.status == 2 and "or --nearest, which chooses" in said.err
+    assert said.status == 2 and "--nearest or --search.mbr, which choose" in said.err
 
 
 @pytest.mark.parametrize(("ratio", "words"), [(0.42, 150), (0.21, 300), (0.1, 9)])

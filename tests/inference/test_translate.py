@@ -250,12 +250,12 @@ RUNNING: dict[str, Any] = {
     "alpha": 0.3,
     "min_length": 1,
 }
-BATCHES = {"batch_size": 3, "batch_tokens": 99}
+OUTSIDE = {"batch_size": 3, "batch_tokens": 99, "mbr": 0.5}  # of any program
 
 
 def test_every_field_is_in_one_place():
     fields = sorted(field.name for field in dataclasses.fields(SearchConfig))
-    assert sorted([*STATIC, *SWITCHES, *RUNNING, *BATCHES]) == fields
+    assert sorted([*STATIC, *SWITCHES, *RUNNING, *OUTSIDE]) == fields
 
 
 @pytest.mark.parametrize("name", STATIC | SWITCHES)
@@ -275,7 +275,7 @@ def test_what_is_a_number_compiles_nothing(talker, sample):
     compiled_search(model, first)(talker[1], *rows)
     assert len(shapes) == 1
     changes = RUNNING | {name: other for name, (_, other) in SWITCHES.items()}
-    for name, value in (changes | BATCHES).items():
+    for name, value in (changes | OUTSIDE).items():
         config = dataclasses.replace(first, **{name: value})
         compiled_search(model, config)(talker[1], *rows)
         assert len(shapes) == 1, name

@@ -89,9 +89,9 @@ def test_lines_are_those_of_the_command_line(service, runs):
 
 def test_everything_is_told_of_lines(service, runs):
     lines = ["a b c", "", "d"]
-    search = {"nbest": 2, "alpha": 1, "beam": 3}
+    search = {"nbest": 2, "mbr": 0, "alpha": 1, "beam": 3}
     asked = {"lines": lines, "search": search, "alignments": True, "system": "memory"}
-    config = replace(SEARCH, nbest=2, alpha=1.0, beam=3)
+    config = replace(SEARCH, nbest=2, mbr=0.0, alpha=1.0, beam=3)
     expected = describe(runs["memory"], lines, config, expected=16)
     found = service.post("/translate", asked).json()["translations"]
     for ours, theirs in zip(found, expected, strict=True):
