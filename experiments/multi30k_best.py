@@ -35,6 +35,8 @@ Launch::
     python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
         --systems kvmematt-r2-lexicon --student-epochs 4 --candidates 10 \
         --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/rounds
+    python -m experiments.multi30k_best --data DATA/multi30k/tok \
+        --systems rnnsearch-star --mbr 30
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate
 """
 
@@ -54,7 +56,7 @@ from experiments.parts import captions
 from experiments.parts.distilled import Lessons, distil
 from experiments.parts.ingredients import COMPOSED, WITHOUT
 from experiments.parts.recipes import with_system
-from experiments.parts.together import ensemble
+from experiments.parts.together import ensemble, most_alike
 from kvnmt.data.text import Parallel
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
@@ -115,6 +117,8 @@ class Multi30kBest(captions.CaptionOptions):
     systems: tuple[str, ...] = SYSTEMS
     ablate: bool = False  # the first system, each ingredient left out once
     ensemble: bool = False  # all of the systems and seeds as one, a row more
+    # all rows again: of so many best translations the one most like the others
+    mbr: Annotated[int | None, between(2, 1000)] = None
     # these systems again, which learn from what all make of the text; no name: all
     distil: tuple[str, ...] | None = None
     teachers: tuple[Path, ...] = ()  # runs that teach in the place of the rows
@@ -161,14 +165,17 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
 def with_all(
     options: Multi30kBest, texts: dict[str, Parallel], trained: Sequence[AnyRow]
 ) -> list[AnyRow]:
-    """The rows that learn from all that were trained, and those that are ensembles."""
+    """The rows that learn from all that were trained, and what all translate else."""
     plain = [row for row in trained if isinstance(row, Row)]
     learning = (row for row in plain if row.system in options.students)
     taught = [distil(row, plain, options.lessons) for row in learning]
     measured = partial(figures_of, texts, "", options.target)
     groups: list[Sequence[Row]] = [plain, taught] if options.ensemble else []
     several = (group for group in groups if len(group) > 1)
-    return [*taught, *(ensemble(options.workdir, rows, measured) for rows in several)]
+    others = [ensemble(options.workdir, rows, measured) for rows in several]
+    if count := options.mbr:
+        others += [most_alike(row, count, measured) for row in (*plain, *taught)]
+    return [*taught, *others]
 
 
 def configure(
@@ -212,11 +219,11 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
             "--candidates, --reverse, --teachers and --student-epochs are of --distil; "
             "give it, too."
         )
-    if not (options.ensemble or options.students):
-        return
-    name = "--ensemble" if options.ensemble else "--distil"
-    if options.ablate:
-        raise UserError(f"{name} is of whole recipes; leave --ablate out.")
+    asked = {"--ensemble": options.ensemble, "--distil": options.students}
+    asked["--mbr"] = options.mbr
+    for name, value in asked.items():
+        if value and options.ablate:
+            raise UserError(f"{name} is of whole recipes; leave --ablate out.")
     if len(rows) < 2 and options.ensemble:
         raise UserError("an ensemble has two members; give more --systems or --seeds.")
     for system in options.students:

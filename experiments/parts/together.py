@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A row of several runs that translate together."""
+"""Rows of runs that translate otherwise than each by itself: together, or by MBR."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from experiments.harness.results import Figures
@@ -9,8 +10,10 @@ from experiments.harness.rows import OtherRow, Row
 from experiments.harness.settings import config_digest
 from kvnmt.files import make_folder
 from kvnmt.model.assembly import count_parameters
-from kvnmt.runs.directory import load_ensemble
+from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.runs.run import Run
+
+EXPONENT = 0.3  # of probabilities that weigh translations; chosen on valid text
 
 Measured = Callable[[Run, Path], Figures]  # of a run; what it translates stays there
 
@@ -42,4 +45,38 @@ def ensemble(workdir: Path, rows: Sequence[Row], measured: Measured) -> OtherRow
         tests=rows[0].tests,
         work=work,
         config=" ".join(config_digest(row.experiment) for row in rows),
+    )
+
+
+def most_alike(row: Row, count: int, measured: Measured) -> OtherRow:
+    """The row of a run whose translations are chosen by minimum Bayes risk.
+
+    Args:
+        row: The run, which is trained.
+        count: Of how many best translations the one most like the others is taken.
+        measured: What is measured of it.
+    """
+    folder = row.folder.with_name(f"{row.folder.name}-mbr-{count}")
+    chosen = {"nbest": count, "mbr": EXPONENT}
+
+    def work() -> Figures:
+        make_folder(folder)
+        run = load_run(row.folder)
+        search = run.experiment.search
+        search = replace(search, beam=max(search.beam, count), **chosen)
+        run = run._replace(experiment=replace(run.experiment, search=search))
+        figures: Figures = {
+            "seed": row.experiment.training.seed,
+            "parameters": count_parameters(run.params),
+        }
+        return figures | measured(run, folder)
+
+    return OtherRow(
+        folder=folder,
+        system=f"{row.system}, MBR of {count}",
+        data=row.data,
+        after=(row.folder,),
+        tests=row.tests,
+        work=work,
+        config=config_digest(row.experiment),
     )

@@ -19,13 +19,13 @@ from experiments.multi30k_best import BASELINE, RECIPE, Multi30kBest
 from experiments.parts import distilled
 from experiments.parts.distilled import distil
 from experiments.parts.ingredients import COMPOSED, WITHOUT
-from experiments.parts.together import ensemble
+from experiments.parts.together import EXPONENT, ensemble
 from kvnmt.attention import kv_memory
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate_nbest
-from kvnmt.runs.directory import load_ensemble
+from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.target_context import self_attentive
 from tests.experiments.fake import never, untrained, write_captions
 
@@ -92,6 +92,22 @@ def test_a_row_tells_what_its_score_is_made_of(options, monkeypatch, capsys):
     assert result["precisions"] in table
     multi30k_best.main(options, train=never)
     assert capsys.readouterr().out in table
+
+
+def test_a_row_is_told_again_by_minimum_bayes_risk(options, monkeypatch, capsys):
+    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
+    write_captions(options.data)
+    multi30k_best.main(replace(options, mbr=3), train=untrained)
+    assert "rnnsearch-star, MBR of 3" in capsys.readouterr().out
+    folder = options.workdir / "de-en-rnnsearch-star-1"
+    again = folder.with_name("de-en-rnnsearch-star-1-mbr-3")
+    result = json.loads((again / "result.json").read_text())
+    assert result["seed"] == 1 and result["based_on"].keys() == {folder.name}
+    run = load_run(folder)
+    search = replace(run.experiment.search, beam=5, nbest=3, mbr=EXPONENT)
+    source = (options.data / "test2016.de").read_text().splitlines()
+    written = (again / "test2016.en").read_text().splitlines()
+    assert run.translate(source, search) == written
 
 
 def test_rows_translate_together_and_go_on_with_that(options, monkeypatch, capsys):
@@ -330,6 +346,7 @@ def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
         ({"reverse": Path("back")}, "--candidates, --reverse, --teachers and"),
         ({"teachers": (Path("run"),)}, "--reverse, --teachers and"),
         ({"student_epochs": 2}, "--student-epochs are of --distil"),
+        ({"mbr": 3, "ablate": True}, "--mbr is .* leave --ablate out"),
         ({"ensemble": True, "ablate": True}, "--ensemble is .* leave --ablate out"),
         ({"distil": ("rnnsearch-star",), "ablate": True}, "--distil is of whole"),
         ({"distil": ("memdec",), "seeds": (1, 2)}, "memdec is none of --systems"),
