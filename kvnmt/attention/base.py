@@ -8,8 +8,8 @@ Three kinds of arrays, never mixed:
   keys, mask), leading axis of every array the row: a beam search never reorders it,
   and what is of no row is among the Params;
 * **State**, carried from step to step, leading axis of every array the hypothesis: the
-  only thing a beam search reorders. A mechanism that carries nothing has the state
-  ``()``.
+  only thing a beam search reorders. It holds numbers; of random keys, their
+  `jax.random.key_data`. A mechanism that carries nothing has the state ``()``.
 
 Types. Contexts have the type of the annotations, be it bfloat16 or float64. A State
 keeps its types, which may be finer (`kvnmt.layers.precise`).

@@ -17,7 +17,8 @@ result         context ``sum_j a_j h_j``, alignment a
     cov_j = cov_j + a_j / Phi_j
     Phi_j = N sig(U_f h_j + b_f), the fertility of a word; 1 where it is not modelled
 
-``subtractive``: coverage starts at 1 and loses ``a_j / Phi_j``.
+``subtractive``: coverage starts at 1 and loses ``a_j / Phi_j``. Departure: the sigmoid
+is taken as a millionth at least, so that coverage stays finite.
 """
 
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ from kvnmt.fields import at_least
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
+
+LEAST = 1e-6  # share of N that any word has
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def prepare(
     if params.fertility is not None:
         assert options.max_fertility is not None
         share = jax.nn.sigmoid(linear(params.fertility, annotations)[..., 0])
-        fertility = options.max_fertility * share
+        fertility = options.max_fertility * jnp.maximum(share, LEAST)
     keys = address.project_keys(params.address, annotations)
     return Source(annotations, keys, mask, fertility)
 

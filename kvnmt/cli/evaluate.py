@@ -18,7 +18,7 @@ from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import is_text, read_systems, read_test
 from kvnmt.fields import check_fields
 from kvnmt.files import make_folder
-from kvnmt.inference.config import Limit, SearchConfig, check_search
+from kvnmt.inference.config import Limit, SearchConfig, check_one, check_search
 from kvnmt.metrics.bleu import Settings, check_tokenizer
 
 MEASURE_HELP = (
@@ -98,12 +98,7 @@ class Evaluate:
 
     def check_given(self, start: "Evaluate") -> None:
         """Refuses flags of searches where nothing is searched for."""
-        if self.search.mbr is None:
-            why = "{0} is of several translations, and one is measured; {1} chooses it."
-            one = Idle(("nbest",), why, ("mbr",))
-            check_given(
-                self.search, [one], start.search, SearchConfig(), prefix="search."
-            )
+        check_one(self.search, start.search, "measured")
         if self.systems and all(map(is_text, self.systems)):
             names = tuple(field.name for field in fields(SearchConfig))
             why = (

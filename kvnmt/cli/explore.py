@@ -15,7 +15,7 @@ from kvnmt.errors import Idle, UserError, check_given, counted
 from kvnmt.evaluation.exploration import explore
 from kvnmt.fields import check_fields
 from kvnmt.files import claim
-from kvnmt.inference.config import Count, SearchConfig, check_search
+from kvnmt.inference.config import Count, SearchConfig, check_one, check_search
 from kvnmt.runs.directory import load_translator
 
 
@@ -72,8 +72,7 @@ class Explore:
 
     def check_given(self, start: "Explore") -> None:
         """Refuses several translations, of which one would be shown."""
-        one = Idle(("nbest",), "{0} is of several translations, and one is shown.")
-        check_given(self.search, [one], start.search, SearchConfig(), prefix="search.")
+        check_one(self.search, start.search, "shown")
 
     def _check_forced(self, start: SearchConfig) -> None:
         """Refuses to choose a search where nothing is searched for."""

@@ -2,6 +2,7 @@
 """The commands that make a run directory: train and average."""
 
 import math
+import shlex
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -77,7 +78,8 @@ class Train:
         if devices.part()[0]:
             return  # one of them says what came of it
         say(summary(result))
-        run = " ".join([str(self.run), *(f"--import {path}" for path in IMPORTED)])
+        own = (word for path in IMPORTED for word in ("--import", str(path)))
+        run = shlex.join([str(self.run), *own])
         if self.experiment.model.reads_source:
             say(f"translate with: kvnmt translate {run} < source > target")
         else:

@@ -121,13 +121,18 @@ def check_nbest(options: Translate, run: Run) -> None:
     Raises:
         UserError: There is nothing to choose among, or nothing that chooses.
     """
-    count = options.search.nbest
+    count, mbr = options.search.nbest, options.search.mbr
+    if options.nearest and mbr not in (None, run.experiment.search.mbr):
+        raise UserError(
+            "--nearest and --search.mbr each choose one of several translations; leave "
+            "one of them out."
+        )
     if options.nearest and count == 1:
         raise UserError(
             "--nearest chooses among several translations of a line; say how many with "
             "--search.nbest, at most as many as --search.beam."
         )
-    chosen = options.nearest or options.search.mbr is not None
+    chosen = options.nearest or mbr is not None
     several = options.json or options.moses or chosen
     if count not in (1, run.experiment.search.nbest) and not several:
         raise UserError(

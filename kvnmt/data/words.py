@@ -104,20 +104,28 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
     if len(vocabulary.encode(line)) <= limit:
         return [line]
     words = split_words(line)
-    tags = _tags(vocabulary, words)
+    tags = _tags(vocabulary, words, limit)
     room = limit - len(vocabulary.encode(tags))
     while tags and 2 * room >= limit:
         rest = " ".join(words).removeprefix(tags)
-        parts = [tags + part for part in cut(vocabulary, rest, room)]
+        parts = [tags + part for part in _cut(vocabulary, rest, room)]
         if all(len(vocabulary.encode(part)) <= limit for part in parts):
             return parts
         room -= 1  # a word behind a symbol may be more pieces than by itself
+    return _cut(vocabulary, line, limit)
+
+
+def _cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
+    """The same; nothing stands before every part."""
+    if len(vocabulary.encode(line)) <= limit:
+        return [line]
+    words = split_words(line)
     if len(words) == 1:
         middle = len(line) // 2
         if not middle:
             return [line]  # one character that is several tokens
         halves = line[:middle], line[middle:]
-        return [part for half in halves for part in cut(vocabulary, half, limit)]
+        return [part for half in halves for part in _cut(vocabulary, half, limit)]
     sizes = [max(len(vocabulary.encode(word)), 1) for word in words]
     parts = max(-(-sum(sizes) // limit), 2)
     mean, groups, total = sum(sizes) / parts, [[]], 0.0
@@ -131,13 +139,14 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
         middle = len(words) // 2
         groups = [words[:middle], words[middle:]]
     lines = (" ".join(group) for group in groups)
-    return [part for line in lines for part in cut(vocabulary, line, limit)]
+    return [part for line in lines for part in _cut(vocabulary, line, limit)]
 
 
-def _tags(vocabulary: Vocabulary, words: Sequence[str]) -> str:
+def _tags(vocabulary: Vocabulary, words: Sequence[str], limit: int) -> str:
     """The symbols that the words begin with, as they stand, up to what they are for.
 
-    Nothing if there is nothing else. A symbol may be part of a word.
+    Nothing if there is nothing else. A symbol may be part of a word; of a word that
+    begins with more than the limit some are enough to see that they are too many.
     """
     if not isinstance(vocabulary, Subwords) or not vocabulary.symbols:
         return ""
@@ -152,10 +161,13 @@ def _tags(vocabulary: Vocabulary, words: Sequence[str]) -> str:
     if len(whole) == len(words):
         return ""
     word, longest = words[len(whole)], max(map(len, vocabulary.symbols))
-    counts = [symbols(word[:n]) for n in range(1, min(len(word), longest + 1))]
-    if not any(counts):
-        return before
-    return before + word[: counts.index(max(counts)) + 1]
+    begun = ""
+    while True:
+        ends = range(len(begun) + 1, min(len(word), len(begun) + longest + 1))
+        counts = [symbols(word[:n]) for n in ends]
+        if max(counts, default=0) <= (have := symbols(begun)) or have > limit:
+            return before + begun
+        begun = word[: ends[counts.index(max(counts))]]
 
 
 def beginning(vocabulary: Vocabulary, line: str, limit: int) -> str:

@@ -93,6 +93,23 @@ def check_asked(config: SearchConfig, *starts: SearchConfig) -> None:
     check_given(config, _idle(config), *starts, prefix="search.")
 
 
+def check_one(config: SearchConfig, start: SearchConfig, used: str) -> None:
+    """Refuses several translations of which but the best is used, unless it is chosen.
+
+    Args:
+        config: The options.
+        start: Those that they were made from.
+        used: What is done with the one.
+
+    Raises:
+        OptionError: Somebody asked for several.
+    """
+    if config.mbr is None:
+        why = f"{{0}} is of several translations, and one is {used}; {{1}} chooses it."
+        one = Idle(("nbest",), why, ("mbr",))
+        check_given(config, [one], start, SearchConfig(), prefix="search.")
+
+
 def _idle(config: SearchConfig) -> Iterator[Idle]:
     """What does nothing beside the other options."""
     if not config.sample:

@@ -17,7 +17,7 @@ like no other. The translation itself is among those that it is compared with.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,8 @@ def pairwise_bleu(translations: Sequence[Sequence[int]]) -> NDArray[np.floating]
     lengths = np.array([len(ids) for ids in translations])
     logs = np.zeros((len(lengths), len(lengths)))
     for n in range(1, ORDER + 1):
-        counts = _counts([_ngrams(ids, n) for ids in translations])
-        matches = np.array([np.minimum(row, counts).sum(axis=1) for row in counts])
+        has = _incidence([_ngrams(ids, n) for ids in translations])
+        matches = has @ has.T
         more = int(n > 1)
         totals = np.maximum(lengths - n + 1, 0)[:, None] + more
         with np.errstate(divide="ignore"):  # nothing in common: BLEU is 0
@@ -57,17 +57,21 @@ def pairwise_bleu(translations: Sequence[Sequence[int]]) -> NDArray[np.floating]
     return np.exp(logs / ORDER + np.minimum(1 - longer, 0))
 
 
-def _ngrams(ids: Sequence[int], n: int) -> Counter[tuple[int, ...]]:
-    """Those without an unknown word."""
-    grams = zip(*(ids[start:] for start in range(n)))
-    return Counter(gram for gram in grams if UNK not in gram)
+def _ngrams(ids: Sequence[int], n: int) -> set[tuple[tuple[int, ...], int]]:
+    """Those without an unknown word, each with how often it was said before."""
+    said = Counter()
+    several = set()
+    for gram in zip(*(ids[start:] for start in range(n))):
+        if UNK not in gram:
+            several.add((gram, said[gram]))
+            said[gram] += 1
+    return several
 
 
-def _counts(counters: Sequence[Counter]) -> NDArray[np.integer]:
-    """How often every translation (rows) has every n-gram that any has."""
-    column = {gram: place for place, gram in enumerate(set().union(*counters))}
-    counts = np.zeros((len(counters), len(column)), np.int32)
-    for row, counter in zip(counts, counters):
-        for gram, times in counter.items():
-            row[column[gram]] = times
-    return counts
+def _incidence(several: Sequence[Set]) -> NDArray[np.float32]:
+    """Which translation (rows) has which n-gram that any has: ones and zeros."""
+    column = {gram: place for place, gram in enumerate(set().union(*several))}
+    has = np.zeros((len(several), len(column)), np.float32)
+    for row, grams in zip(has, several):
+        row[[column[gram] for gram in grams]] = 1
+    return has

@@ -2,6 +2,7 @@
 """Whether a mechanism keeps its laws, as a report for people to read."""
 
 import html
+import os
 import traceback
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -26,7 +27,7 @@ from kvnmt.typing import Sizes
 LONGEST = 240  # characters of what somebody else's error says
 # Where the errors of a mechanism surface; its author looks elsewhere.
 LIBRARIES = tuple(
-    str(Path(file).parent)
+    f"{Path(file).parent}{os.sep}"
     for file in (jax.__file__, flax.__file__, np.__file__, kvnmt.__file__)
     if file
 )

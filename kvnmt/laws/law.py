@@ -17,6 +17,8 @@ from kvnmt.typing import Array, DType, PyTree, Sizes
 
 Trial = TypeVar("Trial")
 
+PRECISIONS = (jnp.bfloat16, jnp.float64)  # that are not float32
+
 
 class Law(NamedTuple, Generic[Trial]):
     """What a mechanism promises, and what of it does not keep the promise."""
@@ -30,16 +32,14 @@ def differences(wanted: PyTree, actual: PyTree, *, tolerance: float) -> Iterator
     """A sentence for the array that differs most, if any differs too much.
 
     Of an array with large numbers the tolerance is a share of the largest: a memory
-    of sums rounds as they do.
+    of sums rounds as they do. What holds no real numbers is to be the same.
     """
     apart = {}
     for name, want, have in pairs(wanted, actual):
         if want.shape != have.shape:
             yield f"{name} has shape {have.shape}, not {want.shape}"
-        elif not np.allclose(
-            have, want, rtol=0, atol=tolerance * _size(want), equal_nan=True
-        ):
-            apart[name] = float(np.max(np.abs(have - want)))
+        elif not _near(have, want, tolerance):
+            apart[name] = float(np.max(np.abs(have.astype(float) - want)))
     if apart:
         name = max(apart, key=lambda name: apart[name])
         yield f"{name} differs by {apart[name]:.2g}"
@@ -88,14 +88,18 @@ def faults_of_init(init: Callable[..., PyTree], sizes: Sizes) -> Iterator[str]:
     first, again, other = (
         init(jax.random.key(seed), sizes, gaussian()) for seed in (0, 0, 1)
     )
-    repeated, differing = dict(leaves(again)), dict(leaves(other))
-    for name, leaf in leaves(first):
-        if not np.isfinite(leaf).all():
+    for name, leaf in named(first):
+        if not hasattr(leaf, "dtype"):
+            yield f"{name} begins as a {type(leaf).__name__}, which is no array"
+        elif not np.isfinite(leaf).all():
             yield f"{name} begins with numbers that are not finite"
-        elif not np.array_equal(leaf, repeated[name]):
+    for name, leaf, repeated in pairs(first, again):
+        if not np.array_equal(leaf, repeated):
             yield f"{name} begins otherwise with the same key"
-        elif np.ptp(leaf) > 0 and np.array_equal(leaf, differing[name]):
-            yield f"{name} begins with the same numbers whatever the key"
+    # Some may begin alike whatever the key: ones, a matrix of the identity.
+    free = any(leaf.size and np.ptp(leaf) for _, leaf in leaves(first))
+    if free and all(np.array_equal(a, b) for _, a, b in pairs(first, other)):
+        yield "all begin with the same numbers whatever the key"
 
 
 def faults_of_form(states: Sequence[PyTree], rows: int) -> Iterator[str]:
@@ -114,9 +118,6 @@ def faults_of_form(states: Sequence[PyTree], rows: int) -> Iterator[str]:
                     f"after step {step} {name} is {new.dtype}{list(new.shape)}, at "
                     f"first {old.dtype}{list(old.shape)}"
                 )
-
-
-PRECISIONS = (jnp.bfloat16, jnp.float64)
 
 
 def faults_of_precision(
@@ -152,6 +153,12 @@ def of_type(dtype: DType, arrays: PyTree) -> PyTree:
     return jax.tree.map(other, arrays)
 
 
-def _size(array: np.ndarray) -> float:
+def _near(have: np.ndarray, want: np.ndarray, tolerance: float) -> bool:
+    if not jnp.issubdtype(want.dtype, jnp.floating):
+        return np.array_equal(have, want)
+    return np.allclose(have, want, rtol=0, atol=tolerance * size(want), equal_nan=True)
+
+
+def size(array: np.ndarray) -> float:
     """Of the largest number, 1 at least."""
     return float(np.max(np.abs(array), initial=1.0, where=np.isfinite(array)))

@@ -14,8 +14,9 @@ from kvnmt.attention import Attended, Attention, Change, Moment, Weighed
 from kvnmt.laws.law import drawn, normal_numbers
 from kvnmt.typing import Array, PyTree, Sizes
 
-# All widths differ, so that a transposed or swapped matrix cannot fit.
-SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=5, alignment=6)
+# All widths differ, so that a transposed or swapped matrix cannot fit, and none is a
+# number of rows or words.
+SIZES = Sizes(embedding=9, encoder=4, annotation=8, state=7, alignment=6)
 B, S, WORDS = 3, 5, 3  # sentences, source words, target words
 # A full sentence, a short one, and a row without words.
 MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0]], dtype=bool)

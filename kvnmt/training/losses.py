@@ -59,7 +59,6 @@ class Loss:
     risk: Float[Array, ""]  # what drawn translations lack of BLEU 1, times words
 
 
-@typed
 def check_risk(objective: Objective, model: Model) -> None:
     """Refuses risk where nothing is translated.
 
@@ -73,6 +72,7 @@ def check_risk(objective: Objective, model: Model) -> None:
         )
 
 
+@typed
 def atteos(
     alignment: Float[Array, "B T S"],
     source_mask: Bool[Array, "B S"],

@@ -312,6 +312,9 @@ def test_of_several_the_most_alike_is_written(kvnmt, folder):
     assert said.status == 2
     assert "--search.mbr chooses among several" in said.err
     assert "with --search.nbest" in said.err
+    said = kvnmt(*several, "--search.mbr", 0, "--nearest", folder, given=text)
+    assert said.status == 2
+    assert "--nearest and --search.mbr each choose" in said.err
 
 
 def test_nearest_of_one_or_of_all_is_refused(kvnmt, folder, tmp_path, monkeypatch):

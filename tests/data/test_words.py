@@ -65,6 +65,9 @@ def test_tags_stand_before_every_part():
     assert len(alike) > 1 and all(part.startswith("＜2de＞ ") for part in alike)
     many = cut(words, "<2de> " * 4 + "a b c d e f", 10)
     assert len(many) < 4  # a part is not filled with tags
+    assert len(cut(words, "<2de>" * 400 + "a b", 50)) < 60
+    within = cut(words, "a b <2de>c" + " d" * 20, 8)
+    assert " ".join(within).count("<2de>") == 1  # no tag of the line
     assert cut(words, "<2de> <2de> <2de>", 2) == ["<2de>"] * 3  # nothing but tags
     assert cut(words, "<2de> a b", 2) == ["<2de>", "a b"]  # no room beside the tag
 

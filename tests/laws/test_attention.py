@@ -39,7 +39,7 @@ OPTIONS: dict[str, Options] = {
     "distortion-final": distortion.Options(renormalise="final"),
     "rewritten": kv_memory.Options(values="rewritten"),
     "shared-tanh": kv_memory.Options(share_addresses=True, add="tanh"),
-    "heads": multi_head.Options(heads=5),
+    "heads": multi_head.Options(heads=7),
     "kda": delta_memory.Options(update="kda"),
     "delta-sum": delta_memory.Options(update="sum"),
     "delta-sum-writes": delta_memory.Options(update="sum", write="decoder"),
@@ -68,7 +68,7 @@ def excused(name: str) -> set[str]:
 
 
 # Other programs, or one operation at a time: of every mechanism as it comes only.
-COSTLY = {"compiled", "wider", "gradient", "scanned", "init"}
+COSTLY = {"compiled", "wider", "gradient", "scanned", "init", "alone", "hypotheses"}
 CASES = [
     (name, law)
     for name in OPTIONS

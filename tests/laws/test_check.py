@@ -196,6 +196,39 @@ def knows_the_largest(scores, source):
     return masked_softmax(scores * jnp.abs(source.annotations).max(), source.mask)
 
 
+def counts_rows(scores, source):
+    return masked_softmax(scores / scores.shape[0], source.mask)
+
+
+def calls_back(scores, source):
+    same = jax.ShapeDtypeStruct(scores.shape, scores.dtype)
+    told = jax.pure_callback(lambda x: x, same, jax.lax.stop_gradient(scores))
+    return masked_softmax(scores + 0 * told, source.mask)
+
+
+def overflows(scores, source):
+    lengths = jnp.abs(source.annotations).sum(axis=-1)
+    weights = jnp.exp(scores * lengths / 10) * source.mask
+    total = weights.sum(axis=1, keepdims=True)
+    return weights / jnp.where(total == 0, 1, total)
+
+
+def begins_as_a_float() -> Attention:
+    """Additive attention with a number that is no array."""
+
+    def init(key, sizes, weights):
+        return SOUND.init(key, sizes, weights), 1.0
+
+    def prepare(params, annotations, mask):
+        return SOUND.prepare(params[0], annotations, mask)
+
+    def read(params, source, state, moment):
+        look = SOUND.read(params[0], source, state, moment)
+        return look.replace(context=params[1] * look.context)
+
+    return SOUND._replace(init=init, prepare=prepare, read=read)
+
+
 def is_coarse(scores, source):
     return masked_softmax(scores.astype(jnp.float32), source.mask)
 
@@ -244,6 +277,10 @@ def tells_of_signs(told, source):
     return told.replace(forgotten=-told.forgotten)
 
 
+def tells_nothing(told, source):
+    return jax.tree.map(jnp.zeros_like, told)
+
+
 def tells_of_writes_at_padding(told, source):
     return told.replace(added=told.added + ~source.mask)
 
@@ -251,7 +288,7 @@ def tells_of_writes_at_padding(told, source):
 WRONG = {
     "mass": (changed(leaks_mass), {"sum"}),
     "padding": (changed(sees_padding), {"padding", "unread", "wider"}),
-    "rows": (changed(mixes_rows), {"rows", "unread"}),
+    "rows": (changed(mixes_rows), {"rows", "alone", "unread"}),
     "empty": (changed(has_no_gradient_without_words), {"gradient"}),
     "places": (changed(knows_places), {"order"}),
     "columns": (changed(counts_columns), {"wider"}),
@@ -265,17 +302,25 @@ WRONG = {
     "form": (carrying(nothing_received, narrows), {"state", "scanned"}),
     "wide": (carrying(received_coarsely, books_coarsely), {"precision"}),
     "coarse": (changed(is_coarse), {"precision"}),
-    "largest": (changed(knows_the_largest), {"rows", "unread"}),
+    "largest": (changed(knows_the_largest), {"alone", "unread"}),
     "matrix": (SOUND._replace(prepare=keeps_a_matrix, read=unpacks), {"source"}),
-    "python": (counts_in_python(), {"scanned"}),
+    "python": (counts_in_python(), {"scanned", "hypotheses"}),
+    "rows-counted": (changed(counts_rows), {"alone"}),
+    "callback": (changed(calls_back), {"hypotheses"}),
+    "overflow": (changed(overflows), {"large"}),
+    "float": (begins_as_a_float(), {"init"}),
     "key": (starting(from_one_key), {"init"}),
     "no-key": (starting(from_no_key), {"init"}),
     "infinite": (starting(from_infinity), {"init"}),
     "lengths": (explaining(tells_squares_of_lengths), {"explained"}),
     "shape": (explaining(tells_one_number), {"explained"}),
     "sign": (explaining(tells_of_signs), {"explained"}),
+    "told-lies": (explaining(tells_nothing), {"explained"}),
     "told-padding": (explaining(tells_of_writes_at_padding), {"explained"}),
-    "axis": (carrying(lambda *_: jnp.zeros(()), counts_steps), {"state", "rows"}),
+    "axis": (
+        carrying(lambda *_: jnp.zeros(()), counts_steps),
+        {"state", "rows", "alone", "hypotheses"},
+    ),
 }
 
 

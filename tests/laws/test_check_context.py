@@ -72,6 +72,22 @@ def carrying(start, follow):
     return SOUND._replace(initial_state=initial_state, step=step)
 
 
+def turned():
+    """The mean, whose State has the rows in the other order."""
+
+    def initial_state(params, sizes, rows, length, dtype):
+        return SOUND.initial_state(params, sizes, rows, length, dtype)
+
+    def back(memory):
+        return jax.tree.map(lambda leaf: leaf[::-1], memory)
+
+    def step(params, memory, state, embedded):
+        memory, inputs = SOUND.step(params, back(memory), state, embedded)
+        return back(memory), inputs
+
+    return SOUND._replace(initial_state=initial_state, step=step)
+
+
 def looking(weights):
     """The mean, which tells of some weights."""
 
@@ -97,6 +113,7 @@ WRONG = {
         carrying(lambda rows, dtype: jnp.zeros(rows, int), lambda n: n + 0.5),
         {"state", "precision", "steps"},
     ),
+    "turned": (turned(), {"state"}),
     "future": (
         looking(lambda steps: jnp.full((steps, steps), 1 / steps)),
         {"attended"},
@@ -107,7 +124,7 @@ WRONG = {
     "key": (SOUND._replace(init=from_one_key), {"init", "reach"}),
     "scaled": (over_time(scaled), {"steps"}),
     "ahead": (over_time(looks_ahead), {"steps", "earlier"}),
-    "rows": (everywhere(mixes_rows), {"rows"}),
+    "rows": (everywhere(mixes_rows), {"rows", "state"}),
     "nothing": (everywhere(reads_nothing), {"reach"}),
     "number": (everywhere(is_no_number), {"widths", "reach"}),
     "widths": (SOUND._replace(widths=lambda sizes: {"state": 1}), {"widths"}),

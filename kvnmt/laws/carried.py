@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The laws of what an attention carries, and of how it runs."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kvnmt.laws.law import (
+    differences,
+    faults_of_form,
+    faults_of_precision,
+    leaves,
+    pairs,
+    size,
+)
+from kvnmt.laws.trial import MASK, B, S, Trial, gradient_of, scan, step, unroll
+from kvnmt.typing import Array, PyTree
+
+
+def state(trial: Trial) -> Iterator[str]:
+    """The State keeps its form and lets a search reorder it; every write is seen."""
+    states = trial.course().states
+    faults = list(faults_of_form(states, B))
+    yield from faults
+    if not faults:
+        first, *later = (dict(leaves(state)) for state in states)
+        for name, old in first.items():
+            if all(np.array_equal(now[name][:2], old[:2]) for now in later):
+                yield f"after every word {name} is what it was at first"
+
+
+def kept(trial: Trial) -> Iterator[str]:
+    """What is carried of padding stays as it began."""
+    first, *later = trial.course().states
+    for word, now in enumerate(later, start=1):
+        for name, old, new in pairs(first, now):
+            slots = old.shape == new.shape and old.shape[:2] == (B, S)
+            if slots and np.any(new[~MASK] != old[~MASK]):
+                yield f"after word {word} {name} has changed at padding"
+
+
+def explained(trial: Trial) -> Iterator[str]:
+    """Lengths of what a write does: new - old = added - forgotten."""
+    course = trial.course()
+    for word, change in enumerate(course.changes, start=1):
+        told = {name: np.asarray(leaf) for name, leaf in leaves(change)}
+        for name, lengths in told.items():
+            if lengths.shape != (B, S):
+                yield f"at word {word} {name} has shape {lengths.shape}"
+                return
+            if not (np.isfinite(lengths).all() and (lengths >= 0).all()):
+                yield f"at word {word} {name} has what is no length"
+            if np.any(lengths[~MASK] != 0):
+                yield f"at word {word} {name} is not 0 at padding"
+        changed, forgotten, added = told["changed"], told["forgotten"], told["added"]
+        most, least = forgotten + added, np.abs(forgotten - added)
+        room = 1e-5 * size(most)
+        if np.any(changed > most + room) or np.any(changed < least - room):
+            yield f"at word {word} what changed is not what was added and forgotten"
+        moved = _moved(course.states[word - 1], course.states[word])
+        if moved is not None and np.any((changed > room) & ~moved):
+            yield f"at word {word} it tells of slots that did not change"
+        if moved is not None and np.any(moved & (changed == 0)):
+            yield f"at word {word} slots have changed that it does not tell of"
+
+
+def scanned(trial: Trial) -> Iterator[str]:
+    """In one scan over the target words, and word by word."""
+    course = trial.course()
+    run = jax.jit(scan, static_argnums=0)
+    last, looks = run(
+        trial.attention, trial.params, trial.annotations, MASK, trial.moments
+    )
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *course.looks)
+    yield from differences(stacked, looks, tolerance=1e-5)
+    yield from differences(course.states[-1], last, tolerance=1e-5)
+
+
+def hypotheses(trial: Trial) -> Iterator[str]:
+    """As a search has them, on an axis behind the rows, with one Source for all."""
+    attention, params = trial.attention, trial.params
+    first, second = trial.moments[:2]
+
+    @jax.jit
+    def run(annotations: Array, mask: Array) -> tuple[PyTree, PyTree]:
+        source = attention.prepare(params, annotations, mask)
+        state = attention.initial_state(params, source)
+        of = partial(step, attention, params, source)
+        each = [of(state, first), of(state, second)]
+        states, moments = (
+            jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=1), *both)
+            for both in ((state, state), (first, second))
+        )
+        mapped = jax.vmap(of, in_axes=1, out_axes=1)(states, moments)
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=1), *each), mapped
+
+    by_itself, mapped = run(trial.annotations, jnp.asarray(MASK))
+    yield from differences(by_itself, mapped, tolerance=1e-5)
+
+
+def precision(trial: Trial) -> Iterator[str]:
+    """In bfloat16 contexts are of it, and in float64 nothing is coarser."""
+
+    def results(*arrays: PyTree) -> tuple[PyTree, PyTree, list[PyTree]]:
+        looks, states, *_ = unroll(trial.attention, *arrays)
+        contexts = [{"context": look.context} for look in looks]
+        alignments = [{"alignment": look.alignment} for look in looks]
+        return contexts, alignments, states
+
+    arrays = trial.params, trial.annotations, MASK, trial.moments
+    yield from faults_of_precision(results, *arrays)
+
+
+def compiled(trial: Trial) -> Iterator[str]:
+    """Jitted and not."""
+    eager = unroll(
+        trial.attention, trial.params, trial.annotations, MASK, trial.moments
+    )
+    yield from differences(eager, trial.course(), tolerance=1e-5)
+
+
+def gradient(trial: Trial) -> Iterator[str]:
+    """No gradient is infinite or NaN, though one row has no words.
+
+    Uncompiled: a compiler may by chance drop what is not a number.
+    """
+    for name, leaf in _leaves_of(trial, gradient_of(trial.attention)):
+        if not np.isfinite(leaf).all():
+            yield f"the gradient of {name} is not finite"
+
+
+def reach(trial: Trial) -> Iterator[str]:
+    """The gradient reaches everything that it should."""
+    for name, leaf in _leaves_of(trial, trial.gradient):
+        if not np.isfinite(leaf).all():
+            yield f"the gradient of {name} is not finite once compiled"
+        elif not np.any(leaf != 0):
+            yield f"the gradient of {name} is 0"
+
+
+def _moved(before: PyTree, after: PyTree) -> np.ndarray | None:
+    """Which slots of a State have changed; None: it has none."""
+    slots = [
+        np.any(new != old, axis=tuple(range(2, old.ndim)))
+        for _, old, new in pairs(before, after)
+        if old.shape[:2] == (B, S)
+    ]
+    return np.any(slots, axis=0) if slots else None
+
+
+def _leaves_of(
+    trial: Trial, gradient: Callable[..., PyTree]
+) -> Iterator[tuple[str, np.ndarray]]:
+    by_params, by_annotations = gradient(
+        trial.params, trial.annotations, MASK, trial.moments
+    )
+    yield from leaves(by_params)
+    yield "the annotations", np.asarray(by_annotations)
