@@ -222,6 +222,8 @@ def _value(name: str, kind: Any, value: object) -> Any:
         choices = ", ".join(get_args(kind))
         raise Refusal(400, f"'{name}' is none of {choices}.")
     if get_origin(kind) in (types.UnionType,):
+        if value is None:
+            return None
         kind = get_args(kind)[0]
     number = kind in (int, float) and not isinstance(value, bool)
     if kind is bool and isinstance(value, bool):

@@ -102,6 +102,9 @@ def test_everything_is_told_of_lines(service, runs):
         )
         texts = [[one["translation"] for one in x["nbest"]] for x in (ours, theirs)]
         assert texts[0] == texts[1]
+    plain = asked | {"search": search | {"mbr": None}}
+    best, *_ = service.post("/translate", plain).json()["translations"]
+    assert best["score"] == max(one["score"] for one in best["nbest"])
     np.testing.assert_allclose(
         found[0]["alignment"], expected[0]["alignment"], atol=1e-4
     )
