@@ -85,11 +85,11 @@ def unroll(
         before = replace(moment, decoder_state=None)
         if attention.weigh is not None:
             told.append(attention.weigh(params, source, state, before))
-        if attention.explain is not None:
-            look = attention.read(params, source, state, before)
-            after = replace(moment, attended=look)
-            changes.append(attention.explain(params, source, state, after))
+        earlier = state
         state, look = step(attention, params, source, state, moment)
+        if attention.explain is not None:
+            after = replace(moment, attended=look)
+            changes.append(attention.explain(params, source, earlier, after))
         looks.append(look)
         states.append(state)
     return Course(looks, states, told, changes)
