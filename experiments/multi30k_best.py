@@ -219,8 +219,11 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
             "--candidates, --reverse, --teachers and --student-epochs are of --distil; "
             "give it, too."
         )
-    asked = {"--ensemble": options.ensemble, "--distil": options.students}
-    asked["--mbr"] = options.mbr
+    asked = {
+        "--ensemble": options.ensemble,
+        "--distil": options.students,
+        "--mbr": options.mbr,
+    }
     for name, value in asked.items():
         if value and options.ablate:
             raise UserError(f"{name} is of whole recipes; leave --ablate out.")

@@ -57,14 +57,13 @@ def most_alike(row: Row, count: int, measured: Measured) -> OtherRow:
         measured: What is measured of it.
     """
     folder = row.folder.with_name(f"{row.folder.name}-mbr-{count}")
-    chosen = {"nbest": count, "mbr": EXPONENT}
+    search = row.experiment.search
+    search = replace(search, beam=max(search.beam, count), nbest=count, mbr=EXPONENT)
+    experiment = replace(row.experiment, search=search)
 
     def work() -> Figures:
         make_folder(folder)
-        run = load_run(row.folder)
-        search = run.experiment.search
-        search = replace(search, beam=max(search.beam, count), **chosen)
-        run = run._replace(experiment=replace(run.experiment, search=search))
+        run = load_run(row.folder)._replace(experiment=experiment)
         figures: Figures = {
             "seed": row.experiment.training.seed,
             "parameters": count_parameters(run.params),
@@ -78,5 +77,5 @@ def most_alike(row: Row, count: int, measured: Measured) -> OtherRow:
         after=(row.folder,),
         tests=row.tests,
         work=work,
-        config=config_digest(row.experiment),
+        config=config_digest(experiment),
     )
