@@ -26,7 +26,7 @@ def describe(
     """Translates lines and tells everything about the result.
 
     Alignments and the log-probabilities of tokens come from forced decoding of the
-    best translation, so they are those of `score` and `align`.
+    translations, so they are those of `score` and `align`.
 
     Args:
         run: The trained model.
@@ -54,26 +54,17 @@ def read_back(
     Args:
         run: The trained model.
         lines: What was translated.
-        translations: Of every line, the best first.
-        nbest: Whether all of a line are told.
+        translations: Of every line, those that are told, the best first.
+        nbest: Whether a record has a list of them all, beside what is told of the best.
     """
     source = [run.vocabularies.source.encode(line) for line in lines]
-    best = [ways[0].ids for ways in translations]
-    scored = score(run.model, run.params, source, best)
+    beside = [x for x, ways in zip(source, translations) for _ in ways]
+    ids = [way.ids for ways in translations for way in ways]
+    scored = iter(score(run.model, run.params, beside, ids))
     records = []
-    for line, ids, ways, pair in zip(lines, source, translations, scored):
-        record = summary(run, ways[0])
-        if ids:
-            record["tokens"] = run.vocabularies.target.pieces([*ways[0].ids, EOS])
-            record["token_log_probs"] = pair.token_log_probs
-        else:  # an empty line stays empty; nothing was predicted
-            record |= {"tokens": [], "token_log_probs": []}
-        if pair.alignments:
-            some = _alignment(run, line, ways[0].ids, pair) if ids else NO_ALIGNMENT
-            record |= some
-        if nbest:
-            record["nbest"] = [summary(run, way) for way in ways]
-        records.append(record)
+    for line, ways in zip(lines, translations):
+        several = [_record(run, line, way, next(scored)) for way in ways]
+        records.append(several[0] | ({"nbest": several} if nbest else {}))
     return records
 
 
@@ -97,6 +88,22 @@ def summary(run: Trained, translation: Translation) -> dict[str, Any]:
         "score": _finite(translation.score),
         "log_prob": _finite(translation.log_prob),
     }
+
+
+def _record(
+    run: Trained, line: str, translation: Translation, pair: Scored
+) -> dict[str, Any]:
+    """Everything about one translation, which was scored with its line."""
+    record, ids = summary(run, translation), translation.ids
+    spoken = bool(run.vocabularies.source.encode(line))
+    if spoken:
+        record["tokens"] = run.vocabularies.target.pieces([*ids, EOS])
+        record["token_log_probs"] = pair.token_log_probs
+    else:  # an empty line stays empty; nothing was predicted
+        record |= {"tokens": [], "token_log_probs": []}
+    if pair.alignments:
+        record |= _alignment(run, line, ids, pair) if spoken else NO_ALIGNMENT
+    return record
 
 
 def _finite(number: float) -> float | None:

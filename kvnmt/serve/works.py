@@ -83,7 +83,9 @@ def _describe(batch: Batch) -> Records:
     """Translations with tokens and alignments."""
     ways = _filled(_search(batch), batch.rows, [Translation([], 0.0, 0.0)])
     texts = _filled([line.text for line in batch.items], batch.rows, "")
-    with batch.program(_read_shapes(batch, texts, [way[0].ids for way in ways])):
+    beside = [text for text, several in zip(texts, ways) for _ in several]
+    ids = [way.ids for several in ways for way in several]
+    with batch.program(_read_shapes(batch, beside, ids)):
         nbest = batch.task.search.nbest > 1
         return read_back(batch.run, texts, ways, nbest=nbest)
 

@@ -100,7 +100,10 @@ def test_everything_is_told_of_lines(service, runs):
         np.testing.assert_allclose(
             ours["token_log_probs"], theirs["token_log_probs"], atol=1e-4
         )
-        texts = [[one["translation"] for one in x["nbest"]] for x in (ours, theirs)]
+        texts = [
+            [(one["translation"], one["links"]) for one in x["nbest"]]
+            for x in (ours, theirs)
+        ]
         assert texts[0] == texts[1]
     plain = asked | {"search": search | {"mbr": None}}
     best, *_ = service.post("/translate", plain).json()["translations"]
