@@ -66,7 +66,7 @@ COLUMNS = (
     Column("valid_bleu", "BLEU valid", "{:.2f}"),
     Column("test2016_bleu", "BLEU test2016", "{:.2f}"),
     Column("minutes", "minutes", "{:.1f}"),
-    Column("best_epoch", "best epoch", "{:g}"),
+    Column("best_epoch", "best epoch", "{:.3g}"),
     Column("seed", "seed"),
 )
 TABLES = (

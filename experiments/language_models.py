@@ -59,7 +59,7 @@ COLUMNS = (
     Column("state", "state"),
     Column("parameters", "parameters", "{:,}"),
     Column("perplexity", "perplexity", "{:.1f}"),
-    Column("best_epoch", "best epoch", "{:g}"),
+    Column("best_epoch", "best epoch", "{:.3g}"),
     Column("seed", "seed"),
 )
 TABLES = (

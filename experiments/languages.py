@@ -68,7 +68,7 @@ COLUMNS = (
     Column("test_bleu", "BLEU test", "{:.2f}"),
     Column("signature", "sacreBLEU"),
     Column("minutes", "minutes", "{:.1f}"),
-    Column("best_epoch", "best epoch", "{:g}"),
+    Column("best_epoch", "best epoch", "{:.3g}"),
     Column("seed", "seed"),
 )
 TABLES = (Summary(name="languages", columns=COLUMNS[2:-1], by=("system",)),)

@@ -79,7 +79,7 @@ COLUMNS = (
     Column("target_tokens_per_second", "target tokens/s", "{:,.0f}"),
     Column("minutes", "minutes", "{:.1f}"),
     Column("epochs", "epochs", "{:g}"),
-    Column("best_epoch", "best epoch", "{:g}"),
+    Column("best_epoch", "best epoch", "{:.3g}"),
     Column("seed", "seed"),
 )
 # What is kept of kvnmt.evaluation.adequacy; it needs no gold alignment.

@@ -83,7 +83,7 @@ COLUMNS = (
     Column("precisions", "of n-grams 1 to 4"),
     Column("brevity", "brevity penalty", "{:.3f}"),
     Column("minutes", "minutes", "{:.1f}"),
-    Column("best_epoch", "best epoch", "{:g}"),
+    Column("best_epoch", "best epoch", "{:.3g}"),
     Column("seed", "seed"),
 )
 TABLES = (

@@ -16,6 +16,7 @@ compared with them would mean something else, or fail after hours.
 """
 
 import dataclasses
+import math
 import types
 from collections.abc import Iterator
 from functools import cache
@@ -47,10 +48,10 @@ class Bounds(NamedTuple):
         return " and ".join(parts)
 
     def hold(self, value: float) -> bool:
-        """Whether a number keeps to them; NaN never does."""
+        """Whether a finite number keeps to them."""
         low = self.least is None or value >= self.least
         high = self.most is None or value <= self.most
-        return low and high and value == value
+        return low and high
 
 
 # What a config may ask for at most, so that one from elsewhere cannot ask for a program
@@ -86,12 +87,15 @@ def check_fields(config: Any, prefix: str = "") -> None:
         prefix: What the flag of every field begins with.
 
     Raises:
-        OptionError: A value is of another kind than its field, or a number is out of
-            its bounds; the field and what it may hold are named.
+        OptionError: A value is of another kind than its field, or a number is infinite
+            or out of its bounds; the field and what it may hold are named.
     """
     for path, value, hint, bounds in _fields(config):
         if not _fits(value, hint):
             told = f"{{0}} is {_shown(value)} but must be {_told(hint)}."
+            raise OptionError(told, path, prefix=prefix)
+        if isinstance(value, float) and not math.isfinite(value):
+            told = f"{{0}} is {value} but must be a finite number."
             raise OptionError(told, path, prefix=prefix)
         if bounds and value is not None and not bounds.hold(value):
             told = f"{{0}} is {_number(value)} but must be {bounds}."
@@ -177,4 +181,4 @@ def _shown(value: Any) -> str:
 
 def _number(value: float) -> str:
     """A number in a few characters; one of thousands of digits is no float."""
-    return f"{value:.10g}" if abs(value) < 1e300 or value != value else "too large"
+    return f"{value:.10g}" if abs(value) < 1e300 else "too large"

@@ -54,8 +54,6 @@ class Number(NamedTuple):
     def outside(self) -> Iterator[float]:
         """Values that are refused, the nearest ones among them."""
         assert self.bounds is not None
-        if self.kind is float:
-            yield math.nan
         for edge, away in ((self.bounds.least, -1), (self.bounds.most, 1)):
             if edge is not None:
                 yield edge + away
@@ -177,6 +175,8 @@ MISFITS = [
     ("model.attention", "additive", "'additive' but must be a kvnmt.attention.base.O"),
     ("model.attention", attention.additive, "of type module but must be a kvnmt.att"),
     ("optimizer.learning_rate", np.float32(1e-3), "of type float32 but must be a num"),
+    ("optimizer.learning_rate", math.inf, "inf but must be a finite number"),
+    ("model.dropout.word", math.nan, "nan but must be a finite number"),
     ("search.beam", None, "of type NoneType but must be a whole number"),
     ("data.languages", ["de", "en"], "of type list but must be a"),
     ("training.warm_start", 3, "of type int but must be a path or None"),

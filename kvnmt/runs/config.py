@@ -14,6 +14,7 @@ from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import OptionError, UserError, unknown_name
+from kvnmt.fields import KINDS
 from kvnmt.inference.program import SearchConfig
 from kvnmt.model.config import ModelConfig
 from kvnmt.training.config import TrainingConfig
@@ -160,6 +161,9 @@ def converter() -> cattrs.Converter:
     made = cattrs.Converter(forbid_extra_keys=True)
     made.register_unstructure_hook(Path, str)
     made.register_structure_hook(Path, lambda value, _: Path(value))
+    # As they are: int(2.7) is 2, and bool("false") is True.
+    for kind in (int, bool):
+        made.register_structure_hook(kind, _as_it_is)
     for base, catalogue in (
         (attention.Options, attention.CATALOGUE),
         (decoder.Options, decoder.CATALOGUE),
@@ -167,6 +171,13 @@ def converter() -> cattrs.Converter:
     ):
         _register(made, base, catalogue)
     return made
+
+
+def _as_it_is(value: Any, kind: type) -> Any:
+    """What is of this kind already."""
+    if type(value) is not kind:
+        raise UserError(f"{value!r} must be {KINDS[kind]}")
+    return value
 
 
 def _flag(path: str, value: Any) -> str:

@@ -122,6 +122,8 @@ def change(plain: dict[str, Any], path: str, value: Any) -> None:
         ("model.decoder.rounds", "two", "rounds"),
         ("model.merge", "product", "merge"),
         ("training.epochs", [], "epochs"),
+        ("training.epochs", 2.7, "2.7 must be a whole number (int) @ $.training.ep"),
+        ("model.layer_norm", "false", "'false' must be True or False @ $.model.layer"),
         ("search", 3, "search"),
     ],
 )
