@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.errors import Idle, OptionError, check_given
-from kvnmt.fields import between, check_fields
+from kvnmt.fields import DEEPEST, between, check_fields
 from kvnmt.typing import Array
 
 MOST = 2**31 - 1  # that a program takes
@@ -54,6 +54,8 @@ class SearchConfig:
     # fewest target words, as far as the bounds above allow
     min_length: Annotated[int, between(0, MOST)] = 0
     unknown: bool = True  # the unknown word may be written
+    # of a translation no n-gram of so many tokens is said twice; None: any may be
+    no_repeat_ngram_size: Annotated[int | None, between(1, DEEPEST)] = None
     nbest: Width = 1  # translations per sentence, at most as many as the beam
     # of these the most alike is the best, each weighted by its probability to this
     # power (minimum Bayes risk); 0: all alike
@@ -151,6 +153,7 @@ class Shape:
     length_extra: int
     max_length: int | None
     unknown: bool
+    no_repeat_ngram_size: int | None
     nbest: int
 
     @property
@@ -185,6 +188,7 @@ def shape_of(config: SearchConfig) -> Shape:
         length_extra=config.length_extra,
         max_length=config.max_length,
         unknown=config.unknown,
+        no_repeat_ngram_size=config.no_repeat_ngram_size,
         nbest=config.nbest,
     )
 

@@ -12,16 +12,14 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
-from kvnmt.data.vocabulary import EOS, PAD, UNK
+from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.devices import own_mesh
-from kvnmt.errors import OptionError
 from kvnmt.inference.config import (
     Number,
     Numbers,
@@ -31,32 +29,21 @@ from kvnmt.inference.config import (
     numbers_of,
     shape_of,
 )
+from kvnmt.inference.step import Source, initial_state, reward, step
 from kvnmt.inference.trained import KEPT
 from kvnmt.model.assembly import Model, Params
 from kvnmt.search import (
     Hypotheses,
     Ranking,
     Sentences,
-    Words,
     beam_search,
     greedy_search,
     length_divisors,
-    normalise,
     sample_search,
 )
-from kvnmt.typing import Array, Bool, Float, Int, PyTree
+from kvnmt.typing import Array, Bool, Int
 
 ROUNDING = 1e-9  # a product that is a whole number may be less by this
-LEAST_COVERED = 1e-6  # attention that a word counts as having had, at least
-
-
-class _Source(NamedTuple):
-    """What is constant for a sentence."""
-
-    model: PyTree
-    words: Bool[Array, "B S"]  # real words, EOS not among them
-    limits: Int[Array, " B"]
-    prefix: Int[Array, "B P"] | None
 
 
 def compiled_search(model: Model, config: SearchConfig) -> Callable[..., Hypotheses]:
@@ -142,30 +129,26 @@ def _search(
     allowed: Bool[Array, "B C"] | None = None,
 ) -> Hypotheses:
     limits, length = _limits(shape, source, prefix)
-    constants = model.encode(params, source)
+    encoded = model.encode(params, source)
     if words is not None and allowed is not None:
-        params, constants = model.narrow(params, constants, words, allowed)
+        params, encoded = model.narrow(params, encoded, words, allowed)
         prefix = prefix if prefix is None else _places_among(words, prefix)
-    state: dict[str, PyTree] = {"model": model.initial_state(params, constants, length)}
-    if shape.covered:
-        state["covered"] = jnp.zeros(source.shape)
+    constants = Source(encoded, source > EOS, limits, prefix)
     sentences = Sentences(
-        source=_Source(constants, source > EOS, limits, prefix),
-        state=jax.tree.map(
-            lambda leaf: jnp.repeat(leaf[:, None], shape.width, axis=1), state
-        ),
+        source=constants,
+        state=initial_state(model, shape, params, constants, length),
         limits=limits,
         keys=_keys(numbers.seed, places, shape.width) if shape.sample else None,
     )
     ranking = Ranking(
         length_divisors(length, numbers.alpha, numbers.offset),
-        partial(_reward, numbers.coverage) if shape.covered else None,
+        partial(reward, numbers.coverage) if shape.covered else None,
     )
-    step = partial(_step, model, params, shape.unknown, numbers.minimum)
+    advance = partial(step, model, shape, params, numbers.minimum)
     shrinks = max(len(source).bit_length() // 2 - 2, 0)  # 64 rows: once
     search = _strategy(shape, numbers)
     hypotheses = search(
-        step, sentences, ranking, length=length, eos=EOS, pad=PAD, shrinks=shrinks
+        advance, sentences, ranking, length=length, eos=EOS, pad=PAD, shrinks=shrinks
     )
     return hypotheses if words is None else _in_vocabulary(words, hypotheses)
 
@@ -220,71 +203,6 @@ def _limits(
         limits = jnp.maximum(limits, jnp.sum(prefix >= 0, axis=1) + 1)
         length = max(length, prefix.shape[1] + 1)
     return jnp.where(words >= 0, limits, 0), length
-
-
-def _step(
-    model: Model,
-    params: Params,
-    unknown: bool,
-    minimum: Number,
-    source: _Source,
-    state: dict[str, PyTree],
-    tokens: Int[Array, "B K"],
-    t: Int[Array, ""],
-) -> tuple[dict[str, PyTree], Words]:
-    # Mapped over the beam, with one copy of the constants for all hypotheses.
-    def advance(state: PyTree, tokens: Array) -> tuple[PyTree, Array, PyTree]:
-        new, prediction = model.step(params, source.model, state, tokens)
-        return new, prediction.logits, prediction.features.alignments[-1:]
-
-    each = jax.vmap(advance, in_axes=1, out_axes=1)
-    inner, logits, alignments = each(state["model"], tokens)
-    new = {"model": inner}
-    if "covered" in state:
-        if not alignments:
-            raise OptionError(
-                "{0} needs an alignment, and this system has none.",
-                "coverage",
-                prefix="search.",
-            )
-        new["covered"] = state["covered"] + alignments[0]
-    return new, _words(logits, source, t, unknown, minimum)
-
-
-def _words(
-    logits: Float[Array, "B K V"],
-    source: _Source,
-    t: Int[Array, ""],
-    unknown: bool,
-    minimum: Number,
-) -> Words:
-    """What may be written; it keeps its probability."""
-    early = (t < minimum) & (t + 1 < source.limits)
-    barred, forced = {EOS: early}, None
-    if not unknown:
-        barred[UNK] = jnp.ones_like(early)
-    if source.prefix is not None:
-        longest = source.prefix.shape[1]
-        word = source.prefix[:, jnp.minimum(t, longest - 1)]
-        forced = jnp.where(t < longest, word, PAD)
-    peaks, totals = normalise(logits)
-    return Words(
-        logits=logits,
-        peaks=peaks,
-        totals=totals,
-        barred=jnp.stack([*barred.values()], axis=1),
-        barred_ids=(*barred,),
-        forced=forced,
-    )
-
-
-def _reward(
-    weight: Number, source: _Source, state: dict[str, PyTree]
-) -> Float[Array, "B K"]:
-    """The coverage penalty, at most 0: the sum of ``log min(attention had, 1)``."""
-    had = jnp.clip(state["covered"], LEAST_COVERED, 1.0)
-    logs = jnp.where(source.words[:, None], jnp.log(had), 0)
-    return weight * jnp.sum(logs, axis=-1)
 
 
 def _keys(seed: Number, places: Int[Array, " B"], draws: int) -> Array:

@@ -10,6 +10,7 @@ from kvnmt.search.base import (
 )
 from kvnmt.search.beam import beam_search
 from kvnmt.search.greedy import greedy_search
+from kvnmt.search.repeats import repeating
 from kvnmt.search.sampling import sample_search
 from kvnmt.search.words import Words, normalise
 
@@ -23,5 +24,6 @@ __all__ = [
     "greedy_search",
     "length_divisors",
     "normalise",
+    "repeating",
     "sample_search",
 ]

@@ -155,10 +155,19 @@ def test_empty_sentences_stay_empty(talker, sentences, config):
     check_same(full, translate(*talker, sentences, config))
 
 
+def ngrams(words: list[int], n: int) -> list[tuple[int, ...]]:
+    return [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+
+
 def literal_beam(
-    model: Model, params: Params, ids: list[int], prefix: list[int], beam: int
+    model: Model,
+    params: Params,
+    ids: list[int],
+    prefix: list[int],
+    config: SearchConfig,
 ) -> tuple[float, list[int]]:
     """The best ended hypothesis of a beam that is led through a prefix, and log P."""
+    beam, n = config.beam, config.no_repeat_ngram_size
     source = pad([with_end(ids)] * beam, beam, 8)
     constants = model.encode(params, source)
     state, step = model.initial_state(params, constants, 24), jax.jit(model.step)
@@ -171,6 +180,11 @@ def literal_beam(
         if t < len(prefix):
             total[:, np.arange(WORDS) != prefix[t]] = -math.inf
         else:
+            for k, text in enumerate(texts if n else []):
+                for word in range(WORDS):
+                    added = ngrams([*text, word], n)[-1:]
+                    if added and added[0] in ngrams(text, n):
+                        total[k, word] = -math.inf
             best = max(best, max(zip(total[:, EOS].tolist(), texts)))
         total[:, EOS] = -math.inf
         order = np.argsort(-total, axis=None, kind="stable")[:beam]
@@ -188,12 +202,31 @@ def test_a_search_goes_on_from_the_words_that_are_forced(talker, sentences):
     prefixes = [[7, 3, 3], [9], [], [5, 5]]
     found = translate(*talker, chosen, config, prefixes=prefixes)
     for ids, prefix, one in zip(chosen, prefixes, found, strict=True):
-        log_prob, words = literal_beam(*talker, ids, prefix, config.beam)
+        log_prob, words = literal_beam(*talker, ids, prefix, config)
         assert one.ids == words and words[: len(prefix)] == prefix
         assert one.log_prob == pytest.approx(log_prob, abs=1e-4)
     free = translate(*talker, chosen, config)
     assert [one.ids for one in free] != [one.ids for one in found]
     assert free[2].ids == found[2].ids
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_no_ngram_is_said_twice_but_where_words_are_forced(talker, sentences, n):
+    config = dataclasses.replace(BEAM, normalization="none", min_length=6)
+    chosen, prefixes = sentences[:4], [[7, 3, 3, 3, 3], [9], [], [5, 5]]
+    free = translate(*talker, chosen, config, prefixes=prefixes)
+    config = dataclasses.replace(config, min_length=0, no_repeat_ngram_size=n)
+    found = translate(*talker, chosen, config, prefixes=prefixes)
+    for ids, prefix, one in zip(chosen, prefixes, found, strict=True):
+        log_prob, words = literal_beam(*talker, ids, prefix, config)
+        assert one.ids == words and words[: len(prefix)] == prefix
+        assert one.log_prob == pytest.approx(log_prob, abs=1e-4)
+    assert any(len({*ngrams(one.ids, n)}) < len(ngrams(one.ids, n)) for one in free[1:])
+    for strategy in ({"beam": 1}, {"sample": True, "nbest": 3, "temperature": 0.5}):
+        config = dataclasses.replace(config, min_length=5, **strategy)
+        for ways in translate_nbest(*talker, sentences, config):
+            for said in (ngrams(way.ids, n) for way in ways):
+                assert len({*said}) == len(said)
 
 
 def traced(model: Model) -> tuple[Model, list[tuple[int, ...]]]:
@@ -240,6 +273,7 @@ STATIC: dict[str, Any] = {
     "length_extra": 3,
     "max_length": 1,
     "unknown": False,
+    "no_repeat_ngram_size": 2,
     "nbest": 2,
 }
 SWITCHES = {"top_p": (0.5, 0.9), "coverage": (0.1, 0.2), "diversity": (0.1, 0.2)}
@@ -314,7 +348,7 @@ def test_programs_that_nobody_uses_are_freed(talker):
         ({"alpha": -1.0}, "alpha is -1 but must be at least 0 and"),
         ({"alpha": 8.0}, "alpha is 8 but must be at least 0 and at most 7"),
         ({"top_p": 1.5}, "top_p is 1.5 but must be at least 0.001 and at most 1."),
-        ({"temperature": math.nan}, "temperature is nan but must be at least 0.001"),
+        ({"temperature": math.nan}, "temperature is nan but must be a finite number"),
         ({"max_length": 0}, "max_length is 0 but must be at least 1 and"),
         (
             {"nbest": 3},
