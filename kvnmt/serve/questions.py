@@ -42,7 +42,6 @@ OPTIONS = (
     "diversity",
     "min_length",
     "unknown",
-    "no_repeat_ngram_size",
 )
 LARGEST = {int: 2**31 - 1, float: 1000.0}  # numbers that a program can compute with
 NAME = 60  # characters of a name that are told again
