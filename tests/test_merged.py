@@ -104,6 +104,7 @@ def test_results_and_gradients_are_the_same(step, x64):
         Scanning(),
         Scanning(merged=True),
         Scanning("vectors", chunk=3, merged=True),
+        Scanning("vectors", chunk=2, merged=True),  # of all steps: none is left
     )
     values = [jax.jit(jax.value_and_grad(total, 1), static_argnums=0) for _ in ways]
     plain, *others = (f(kept, PARAMS) for f, kept in zip(values, ways))
@@ -121,6 +122,31 @@ def test_products_are_one(step, left):
         return results(step, Scanning(merged=True), params)
 
     assert products(jax.make_jaxpr(run)(PARAMS).jaxpr) == left
+
+
+def test_a_state_that_is_a_result_is_written_once():
+    """Of a step both are the same array, which another step has as the one before."""
+
+    def step(state: dict[str, Array], x: Array) -> tuple[dict[str, Array], Any]:
+        h = jnp.tanh(state["h"] @ PARAMS["some"] + x @ PARAMS["others"][:, :D])
+        return {"h": h, "sum": state["sum"] + h}, {"new": h, "next": h + 1, "old": x}
+
+    def run(state: dict[str, Array], reverse: bool, merged: bool) -> Any:
+        return scan(step, state, INPUTS, Scanning(merged=merged), reverse)
+
+    def handed_on(merged: bool) -> int:
+        traced = jax.make_jaxpr(lambda state: run(state, False, merged))(state)
+        (loop,) = (e for e in traced.jaxpr.eqns if e.primitive.name == "scan")
+        (kept,) = loop.params["jaxpr"].jaxpr.eqns
+        inside = kept.params["jaxpr"]
+        return sum(result in inside.invars for result in inside.outvars)
+
+    state = {"h": jnp.asarray(STATE), "sum": jnp.zeros((B, D))}
+    assert handed_on(True) == handed_on(False) + 1
+    for reverse in (False, True):
+        plain, lean = (run(state, reverse, way) for way in (False, True))
+        for name, result in plain.items():
+            np.testing.assert_allclose(lean[name], result, rtol=1e-5, atol=1e-6)
 
 
 def test_a_step_without_any_stays_what_it_is():

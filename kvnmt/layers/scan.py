@@ -12,7 +12,8 @@ for every step, though most are cheap to compute again. Two choices are better:
 ============  =================================================================
 
 A GPU makes one product of several that meet the same array, which saves it the start of
-many kernels (`kvnmt.layers.merged`).
+many kernels (`kvnmt.layers.merged`), and writes the states of a scan once, though both
+the result and the gradient need them.
 """
 
 from collections.abc import Callable
@@ -26,6 +27,8 @@ from kvnmt.layers.merged import merged
 from kvnmt.typing import Array, PyTree
 
 Residuals: TypeAlias = Literal["products", "vectors"]
+# (state after the last step, what all steps gave) -> results
+Complete: TypeAlias = Callable[[PyTree, PyTree], PyTree]
 
 
 class Scanning(NamedTuple):
@@ -34,7 +37,7 @@ class Scanning(NamedTuple):
     residuals: Residuals = "products"  # what every step keeps for the gradient
     chunk: int = 0  # steps between those whose state is kept, if nothing else is;
     # 0: the residuals of every step are
-    merged: bool = False  # products of the same array are one
+    merged: bool = False  # products of the same array are one, states written once
 
 
 def scan(
@@ -54,14 +57,17 @@ def scan(
             steps is kept, and the steps between are computed again.
         reverse: From the last step to the first; without a chunk.
     """
+    complete = _as_they_are
     if scanning.merged:
         step = merged(step, state, jax.tree.map(lambda x: x[0], inputs))
+        step, complete = _states_once(step, reverse)
     policy = _POLICIES[scanning.residuals]
     # A scan keeps XLA from merging both computations; outside of one it must be told.
     frugal = jax.checkpoint(step, policy=policy, prevent_cse=False)
 
     def run(state: PyTree, inputs: PyTree) -> tuple[PyTree, PyTree]:
-        return jax.lax.scan(frugal, state, inputs, reverse=reverse)
+        end, results = jax.lax.scan(frugal, state, inputs, reverse=reverse)
+        return end, complete(end, results)
 
     chunk = scanning.chunk
     if not chunk:
@@ -84,6 +90,47 @@ def scan(
 def keep(x: Array) -> Array:
     """Marks a small result that is no product as one to be kept."""
     return checkpoint_name(x, _KEPT)
+
+
+def _states_once(
+    step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], reverse: bool
+) -> tuple[Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], Complete]:
+    """A step that gives no new state as a result, and what completes the results.
+
+    For the gradient a scan keeps the state before each step. A result that is the state
+    after it is the same array, a step later: XLA then writes it once, not twice.
+    """
+    places: dict[int, int] = {}  # of results that are new states: among the states
+
+    def lean(state: PyTree, inputs: PyTree) -> tuple[PyTree, PyTree]:
+        new, results = step(state, inputs)
+        news = [id(leaf) for leaf in jax.tree.leaves(new)]
+        leaves, tree = jax.tree.flatten(results)
+        places.update(
+            (n, news.index(id(leaf)))
+            for n, leaf in enumerate(leaves)
+            if id(leaf) in news
+        )
+        before = jax.tree.leaves(state)
+        for n, place in places.items():
+            leaves[n] = before[place]
+        return new, jax.tree.unflatten(tree, leaves)
+
+    def complete(end: PyTree, results: PyTree) -> PyTree:
+        leaves, tree = jax.tree.flatten(results)
+        last = jax.tree.leaves(end)
+        for n, place in places.items():
+            one = last[place][None]
+            both = [one, leaves[n]] if reverse else [leaves[n], one]
+            rows = slice(-1) if reverse else slice(1, None)
+            leaves[n] = jnp.concatenate(both)[rows]
+        return jax.tree.unflatten(tree, leaves)
+
+    return lean, complete
+
+
+def _as_they_are(end: PyTree, results: PyTree) -> PyTree:
+    return results
 
 
 def _is_vector(primitive: Any, *operands: Any, **params: Any) -> bool:
