@@ -23,7 +23,8 @@ class StepOptions:
     # vectors; auto: products on a CPU, vectors on an accelerator.
     residuals: Literal["auto", "products", "vectors"] = "auto"
     # whether products of one array with several matrices are one product, and states
-    # are written once, which starts fewer kernels; auto: merged on a GPU, apart on a CPU and a TPU.
+    # are written once, which starts fewer kernels; auto: merged on a GPU, apart on a
+    # CPU and a TPU.
     products: Literal["auto", "apart", "merged"] = "auto"
     # target steps between those of which anything is kept; all between is computed
     # again. 0: each keeps its residuals.
