@@ -8,7 +8,7 @@ the flags can be read.
 import dataclasses
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from kvnmt.data.config import check_vocabularies
 from kvnmt.errors import UserError
 from kvnmt.inference.config import check_asked
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import load_experiment
+from kvnmt.runs.directory import chosen, load_experiment
 from kvnmt.runs.idle import check_experiment
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe, with_optimizer
 from kvnmt.systems.named import system
@@ -156,9 +156,12 @@ def _of_run(kind: Any, arguments: Sequence[str], runs: str) -> Experiment | None
 
 
 def _folders(words: Sequence[object]) -> Iterator[Path]:
-    """The run directories among words."""
-    paths = (Path(str(word)) for word in words)
-    return (path for path in paths if (path / "config.json").is_file())
+    """The run directories among words, and the checkpoints of such."""
+    for path in (Path(str(word)) for word in words):
+        with suppress(UserError):  # if it is the one, the command says so
+            folder, _ = chosen(path)
+            if (folder / "config.json").is_file():
+                yield path
 
 
 def _paths(parsed: Any, runs: str) -> Sequence[Path]:

@@ -47,8 +47,11 @@ def saved(folder: Path, beam: int, name: str = "rnnsearch-star", **search) -> Pa
 @pytest.fixture(name="places")
 def _places(tmp_path) -> dict[str, Path]:
     (tmp_path / "file").write_text("a\n")
+    mine = saved(tmp_path / "mine", MINE, "mematt")
+    (mine / "checkpoints" / "5").mkdir(parents=True)
     return {
-        "MINE": saved(tmp_path / "mine", MINE, "mematt"),
+        "CHECKPOINT": mine / "checkpoints" / "5",
+        "MINE": mine,
         "OTHER": saved(tmp_path / "other", OTHER),
         "THIRD": saved(tmp_path / "third", THIRD),
         "WAITING": saved(tmp_path / "waiting", 1, **WAITING),
@@ -66,6 +69,8 @@ def read(command: str, line: str, places: dict[str, Path]) -> Any:
 SEARCHES = [
     ("translate", "MINE"),
     ("translate", "MINE/"),
+    ("translate", "CHECKPOINT --ensemble OTHER"),
+    ("evaluate", "CHECKPOINT OTHER --reference FILE"),
     ("translate", "MINE --ensemble OTHER THIRD"),
     ("translate", "--ensemble OTHER THIRD --search.alpha 2 MINE"),
     ("translate", "--ensemble=OTHER --search.alpha=2 MINE"),
