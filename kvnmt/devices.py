@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable
+from functools import lru_cache
 
 import jax
 import numpy as np
@@ -23,10 +24,15 @@ def use_cores() -> None:
     Two searches on a core each are faster than one on two cores. Where JAX is in use
     already, or was told a number (``JAX_NUM_CPU_DEVICES``), nothing is changed.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
     if jax.config.jax_num_cpu_devices < 1:  # pyright: ignore
         with contextlib.suppress(RuntimeError):
-            jax.config.update("jax_num_cpu_devices", min(cores, MOST_CORES))
+            jax.config.update("jax_num_cpu_devices", min(cores(), MOST_CORES))
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    may = getattr(os, "sched_getaffinity", None)  # not on every system
+    return len(may(0)) if may else os.cpu_count() or 1
 
 
 def check_any() -> None:
@@ -182,8 +188,7 @@ def gather(tree: PyTree, mesh: Mesh) -> PyTree:
     """Copies on every device of what is split over the model axis of a mesh."""
     if mesh.shape["model"] == 1:
         return tree
-    copies = NamedSharding(mesh, PartitionSpec())
-    return jax.jit(lambda leaves: leaves, out_shardings=copies)(tree)
+    return _copying(NamedSharding(mesh, PartitionSpec()))(tree)
 
 
 def own(tree: PyTree) -> PyTree:
@@ -229,6 +234,12 @@ def split_rows(tree: PyTree, mesh: Mesh) -> PyTree:
         return jax.device_put(leaf, by_rows if even else copies)
 
     return jax.tree.map(put, tree)
+
+
+@lru_cache(maxsize=4)
+def _copying(copies: NamedSharding) -> jax.stages.Wrapped:
+    """The same function each time, so that it compiles once."""
+    return jax.jit(lambda leaves: leaves, out_shardings=copies)
 
 
 _any = jax.jit(jax.numpy.any)

@@ -149,6 +149,11 @@ def test_a_state_that_is_a_result_is_written_once():
             np.testing.assert_allclose(lean[name], result, rtol=1e-5, atol=1e-6)
 
 
+def test_a_chunk_goes_forward():
+    with pytest.raises(AssertionError):
+        scan(lambda h, x: (h + x, h), STATE, INPUTS, Scanning(chunk=2), reverse=True)
+
+
 def test_a_step_without_any_stays_what_it_is():
     def step(h: Array, x: Array) -> tuple[Array, Array]:
         return h + x @ PARAMS["some"], h

@@ -197,11 +197,11 @@ def numbers_of(config: SearchConfig) -> Numbers:
     """The part of a config that the program computes with."""
     return Numbers(
         offset=5.0 if config.normalization == "gnmt" else 0.0,
-        alpha=0.0 if config.normalization == "none" else config.alpha,
-        coverage=config.coverage,
-        diversity=config.diversity,
-        temperature=config.temperature,
-        top_p=config.top_p,
+        alpha=0.0 if config.normalization == "none" else float(config.alpha),
+        coverage=float(config.coverage),  # a whole number would be another program
+        diversity=float(config.diversity),
+        temperature=float(config.temperature),
+        top_p=float(config.top_p),
         seed=config.seed,
         minimum=config.min_length,
     )

@@ -25,11 +25,13 @@ def check_ids(sentences: Sequence[Sequence[int]], words: int, what: str) -> None
         UserError: An id is outside of the vocabulary, or ends the sentence.
     """
     try:
-        flat = np.fromiter(chain.from_iterable(sentences), np.int64)
-    except (TypeError, ValueError):
+        flat = np.array([*chain.from_iterable(sentences)])
+    except (TypeError, ValueError):  # not iterable, or of unlike shapes
+        flat = np.array(["no ids"])
+    if flat.ndim != 1 or len(flat) and flat.dtype.kind not in "iu":
         raise UserError(
             f"a {what} is a list of ids; encode text with the vocabulary first."
-        ) from None
+        )
     wrong = np.flatnonzero((flat <= EOS) | (flat >= words))
     if not len(wrong):
         return

@@ -46,8 +46,11 @@ class State:
 
 
 def tells(config: ModelConfig, asked: Asked) -> bool:
-    """Whether the mechanism of a config has something to tell."""
-    return getattr(CATALOGUE.build(config.attention), asked) is not None
+    """Whether the mechanism of a config has something to tell of a source."""
+    return (
+        config.reads_source
+        and getattr(CATALOGUE.build(config.attention), asked) is not None
+    )
 
 
 def record(

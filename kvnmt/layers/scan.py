@@ -57,6 +57,7 @@ def scan(
             steps is kept, and the steps between are computed again.
         reverse: From the last step to the first; without a chunk.
     """
+    assert not (scanning.chunk and reverse)
     complete = _as_they_are
     if scanning.merged:
         step = merged(step, state, jax.tree.map(lambda x: x[0], inputs))

@@ -60,6 +60,7 @@ def average(
         check_sizes(like, folder / "checkpoints")
     total: PyTree = _zeros(like)
     names: list[str] = []
+    places: list[Path] = []
     for folder, number in runs:
         with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
             steps, some = checkpoints.take(
@@ -68,6 +69,8 @@ def average(
             )
         total = jax.tree.map(np.add, total, some)
         names += [f"{folder}/{step}" for step in steps]
+        places += [folder.resolve() / str(step) for step in steps]
+    check_once(places)
     count = len(names)
     mean = jax.tree.map(lambda a, b: (a / count).astype(b.dtype), total, like)
     _write(output, runs[0][0], jax.tree.map(jax.numpy.asarray, mean), names)

@@ -161,8 +161,8 @@ def converter() -> cattrs.Converter:
     made = cattrs.Converter(forbid_extra_keys=True)
     made.register_unstructure_hook(Path, str)
     made.register_structure_hook(Path, lambda value, _: Path(value))
-    # As they are: int(2.7) is 2, and bool("false") is True.
-    for kind in (int, bool):
+    # As they are: int(2.7) is 2, bool("false") is True, float(True) is 1.0.
+    for kind in (bool, int, float, str):
         made.register_structure_hook(kind, _as_it_is)
     for base, catalogue in (
         (attention.Options, attention.CATALOGUE),
@@ -175,9 +175,9 @@ def converter() -> cattrs.Converter:
 
 def _as_it_is(value: Any, kind: type) -> Any:
     """What is of this kind already."""
-    if type(value) is not kind:
+    if type(value) is not kind and (kind, type(value)) != (float, int):
         raise UserError(f"{value!r} must be {KINDS[kind]}")
-    return value
+    return kind(value)
 
 
 def _flag(path: str, value: Any) -> str:

@@ -190,6 +190,10 @@ def make_run(
 
 
 def _taken(folder: Path) -> UserError:
+    if not (folder / "config.json").is_file():
+        return UserError(
+            f"'{folder}' exists already and is no run; choose another folder."
+        )
     return OptionError(
         f"'{folder}' exists already and is not empty; pass {{0}} to go on with the "
         "run in it, or choose another folder.",

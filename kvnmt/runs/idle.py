@@ -55,6 +55,12 @@ def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
     if not experiment.model.reads_source:
         why = "{0} is of translations, and a language model makes none; leave it out."
         yield "training", Idle(("metric", "bleu_tokenize"), why)
+    if experiment.model.readout == "none":
+        why = "{0} is of a readout, and {1} is none; leave it out, or choose another."
+        yield "model", Idle(("readout_size",), why, ("readout",))
+    if experiment.model.tie == "none":
+        why = "{0} is of a tied output layer; tie it with {1}, or leave {0} out."
+        yield "model", Idle(("scale_tied",), why, ("tie",))
     yield from _idle_starts(experiment)
     if experiment.training.batch_tokens:
         why = "{0} counts pairs, and {1} counts tokens; give one."

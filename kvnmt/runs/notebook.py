@@ -12,6 +12,7 @@ from pathlib import Path
 
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError, unknown_name
+from kvnmt.fields import check_fields
 from kvnmt.inference.config import SearchConfig
 from kvnmt.laws.check import check
 from kvnmt.model import assembly
@@ -19,6 +20,7 @@ from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs import directory
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
+from kvnmt.runs.idle import check_experiment
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe
 from kvnmt.runs.run import Run
 from kvnmt.systems import named
@@ -178,6 +180,9 @@ def train(experiment: Experiment, folder: Path | str, *, resume: bool = False) -
         >>> [translation] = run.translate(["a b c"])
     """
     _check_kind("experiment", experiment, Experiment)
+    check_fields(experiment)
+    saved = [directory.load_experiment(Path(folder))] if resume else []
+    check_experiment(experiment, *RECIPES.values(), *saved)
     training.run(experiment, Path(folder), resume=resume)
     return directory.load_run(folder)
 

@@ -5,7 +5,6 @@ They come in text files as word2vec, GloVe and fastText write them (Qi et al. 20
 when they help translation).
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
@@ -21,6 +20,8 @@ from kvnmt.errors import OptionError, UserError, counted
 from kvnmt.typing import Array, Float
 
 Side: TypeAlias = Literal["source", "target"]
+
+GREATEST = float(np.finfo(np.float32).max)  # that an embedding can hold
 
 
 class Started(NamedTuple):
@@ -65,7 +66,7 @@ def with_vectors(
             f"training.{side}_vectors",
         )
     made, rows = np.array(table), np.stack([*vectors.values()])
-    size = np.sqrt(np.mean(np.square(rows)))
+    size = np.sqrt(np.mean(np.square(rows, dtype=np.float64)))
     made[[*vectors]] = rows * (np.sqrt(np.mean(np.square(made))) / max(size, 1e-30))
     return Started(jnp.asarray(made), len(vectors))
 
@@ -111,7 +112,7 @@ def _check_width(text: bytes, place: str, width: int, side: str) -> None:
 
 def _is_number(field: bytes) -> bool:
     try:
-        return math.isfinite(float(field))
+        return abs(float(field)) <= GREATEST
     except ValueError:
         return False
 

@@ -6,7 +6,6 @@ hundred steps take to run. So all that an epoch needs are compiled in the order 
 it needs them; training waits for a program only if it comes to its shape too soon.
 """
 
-import os
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
@@ -48,7 +47,7 @@ class StepAhead:
             linked: Whether batches have links.
         """
         self.step, self.state, self.mesh, self.linked = step, state, mesh, linked
-        self._threads = ThreadPoolExecutor(min(MOST, os.cpu_count() or 1))
+        self._threads = ThreadPoolExecutor(min(MOST, devices.cores()))
         self._programs: dict[Shape, Future[jax.stages.Compiled]] = {}
 
     def __enter__(self) -> "StepAhead":
@@ -97,9 +96,10 @@ def batch_of(shape: Shape, mesh: Mesh, linked: bool) -> list[jax.ShapeDtypeStruc
 
 
 def coming(plan: Plan, seed: int, first: int, until: int) -> list[Shape]:
-    """The shapes of the steps to come in an epoch, in the order of their first use.
+    """The shapes of the steps to come, in the order of their first use.
 
-    Several processes get none: their programs may have to be compiled together.
+    Those of this epoch and the next are enough, since an epoch has all of them. Several
+    processes get none: their programs may have to be compiled together.
 
     Args:
         plan: Has the batches.
@@ -109,10 +109,14 @@ def coming(plan: Plan, seed: int, first: int, until: int) -> list[Shape]:
     """
     if devices.part()[1] > 1:
         return []
-    number, offset = divmod(first, plan.per_epoch)
-    epoch = plan.epoch(seed, number)
-    places = epoch.shapes[epoch.order[offset : offset + until - first]]
-    return [shape_at(plan, int(place)) for place in dict.fromkeys(places.tolist())]
+    places: list[int] = []
+    number = first // plan.per_epoch
+    for n in (number, number + 1):
+        start = n * plan.per_epoch
+        epoch = plan.epoch(seed, n)
+        order = epoch.order[max(first - start, 0) : max(until - start, 0)]
+        places += epoch.shapes[order].tolist()
+    return [shape_at(plan, place) for place in dict.fromkeys(places)]
 
 
 def shape_at(plan: Plan, place: int) -> Shape:

@@ -18,6 +18,8 @@ long translations as among short ones, and R is weighted by ``|y*|``: a sum over
 as all other terms are, and ``d |y*| R / d log P(y) = Q(y) (1 - BLEU(y) - R)``.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -30,7 +32,9 @@ from kvnmt.training.cross_entropy import word_nats
 from kvnmt.typing import Array, Bool, Float, Int, Key
 
 ORDER = 4  # of the longest n-grams
-ROOM = 4  # a draw may be longer than the longest reference by one word of so many
+MULTIPLIER = 2654435761  # of a hash of words (Knuth)
+ROOM = 4  # a draw may be longer than its reference by one word of so many
+DRAWING, WEIGHING = 2**31 - 1, 2**31 - 2  # what keys are made apart by
 
 
 def draw(
@@ -43,16 +47,25 @@ def draw(
 ) -> Int[Array, "B N L"]:
     """The candidates of every sentence: its reference, then what the model draws.
 
-    A draw that reaches the most words, those of the batch's longest reference and a
-    quarter more, ends there. It depends on the sentence's key alone, not on what else
-    is in the batch. Nothing is drawn for a row that is no sentence.
+    A draw that reaches the most words, those of its reference and a quarter more, ends
+    there. It depends on the sentence and its key alone, not on what else is in the
+    batch. Nothing is drawn for a row that is no sentence.
     """
-    most = target.shape[1] + -(-target.shape[1] // ROOM)
+    most = _limit(target.shape[1])
     search = SearchConfig(
         sample=True, nbest=samples, length_ratio=0.0, length_extra=most
     )
-    places = jax.vmap(jax.random.bits)(keys)
+    places = jax.vmap(jax.random.bits)(_apart(keys, DRAWING))
     drawn = search_rows(model, search, params, source, places).tokens
+    limits = _limit(jnp.sum(target >= 0, axis=1))[:, None, None]
+    place = jnp.arange(most)
+    drawn = jnp.where((place == limits - 1) & (drawn >= 0), EOS, drawn)
+    drawn = jnp.where(place < limits, drawn, PAD)
+    # The search ranked them, some by words that are cut off now: an order that depends
+    # on their own words alone.
+    powers = jnp.uint32(MULTIPLIER) ** place.astype(jnp.uint32)
+    order = jnp.argsort(jnp.sum((drawn + 1).astype(jnp.uint32) * powers, axis=-1))
+    drawn = jnp.take_along_axis(drawn, order[..., None], axis=1)
     missing = most - target.shape[1]
     references = jnp.pad(target, ((0, 0), (0, missing)), constant_values=PAD)
     return jnp.concatenate([references[:, None], drawn], axis=1)
@@ -73,11 +86,12 @@ def expected(
         params: By which candidates are more or less probable.
         source: Ids.
         candidates: Of each sentence; the first is the reference.
-        keys: Of the dropout.
+        keys: Of the dropout, which is not that of the same keys elsewhere.
         scanning: How scans are computed.
     """
     (rows, count, _), references = candidates.shape, candidates[:, 0]
-    each = jax.vmap(lambda key: jax.random.split(key, count))(keys).reshape(-1)
+    several = jax.vmap(lambda key: jax.random.split(key, count))
+    each = several(_apart(keys, WEIGHING)).reshape(-1)
     flat = candidates.reshape(rows * count, -1)
     sources = jnp.repeat(source, count, axis=0)
     prediction = model.forward(params, sources, flat, each, scanning)
@@ -119,6 +133,16 @@ def sentence_bleu(
         logs = logs + jnp.log((matches + more) / jnp.maximum(total, 1))
     longer = jnp.sum(lacks, axis=-1) / jnp.maximum(words, 1)
     return jnp.exp(logs / ORDER + jnp.minimum(1 - longer, 0))
+
+
+def _limit(words: Any) -> Any:
+    """Most words of a draw, EOS included, by those of its reference."""
+    return words + -(-words // ROOM)
+
+
+def _apart(keys: Key[Array, " B"], purpose: int) -> Key[Array, " B"]:
+    """Keys that have nothing to do with what others make of the same ones."""
+    return jax.vmap(lambda key: jax.random.fold_in(key, purpose))(keys)
 
 
 def _pairs(

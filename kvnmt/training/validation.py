@@ -143,11 +143,13 @@ def validation_loss(
 ) -> float:
     """Nats per target token, EOS included."""
     batch_at = BatchAt(valid, plan, 0, devices.part())
-    nats = tokens = 0.0
-    for position in range(plan.per_epoch):
-        arrays = devices.split_rows(batch_at(position), mesh)
-        sums = jax.device_get(eval_step(params, *arrays))
-        nats, tokens = nats + float(sums.nats), tokens + int(sums.tokens)
+    batches = map(batch_at, range(plan.per_epoch))
+    steps = [eval_step(params, *devices.split_rows(x, mesh)) for x in batches]
+    sums = jax.device_get(steps)  # no step waits for another to be fetched
+    nats, tokens = (
+        sum(float(one.nats) for one in sums),
+        sum(int(one.tokens) for one in sums),
+    )
     return nats / max(tokens, 1)
 
 

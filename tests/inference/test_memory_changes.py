@@ -71,6 +71,8 @@ def test_which_mechanisms_tell():
         if has_memory(dataclasses.replace(BASE, attention=member.Options()))
     }
     assert telling == {"kv_memory"}
+    of_nothing = dataclasses.replace(BASE, attention=kv_memory.Options(), merge="none")
+    assert not has_memory(of_nothing)  # a language model
 
 
 def test_writes_are_kept_in_their_order(key):

@@ -308,6 +308,7 @@ def test_what_is_a_number_compiles_nothing(talker, sample):
     rows = np.array([[3, 0]]), np.zeros(1, np.int32)
     compiled_search(model, first)(talker[1], *rows)
     assert len(shapes) == 1
+    first = dataclasses.replace(first, alpha=1, coverage=1)  # as a notebook may say
     changes = RUNNING | {name: other for name, (_, other) in SWITCHES.items()}
     for name, value in (changes | OUTSIDE).items():
         config = dataclasses.replace(first, **{name: value})
@@ -384,6 +385,8 @@ def test_what_cannot_be_searched_for_is_refused_everywhere(talker, changes, said
         ([-1, 3], "holds the id -1;"),
         ([3, EOS, 4], "holds the id 0; that is the end of sentence"),
         ("a b", "is a list of ids; encode text"),
+        ([2.7], "is a list of ids; encode text"),
+        ([10**30], "is a list of ids; encode text"),
     ],
 )
 def test_ids_that_are_no_words_are_refused_everywhere(talker, ids, said):

@@ -101,6 +101,11 @@ def test_mistakes_are_told(kvnmt, several, tmp_path, tmp_path_factory):
     assert not (tmp_path / "mean").exists()
     with pytest.raises(UserError, match="exists already"):
         average([several], several)
+    with Checkpoints(several / "checkpoints", read_only=True) as checkpoints:
+        best = several / "checkpoints" / str(checkpoints.best_step())
+    with pytest.raises(UserError, match="is named twice"):
+        average([several, best], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
     average([several], tmp_path / "mean")
     said = kvnmt("train", tmp_path / "mean", "--resume")
     assert said.status == 2 and "--training.warm-start" in said.err

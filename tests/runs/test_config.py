@@ -123,6 +123,8 @@ def change(plain: dict[str, Any], path: str, value: Any) -> None:
         ("model.merge", "product", "merge"),
         ("training.epochs", [], "epochs"),
         ("training.epochs", 2.7, "2.7 must be a whole number (int) @ $.training.ep"),
+        ("search.alpha", True, "True must be a number (float) @ $.search.alpha"),
+        ("training.bleu_tokenize", None, "None must be a text"),
         ("model.layer_norm", "false", "'false' must be True or False @ $.model.layer"),
         ("search", 3, "search"),
     ],

@@ -6,11 +6,12 @@ import os
 import pickle
 import resource
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import tensorstore as ts
@@ -19,6 +20,7 @@ from kvnmt import files
 from kvnmt.data.vocabularies import digests
 from kvnmt.errors import UserError
 from kvnmt.inference.translate import translate_lines
+from kvnmt.runs import bounds
 from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.training.checkpoints import manifest as manifests
@@ -98,6 +100,23 @@ def test_a_pickle_in_the_place_of_anything_is_not_loaded(run, tmp_path):
         place.write_bytes(content)
     sealed(run)
     assert len(translate_lines(load_run(run), ["a b"])) == 1
+
+
+def test_a_checkpoint_that_a_training_removes_is_no_fault(run, monkeypatch):
+    """It is there when the folder is listed, and gone when its files are counted."""
+    other = run / "checkpoints" / "7"
+    shutil.copytree(run / "checkpoints" / "0", other)
+    below = bounds._below
+
+    def removed(folder: Path) -> Iterator[Path]:
+        if folder.name == "7":
+            shutil.rmtree(other)
+        return below(folder)
+
+    monkeypatch.setattr(bounds, "_below", removed)
+    monkeypatch.setattr(bounds, "SLACK", 0)
+    bounds.check_sizes(jax.ShapeDtypeStruct((2**14,), "float32"), other.parent)
+    assert not other.exists()
 
 
 CONFIGS = [

@@ -134,6 +134,21 @@ def test_what_is_no_list_of_lines_or_no_search_is_refused(run, lines, search, se
         run.explain(["a"])
 
 
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"objective": kvnmt.Objective(risk_samples=50)}, "risk_samples are drawn for"),
+        ({"training": kvnmt.TrainingConfig(new_words=True)}, "is of a model to start"),
+        ({"search": kvnmt.SearchConfig(temperature=0.5)}, "is for drawing words"),
+        ({"model": kvnmt.ModelConfig(readout="none", readout_size=9)}, "of a readout"),
+        ({"objective": "risk"}, "objective is 'risk' but must be"),
+    ],
+)
+def test_what_would_do_nothing_is_refused(change, said, tmp_path):
+    with pytest.raises(kvnmt.UserError, match=said):
+        kvnmt.train(replace(kvnmt.Experiment(), **change), tmp_path / "run")
+
+
 def test_lines_may_come_one_by_one(run):
     lines = ["a b c", "d e"]
     want = run.translate(lines)
@@ -227,7 +242,8 @@ def badly() -> kvnmt.Experiment:
 def test_paths_may_be_texts(tmp_path, tmp_path_factory):
     """Of a config too: what is trained is what is read back."""
     start = trained(tmp_path_factory.getbasetemp())
-    made = tiny(toy_data(tmp_path / "text"), epochs=1, warm_start=str(start))
+    data = toy_data(tmp_path / "text", min_count=2)
+    made = tiny(data, epochs=1, warm_start=str(start))
     data = dataclasses.replace(made.data, vocabularies=str(start))
     run = kvnmt.train(dataclasses.replace(made, data=data), str(tmp_path / "run"))
     assert run.experiment.training.warm_start == start

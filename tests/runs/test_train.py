@@ -80,14 +80,17 @@ def contents(folder: Path) -> dict[Path, bytes | None]:
     return {p: p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
 
 
-@pytest.mark.parametrize("inside", ["notes.txt", "config.json"])
-def test_a_folder_with_something_in_it_is_left_alone(tmp_path, inside):
+@pytest.mark.parametrize(
+    ("inside", "said"),
+    [("notes.txt", "and is no run; choose"), ("config.json", ".* pass resume")],
+)
+def test_a_folder_with_something_in_it_is_left_alone(tmp_path, inside, said):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / inside).write_text("{}")
     before = contents(tmp_path)
     exp = tiny(DataConfig(source=Path("never read")))
-    with pytest.raises(UserError, match=f"'{folder}' exists already .* pass resume"):
+    with pytest.raises(UserError, match=f"'{folder}' exists already {said}"):
         experiment.run(exp, folder, console=quiet())
     assert contents(tmp_path) == before
 

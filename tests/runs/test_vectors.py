@@ -46,6 +46,8 @@ def test_vectors_may_be_nought(tmp_path):
     ("text", "parts"),
     [
         ("the 1 2\n", ["line 1", "2 numbers", "3", "model.embedding"]),
+        ("the 1 2 1e300\n", ["line 1", "0 numbers", "3", "target_vectors"]),
+        ("dog 1 2 3\nthe 1e300 2 3\n", ["line 2", "2 finite numbers"]),
         ("2 4\nthe 1 2 3 4\n", ["line 2", "4 numbers", "3", "target_vectors"]),
         ("the 1 2 3\ncat 1 2\n", ["line 2", "2 finite numbers", "not 3"]),
         ("the 1 2 3\ncat 1 nan 3\n", ["line 2", "2 finite numbers", "not 3"]),

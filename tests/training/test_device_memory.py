@@ -147,6 +147,9 @@ def test_programs_are_compiled_before_they_are_called(job):
     shapes = [(*batch.source.shape, batch.target.shape[1]) for batch in batches]
     assert coming(plan, 3, 0, steps) == list(dict.fromkeys(shapes))
     assert coming(plan, 3, 1, 2) == shapes[1:2]
+    late = coming(plan, 3, steps - 1, 2 * steps)  # those of the next epoch, too
+    assert late[0] == shapes[-1] and {*late} == {*shapes}
+    assert coming(plan, 3, steps - 1, steps) == shapes[-1:]
     with StepAhead(made.train_step, state, made.mesh) as step:
         step.begin(coming(plan, 3, 0, 1))
         program = step.program(shapes[0])

@@ -95,9 +95,25 @@ def test_candidates_are_the_reference_and_draws():
         assert (row[len(words) :] == -1).all()
         assert words[-1] == 0 and 0 not in words[:-1]
     assert len({row.tobytes() for row in drawn[0]}) > 20  # not one again and again
-    alone = risk.draw(model(), params, source[1:2], target[1:2], KEYS[1:2], 40)
-    short = alone.shape[-1]
-    assert (np.asarray(alone)[0] == drawn[1][:, :short]).all()
+    lengths = np.sum(drawn >= 0, axis=-1)
+    assert lengths[1].max() == 3  # two words, and room for one
+    assert lengths[0].max() == 7
+    alone = risk.draw(model(), params, source[1:2], target[1:2, :2], KEYS[1:2], 40)
+    short = alone.shape[-1]  # the padding of a batch changes nothing
+    assert short == 3 and (np.asarray(alone)[0] == drawn[1][:, :short]).all()
+
+
+def test_keys_of_the_risk_are_no_others():
+    """What a model makes of its keys has nothing to do with what the risk makes."""
+    keys = jax.random.key_data
+
+    def made(some: jax.Array) -> set[bytes]:
+        split = (jax.random.split(key, n) for key in some for n in (2, 7, 41))
+        return {row.tobytes() for part in split for row in np.asarray(keys(part))}
+
+    ways = (KEYS, *(risk._apart(KEYS, n) for n in (risk.DRAWING, risk.WEIGHING)))
+    several = [made(some) for some in ways]
+    assert len(set.union(*several)) == sum(map(len, several))
 
 
 def literal(params, source, target, candidates) -> list[float]:
