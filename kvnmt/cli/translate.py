@@ -15,7 +15,7 @@ from kvnmt.cli.beside import read_beside
 from kvnmt.cli.windows import count_lines, read_windows
 from kvnmt.console import counting, say
 from kvnmt.data.words import beginning, cut
-from kvnmt.devices import use_cores
+from kvnmt.devices import own_mesh, replicate, use_cores
 from kvnmt.errors import UserError, counted
 from kvnmt.fields import at_least, check_fields
 from kvnmt.inference.config import SearchConfig, check_search
@@ -61,6 +61,8 @@ class Translate:
         check_together(self)
         use_cores()
         run = load_translator(self.run, self.ensemble)
+        # Once, not anew in every window.
+        run = run._replace(params=replicate(run.params, own_mesh()))
         check_nbest(self, run)
         # Whoever types a line waits for its translation.
         size = 1 if sys.stdin.buffer.isatty() else self.search.batch_size

@@ -46,6 +46,9 @@ def signed_weights(
         source: Ids without EOS.
         target: Ids of the translations, without EOS.
         advance: Called after every batch with how many pairs it held.
+
+    Raises:
+        UserError: The sides differ in number, or an id is no word of the vocabulary.
     """
     told = record(config, "weigh", params, source, target, advance)
     return [SignedWeights(list(w.signed.swapaxes(1, 2)), list(w.own)) for w in told]

@@ -95,7 +95,11 @@ def to_plain(experiment: Experiment) -> dict[str, Any]:
 
 
 def from_plain(plain: dict[str, Any]) -> Experiment:
-    """An experiment from what `to_plain` gave."""
+    """An experiment from what `to_plain` gave.
+
+    Raises:
+        BaseValidationError: Of cattrs: a value is not of the kind of its field.
+    """
     return converter().structure(plain, Experiment)
 
 
