@@ -6,7 +6,9 @@ from dataclasses import replace
 import jax
 import numpy as np
 import pytest
+from jax.sharding import NamedSharding, PartitionSpec
 
+from kvnmt import devices
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.metrics.bleu import corpus_chrf
@@ -18,9 +20,22 @@ from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import fit
 from kvnmt.training.validation import greedy, make_eval_step, score, validation_loss
 from tests.helpers import DEVICES, SIZES, replaced, tiny, toy_data
-from tests.training.jobs import job_of
+from tests.training.jobs import compiling, job_of
 
 BIG = 2**16  # words of an output layer that is never run
+
+
+def test_what_devices_share_is_put_together_by_one_program():
+    """A validation gathers the arrays each time, and compiles nothing for it again."""
+    mesh = devices.data_mesh(2)
+    by_words = NamedSharding(mesh, PartitionSpec(None, "model"))
+    array = np.arange(6.0).reshape(3, 2)
+    for turn in range(2):
+        with compiling() as names:
+            whole = devices.gather(jax.device_put(array, by_words), mesh)
+        assert whole.sharding.is_fully_replicated
+        np.testing.assert_array_equal(whole, array)
+        assert not (turn and names)
 
 
 @pytest.mark.parametrize(
