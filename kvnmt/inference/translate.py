@@ -191,12 +191,10 @@ def _prefix(
 
 def _translations(hypotheses: Hypotheses, row: int, count: int) -> list[Translation]:
     """Those of one row that exist."""
+    tokens = hypotheses.tokens[row, :count]
+    figures = hypotheses.log_probs[row, :count], hypotheses.scores[row, :count]
     return [
-        Translation(
-            [int(i) for i in hypotheses.tokens[row, n] if i > EOS],
-            float(hypotheses.log_probs[row, n]),
-            float(hypotheses.scores[row, n]),
-        )
-        for n in range(count)
-        if hypotheses.scores[row, n] > -math.inf
+        Translation(ids[ids > EOS].tolist(), float(log_prob), float(score))
+        for ids, log_prob, score in zip(tokens, *figures)
+        if score > -math.inf
     ]
