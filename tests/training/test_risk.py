@@ -86,7 +86,8 @@ def test_an_unknown_word_is_a_wrong_one():
 def test_candidates_are_the_reference_and_draws():
     source, target = batch()
     params = model().init(jax.random.key(1))
-    drawn = np.asarray(risk.draw(model(), params, source, target, KEYS, 40))
+    draw = jax.jit(risk.draw, static_argnums=(0, 5))
+    drawn = np.asarray(draw(model(), params, source, target, KEYS, 40))
     assert drawn.shape == (4, 41, 7)  # five words, and room for two
     assert (drawn[:, 0, :5] == target).all() and (drawn[:, 0, 5:] == -1).all()
     assert (drawn[-1] == -1).all()
@@ -98,7 +99,7 @@ def test_candidates_are_the_reference_and_draws():
     lengths = np.sum(drawn >= 0, axis=-1)
     assert lengths[1].max() == 3  # two words, and room for one
     assert lengths[0].max() == 7
-    alone = risk.draw(model(), params, source[1:2], target[1:2, :2], KEYS[1:2], 40)
+    alone = draw(model(), params, source[1:2], target[1:2, :2], KEYS[1:2], 40)
     short = alone.shape[-1]  # the padding of a batch changes nothing
     assert short == 3 and (np.asarray(alone)[0] == drawn[1][:, :short]).all()
 
@@ -118,7 +119,7 @@ def test_keys_of_the_risk_are_no_others():
 
 def literal(params, source, target, candidates) -> list[float]:
     """The risk of every sentence, one candidate at a time."""
-    risks = []
+    forward, risks = jax.jit(model().forward), []
     for x, y, several in zip(source, target, candidates):
         reference = y[y >= 0].tolist()
         if not reference:
@@ -127,7 +128,7 @@ def literal(params, source, target, candidates) -> list[float]:
         scores, lacks = [], []
         for words in {tuple(row[row >= 0].tolist()) for row in several}:
             z = jnp.asarray([words])
-            prediction = model().forward(params, x[x >= 0][None], z)
+            prediction = forward(params, x[x >= 0][None], z)
             nats = negative_log_likelihood(prediction.logits, z).sum()
             scores.append(np.exp(-float(nats) / len(reference)))
             lacks.append(1 - bleu(list(words[:-1]), reference[:-1]))
@@ -140,11 +141,13 @@ def test_the_risk_is_that_of_its_equation_and_so_is_its_gradient(x64):
     params = jax.tree.map(
         lambda leaf: leaf.astype(jnp.float64), model().init(jax.random.key(2))
     )
-    candidates = np.array(risk.draw(model(), params, source, target, KEYS, 4))
+    draw = jax.jit(risk.draw, static_argnums=(0, 5))
+    candidates = np.array(draw(model(), params, source, target, KEYS, 4))
     candidates[0, 2] = candidates[0, 1]  # a draw that comes twice counts once
     candidates[1, 3] = candidates[1, 0]  # and so does the reference
-    of = partial(risk.expected, model(), source=source, candidates=candidates)
-    got = of(params, keys=KEYS)
+    fixed = {"source": source, "candidates": candidates, "keys": KEYS}
+    of = jax.jit(partial(risk.expected, model(), **fixed))
+    got = of(params)
     want = literal(params, source, target, candidates)
     np.testing.assert_allclose(got, want, rtol=1e-6)  # BLEU is of float32 counts
     assert min(want[:-1]) > 0.1
@@ -155,10 +158,10 @@ def test_the_risk_is_that_of_its_equation_and_so_is_its_gradient(x64):
 
     def along(step: float) -> float:
         moved = [leaf + step * way for leaf, way in zip(leaves, ways)]
-        return jnp.sum(of(jax.tree.unflatten(tree, moved), keys=KEYS))
+        return jnp.sum(of(jax.tree.unflatten(tree, moved)))
 
     slope = (along(1e-5) - along(-1e-5)) / 2e-5
-    np.testing.assert_allclose(jax.grad(along)(0.0), slope, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.grad(along))(0.0), slope, rtol=1e-5)
     assert abs(slope) > 1e-3
 
 
