@@ -14,7 +14,6 @@ Launch::
 """
 
 import json
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from kvnmt.data.text import read_lines
 from kvnmt.errors import unknown_name
 from kvnmt.evaluation.base import Column
 from kvnmt.files import digest, write_lines
+from kvnmt.metrics.perplexity import perplexity
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -159,7 +159,7 @@ def sentences(lines: list[str]) -> Iterator[str]:
 
 def measure(trained: Trained) -> Figures:
     """Perplexity of the validation text under the best checkpoint."""
-    return {"perplexity": math.exp(trained.result.best["valid_loss"])}
+    return {"perplexity": perplexity(-trained.result.best["valid_loss"], 1)}
 
 
 if __name__ == "__main__":

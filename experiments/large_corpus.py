@@ -54,12 +54,14 @@ class LargeCorpus:
 def write_text(options: LargeCorpus) -> tuple[Path, Path]:
     """Writes the text of both sides, unless it is there."""
     folder = options.folder
-    paths = tuple(folder / f"{options.pairs}.{side}" for side in ("source", "target"))
+    name = f"{options.pairs}-{options.words}-{options.seed}"
+    paths = tuple(folder / f"{name}.{side}" for side in ("source", "target"))
+    parts = tuple(path.with_name(f"{path.name}.part") for path in paths)
     if not all(path.exists() for path in paths):
         folder.mkdir(parents=True, exist_ok=True)
         random = np.random.default_rng(options.seed)
         with counting("text", options.pairs) as advance:
-            with paths[0].open("wb") as x, paths[1].open("wb") as y:
+            with parts[0].open("wb") as x, parts[1].open("wb") as y:
                 for start in range(0, options.pairs, AT_ONCE):
                     count = min(AT_ONCE, options.pairs - start)
                     source = np.exp(random.normal(3.05, 0.58, count))
@@ -67,6 +69,8 @@ def write_text(options: LargeCorpus) -> tuple[Path, Path]:
                     for file, lengths in ((x, source), (y, target)):
                         file.write(_sentences(options, random, lengths))
                     advance(count)
+        for part, path in zip(parts, paths):
+            part.replace(path)
     return paths[0], paths[1]
 
 

@@ -33,7 +33,6 @@ from kvnmt.data.text import read_lines
 from kvnmt.evaluation.base import Column
 from kvnmt.files import write_lines
 from kvnmt.inference.program import SearchConfig
-from kvnmt.inference.score import align_lines
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model.config import Dropout
 from kvnmt.pictures.heatmaps import attention_heatmap
@@ -183,15 +182,20 @@ def show_next(console: Console, options: Quickstart, pairs: Sequence[Pair]) -> N
     run = load_run(folders[EXTENDED])
     pair = max(pairs, key=lambda pair: (len(pair.source) <= 14, len(pair.source)))
     source, target = made_up.lines_of([pair])
-    rounds = align_lines(run, source, target)[0]
+    rounds = run.align(source, target)[0]
+    tokens = [
+        words.pieces(words.encode(line))
+        for words, [line] in zip(run.vocabularies, (source, target))
+    ]
+    whole = tokens == [[*pair.source], [*pair.target]]  # and no words in pieces
     picture = options.workdir / "attention.png"
     attention_heatmap(
         rounds,
-        [*pair.source, "</s>"],
-        [*pair.target, "</s>"],
+        [*tokens[0], "</s>"],
+        [*tokens[1], "</s>"],
         picture,
         titles=[f"round {r + 1}" for r in range(len(rounds))],
-        gold=pair.links,
+        gold=pair.links if whole else None,
     )
     runs = " ".join(map(str, folders.values()))
     text = options.workdir / "corpus"

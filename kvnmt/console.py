@@ -126,7 +126,7 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         bar.advance(task, count)
 
     with Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         _Rate(),

@@ -92,7 +92,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 
 def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a file, whole or not at all, and onto the disk before it has its name."""
-    part = path.with_suffix(".new")
+    part = path.with_name(f"{path.name}.new")
     try:
         with part.open("wb") as file:
             file.write(content if isinstance(content, bytes) else content.encode())

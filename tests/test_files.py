@@ -26,8 +26,11 @@ PLAIN = {"about": {"π": 1.5}, "files": {}, "score": float("-inf")}
 
 
 def test_a_file_is_replaced_whole_or_stays(tmp_path, monkeypatch):
-    path = tmp_path / "config.json"
+    path, own = tmp_path / "config.json", tmp_path / "config.new"
+    own.write_text("of a user's own")
     write_whole(path, "one\n")
+    assert own.read_text() == "of a user's own"
+    own.unlink()
 
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -206,11 +206,14 @@ class Claims:
             return None
         path = self.path / f"{number}.json"
         plain: Any = None
-        with suppress(ValueError):  # it is being written
-            plain = loads(path.read_text())
+        try:
+            with suppress(ValueError):  # it is being written
+                plain = loads(path.read_text())
+            silent = self._now() - path.stat().st_mtime
+        except FileNotFoundError:  # it was given back meanwhile
+            return None
         plain = plain if isinstance(plain, dict) else {}
         known = {name: plain[name] for name in WRITTEN if name in plain}
-        silent = self._now() - path.stat().st_mtime
         return Claim(number=number, silent=silent, **known)
 
     def _now(self) -> float:

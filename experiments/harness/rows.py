@@ -154,7 +154,7 @@ class Row(AnyRow):
             "steps": result.steps,
             "epochs": result.epochs,
             "best_epoch": result.best_epoch,
-            "valid_loss": result.best["valid_loss"],
+            "valid_loss": _best_loss(result),
             "target_tokens_per_second": result.tokens_per_second,
             "minutes": result.minutes,
         }
@@ -162,6 +162,15 @@ class Row(AnyRow):
         write_result(self.folder, figures)
         # Programs of many systems are more memory mappings than a process may hold.
         jax.clear_caches()
+
+
+def _best_loss(result: Result) -> float:
+    if "valid_loss" not in result.best:
+        raise UserError(
+            "no validation gave a number, so there is no best checkpoint; look at the "
+            "losses in metrics.jsonl, and choose a lower rate."
+        )
+    return result.best["valid_loss"]
 
 
 @dataclass(frozen=True, kw_only=True)

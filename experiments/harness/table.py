@@ -32,6 +32,7 @@ from kvnmt.evaluation.base import Column, Report, table
 from kvnmt.fields import check_fields
 from kvnmt.files import locked, make_folder, write_whole
 from kvnmt.runs import train as training
+from kvnmt.runs.config import Experiment
 
 OptionsT = TypeVar("OptionsT", bound="Options")
 FLAGS = (
@@ -103,7 +104,8 @@ def launch(
 
     def work() -> None:
         description = f"{about or ''}\n\n{FLAGS}"
-        check_lists(kind, sys.argv[1:])
+        for flags in (kind, Experiment):
+            check_lists(flags, sys.argv[1:])
         sys.argv[1:] = expanded(sys.argv[1:])  # so that results tell every flag
         options, others = tyro.cli(
             kind, description=description, return_unknown_args=True

@@ -13,6 +13,7 @@ from signal import SIGINT
 from signal import Signals as SignalName
 
 from rich.console import Console
+from rich.markup import escape
 
 from experiments.harness.claims import Claims, Held, Pace
 from experiments.harness.results import read_result
@@ -88,7 +89,7 @@ class Worker:
         return True
 
     def _do(self, row: AnyRow, held: Held) -> None:
-        self.console.rule(row.folder.name)
+        self.console.rule(escape(row.folder.name))
         try:
             row.make(self.train, self.console)
         except StoppedError:

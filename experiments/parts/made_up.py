@@ -7,9 +7,10 @@ from itertools import islice
 from pathlib import Path
 
 from kvnmt.data.synthetic import Pair
-from kvnmt.inference.score import align_lines, rounds_of
+from kvnmt.inference.forced import force_lines
+from kvnmt.inference.score import rounds_of
 from kvnmt.metrics.adequacy import Coverage, coverage_by_gold
-from kvnmt.metrics.alignment import alignment_error_rate, hard_links
+from kvnmt.metrics.alignment import alignment_error_rate
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.metrics.links import Gold
 from kvnmt.runs.directory import Run
@@ -48,10 +49,7 @@ def measure(
 def alignment_error(run: Run, pairs: Sequence[Pair]) -> float:
     """AER of the reading alignment under forced decoding of the references."""
     source, target = lines_of(pairs)
-    links = [
-        hard_links(rounds[-1], len(pair.source), len(pair.target))
-        for rounds, pair in zip(align_lines(run, source, target), pairs)
-    ]
+    links = [forced.links() for forced in force_lines(run, source, target)]
     gold = [Gold(sure=pair.links, possible=pair.links) for pair in pairs]
     return alignment_error_rate(links, gold).aer
 

@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from experiments.harness.table import Options, Text
 from experiments.parts import made_up
@@ -16,11 +16,13 @@ from kvnmt.data.synthetic import Corpus, Pair
 from kvnmt.errors import UserError
 from kvnmt.evaluation import Test
 from kvnmt.evaluation.inputs import read_test
+from kvnmt.fields import at_least
 from kvnmt.metrics.bleu import Settings
 
 TEXT = ("source", "target", "valid_source", "valid_target")
 HELD_OUT = 400  # made-up sentences to validate on
 TOKENISED = Settings(tokenize="none")
+Epochs: TypeAlias = Annotated[int | None, at_least(1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +37,8 @@ class PaperOptions(Options):
     test_source: tuple[Path, ...] = ()  # texts that are translated in the end
     test_target: tuple[Path, ...] = ()  # in the same order
     systems: tuple[str, ...] = ()  # default: all of the paper
-    epochs: int | None = None  # at most; default: those of the setting
-    warm_epochs: int | None = None  # of what starts from a trained model
+    epochs: Epochs = None  # at most; default: those of the setting
+    warm_epochs: Epochs = None  # of what starts from a trained model
     pairs: int = 8000  # of the made-up language
 
     @property

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from rich.table import Table
+from rich.text import Text
 
 from kvnmt.benchmark.against import Against
 from kvnmt.benchmark.compare import Change
@@ -70,8 +71,10 @@ def of_both(both: Against) -> Shown:
         "x",
         "low .. high",
         "BLEU",
-        title=f"{_trained(both)}, {task.threads} threads, {both.lines} lines "
-        "translated",
+        title=Text(
+            f"{_trained(both)}, {task.threads} threads, {both.lines} lines translated",
+            "table.title",
+        ),
         box=None,
     )
     for row in both.rows:

@@ -131,10 +131,15 @@ class Evaluate:
             ("--stem", self.stem, "adequacy"),
             ("--links", self.links, "alignment"),
             ("--reverse", self.reverse, "alignment"),
+            ("--brackets", self.brackets, "self-attention"),
         )
         for flag, value, measure in flags:
             if value and measure not in measures:
                 raise UserError(f"{flag} is for {measure}; name that in --measures.")
+        if self.gold and not (self.pictures or {"alignment", "adequacy"} & {*measures}):
+            raise UserError(
+                "--gold is for alignment and adequacy; name one in --measures."
+            )
 
     def _check_draw(self, lines: int) -> None:
         """Refuses to draw what is not there."""

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several commands share: how flags look, and names of runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import is_dataclass
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -46,13 +47,23 @@ def check_lists(kind: Any, words: Sequence[str]) -> None:
         UserError: There is one.
     """
     flags = [word.partition("=")[0].replace("_", "-") for word in words]
-    for name, hint in get_type_hints(kind).items():
-        flag = f"--{name.replace('_', '-')}"
-        if ... in get_args(hint) and flags.count(flag) > 1:
+    for flag in _lists(kind):
+        if flags.count(flag) > 1:
             raise UserError(
                 f"{flag} stands twice, and the last alone would count; write it once, "
                 "and all its values behind it."
             )
+
+
+def _lists(kind: Any, prefix: str = "") -> Iterator[str]:
+    """The flags of several values of a command, of the configs in it, too."""
+    for name, hint in get_type_hints(kind, include_extras=True).items():
+        flat = FLAT in getattr(hint, "__metadata__", ())
+        bare = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+        if is_dataclass(bare):
+            yield from _lists(bare, prefix if flat else f"{prefix}{name}.")
+        elif ... in get_args(bare):
+            yield f"--{prefix}{name}".replace("_", "-")
 
 
 def check_reverse(reverse: Path, *runs: Path) -> None:

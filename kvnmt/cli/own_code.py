@@ -8,6 +8,7 @@ import importlib.util
 import sys
 import traceback
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from kvnmt.errors import UserError
@@ -27,7 +28,7 @@ def run_first(paths: Iterable[str]) -> None:
         name = path.stem
         if not path.is_file():
             raise UserError(f"there is no file '{path}' to import; check the path.")
-        if name in sys.modules:
+        if name in sys.modules or _is_taken(name, path):
             raise UserError(
                 f"'{path}' cannot be imported: there is a module '{name}' already; "
                 "call the file otherwise."
@@ -43,6 +44,15 @@ def run_first(paths: Iterable[str]) -> None:
         except Exception as error:
             sys.modules.pop(name, None)
             raise UserError(_told(path, error)) from None
+
+
+def _is_taken(name: str, path: Path) -> bool:
+    """Whether another module of the name would be found, which ours would hide."""
+    with suppress(ImportError, ValueError):
+        found = importlib.util.find_spec(name)
+        place = found and found.origin
+        return bool(found) and not (place and Path(place).resolve() == path.resolve())
+    return False
 
 
 def _told(path: Path, error: Exception) -> str:

@@ -33,7 +33,8 @@ def in_batches(
 ) -> Iterator[tuple[list[int], NDArray[np.int32]]]:
     """Yields places in the corpus and their padded ids, longest sentences first.
 
-    A padded length always has as many rows, so that it is one shape.
+    A padded length always has as many rows, so that it is one shape; with another
+    sentence beside, the longer of both decides the rows.
 
     Args:
         sentences: Ids without EOS.

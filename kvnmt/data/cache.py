@@ -65,7 +65,7 @@ def key_of(
     ignored = NEVER_MATTERS.union(ONLY_BUILDS if trained else ())
     names = {field.name for field in fields(config)} - ignored
     decides = {name: getattr(config, name) for name in names}
-    decides = {k: v for k, v in decides.items() if BEFORE.get(k, not v) != v}
+    decides = {k: v for k, v in decides.items() if k not in BEFORE or BEFORE[k] != v}
     decides |= {"longest": config.longest, "format": FORMAT, "files": digests}
     if trained:
         decides["vocabularies"] = [digest(side) for side in trained]

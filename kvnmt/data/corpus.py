@@ -145,6 +145,8 @@ def prepare_train(
         config = with_limit(config, trained.source.kind)
         if config.subword_dropout:
             check_merges(trained)
+    # Before all words are counted.
+    prepare.check_cut(config, trained.source.kind if trained else config.vocabulary)
     if config.cache:
         return _cached(config, config.cache, text, trained, console or error_console())
     vocabularies = trained or prepare.build_vocabularies(config, text)

@@ -13,7 +13,7 @@ from itertools import chain
 from typing import TypeVar
 
 from kvnmt.console import counting
-from kvnmt.data.config import DataConfig
+from kvnmt.data.config import DataConfig, Kind
 from kvnmt.data.encoding import Dropped, EncodedBlock, PairEncoder
 from kvnmt.data.pool import in_order
 from kvnmt.data.sources import TextReader
@@ -45,10 +45,32 @@ def encode_text(
     """Yields the ids of the text, block by block, showing a bar.
 
     Raises:
-        UserError: Merges are to be left out where there are none, or several
-            segmentations made where none are; what `text.clean` raises.
+        UserError: What `check_cut` and `text.clean` raise.
     """
-    if config.subword_dropout and not isinstance(vocabularies.source, Subwords):
+    check_cut(config, vocabularies.source.kind)
+    encoder = PairEncoder(
+        vocabularies,
+        config.faulty,
+        longest=config.longest,
+        max_ratio=config.max_ratio,
+        subword_dropout=config.subword_dropout,
+        segmentations=config.segmentations,
+    )
+    return _each_block(text, encoder, workers_for(config, text), "ids")
+
+
+def check_cut(config: DataConfig, kind: Kind) -> None:
+    """Refuses to cut text by chance where nothing is left to chance.
+
+    Args:
+        config: The choices.
+        kind: Of the vocabularies.
+
+    Raises:
+        OptionError: Merges are to be left out where there are none, or several
+            segmentations made where none are.
+    """
+    if config.subword_dropout and kind != Subwords.kind:
         instead = "vocabularies" if config.vocabularies else "vocabulary"
         remedy = {"vocabularies": "give {1} of subwords", "vocabulary": "{1} to bpe"}
         raise OptionError(
@@ -61,15 +83,6 @@ def encode_text(
             "{1} out.",
             *("data.subword_dropout", "data.segmentations"),
         )
-    encoder = PairEncoder(
-        vocabularies,
-        config.faulty,
-        longest=config.longest,
-        max_ratio=config.max_ratio,
-        subword_dropout=config.subword_dropout,
-        segmentations=config.segmentations,
-    )
-    return _each_block(text, encoder, workers_for(config, text), "ids")
 
 
 def build_vocabularies(config: DataConfig, text: TextReader) -> Vocabularies:

@@ -73,6 +73,10 @@ class Words:
     def _ids(self) -> dict[str, int]:
         return _Known(zip(self.words, count(len(SPECIAL))))
 
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return SPECIAL + self.words
+
     def __len__(self) -> int:
         """Words and the two specials."""
         return len(self.words) + len(SPECIAL)
@@ -83,8 +87,7 @@ class Words:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The word of every id that is one."""
-        names = SPECIAL + self.words
-        return [names[i] for i in ids if i >= 0]
+        return [self._names[i] for i in ids if i >= 0]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Words joined by spaces."""
@@ -108,6 +111,10 @@ class Characters:
     def _ids(self) -> dict[str, int]:
         return _Known(zip(self.characters, count(len(SPECIAL))))
 
+    @cached_property
+    def _names(self) -> tuple[str, ...]:
+        return (*SPECIAL, *self.characters)
+
     def __len__(self) -> int:
         """Characters and the two specials."""
         return len(self.characters) + len(SPECIAL)
@@ -118,13 +125,12 @@ class Characters:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The character of every id that is one; a space as SentencePiece writes it."""
-        names = (*SPECIAL, *self.characters.replace(" ", SPACE))
-        return [names[i] for i in ids if i >= 0]
+        names = (self._names[i] for i in ids if i >= 0)
+        return [SPACE if name == " " else name for name in names]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The characters one behind the other."""
-        names = (*SPECIAL, *self.characters)
-        return "".join(names[i] for i in ids if i > EOS)
+        return "".join(self._names[i] for i in ids if i > EOS)
 
     @property
     def data(self) -> bytes:

@@ -4,11 +4,14 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from kvnmt.console import counting
 from kvnmt.data import sources
+from kvnmt.data.config import DataConfig
+from kvnmt.data.sources import TextReader
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import (
     Column,
@@ -47,7 +50,7 @@ def check(test: Test, systems: Sequence[System]) -> None:
         if path and not Path(path).is_file():
             raise LackingError(f"the training text is not there: '{path}' is no file")
     with _told():
-        sources.open_text(data, "train")
+        _open(data)
 
 
 def measure(test: Test, systems: Sequence[System]) -> list[Report]:
@@ -73,11 +76,16 @@ def _run(systems: Sequence[System]) -> Run:
     raise LackingError("no system is a run, whose training text is counted")
 
 
+def _open(data: DataConfig) -> TextReader:
+    """The training text; links are not counted."""
+    return sources.open_text(replace(data, links=None), "train")
+
+
 def _count(run: Run) -> tuple[Counter[str], Counter[str]]:
     """Words of the training text, which must still be where it was."""
     counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()
     with _told():
-        text = sources.open_text(run.experiment.data, "train")
+        text = _open(run.experiment.data)
         with counting("counting words", text.pairs) as advance:
             for block in text.blocks():
                 for counter, side in zip(counts, (block.source, block.target)):

@@ -194,6 +194,7 @@ def _by_target(link: tuple[int, int]) -> tuple[int, int]:
 def _read_naacl(path: Path, lines: list[str], sentences: int | None) -> list[Gold]:
     sure: dict[int, set[tuple[int, int]]] = {}
     possible: dict[int, set[tuple[int, int]]] = {}
+    greatest = 0
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -209,11 +210,12 @@ def _read_naacl(path: Path, lines: list[str], sentences: int | None) -> list[Gol
                 f"{path}, line {number}: there is no sentence pair {pair}; there are "
                 f"{sentences or 'pairs from 1 on'}."
             )
+        greatest = max(greatest, pair)
         if not (i and j):  # aligned to nothing
             continue
         for links in [possible, sure] if match[4] != "P" else [possible]:
             links.setdefault(pair, set()).add((i - 1, j - 1))
-    count = max(possible, default=0) if sentences is None else sentences
+    count = greatest if sentences is None else sentences
     none: Links = frozenset()
     return [
         Gold(

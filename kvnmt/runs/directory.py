@@ -150,7 +150,8 @@ def check_free(folder: Path) -> None:
         UserError: There is something in it.
     """
     # What a start that was killed has left is no run.
-    half = {"lock", "vocabulary", "versions.json", "versions.new", "config.new"}
+    names = "versions.json", "config.json"
+    half = {"lock", "vocabulary", "versions.json", *(f"{name}.new" for name in names)}
     if folder.is_dir() and {path.name for path in folder.iterdir()} <= half:
         return
     if folder.exists():

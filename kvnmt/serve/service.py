@@ -97,7 +97,8 @@ class Service:
             yield
         finally:
             self._compiling = None
-        self._known |= shapes
+        there = {shape for shape in self._known if shape[0]() is not None}
+        self._known = there | shapes  # without those of programs that were freed
 
 
 def most_rows(task: Task) -> int:

@@ -7,7 +7,7 @@ those of the blocks that `kvnmt.data.buckets.in_batches` cuts a batch into.
 """
 
 import weakref
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -29,7 +29,7 @@ from kvnmt.runs.directory import Run
 Kind: TypeAlias = Literal["translate", "describe", "explore", "score"]
 Records: TypeAlias = list[dict[str, Any]]
 Ids: TypeAlias = Sequence[Sequence[int]]
-Shapes: TypeAlias = set[Hashable]
+Shapes: TypeAlias = set[tuple[Any, ...]]  # each begins with a weakref of its program
 
 
 class Task(NamedTuple):

@@ -318,6 +318,10 @@ MISTAKES = [
     (["RUN", "--links", "TEXT/test.align"], "--links is for alignment error"),
     (["RUN", "--reverse", "RUN"], "--reverse is for alignment error"),
     (["RUN", "--brackets", "TEXT/short.tree"], "has 1 trees but there are 11"),
+    (
+        ["RUN", "--gold", "TEXT/test.align", "--measures", "score"],
+        "--gold is for alignment and adequacy; name one in --measures",
+    ),
     (["RUN", "--brackets", "TEXT/other.tree"], "line 1: the tree has 2 words"),
     (["RUN", "--output", "TEXT/test.ref"], "is read too"),
     (["TEXT/short"], "short' has 1 line but there are 11 references"),
@@ -340,7 +344,7 @@ MISTAKES = [
     ),
     (
         ["RUN", "--gold", "TEXT/test.align", "--links", "TEXT/test.align"]
-        + ["--measures", "score"],
+        + ["--measures", "adequacy"],
         "--links is for alignment; name that in --measures",
     ),
     (
@@ -368,6 +372,14 @@ def test_mistakes(kvnmt, text, arguments, part):
     flags = text.sides if "RUN" in arguments[:1] else text.files
     check_sentence(kvnmt("evaluate", *given, *flags), part)
     assert not (text.folder / "new").exists()
+
+
+def test_trees_that_no_measure_reads_are_refused(kvnmt, tmp_path):
+    text, trees = tmp_path / "text", tmp_path / "trees"
+    text.write_text("a b\n")
+    trees.write_text("(a b)\n")
+    flags = "--reference", text, "--brackets", trees, "--measures", "score"
+    check_sentence(kvnmt("evaluate", text, *flags), "--brackets is for self-attention")
 
 
 def test_an_alignment_asked_of_a_system_that_has_none(kvnmt, text, tmp_path_factory):

@@ -213,6 +213,14 @@ BAD_USE = [
         + ["--more_references", "X", "--more-references", "X"],
         "--more-references stands twice",
     ),
+    (
+        ["prepare", "--data.symbols", "<a>", "--data.symbols", "<b>"],
+        "--data.symbols stands twice",
+    ),
+    (
+        ["benchmark", "--systems", "kvmematt-r1", "--systems", "rnnsearch-star"],
+        "--systems stands twice",
+    ),
     (["translate", "RUN", "--search.nbest", "5"], "one is written; give --json"),
     (["translate", "RUN", "--ensemble", "RUN"], "is named twice"),
     (["average", "RUN", "RUN/", "--output", "NOWHERE"], "is named twice"),

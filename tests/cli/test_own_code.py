@@ -79,6 +79,7 @@ def test_an_attention_of_ones_own_is_trained_and_used(kvnmt, tmp_path, mine):
         ("spelt.py", "a = 1\nif\n", "spelt.py, line 2: SyntaxError: "),
         ("lacking.py", "import no_such_module_here\n", "lacking.py, line 1: ModuleNot"),
         ("json.py", "", "there is a module 'json' already; call the file otherwise"),
+        ("wave.py", "", "there is a module 'wave' already"),  # not imported yet
         ("notes.txt", "", "is no Python file"),
         (None, "", "there is no file"),
     ],

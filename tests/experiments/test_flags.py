@@ -172,6 +172,10 @@ def test_a_flag_of_the_configuration_changes_every_row(tmp_path):
         (["--seeds"], "--seeds names nothing"),
         (["--starts"], "--starts names nothing"),
         (["--systems", "memdec"], "--systems stands twice"),
+        (
+            ["--data.symbols", "<a>", "--data.symbols", "<b>"],
+            "--data.symbols stands twice",
+        ),
         (["--sytems", "rnnsearch-star"], "sytems"),
     ],
 )

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The measurement of the data path runs on little text and prints its figures."""
 
+from dataclasses import replace
+
 from experiments import large_corpus
 
 
@@ -17,7 +19,13 @@ def test_every_figure_is_printed(tmp_path, capsys):
     printed = capsys.readouterr().out
     for part in ("pairs/s", "real tokens", "of the time", "tokens without", "MiB"):
         assert part in printed
-    before = (tmp_path / "2000.source").read_bytes()
-    assert before.count(b"\n") == 2000
-    large_corpus.write_text(options)
-    assert (tmp_path / "2000.source").read_bytes() == before
+    source, target = large_corpus.write_text(options)
+    before, times = source.read_bytes(), source.stat().st_mtime_ns
+    assert before.count(b"\n") == target.read_bytes().count(b"\n") == 2000
+    assert large_corpus.write_text(options) == (source, target)
+    assert source.stat().st_mtime_ns == times  # it is there already
+    other, _ = large_corpus.write_text(replace(options, seed=2))
+    assert other.read_bytes() != before
+    target.unlink()  # as where somebody stopped it
+    assert large_corpus.write_text(options) == (source, target) and target.is_file()
+    assert source.read_bytes() == before

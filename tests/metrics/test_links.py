@@ -101,6 +101,8 @@ def test_the_naacl_format(tmp_path):
         read_gold(path, 2)
     with pytest.raises(UserError, match="gold.naacl, pair 3: link 1-1 lies outside"):
         check_links(read_gold(path), [2, 1, 1], [3, 1, 2], path)
+    path.write_text(NAACL + "5 1 0 S\n")  # a pair that has no link is one, too
+    assert read_gold(path)[3:] == [parse_pharaoh("")] * 2
     path.write_text(NAACL + "4 x 1 S\n")
     with pytest.raises(UserError, match=r"line 7: '4 x 1 S' is not a link"):
         read_gold(path)

@@ -70,6 +70,7 @@ def test_a_program_of_scores_that_was_freed_is_no_longer_known(runs):
             assert service(task, [Pair("a", "A")], False)
             compiled_score.cache_clear()
             gc.collect()
+    assert len(service._known) <= 2  # of one program, on all devices and on one
 
 
 def test_the_page_shares_no_batch_while_words_are_drawn(runs):
