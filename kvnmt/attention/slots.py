@@ -11,7 +11,8 @@ parameters     W_q: D d_k; W_k, W_v, W of the gates: C (d_k + C + m), for the
                decoder's writes D (d_k + C + m) more
 source         slots: keys [m, d_k], values [m, C]; weights c [m, S]; of abc log z
 state, carried with ``write = decoder``: what the decoder has written, keys [m, d_k]
-               and values [m, C], and what is left of the source [m]; of abc log z
+               and values [m, C]; of gsa what is left of the source [m], of abc log z
+               of what was written
 result         context of width C, alignment
 =============  ==============================================================
 
@@ -30,8 +31,9 @@ of `weigh` can.
 Our choice: ``write = decoder`` is that of `kvnmt.attention.delta_memory`. The decoder
 has a writer of its own; what it writes fades the source's slots, and its share is told.
 What it has written is kept apart from the source's slots, of which no hypothesis has a
-copy. With several rounds each fills its own slots of the source; what the decoder
-writes and fades is common to all, with ``abc`` by the z of the first.
+copy: with ``abc`` each is normalised by itself, and the query reads
+``(z K + z' K') / (z + z')`` of both. With several rounds each fills its own slots of
+the source; what the decoder writes is common to all.
 """
 
 from dataclasses import dataclass
@@ -90,12 +92,12 @@ class Source:
 
 @struct.dataclass
 class State:
-    """What the decoder has written, and what that has left of the source."""
+    """What the decoder has written, and how much beside the source."""
 
     keys: Float[Array, "B M K"]
     values: Float[Array, "B M C"]
-    left: Float[Array, "B M"]  # of the source's slots, from 1
-    log_total: Float[Array, "B M"] | None  # log z of abc, the source's included
+    log_left: Float[Array, "B M"] | None  # of gsa, of the source's slots, from 0
+    log_total: Float[Array, "B M"] | None  # log z of abc, of the decoder alone
 
 
 def init(
@@ -139,11 +141,12 @@ def initial_state(
     """Nothing is written and nothing faded yet."""
     if options.write == "none":
         return ()
+    nothing = jnp.zeros_like(source.values[..., 0])
     return State(
         keys=jnp.zeros_like(source.keys),
         values=jnp.zeros_like(source.values),
-        left=jnp.ones_like(source.values[..., 0]),
-        log_total=source.log_total,
+        log_left=nothing if options.gate == "gsa" else None,
+        log_total=nothing - jnp.inf if options.gate == "abc" else None,
     )
 
 
@@ -168,7 +171,7 @@ def write(
     return State(
         keys=rewrite(state.keys, f, log_a, new @ writer.W_key),
         values=rewrite(state.values, f, log_a, new @ writer.W_value),
-        left=jnp.exp(log_a) * state.left,
+        log_left=None if state.log_left is None else state.log_left + log_a,
         log_total=log_total,
     )
 
@@ -200,11 +203,25 @@ def _look(
         chosen = of_source = choose(source.keys, query)  # [B, M]
         own = jnp.zeros_like(source.values[:, 0])
     else:
-        chosen = choose(state.left[..., None] * source.keys + state.keys, query)
-        of_source = chosen * state.left
-        own = jnp.einsum("bm,bmc->bc", chosen, state.values)
+        left, added = _parts(source, state)
+        keys = left[..., None] * source.keys + added[..., None] * state.keys
+        chosen = choose(keys, query)
+        of_source = chosen * left
+        own = jnp.einsum("bm,bmc->bc", chosen * added, state.values)
     theirs = jnp.einsum("bm,bmc->bc", of_source, source.values)
     return _Look(theirs, own, jnp.einsum("bm,bms->bs", of_source, source.weights))
+
+
+def _parts(
+    source: Source, state: State
+) -> tuple[Float[Array, "B M"], Float[Array, "B M"]]:
+    """What counts of the source's slots, and of the decoder's."""
+    if state.log_left is not None:
+        left = jnp.exp(state.log_left)
+        return left, jnp.ones_like(left)
+    assert source.log_total is not None and state.log_total is not None
+    more = source.log_total - state.log_total
+    return jax.nn.sigmoid(more), jax.nn.sigmoid(-more)
 
 
 def build(options: Options) -> base.Attention:

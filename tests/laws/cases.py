@@ -192,6 +192,10 @@ MEMORIES = {  # linear memories and slots, of the source and of the translation
         attention=slots(gate="abc", slots=3, key_size=4, write="decoder"),
         target_context=delta(update="gated_delta"),
     ),
+    "slots-abc-r2": case(
+        attention=slots(gate="abc", slots=3, key_size=4, write="decoder"),
+        decoder=rounds(2),
+    ),
     "slots-fading-r2": case(
         attention=slots(tau=1.0, write="decoder"),
         decoder=rounds(2),
