@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dot-product attention: M. Luong, H. Pham, C. Manning (2015), section 3.
 
-The ``attn`` of H. Mino, M. Utiyama, E. Sumita, T. Tokunaga (2017), section 2.
+The ``attn`` of H. Mino, M. Utiyama, E. Sumita, T. Tokunaga (2017), section 3.1.
 
 =============  ==============================================================
 parameters     none; W of ``general``; v, W, U, b of ``concat``

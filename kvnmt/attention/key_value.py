@@ -2,7 +2,7 @@
 """Key-value attention: each annotation is half key, half value.
 
 H. Mino, M. Utiyama, E. Sumita, T. Tokunaga (2017), "Key-value Attention Mechanism for
-Neural Machine Translation", section 3.
+Neural Machine Translation", section 3.2.
 
 =============  ==============================================================
 parameters     none; Q, b of ``query = projection``

@@ -142,11 +142,12 @@ def initial_state(
     if options.write == "none":
         return ()
     nothing = jnp.zeros_like(source.values[..., 0])
+    least = jnp.finfo(nothing.dtype).min  # whose exponential is 0
     return State(
         keys=jnp.zeros_like(source.keys),
         values=jnp.zeros_like(source.values),
         log_left=nothing if options.gate == "gsa" else None,
-        log_total=nothing - jnp.inf if options.gate == "abc" else None,
+        log_total=nothing + least if options.gate == "abc" else None,
     )
 
 

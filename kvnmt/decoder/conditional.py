@@ -3,7 +3,7 @@
 
 RNNsearch* of Meng et al. (2018), section 2, and of Wang et al. (2016), known since
 dl4mt as the conditional GRU; with several rounds, the decoder of KVMemAtt
-(Meng et al. 2018, section 3.2).
+(Meng et al. 2018, section 3).
 
 =============  ==============================================================
 parameters     initial state, GRU1 (query), per round: attention and GRU2

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory RNN: the decoder attends to its own earlier states.
 
-L. Miculicich Werlen, N. Pappas, D. Ram, A. Popescu-Belis (2018), section 3.3,
-equation 17, after J. Cheng, L. Dong, M. Lapata (2016).
+L. Miculicich Werlen, N. Pappas, D. Ram, A. Popescu-Belis (2018), section 5.1,
+equations 14 to 17, after J. Cheng, L. Dong, M. Lapata (2016).
 
 =============  ==============================================================
 parameters     initial state, GRU1, v, W_1, W_2, W_3, b; per round: attention,
@@ -20,10 +20,11 @@ result         state, context and every round's alignment
     s_t     = conditional GRU(m_t, x_t)         m_t takes the seat of s_{t-1}
 
 The summary feeds the recurrence, so this attention runs inside the scan; under
-gradient it keeps T x T states.
+gradient it keeps T x T states and as many projections.
 
 Readings of the paper: equation 17 prints h_i, a left-over of Cheng et al., who call
-the reader's own states so; we read s_i. s_0 is among them, which defines m_1 = s_0.
+the reader's own states so; we read s_i. Equation 15 sums from s_1: here s_0 is among
+them, which defines m_1 = s_0.
 """
 
 from dataclasses import dataclass
@@ -174,7 +175,7 @@ def step(
 def _summarise(
     params: SelfAttention, state: State, inputs: Inputs
 ) -> tuple[Float[Array, "B T"], Float[Array, "B D"]]:
-    """The attention to the states so far, and m_t (17)."""
+    """The attention to the states so far, and m_t (15 to 17)."""
     _, _, W_3 = params.W.W
     now = inputs.energy + state.summary @ W_3
     hidden = jnp.tanh(state.projected + now[:, None, :])

@@ -2,7 +2,7 @@
 """R rounds of read, advance and write within one target step.
 
 Any attention can be run in several rounds by any decoder that advances a state with
-a context (Meng et al. 2018, section 3.2). Every parameter of the attention and of
+a context (Meng et al. 2018, section 3). Every parameter of the attention and of
 the advancing cell belongs to one round, as the superscripts and the parameter counts
 of that paper say; ``share_rounds`` ties them. The attention has one State for all
 rounds, handed from each to the next and from the last to the next step. That State

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stacked LSTM decoder of attention without feeding back.
 
-H. Mino, M. Utiyama, E. Sumita, T. Tokunaga (2017), section 2, after M. Luong,
+H. Mino, M. Utiyama, E. Sumita, T. Tokunaga (2017), section 3.1, after M. Luong,
 H. Pham, C. Manning (2015); with one layer, a zero start and no attention, the
 language models of L. Miculicich Werlen et al. (2018), table 6.
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Over- and under-translation: what of the source was dropped or said twice.
 
-Meng et al. (2018), section 4.4, had people count. Three measures stand in for them:
+Meng et al. (2018), section 4.2, had people count. Three measures stand in for them:
 
 * `coverage_by_gold`: exact where it is known which target words translate which source
   words of the reference, and a translation is a function of its source, as in

@@ -7,7 +7,7 @@ traced program of its forward pass.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, NamedTuple
 
 import jax
@@ -21,7 +21,7 @@ from kvnmt.model import assembly
 from kvnmt.model.assembly import Model
 from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import SYSTEMS, check_no_mechanism, system
-from kvnmt.systems.products import multiplications
+from kvnmt.systems.products import multiplications, needed
 from kvnmt.training.losses import TERMS
 from kvnmt.typing import Array, PyTree
 
@@ -182,14 +182,16 @@ def _work(
 
     def every_logit(params: PyTree, source: Array, target: Array) -> PyTree:
         prediction = model.forward(params, source, target)
+        prediction = replace(prediction, self_attention=())  # what is shown alone
         if prediction.mean is not None:  # all heads are in it
             return prediction
         return prediction, [head.logits for head in prediction.heads]
 
     jaxpr = jax.make_jaxpr(every_logit)(params, source, target).jaxpr
+    equations = needed(jaxpr)
     scans = [
         eqn
-        for eqn in jaxpr.eqns
+        for eqn in equations
         if eqn.primitive.name == "scan"
         and decoder.SCAN in str(eqn.source_info.name_stack)
     ]
@@ -197,7 +199,7 @@ def _work(
     names = {var: _group(path) for var, path in zip(jaxpr.invars, paths)}
     fixed = [v for scan in scans for v in scan.invars[: scan.params["num_consts"]]]
     groups = [names[v] for v in fixed if not hasattr(v, "val") and v in names]
-    inside, total = multiplications(scans), multiplications(jaxpr.eqns)
+    inside, total = multiplications(scans), multiplications(equations)
     return inside, total, tuple(dict.fromkeys(groups))
 
 

@@ -185,8 +185,8 @@ SYSTEMS: dict[str, NamedSystem] = {
     "rnnsearch-star-tanh": NamedSystem(
         "Wang et al. 2016, section 2.1", {"decoder": TANH_QUERY}
     ),
-    "rnnsearch-star-atteos": NamedSystem(f"{MENG}, section 2 with 3.3", atteos=1.0),
-    "attn": NamedSystem(f"{MINO}, section 2", _lstm(dot.Options())),
+    "rnnsearch-star-atteos": NamedSystem(f"{MENG}, section 2 with 3.2", atteos=1.0),
+    "attn": NamedSystem(f"{MINO}, section 3.1", _lstm(dot.Options())),
     "attn-general": NamedSystem(
         "Luong et al. 2015", _lstm(dot.Options(score="general"))
     ),
@@ -196,7 +196,7 @@ SYSTEMS: dict[str, NamedSystem] = {
         _lstm(dot.Options(score="general"), input_feeding=True) | {"readout": "none"},
     ),
     "key-value": NamedSystem(
-        f"{MINO}, section 3", _lstm(key_value.Options(), "halves")
+        f"{MINO}, section 3.2", _lstm(key_value.Options(), "halves")
     ),
     "modifying-iw": NamedSystem(f"{MINO}, section 3.3", _lstm(modifying_iw.Options())),
     "coverage-linguistic": _linguistic(),
@@ -240,15 +240,15 @@ SYSTEMS: dict[str, NamedSystem] = {
     "future": _past_future(past=False),
     "past-future": _past_future(),
     "past-future-losses": _past_future(1.0),
-    "mean-residual": _residual("3.1", mean.Options()),
-    "self-attentive-residual": _residual("3.2", self_attentive.Options()),
+    "mean-residual": _residual("4.1", mean.Options()),
+    "self-attentive-residual": _residual("4.2", self_attentive.Options()),
     "self-attentive-residual-scope": _residual(
-        "3.2", self_attentive.Options(scope=True)
+        "4.2", self_attentive.Options(scope=True)
     ),
     "memory-rnn": NamedSystem(
-        f"{MICULICICH}, section 3.3", {"decoder": memory_rnn.Options()}
+        f"{MICULICICH}, section 5.1", {"decoder": memory_rnn.Options()}
     ),
-    "self-attentive-rnn": _residual("3.3", self_attentive_rnn.Options()),
+    "self-attentive-rnn": _residual("5.2", self_attentive_rnn.Options()),
     "key-value-predict": NamedSystem(
         "Daniluk et al. 2017", {"target_context": key_value_predict.Options()}
     ),

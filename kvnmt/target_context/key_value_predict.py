@@ -7,7 +7,7 @@ L. Miculicich Werlen et al. (2018).
 
 =============  ==============================================================
 parameters     W_Y, W_h, w, W_r, W_x: 4 k² + k numbers, k = D / parts
-state, carried all earlier states [B, T, D]
+state, carried all earlier states [B, T, D], and W_Y k of them
 result         g_t of width k, and x_t unless ``word`` is off
 =============  ==============================================================
 
@@ -112,6 +112,7 @@ def over_time(
 
 
 def initial_state(
+    options: Options,
     params: Params,
     sizes: Sizes,
     rows: int,
@@ -119,7 +120,8 @@ def initial_state(
     dtype: DType,
 ) -> History:
     """No earlier state."""
-    return empty(rows, length, sizes.state, dtype)
+    width = sizes.state + sizes.state // PARTS[options.form]
+    return empty(rows, length, width, dtype)
 
 
 def step(
@@ -130,15 +132,18 @@ def step(
     embedded: Float[Array, "B E"],
 ) -> tuple[History, dict[str, Float[Array, "B _"]]]:
     """Attends to the states so far, then takes this one in."""
-    keys, values, _ = _split(options, memory.rows)
+    D = state.shape[-1]
+    states, projected = memory.rows[..., :D], memory.rows[..., D:]
+    _, values, _ = _split(options, states)
     query, _, predict = _split(options, state)
     there = present(memory)
     if options.window is not None:
         oldest = memory.count[:, None] - options.window
         there = there & (jnp.arange(there.shape[1]) >= oldest)
-    weights = masked_softmax(_energies(params, keys, query[:, None]), there)
+    weights = masked_softmax(_energies(params, projected, query[:, None]), there)
     read = mix(weights[:, None], values)[:, 0]
-    return append(memory, state), _result(options, params, read, predict, embedded)
+    row = jnp.concatenate([state, query @ params.W_key], axis=-1)
+    return append(memory, row), _result(options, params, read, predict, embedded)
 
 
 def self_attention(
@@ -155,7 +160,8 @@ def _weights(
     options: Options, params: Params, states: Float[Array, "B T D"]
 ) -> Float[Array, "B T T"]:
     keys, _, _ = _split(options, states)
-    energies = _energies(params, keys[:, None], keys[:, :, None])
+    projected = keys @ params.W_key
+    energies = _energies(params, projected[:, None], keys[:, :, None])
     mask = earlier(states.shape[1], itself=False, window=options.window)
     return masked_softmax(energies, jnp.broadcast_to(mask, energies.shape))
 
@@ -169,9 +175,10 @@ def _split(
 
 
 def _energies(
-    params: Params, keys: Float[Array, "*N K"], now: Float[Array, "*N K"]
+    params: Params, projected: Float[Array, "*N K"], now: Float[Array, "*N K"]
 ) -> Float[Array, "..."]:
-    return jnp.tanh(keys @ params.W_key + now @ params.W_query) @ params.w
+    """What a_t is a softmax of, by ``W_Y k_i`` and k_t."""
+    return jnp.tanh(projected + now @ params.W_query) @ params.w
 
 
 def _result(
@@ -187,7 +194,7 @@ def build(options: Options) -> base.TargetContext:
         init=partial(init, options),
         widths=partial(widths, options),
         over_time=partial(over_time, options),
-        initial_state=initial_state,
+        initial_state=partial(initial_state, options),
         step=partial(step, options),
         self_attention=partial(self_attention, options),
     )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mean residual: the readout sees the mean of all earlier words.
 
-L. Miculicich Werlen, N. Pappas, D. Ram, A. Popescu-Belis (2018), section 3.1.
+L. Miculicich Werlen, N. Pappas, D. Ram, A. Popescu-Belis (2018), section 4.1,
+equation 9.
 
 =============  ==============================================================
 parameters     none
@@ -63,7 +64,7 @@ def initial_state(
     dtype: DType,
 ) -> State:
     """Nothing was read."""
-    total = jnp.zeros((rows, sizes.embedding), dtype)
+    total = precise(jnp.zeros((rows, sizes.embedding), dtype))
     return State(total, jnp.zeros(rows, jnp.int32))
 
 
@@ -74,9 +75,9 @@ def step(
     embedded: Float[Array, "B E"],
 ) -> tuple[State, dict[str, Float[Array, "B _"]]]:
     """Adds the previous word and divides."""
-    total = memory.total + embedded
-    count = jnp.maximum(memory.count, 1).astype(embedded.dtype)
-    mean = total / count[:, None]
+    total = memory.total + precise(embedded)
+    count = jnp.maximum(memory.count, 1).astype(total.dtype)
+    mean = (total / count[:, None]).astype(embedded.dtype)
     return State(total, memory.count + 1), {"state": state, "word": mean}
 
 

@@ -2,12 +2,13 @@
 """Self-attentive residual: the readout sees a learnt mixture of all earlier words.
 
 L. Miculicich Werlen, N. Pappas, D. Ram, A. Popescu-Belis (2018), "Self-Attentive
-Residual Decoder for Neural Machine Translation", section 3.2, equations 9 to 13.
+Residual Decoder for Neural Machine Translation", section 4.2, equations 10 to 13.
 
 =============  ==============================================================
 parameters     v, W_y, b: E² + 2E numbers; with ``scope`` W_z: D E
 state, carried content: peak m [B], total Z [B], sum N [B, E] of a streaming
-               softmax; with ``scope``: all earlier words [B, T, E]
+               softmax; with ``scope``: all earlier words [B, T, E], and
+               W_y x + b of them
 result         s_t, and d_t in the seat of x_t
 =============  ==============================================================
 
@@ -33,7 +34,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.initializers import Weights
-from kvnmt.layers import Linear, init_linear, linear, masked_softmax
+from kvnmt.layers import Linear, init_linear, linear, masked_softmax, precise
 from kvnmt.target_context import base
 from kvnmt.target_context.history import (
     History,
@@ -132,11 +133,12 @@ def initial_state(
 ) -> History | Streaming:
     """Nothing was read."""
     if options.scope:
-        return empty(rows, length, sizes.embedding, dtype)
+        return empty(rows, length, 2 * sizes.embedding, dtype)
+    nothing = precise(jnp.zeros(rows, dtype))
     return Streaming(
-        peak=jnp.full(rows, jnp.finfo(dtype).min, dtype),
-        total=jnp.zeros(rows, dtype),
-        mixture=jnp.zeros((rows, sizes.embedding), dtype),
+        peak=nothing - jnp.inf,
+        total=nothing,
+        mixture=precise(jnp.zeros((rows, sizes.embedding), dtype)),
     )
 
 
@@ -149,18 +151,21 @@ def step(
 ) -> tuple[History | Streaming, dict[str, Float[Array, "B _"]]]:
     """Takes the previous word in and mixes."""
     if isinstance(memory, Streaming):
-        energy = jnp.tanh(_content(params, embedded)) @ params.v
-        memory = _stream(options, memory, energy, embedded)
+        energy = precise(jnp.tanh(_content(params, embedded)) @ params.v)
+        memory = _stream(options, memory, energy, precise(embedded))
         total = jnp.where(memory.total > 0, memory.total, 1)[:, None]
-        return memory, {"state": state, "word": memory.mixture / total}
-    memory = append(memory, embedded)
+        mixed = (memory.mixture / total).astype(embedded.dtype)
+        return memory, {"state": state, "word": mixed}
+    row = jnp.concatenate([embedded, _content(params, embedded)], axis=-1)
+    memory = append(memory, row)
+    words, content = jnp.split(memory.rows, 2, axis=-1)
     scope = (state @ params.W.W[1])[:, None]
-    energies = jnp.tanh(_content(params, memory.rows) + scope) @ params.v
+    energies = jnp.tanh(content + scope) @ params.v
     there = present(memory)
     if not options.null_slot:
         there = there.at[:, 0].set(False)
     weights = masked_softmax(energies, there)
-    mixed = mix(weights[:, None], memory.rows)[:, 0]
+    mixed = mix(weights[:, None], words)[:, 0]
     return memory, {"state": state, "word": mixed}
 
 
@@ -177,9 +182,12 @@ def _stream(
 ) -> Streaming:
     """Adds one row to a softmax without looking at the others again."""
     peak = jnp.maximum(old.peak, energy)
-    fade, now = jnp.exp(old.peak - peak), jnp.exp(energy - peak)
-    if not options.null_slot:  # the first row there is
-        now = jnp.where(old.peak == jnp.finfo(old.peak.dtype).min, 0, now)
+    gap = energy - peak
+    if not options.null_slot:  # the first row counts for nothing, nor does its energy
+        first = jnp.isneginf(old.peak)
+        peak = jnp.where(first, jnp.finfo(peak.dtype).min, peak)
+        gap = jnp.where(first, -jnp.inf, gap)
+    fade, now = jnp.exp(old.peak - peak), jnp.exp(gap)
     return Streaming(
         peak=peak,
         total=old.total * fade + now,

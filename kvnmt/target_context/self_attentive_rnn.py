@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Self-attentive RNN: the readout also sees a mixture of earlier decoder states.
 
-L. Miculicich Werlen, N. Pappas, D. Ram, A. Popescu-Belis (2018), section 3.3, after
-M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel (2017).
+L. Miculicich Werlen, N. Pappas, D. Ram, A. Popescu-Belis (2018), section 5.2,
+equations 18 to 21, after M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel (2017).
 
 =============  ==============================================================
 parameters     v, W_1, W_2, b: 2 D² + 2 D numbers
-state, carried all earlier states [B, T, D]
+state, carried all earlier states [B, T, D], and W_1 s of them
 result         s_t, x_t, and m_t beside them
 =============  ==============================================================
 
@@ -85,7 +85,7 @@ def initial_state(
     dtype: DType,
 ) -> History:
     """No earlier state."""
-    return empty(rows, length, sizes.state, dtype)
+    return empty(rows, length, 2 * sizes.state, dtype)
 
 
 def step(
@@ -95,10 +95,12 @@ def step(
     embedded: Float[Array, "B E"],
 ) -> tuple[History, dict[str, Float[Array, "B _"]]]:
     """Mixes the states so far, then takes this one in."""
-    energies = _energies(params, memory.rows, state[:, None])
+    states, projected = jnp.split(memory.rows, 2, axis=-1)
+    energies = _energies(params, projected, state[:, None])
     weights = masked_softmax(energies, present(memory))
-    mixed = mix(weights[:, None], memory.rows)[:, 0]
-    return append(memory, state), {"state": state, "word": embedded, "summary": mixed}
+    mixed = mix(weights[:, None], states)[:, 0]
+    row = jnp.concatenate([state, state @ params.W.W[0]], axis=-1)
+    return append(memory, row), {"state": state, "word": embedded, "summary": mixed}
 
 
 def self_attention(
@@ -111,16 +113,17 @@ def self_attention(
 
 
 def _weights(params: Params, states: Float[Array, "B T D"]) -> Float[Array, "B T T"]:
-    energies = _energies(params, states[:, None], states[:, :, None])
+    projected = states @ params.W.W[0]
+    energies = _energies(params, projected[:, None], states[:, :, None])
     mask = earlier(states.shape[1], itself=False)
     return masked_softmax(energies, jnp.broadcast_to(mask, energies.shape))
 
 
 def _energies(
-    params: Params, earlier: Float[Array, "*N D"], now: Float[Array, "*N D"]
+    params: Params, projected: Float[Array, "*N D"], now: Float[Array, "*N D"]
 ) -> Float[Array, "..."]:
-    W_1, W_2 = params.W.W
-    return jnp.tanh(earlier @ W_1 + now @ W_2 + params.W.b) @ params.v
+    """f_t of ``W_1 s_i`` and s_t."""
+    return jnp.tanh(projected + now @ params.W.W[1] + params.W.b) @ params.v
 
 
 def build(options: Options) -> base.TargetContext:

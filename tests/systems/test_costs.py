@@ -46,7 +46,7 @@ def test_what_is_carried(rows):
     assert carried["coverage-neural-10"] == 4 * (D + 10 * S)
     assert carried["attn"] == 4 * (2 * 2 * D)
     assert carried["mean-residual"] == 4 * (D + E + 1)
-    assert carried["self-attentive-rnn"] == 4 * (D + T * D + 1)
+    assert carried["self-attentive-rnn"] == 4 * (D + 2 * T * D + 1)
     assert carried["memdec"] == 4 * (D + 8 * D + 8)
     assert carried["delta-memory"] == carried["slots"] == 4 * D
     memory, change = 4 * 1 * 3, 4 * 1 * 1  # 4 heads of A = 4 by C = 12 numbers
@@ -66,6 +66,9 @@ def test_what_runs_inside_the_scan(rows):
     assert any("attention" in w for w in costs["kvmematt-r1"].weights_inside)
     star, mean = costs["rnnsearch-star"], costs["self-attentive-residual"]
     assert star.inside == mean.inside and star.outside < mean.outside
+    E, T = 6, 4
+    scored = E * E + E + T * E  # projected, scored, mixed: what is shown costs nothing
+    assert mean.outside - costs["mean-residual"].outside == scored
     assert costs["memory-rnn"].inside > star.inside
     assert "output" not in star.weights_inside
     assert costs["transformer"].inside == 0
