@@ -108,6 +108,20 @@ def test_the_past_is_remembered_as_far_as_said(name):
     }.get(name, reach)
 
 
+def test_a_slot_that_is_left_out_drowns_no_other():
+    """However much larger its energy is: the softmax is of the others alone."""
+    context, params = make("no-null")
+    params = params.replace(v=1e3 * params.v)
+    states, embedded = inputs()
+    most = 100 * jnp.sign(params.v) @ jnp.linalg.inv(params.W.W[0])
+    embedded = embedded.at[:, 0].set(most)
+    energies = jnp.tanh(embedded @ params.W.W[0] + params.W.b) @ params.v
+    assert float(jnp.min(energies[:, :1] - energies[:, 1:])) > 100
+    want = context.over_time(params, states, embedded)["word"]
+    got = unroll(context, SIZES, 0, params, states, embedded)["word"]
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e3])
 def test_streaming_equals_the_full_softmax(scale, x64):
     """Over long histories, and with energies that no exponential could bear."""
