@@ -29,6 +29,7 @@ from functools import partial
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
+import jax.numpy as jnp
 
 Initializer: TypeAlias = Callable[..., jax.Array]  # (key, shape, dtype) -> array
 Scheme: TypeAlias = Literal["gaussian", "dl4mt", "groundhog", "wide", "glorot", "unit"]
@@ -58,7 +59,8 @@ def weights(scheme: Scheme) -> Weights:
     basic = gaussian()
     initializers = jax.nn.initializers
     if scheme == "dl4mt":
-        return basic._replace(matrix=_square_orthogonal, address=_square_orthogonal)
+        square = {"matrix": _square_orthogonal, "address": _square_orthogonal}
+        return basic._replace(**square, inputs=_square_gates)
     if scheme == "groundhog":
         flat = initializers.normal(0.001)
         return basic._replace(address=flat, energy=initializers.zeros)
@@ -81,6 +83,16 @@ def _square_orthogonal(
     if shape[0] == shape[1]:
         return jax.nn.initializers.orthogonal()(key, shape, dtype)
     return jax.nn.initializers.normal(0.01)(key, shape, dtype)
+
+
+def _square_gates(
+    key: jax.Array, shape: tuple[int, int, int], dtype: jax.typing.DTypeLike
+) -> jax.Array:
+    """Each gate by itself, as that code draws them."""
+    width, gates, size = shape
+    keys = jax.random.split(key, gates)
+    each = [_square_orthogonal(key, (width, size), dtype) for key in keys]
+    return jnp.stack(each, axis=1)
 
 
 def _glorot(

@@ -66,6 +66,9 @@ def test_square_matrices_are_orthogonal_in_one_scheme_alone(scheme):
         square = draw(scheme, kind, SQUARE)
         orthogonal = np.allclose(square @ square.T, np.eye(60), atol=1e-4)
         assert orthogonal == (scheme == "dl4mt")
+    for gate in np.swapaxes(draw(scheme, "inputs", SQUARE), 0, 1):
+        orthogonal = np.allclose(gate @ gate.T, np.eye(60), atol=1e-4)
+        assert orthogonal == (scheme == "dl4mt")
     table = draw(scheme, "table", SQUARE)  # a vocabulary as large as its vectors
     assert not np.allclose(table @ table.T, np.eye(60), atol=1e-4)
 

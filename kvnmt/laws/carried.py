@@ -60,11 +60,13 @@ def explained(trial: Trial) -> Iterator[str]:
         room = 1e-5 * size(most)
         if np.any(changed > most + room) or np.any(changed < least - room):
             yield f"at word {word} what changed is not what was added and forgotten"
-        moved = _moved(course.states[word - 1], course.states[word])
-        if moved is not None and np.any((changed > room) & ~moved):
+        moves = _moves(course.states[word - 1], course.states[word])
+        if moves and np.any((changed > room) & (sum(moves) == 0)):
             yield f"at word {word} it tells of slots that did not change"
-        if moved is not None and np.any(moved & (changed == 0)):
+        if moves and np.any((sum(moves) > 0) & (changed == 0)):
             yield f"at word {word} slots have changed that it does not tell of"
+        if len(moves) == 1 and np.any(np.abs(changed - moves[0]) > 1e-3 * size(most)):
+            yield f"at word {word} it tells other lengths than slots have moved by"
 
 
 def scanned(trial: Trial) -> Iterator[str]:
@@ -141,14 +143,13 @@ def reach(trial: Trial) -> Iterator[str]:
             yield f"the gradient of {name} is 0"
 
 
-def _moved(before: PyTree, after: PyTree) -> np.ndarray | None:
-    """Which slots of a State have changed; None: it has none."""
-    slots = [
-        np.any(new != old, axis=tuple(range(2, old.ndim)))
+def _moves(before: PyTree, after: PyTree) -> list[np.ndarray]:
+    """By how much the slots of a State have changed, [B, S] for each array of them."""
+    return [
+        np.sqrt(np.sum((new - old) ** 2, axis=tuple(range(2, old.ndim))))
         for _, old, new in pairs(before, after)
         if old.shape[:2] == (B, S)
     ]
-    return np.any(slots, axis=0) if slots else None
 
 
 def _leaves_of(

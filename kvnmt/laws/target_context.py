@@ -148,6 +148,8 @@ def attended(trial: Trial) -> Iterator[str]:
         yield "a step looks at words that come later"
     elif (most := weights.sum(axis=-1).max()) > 1 + 1e-5:
         yield f"the weights of a step sum to {most:.4g}"
+    elif (least := weights[:, -1].sum(axis=-1).min()) < 1 - 1e-5:
+        yield f"the weights of the last step sum to {least:.4g}"
 
 
 def precision(trial: Trial) -> Iterator[str]:

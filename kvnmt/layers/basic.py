@@ -105,11 +105,10 @@ def embedding_dropout(
     key: Key[Array, "*B"] | None, rate: float, whole: float, x: Float[Array, "B T E"]
 ) -> Float[Array, "B T E"]:
     """Drops entries as `dropout` does, and whole vectors in the same way."""
-    x = dropout(key, rate, x)
     if key is None or whole == 0.0:
-        return x
-    (other,) = split_key(key, 1)
-    return x * dropout(other, whole, jnp.ones_like(x[..., :1]))
+        return dropout(key, rate, x)
+    key, other = split_key(key, 2)
+    return dropout(key, rate, x) * dropout(other, whole, jnp.ones_like(x[..., :1]))
 
 
 @typed

@@ -119,6 +119,7 @@ WRONG = {
         {"attended"},
     ),
     "sums": (looking(lambda steps: 2 * jnp.eye(steps)), {"attended"}),
+    "weightless": (looking(lambda steps: jnp.zeros((steps, steps))), {"attended"}),
     "signs": (looking(lambda steps: jnp.tri(steps, k=-1) - 3), {"attended"}),
     "coarse": (everywhere(is_coarse), {"precision"}),
     "key": (SOUND._replace(init=from_one_key), {"init", "reach"}),
