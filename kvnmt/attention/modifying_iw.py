@@ -5,7 +5,7 @@ H. Mino, M. Utiyama, E. Sumita, T. Tokunaga (2017), section 3.3.
 
 =============  ==============================================================
 parameters     none
-source         annotations h, their first halves, mask
+source         annotations h, mask
 state, carried none
 result         context ``sum_j a_j h_j``, alignment a
 =============  ==============================================================
@@ -16,7 +16,8 @@ result         context ``sum_j a_j h_j``, alignment a
 
 u is fixed. The columns of the readout W_d that meet the first half of c start at
 zero and are trained like any other: the first half of an annotation starts as a key,
-the second as a value.
+the second as a value. So it is in the decoder of the paper, whose readout alone takes
+c: another that feeds c to its state, too, reads all of it there from the start.
 
 Reading of the paper: the printed matrix shows the zero block in the first rows, then
 dots. That the first half of c be unused, as its text wants, needs it in all rows.

@@ -100,8 +100,8 @@ class OverTime(Protocol):  # noqa: D101
     ) -> Features:
         """Computes the features ``B T`` of given words, of inputs ``B T``.
 
-        It gives what ``step`` gives, one after the other from a State, but for what a
-        key drops in training.
+        It gives what ``step`` gives, one after the other from the State before the
+        first word, but for what a key drops in training.
         """
         ...
 

@@ -78,8 +78,8 @@ class State(rounds.State):
     """Carried from step to step."""
 
     summary: Float[Array, "B D"]  # m_{t-1}
-    states: Float[Array, "B T D"]  # s_0, s_1, ...
-    projected: Float[Array, "B T D"]  # W_1 of them
+    states: Float[Array, "B T_1 D"]  # s_0, s_1, ...
+    projected: Float[Array, "B T_1 D"]  # W_1 of them
     count: Int[Array, " B"]  # how many there are
 
 

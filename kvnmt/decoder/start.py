@@ -10,6 +10,8 @@
               with a fixed context, the start of RNNencdec
 ``zero``      0, without parameters: language models
 ============  ===============================================================
+
+A stack of LSTMs starts without the tanh.
 """
 
 from collections.abc import Callable

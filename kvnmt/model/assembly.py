@@ -28,6 +28,7 @@ from kvnmt import encoder as encoders
 from kvnmt import lexicon
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
+from kvnmt.errors import OptionError
 from kvnmt.fields import check_fields
 from kvnmt.layers import (
     Scanning,
@@ -62,10 +63,25 @@ def build(
             such as write down what happens.
 
     Raises:
-        UserError: A field of the config holds what it may not.
+        UserError: A field of the config holds what it may not, or a model without a
+            source is to look at one.
     """
     check_fields(config, "model.")
+    _check_source(config)
     return _built(config, source_words, target_words, around, changes())
+
+
+def _check_source(config: ModelConfig) -> None:
+    if config.reads_source:
+        return
+    name = attentions.CATALOGUE.name_of(config.attention)
+    for field, asks in ("attention", name != "none"), ("lexicon", config.lexicon):
+        if asks:
+            raise OptionError(
+                "{0} is of a source, and with {1} none there is none; leave it out, or "
+                "choose another {1}.",
+                *(field if field == "attention" else f"model.{field}", "model.merge"),
+            )
 
 
 def changes() -> tuple[int, ...]:

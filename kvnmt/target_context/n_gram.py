@@ -92,7 +92,7 @@ def initial_state(
     rows: int,
     length: int,
     dtype: DType,
-) -> Float[Array, "B P D"]:
+) -> Float[Array, "B P_1 D"]:
     """Zeros before the beginning; the latest state comes first."""
     return jnp.zeros((rows, options.parts - 1, sizes.state), dtype)
 
@@ -100,10 +100,10 @@ def initial_state(
 def step(
     options: Options,
     params: Params,
-    memory: Float[Array, "B P D"],
+    memory: Float[Array, "B P_1 D"],
     state: Float[Array, "B D"],
     embedded: Float[Array, "B E"],
-) -> tuple[Float[Array, "B P D"], dict[str, Float[Array, "B _"]]]:
+) -> tuple[Float[Array, "B P_1 D"], dict[str, Float[Array, "B _"]]]:
     """Puts the parts side by side, then takes this state in."""
     states = jnp.concatenate([state[:, None], memory], axis=1)
     windows = [states[:, n] for n in range(options.parts)]

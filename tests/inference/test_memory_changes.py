@@ -72,7 +72,7 @@ def test_which_mechanisms_tell():
     }
     assert telling == {"kv_memory"}
     of_nothing = dataclasses.replace(BASE, attention=kv_memory.Options(), merge="none")
-    assert not has_memory(of_nothing)  # a language model
+    assert not has_memory(of_nothing)  # of which no model is built
 
 
 def test_writes_are_kept_in_their_order(key):

@@ -11,7 +11,7 @@ import pytest
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
 from kvnmt import encoder as encoders
-from kvnmt.attention import additive
+from kvnmt.attention import additive, none
 from kvnmt.decoder import mem_dec
 from kvnmt.errors import UserError
 from kvnmt.model import assembly
@@ -152,6 +152,18 @@ def test_every_matrix_takes_the_initialiser(name, key):
 def test_numbers_out_of_bounds_are_refused(changes, said):
     with pytest.raises(UserError, match=said):
         cases.build(dataclasses.replace(cases.BASE, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes, said",
+    [
+        ({}, "^attention is of a source, and with model.merge none there is none"),
+        ({"attention": none.Options(), "lexicon": True}, "^model.lexicon is of a sou"),
+    ],
+)
+def test_a_language_model_looks_at_no_source(changes, said):
+    with pytest.raises(UserError, match=said):
+        cases.build(dataclasses.replace(cases.BASE, merge="none", **changes))
 
 
 def test_a_tied_output_layer_reads_the_width_of_the_embedding(key):
