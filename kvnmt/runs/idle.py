@@ -4,9 +4,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+from kvnmt import attention
 from kvnmt.data.config import check_vocabularies
 from kvnmt.errors import Idle, OptionError, check_given
 from kvnmt.inference.config import check_asked
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
 
 VECTORS = "source_vectors", "target_vectors"
@@ -32,10 +34,24 @@ def check_experiment(experiment: Experiment, *starts: Experiment) -> None:
             "such as 0.3.",
             *("data.links", "objective.guided"),
         )
+    _check_rounds(experiment.model, *(start.model for start in starts))
     for part, idle in _idle(experiment):
         config: Any = getattr(experiment, part)
         before = [getattr(start, part) for start in starts]
         check_given(config, [idle], *before, prefix=f"{part}.")
+
+
+def _check_rounds(model: ModelConfig, *starts: ModelConfig) -> None:
+    """Refuses rounds that all see the same."""
+    rounds, *others = (getattr(one.decoder, "rounds", 1) for one in (model, *starts))
+    writes = attention.CATALOGUE.build(model.attention).write
+    if rounds > 1 and rounds not in others and not writes:
+        raise OptionError(
+            f"{{0}} is {rounds}, but the attention writes nothing between rounds: all "
+            "but the last would be for nothing; choose another, such as kv_memory, or "
+            "leave {0} out.",
+            "model.decoder.rounds",
+        )
 
 
 def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:

@@ -127,6 +127,14 @@ BAD_TRAINING = [
     ),
     (["--training.bleu-tokenize", "nono"], "did you mean 'none'?"),
     (["--model.decoder.rounds", "0"], "--model.decoder.rounds"),
+    (
+        ["--model.decoder.rounds", "2"],
+        "--model.decoder.rounds is 2, but the attention writes nothing",
+    ),
+    (
+        ["--model.readout", "none", "--model.readout-size", "9"],
+        "--model.readout-size is of a readout, and --model.readout is none",
+    ),
     (["--system", "attn", "--model.state", "10"], "score 'general'"),
     (["--system", "key-value-predict", "--model.state", "10"], "3 parts"),
     (["--system", "rnnencdec", "--objective.atteos", "1"], "--objective.atteos"),
