@@ -50,8 +50,8 @@ def _is_taken(name: str, path: Path) -> bool:
     """Whether another module of the name would be found, which ours would hide."""
     with suppress(ImportError, ValueError):
         found = importlib.util.find_spec(name)
-        place = found and found.origin
-        return bool(found) and not (place and Path(place).resolve() == path.resolve())
+        if found and found.origin:  # a mere folder of the name has none
+            return Path(found.origin).resolve() != path.resolve()
     return False
 
 
