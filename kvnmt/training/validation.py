@@ -146,11 +146,8 @@ def validation_loss(
     batches = map(batch_at, range(plan.per_epoch))
     steps = [eval_step(params, *devices.split_rows(x, mesh)) for x in batches]
     sums = jax.device_get(steps)  # no step waits for another to be fetched
-    nats, tokens = (
-        sum(float(one.nats) for one in sums),
-        sum(int(one.tokens) for one in sums),
-    )
-    return nats / max(tokens, 1)
+    tokens = sum(int(one.tokens) for one in sums)
+    return sum(float(one.nats) for one in sums) / max(tokens, 1)
 
 
 def _translations(
