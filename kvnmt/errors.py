@@ -79,6 +79,11 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     return UserError(f"there is no {kind} '{name}'{hint} Known: {', '.join(known)}.")
 
 
+def first_line(error: Exception) -> str:
+    """What an error of a library says, in one line and without a full stop."""
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
 def run_program(name: str, work: Callable[[], object]) -> None:
     """Does the work of a program; a user's mistake is one sentence and status 2.
 

@@ -11,7 +11,7 @@ from kvnmt.compiling import hlo
 from kvnmt.compiling.program import CompileConfig, Traced, trace
 from kvnmt.compiling.sections import Section, cycles, sections
 from kvnmt.compiling.targets import Target
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, first_line
 
 UNITS = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 NEEDED = re.compile(r"(?:Used |required [^(]*\()([\d.]+)([BKMGT])")  # in the refusal
@@ -99,8 +99,8 @@ def compile_for(config: CompileConfig, target: Target) -> Compiled:
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" in str(error):
             raise TooLargeError(config, target, _needed(str(error))) from None
-        reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
-        raise UserError(f"the compiler of {target.kind} gives up: {reason}.") from None
+        told = f"the compiler of {target.kind} gives up: {first_line(error)}."
+        raise UserError(told) from None
     end = time.perf_counter()
     text = executable.as_text()
     program = hlo.read(text)

@@ -27,6 +27,9 @@ FREE = frozenset(
     "partition-id replica-id add-dependency while conditional".split()
 )
 
+# Operations that may write less than their result has.
+PASSED_ON = frozenset(("dynamic-update-slice", "bitcast", "copy", "tuple"))
+
 
 class Operation(NamedTuple):
     """One line of a computation."""
@@ -113,6 +116,8 @@ class Program(NamedTuple):
             inner = self.called(operation)
             roots = [part for part in self[inner] if part.root]
             return self.written(roots[0], inner) if roots else operation.bytes
+        if operation.code not in PASSED_ON:
+            return operation.bytes
         near = {other.name: other for other in self[name]}
         parts = [near[part] for part in operation.operands if part in near]
         if operation.code == "dynamic-update-slice" and len(parts) > 1:

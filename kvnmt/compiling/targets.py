@@ -17,7 +17,7 @@ import jax
 from jax.experimental import topologies
 
 from kvnmt.compiling.gpus import GPUS, describe
-from kvnmt.errors import UserError, unknown_name
+from kvnmt.errors import UserError, first_line, unknown_name
 
 Device: TypeAlias = Any  # jax.Device, which is no class for those who check types
 
@@ -145,10 +145,9 @@ def _devices(
     try:
         return list(make().devices)
     except (RuntimeError, NotImplementedError) as error:
-        reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
         raise UserError(
-            f"the compiler for {what} does not start ({reason}); ask for devices that "
-            "there are, in a process that did nothing with JAX before."
+            f"the compiler for {what} does not start ({first_line(error)}); ask for "
+            "devices that there are, in a process that did nothing with JAX before."
         ) from None
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import tensorflow_datasets as tfds
 
 from kvnmt.data.text import Parallel
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, first_line
 
 SHARD = 250_000  # pairs in a file; TFDS holds as many in memory
 
@@ -107,8 +107,7 @@ def prepare(
             builder = TextBuilder(name, splits, folder, languages, shard)
             builder.download_and_prepare(download_dir=empty)
     except (OSError, RuntimeError) as error:  # the latter of the records' own library
-        told = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
-        why = getattr(error, "strerror", None) or told
+        why = getattr(error, "strerror", None) or first_line(error)
         raise UserError(f"'{prepared}' cannot be written: {why}.") from None
     return prepared
 

@@ -16,7 +16,7 @@ from tensorflow_datasets.core.read_only_builder import builder_from_files
 from tensorflow_datasets.core.registered import DatasetNotFoundError
 
 from kvnmt.data.text import BLOCK, Block
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError, UserError, first_line
 
 Key: TypeAlias = tuple[str, ...]  # names of features, from the outermost in
 
@@ -83,7 +83,7 @@ class Dataset:
             return self.records.__getitems__(numbers)
         except Exception as error:  # damaged or missing files
             raise UserError(
-                f"{self.name} cannot be read: {_first_line(error)}."
+                f"{self.name} cannot be read: {first_line(error)}."
             ) from None
 
 
@@ -101,7 +101,7 @@ def _prepared(name: str, folder: Path | None) -> Any:
     except DatasetNotFoundError:
         raise UserError(_not_prepared(name, folder)) from None
     except Exception as error:  # the name is no name, or the files are damaged
-        raise UserError(f"{name} cannot be read: {_first_line(error)}.") from None
+        raise UserError(f"{name} cannot be read: {first_line(error)}.") from None
 
 
 def _not_prepared(name: str, folder: Path | None) -> str:
@@ -128,7 +128,7 @@ def _open(name: str, builder: Any, split: str) -> Any:
         ) from None
     except (ValueError, AssertionError) as error:
         raise UserError(
-            f"{name} has no split '{split}' ({_first_line(error)}); it has "
+            f"{name} has no split '{split}' ({first_line(error)}); it has "
             f"{', '.join(builder.info.splits) or 'none'}."
         ) from None
 
@@ -173,7 +173,3 @@ def _sentence(record: Any, key: Key, place: str) -> bytes:
     if record is None:  # so array_record reads a file that is cut off
         raise UserError(f"{place} is missing; prepare the dataset again.")
     return record.replace(b"\r\n", b"\n").rstrip(b"\n").replace(b"\n", b" ")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")

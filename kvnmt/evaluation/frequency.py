@@ -12,6 +12,7 @@ from kvnmt.console import counting
 from kvnmt.data import sources
 from kvnmt.data.config import DataConfig
 from kvnmt.data.sources import TextReader
+from kvnmt.data.vocabulary import count_words
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import (
     Column,
@@ -26,7 +27,6 @@ from kvnmt.evaluation.length import by_bucket
 from kvnmt.metrics.breakdown import (
     FREQUENCIES,
     bleu_by,
-    count_words,
     labels,
     rarest,
     words_by_frequency,

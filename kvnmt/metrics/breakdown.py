@@ -97,14 +97,6 @@ def words_by_frequency(
     return scores
 
 
-def count_words(lines: Iterable[str]) -> Counter[str]:
-    """How often every word stands in the lines."""
-    counts: Counter[str] = Counter()
-    for line in lines:
-        counts.update(split_words(line))
-    return counts
-
-
 def labels(edges: Sequence[int]) -> list[str]:
     """The names of buckets, such as ``2-4`` and ``1000+``."""
     last = [edge - 1 for edge in edges[1:]]

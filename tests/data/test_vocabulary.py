@@ -4,6 +4,7 @@
 import io
 import random
 import re
+from collections import Counter
 
 import pytest
 import sentencepiece
@@ -14,7 +15,15 @@ from kvnmt.data import synthetic, vocabulary
 from kvnmt.data.bpe_dropout import Merges
 from kvnmt.data.subwords import build_subwords, trim
 from kvnmt.data.vocabularies import Vocabularies, check_merges, load, save
-from kvnmt.data.vocabulary import EOS, PAD, UNK, Subwords, Words, digest
+from kvnmt.data.vocabulary import (
+    EOS,
+    PAD,
+    UNK,
+    Subwords,
+    Words,
+    count_words,
+    digest,
+)
 from kvnmt.data.words import split_words, word_numbers
 from kvnmt.errors import UserError
 from tests.data.helpers import words_of
@@ -427,3 +436,7 @@ def test_of_nothing_that_is_seen_no_piece_is_learnt(line):
     for lines in ([line] * 3, []):
         with pytest.raises(UserError, match="no visible character"):
             build_subwords(lines, 60)
+
+
+def test_words_are_counted():
+    assert count_words(["a b a", "", "b"]) == Counter(a=2, b=2)

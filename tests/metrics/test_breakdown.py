@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Parts of a test set: worked by hand."""
 
-from collections import Counter
-
 import pytest
 
 from kvnmt.metrics.bleu import Settings, bleu_of, sentence_statistics
 from kvnmt.metrics.breakdown import (
     WordScore,
     bleu_by,
-    count_words,
     rarest,
     words_by_frequency,
 )
@@ -53,7 +50,3 @@ def test_a_perfect_translation_has_all_words_right():
         assert (part.precision, part.recall, part.f1) == (1, 1, 1)
     wanted = [part.wanted for part in words_by_frequency(["a"] * 4, REFERENCES, COUNTS)]
     assert sum(wanted) == 19
-
-
-def test_words_are_counted():
-    assert count_words(["a b a", "", "b"]) == Counter(a=2, b=2)
