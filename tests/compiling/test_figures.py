@@ -19,6 +19,9 @@ from kvnmt.compiling.targets import TPUS, Target, target
 from kvnmt.errors import UserError
 from tests.compiling.test_program import TINY, of_system
 
+# What is compiled for a device that is not there cannot be read back from a cache.
+pytestmark = pytest.mark.filterwarnings("ignore:Error reading persistent compilation")
+
 LENGTHS = {"batch_size": 4, "source_length": 5, "target_length": 7}
 TRAIN = replace(of_system("kvmematt-r2"), **LENGTHS)
 SEARCH = replace(TINY, what="search", source_length=5)
