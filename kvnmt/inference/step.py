@@ -77,16 +77,10 @@ def step(
     inner, logits, alignments = each(state["model"], tokens)
     new = state | {"model": inner}
     if shape.covered:
-        if not alignments:
-            raise OptionError(
-                "{0} needs an alignment, and this system has none.",
-                "coverage",
-                prefix="search.",
-            )
-        new["covered"] = state["covered"] + alignments[0]
+        new["covered"] = state["covered"] + _last(alignments)
     words = _words(logits, source, t, shape.unknown, minimum)
     if shape.no_repeat_ngram_size is not None:
-        before = jnp.where(t > 0, tokens, state["written"][..., 0])
+        before = jnp.where(t > 0, tokens, PAD)
         new["written"] = state["written"].at[..., jnp.maximum(t - 1, 0)].set(before)
         words = _without_repeats(words, new["written"], t, shape.no_repeat_ngram_size)
     return new, words
@@ -99,6 +93,16 @@ def reward(
     had = jnp.clip(state["covered"], LEAST_COVERED, 1.0)
     logs = jnp.where(source.words[:, None], jnp.log(had), 0)
     return weight * jnp.sum(logs, axis=-1)
+
+
+def _last(alignments: tuple[Array, ...]) -> Float[Array, "B K S"]:
+    if not alignments:
+        raise OptionError(
+            "{0} needs an alignment, and this system has none.",
+            "coverage",
+            prefix="search.",
+        )
+    return alignments[-1]
 
 
 def _words(
