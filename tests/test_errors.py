@@ -81,7 +81,7 @@ def test_a_sentence_keeps_its_braces_and_passes_between_processes():
 
 def test_a_mistake_is_told_by_field_and_by_flag(tmp_path):
     (tmp_path / "{x}").mkdir()
-    (tmp_path / "{x}" / "here").touch()
+    (tmp_path / "{x}" / "config.json").touch()
     exp = tiny(DataConfig(source=Path("never read")))
     with pytest.raises(OptionError) as error:
         kvnmt.train(exp, tmp_path / "{x}")
