@@ -11,7 +11,7 @@ from kvnmt.data.vocabulary import EOS, PAD, UNK
 from kvnmt.errors import OptionError
 from kvnmt.inference.config import Number, Shape
 from kvnmt.model.assembly import Model, Params
-from kvnmt.search import Words, normalise, repeating
+from kvnmt.search import Words, last_tokens, normalise, repeating
 from kvnmt.typing import Array, Bool, Float, Int, PyTree
 
 LEAST_COVERED = 1e-6  # attention that a word counts as having had, at least
@@ -35,8 +35,6 @@ def initial_state(
     }
     if shape.covered:
         state["covered"] = jnp.zeros(source.words.shape)
-    if shape.no_repeat_ngram_size is not None:
-        state["written"] = jnp.full((len(source.limits), length), PAD, jnp.int32)
     return jax.tree.map(
         lambda leaf: jnp.repeat(leaf[:, None], shape.width, axis=1), state
     )
@@ -49,7 +47,7 @@ def step(
     minimum: Number,
     source: Source,
     state: dict[str, PyTree],
-    tokens: Int[Array, "B K"],
+    written: Int[Array, "B K T"],
     t: Int[Array, ""],
 ) -> tuple[dict[str, PyTree], Words]:
     """One word further: the next state, and the words that may follow.
@@ -61,8 +59,8 @@ def step(
         minimum: Fewest words of a translation.
         source: What is constant.
         state: Of every hypothesis.
-        tokens: Its last word.
-        t: How many words it has.
+        written: Its words so far.
+        t: How many it has.
 
     Raises:
         OptionError: Coverage is to be scored where nothing is aligned.
@@ -74,15 +72,14 @@ def step(
         return new, prediction.logits, prediction.features.alignments[-1:]
 
     each = jax.vmap(advance, in_axes=1, out_axes=1)
-    inner, logits, alignments = each(state["model"], tokens)
+    last = last_tokens(written, t, PAD)
+    inner, logits, alignments = each(state["model"], last)
     new = state | {"model": inner}
     if shape.covered:
         new["covered"] = state["covered"] + _last(alignments)
     words = _words(logits, source, t, shape.unknown, minimum)
     if shape.no_repeat_ngram_size is not None:
-        before = jnp.where(t > 0, tokens, PAD)
-        new["written"] = state["written"].at[..., jnp.maximum(t - 1, 0)].set(before)
-        words = _without_repeats(words, new["written"], t, shape.no_repeat_ngram_size)
+        words = _without_repeats(words, written, t, shape.no_repeat_ngram_size)
     return new, words
 
 

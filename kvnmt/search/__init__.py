@@ -6,6 +6,7 @@ from kvnmt.search.base import (
     Hypotheses,
     Ranking,
     Sentences,
+    last_tokens,
     length_divisors,
 )
 from kvnmt.search.beam import beam_search
@@ -22,6 +23,7 @@ __all__ = [
     "Words",
     "beam_search",
     "greedy_search",
+    "last_tokens",
     "length_divisors",
     "normalise",
     "repeating",

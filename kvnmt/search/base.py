@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every search takes and gives, and the loop that they share.
 
-A search never knows a model. It receives ``step(source, state, tokens, t)``, which
-gives the next state and the `Words` that may follow. Every leaf of the source begins
-with the axis ``[B]`` (sentences) and is constant; it is never copied or reordered
-among hypotheses. Every leaf of the state, and the tokens, begin with ``[B, K]``
-(hypotheses). What may be written at all is the step's business.
+A search never knows a model. It receives ``step(source, state, written, t)``, which
+takes the t words [B, K, T] of every hypothesis so far and gives the next state and the
+`Words` that may follow. Every leaf of the source begins with the axis ``[B]``
+(sentences) and is constant; it is never copied or reordered among hypotheses. Every
+leaf of the state begins with ``[B, K]`` (hypotheses). What may be written at all is the
+step's business.
 """
 
 from collections.abc import Callable
@@ -144,13 +145,12 @@ def last_tokens(tokens: Int[Array, "B K T"], t: Array, pad: int) -> Int[Array, "
 
 
 def score_type(
-    step: DecodeStep, sentences: Sentences, tokens: Int[Array, "B K"]
+    step: DecodeStep, sentences: Sentences, written: Int[Array, "B K T"]
 ) -> jnp.dtype:
     """The type of the step's log-probabilities."""
     t = jnp.zeros((), jnp.int32)
-    return jax.eval_shape(step, sentences.source, sentences.state, tokens, t)[
-        1
-    ].logits.dtype
+    given = sentences.source, sentences.state, written, t
+    return jax.eval_shape(step, *given)[1].logits.dtype
 
 
 def _until(

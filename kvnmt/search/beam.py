@@ -22,7 +22,6 @@ from kvnmt.search.base import (
     Ranking,
     Sentences,
     gather_beams,
-    last_tokens,
     run_rows,
     score_type,
 )
@@ -82,7 +81,7 @@ def beam_search(
         )
     shape = sentences.limits.shape[0], beam
     blank = jnp.full((*shape, length), pad, jnp.int32)
-    nothing = jnp.full(shape, -jnp.inf, score_type(step, sentences, blank[..., 0]))
+    nothing = jnp.full(shape, -jnp.inf, score_type(step, sentences, blank))
     start = Beam(
         state=sentences.state,
         tokens=blank,
@@ -91,7 +90,7 @@ def beam_search(
         done=sentences.limits <= 0,
     )
     advance = partial(
-        _advance, step, ranking, eos=eos, pad=pad, count=count, diversity=diversity
+        _advance, step, ranking, eos=eos, count=count, diversity=diversity
     )
     end = run_rows(advance, sentences, start, length, shrinks)
     return jax.tree.map(lambda leaf: leaf[:, :count], end.finished)
@@ -105,13 +104,11 @@ def _advance(
     beam: Beam,
     *,
     eos: int,
-    pad: int,
     count: int,
     diversity: Array | float | None,
 ) -> Beam:
     source, limits = sentences.source, sentences.limits
-    last = last_tokens(beam.tokens, t, pad)
-    state, words = step(source, beam.state, last, t)
+    state, words = step(source, beam.state, beam.tokens, t)
     total = beam.log_probs + words.of(eos)
     scores = ranking.scores(total, t + 1, source, state)
     ended = Hypotheses(beam.tokens.at[:, :, t].set(eos), total, scores)

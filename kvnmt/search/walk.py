@@ -12,7 +12,6 @@ from kvnmt.search.base import (
     Hypotheses,
     Ranking,
     Sentences,
-    last_tokens,
     run_rows,
     score_type,
 )
@@ -60,8 +59,7 @@ def walk(
     def advance(t: Int[Array, ""], now: Sentences, rows: Walk) -> Walk:
         source, limits = now.source, now.limits
         old, live = rows.hypotheses, rows.live
-        last = last_tokens(old.tokens, t, pad)
-        state, distribution = step(source, rows.state, last, t)
+        state, distribution = step(source, rows.state, old.tokens, t)
         log_probs = distribution.log_probs  # [B, K, V]
         words = choose(now, log_probs, t).astype(jnp.int32)
         words = jnp.where((t + 1 >= limits)[:, None], eos, words)
@@ -78,7 +76,7 @@ def walk(
 
     shape = jax.tree.leaves(sentences.state)[0].shape[:2]
     blank = jnp.full((*shape, length), pad, jnp.int32)
-    zero = jnp.zeros(shape, score_type(step, sentences, blank[..., 0]))
+    zero = jnp.zeros(shape, score_type(step, sentences, blank))
     live = jnp.broadcast_to((sentences.limits > 0)[:, None], shape)
     start = Walk(sentences.state, Hypotheses(blank, zero, zero), live)
     return run_rows(advance, sentences, start, length, shrinks).hypotheses

@@ -277,9 +277,9 @@ def test_the_loop_ends_when_all_rows_are_done():
     world = drawn()
     calls = []
 
-    def step(source, state, tokens, t):
+    def step(source, state, written, t):
         jax.debug.callback(lambda t: calls.append(int(t)), t)
-        return world.step(source, state, tokens, t)
+        return world.step(source, state, written, t)
 
     beam_search(
         *(step, world.sentences(1, np.array([4])), ranking(4, 0.0)),
@@ -335,10 +335,10 @@ def test_the_work_shrinks_when_rows_are_done():
     world, limits = random_world(1, 8, 3, 6), np.array([1] * 6 + [6, 2], np.int32)
     seen = []
 
-    def step(source, state, tokens, t):
-        rows = len(tokens)
+    def step(source, state, written, t):
+        rows = len(written)
         jax.debug.callback(lambda t: seen.append((int(t), rows)), t)
-        return world.step(source, state, tokens, t)
+        return world.step(source, state, written, t)
 
     beam_search(
         *(step, world.sentences(2, limits), ranking(6, 0.0)),
@@ -352,9 +352,9 @@ def test_the_work_shrinks_when_rows_are_done():
 def test_rows_that_are_no_sentences_cost_no_step():
     world, calls = random_world(1, 4, 3, 3), []
 
-    def step(source, state, tokens, t):
+    def step(source, state, written, t):
         jax.debug.callback(lambda t: calls.append(int(t)), t)
-        return world.step(source, state, tokens, t)
+        return world.step(source, state, written, t)
 
     found = beam_search(
         *(step, world.sentences(2, np.zeros(4, np.int32)), ranking(3, 0.0)),
@@ -414,8 +414,9 @@ def test_a_step_never_sorts_the_vocabulary():
     wide = 2000
 
     def search(table):
-        def step(source, state, tokens, t):
-            return state, normalised(jnp.broadcast_to(table, (*tokens.shape, wide)))
+        def step(source, state, written, t):
+            beams = written.shape[:2]
+            return state, normalised(jnp.broadcast_to(table, (*beams, wide)))
 
         nothing = jnp.zeros((4, 5), jnp.int32)
         sentences = Sentences(nothing, nothing, jnp.full(4, 6))

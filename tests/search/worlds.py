@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from kvnmt.search import Ranking, Sentences, Words, length_divisors
+from kvnmt.search import Ranking, Sentences, Words, last_tokens, length_divisors
 from kvnmt.typing import Array, PyTree
 
 EOS, PAD = 0, -1
@@ -52,9 +52,10 @@ class World:
         )
 
     def step(
-        self, source: PyTree, state: PyTree, tokens: Array, t: Array
+        self, source: PyTree, state: PyTree, written: Array, t: Array
     ) -> tuple[PyTree, Words]:
-        """Appends the words and looks the whole history up."""
+        """Appends the last words and looks the whole history up."""
+        tokens = last_tokens(written, t, -1)
         place, (history,) = state["place"], state["history"]
         here = jnp.arange(self.length + 1) == place[..., None, None]
         history = jnp.where(here, tokens[..., None, None], history)
