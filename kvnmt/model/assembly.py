@@ -72,16 +72,13 @@ def build(
 
 
 def _check_source(config: ModelConfig) -> None:
-    if config.reads_source:
-        return
-    name = attentions.CATALOGUE.name_of(config.attention)
-    for field, asks in ("attention", name != "none"), ("lexicon", config.lexicon):
-        if asks:
-            raise OptionError(
-                "{0} is of a source, and with {1} none there is none; leave it out, or "
-                "choose another {1}.",
-                *(field if field == "attention" else f"model.{field}", "model.merge"),
-            )
+    looks = attentions.CATALOGUE.name_of(config.attention) != "none"
+    if not config.reads_source and (looks or config.lexicon):
+        raise OptionError(
+            "{0} is of a source, and with {1} none there is none; leave it out, or "
+            "choose another {1}.",
+            *("attention" if looks else "model.lexicon", "model.merge"),
+        )
 
 
 def changes() -> tuple[int, ...]:
