@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the members of this folder that look back share: a history, and its masks."""
 
+import jax
 import jax.numpy as jnp
 from flax import struct
 
+from kvnmt.layers import times_vector
 from kvnmt.typing import Array, Bool, DType, Float, Int, typed
 
 
@@ -53,9 +55,58 @@ def by_word(weights: Float[Array, "B T T"]) -> Float[Array, "B T T"]:
     return jnp.pad(weights[:, :, :-1], ((0, 0), (0, 0), (1, 0)))
 
 
+@jax.custom_vjp
+def energies(
+    past: Float[Array, "*P A"], now: Float[Array, "*N A"], v: Float[Array, " A"]
+) -> Float[Array, "..."]:
+    """``v . tanh(past + now)``, the two spread over each other's axes of length 1.
+
+    The tanh of all pairs of steps, [B, T, T, A], is never written out: the sum fuses
+    with it, and the gradient, in which it is computed again, takes one pass over it.
+    """
+    return times_vector(jnp.tanh(past + now), v)
+
+
 @typed
 def mix(
     weights: Float[Array, "B T I"], rows: Float[Array, "B I N"]
 ) -> Float[Array, "B T N"]:
     """``sum_i w_{t,i} row_i``."""
     return jnp.einsum("bti,bin->btn", weights, rows)
+
+
+def _energies(
+    past: Array, now: Array, v: Array
+) -> tuple[Array, tuple[Array, Array, Array]]:
+    return energies(past, now, v), (past, now, v)
+
+
+def _gradient(
+    kept: tuple[Array, Array, Array], above: Array
+) -> tuple[Array, Array, Array]:
+    # Behind a barrier, or XLA keeps the tanh of the way forward. A processor is to:
+    # there the tanh is what takes time.
+    past, now, v, above = jax.lax.platform_dependent(
+        *kept, above, cpu=_same, default=_behind_barrier
+    )
+    hidden, slope = jnp.tanh(past + now), above[..., None]
+    inner = slope * (1 - hidden**2)
+    d_v = jnp.sum(slope * hidden, axis=tuple(range(above.ndim)))
+    return v * _gathered(inner, past), v * _gathered(inner, now), d_v
+
+
+def _same(*arrays: Array) -> tuple[Array, ...]:
+    return arrays
+
+
+def _behind_barrier(*arrays: Array) -> tuple[Array, ...]:
+    return jax.lax.optimization_barrier(arrays)
+
+
+def _gathered(x: Array, part: Array) -> Array:
+    """Sums over the axes over which a part was spread."""
+    spread = (n for n, size in enumerate(part.shape) if size == 1 < x.shape[n])
+    return jnp.sum(x, axis=tuple(spread), keepdims=True)
+
+
+energies.defvjp(_energies, _gradient)

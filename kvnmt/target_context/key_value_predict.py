@@ -43,6 +43,7 @@ from kvnmt.target_context.history import (
     by_word,
     earlier,
     empty,
+    energies,
     mix,
     present,
 )
@@ -161,9 +162,9 @@ def _weights(
 ) -> Float[Array, "B T T"]:
     keys, _, _ = _split(options, states)
     projected = keys @ params.W_key
-    energies = _energies(params, projected[:, None], keys[:, :, None])
+    scores = _energies(params, projected[:, None], keys[:, :, None])
     mask = earlier(states.shape[1], itself=False, window=options.window)
-    return masked_softmax(energies, jnp.broadcast_to(mask, energies.shape))
+    return masked_softmax(scores, jnp.broadcast_to(mask, scores.shape))
 
 
 def _split(
@@ -178,7 +179,7 @@ def _energies(
     params: Params, projected: Float[Array, "*N K"], now: Float[Array, "*N K"]
 ) -> Float[Array, "..."]:
     """What a_t is a softmax of, by ``W_Y k_i`` and k_t."""
-    return jnp.tanh(projected + now @ params.W_query) @ params.w
+    return energies(projected, now @ params.W_query, params.w)
 
 
 def _result(

@@ -41,6 +41,7 @@ from kvnmt.target_context.history import (
     append,
     earlier,
     empty,
+    energies,
     mix,
     present,
 )
@@ -113,14 +114,11 @@ def self_attention(
         mask = mask.at[:, 0].set(False)
     if options.scope:
         scope = (states @ params.W.W[1])[:, :, None]  # [B, T, 1, E]
-        hidden = jnp.tanh(_content(params, embedded)[:, None] + scope)
-        energies = hidden @ params.v  # [B, T, T]
+        f = energies(_content(params, embedded)[:, None], scope, params.v)
     else:
-        energies = (jnp.tanh(_content(params, embedded)) @ params.v)[:, None]
+        f = (jnp.tanh(_content(params, embedded)) @ params.v)[:, None]
     shape = (embedded.shape[0], *mask.shape)
-    return masked_softmax(
-        jnp.broadcast_to(energies, shape), jnp.broadcast_to(mask, shape)
-    )
+    return masked_softmax(jnp.broadcast_to(f, shape), jnp.broadcast_to(mask, shape))
 
 
 def initial_state(
@@ -160,11 +158,10 @@ def step(
     memory = append(memory, row)
     words, content = jnp.split(memory.rows, 2, axis=-1)
     scope = (state @ params.W.W[1])[:, None]
-    energies = jnp.tanh(content + scope) @ params.v
     there = present(memory)
     if not options.null_slot:
         there = there.at[:, 0].set(False)
-    weights = masked_softmax(energies, there)
+    weights = masked_softmax(energies(content, scope, params.v), there)
     mixed = mix(weights[:, None], words)[:, 0]
     return memory, {"state": state, "word": mixed}
 

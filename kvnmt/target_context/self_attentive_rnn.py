@@ -33,6 +33,7 @@ from kvnmt.target_context.history import (
     by_word,
     earlier,
     empty,
+    energies,
     mix,
     present,
 )
@@ -96,8 +97,8 @@ def step(
 ) -> tuple[History, dict[str, Float[Array, "B _"]]]:
     """Mixes the states so far, then takes this one in."""
     states, projected = jnp.split(memory.rows, 2, axis=-1)
-    energies = _energies(params, projected, state[:, None])
-    weights = masked_softmax(energies, present(memory))
+    f = _energies(params, projected, state[:, None])
+    weights = masked_softmax(f, present(memory))
     mixed = mix(weights[:, None], states)[:, 0]
     row = jnp.concatenate([state, state @ params.W.W[0]], axis=-1)
     return append(memory, row), {"state": state, "word": embedded, "summary": mixed}
@@ -114,16 +115,16 @@ def self_attention(
 
 def _weights(params: Params, states: Float[Array, "B T D"]) -> Float[Array, "B T T"]:
     projected = states @ params.W.W[0]
-    energies = _energies(params, projected[:, None], states[:, :, None])
+    f = _energies(params, projected[:, None], states[:, :, None])
     mask = earlier(states.shape[1], itself=False)
-    return masked_softmax(energies, jnp.broadcast_to(mask, energies.shape))
+    return masked_softmax(f, jnp.broadcast_to(mask, f.shape))
 
 
 def _energies(
     params: Params, projected: Float[Array, "*N D"], now: Float[Array, "*N D"]
 ) -> Float[Array, "..."]:
     """f_t of ``W_1 s_i`` and s_t."""
-    return jnp.tanh(projected + now @ params.W.W[1] + params.W.b) @ params.v
+    return energies(projected, now @ params.W.W[1] + params.W.b, params.v)
 
 
 def build(options: Options) -> base.TargetContext:
