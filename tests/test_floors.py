@@ -10,7 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 FLOORS = [  # the parts of one floor do not know each other either
     {"typing", "errors"},
-    {"fields"},
+    {"fields", "trees"},
     {"catalogue", "initializers", "devices", "console", "files", "companions"},
     {"layers", "search", "data"},
     {"attention", "target_context", "encoder", "readout", "lexicon", "metrics"},

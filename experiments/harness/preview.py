@@ -23,11 +23,11 @@ from kvnmt.errors import UserError
 from kvnmt.fields import check_fields
 from kvnmt.model import assembly
 from kvnmt.runs.config import to_plain
-from kvnmt.runs.warm_start import path_name
 from kvnmt.training import device_memory, records
 from kvnmt.training.ahead import StepAhead
 from kvnmt.training.job import Job, make_job
 from kvnmt.training.step import TrainState
+from kvnmt.trees import by_name
 
 UNKNOWN = "unknown"
 
@@ -121,14 +121,13 @@ def plan_of(
     if experiment.data not in corpora:
         corpora[experiment.data] = load_corpora(experiment.data, None, console)
     job, state = _prepare(row, corpora[experiment.data], console or error_console())
-    leaves = jax.tree.leaves_with_path(state.params)
-    arrays = {path_name(path): list(leaf.shape) for path, leaf in leaves}
+    leaves = by_name(state.params)
     return {
         "row": row.folder.name,
         "system": row.system,
         "config": to_plain(experiment),
         "parameters": assembly.count_parameters(state.params),
-        "arrays": arrays,
+        "arrays": {name: list(leaf.shape) for name, leaf in leaves.items()},
         "steps": job.steps,
         "steps_per_epoch": job.plan.per_epoch,
         "shapes": [[int(S), int(T)] for S, T in job.plan.shapes],
@@ -136,7 +135,7 @@ def plan_of(
         "sharding": {
             "devices": dict(job.mesh.shape),
             "split over model": [
-                path_name(path) for path, leaf in leaves if any(leaf.sharding.spec)
+                name for name, leaf in leaves.items() if any(leaf.sharding.spec)
             ],
         },
         "time": _time(row, job.steps),

@@ -21,6 +21,7 @@ from kvnmt.errors import OptionError, UserError
 from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.shared_words import SharedWords
+from kvnmt.trees import by_name, path_name
 
 AUXILIARY = jax.tree_util.GetAttrKey("auxiliary")
 # Options of mechanisms by which one extends another: there is more of something, or it
@@ -78,11 +79,7 @@ def warm_start(
         # A copy, since a step consumes its parameters and takes no array twice; from
         # the host, since what one process has on a device cannot be placed on all.
         leaves.append(leaf if known is None else jnp.array(np.asarray(known)))
-    unused = [
-        path_name(path)
-        for path, leaf in jax.tree.leaves_with_path(trained)
-        if id(leaf) not in used
-    ]
+    unused = [name for name, leaf in by_name(trained).items() if id(leaf) not in used]
     return WarmStart(jax.tree.unflatten(structure, leaves), copied, new, unused)
 
 
@@ -120,11 +117,6 @@ def _common(before: Any, now: Any) -> list[str]:
     if type(before) is type(now):
         return names
     return [name for name in ("reset",) if name in names and hasattr(before, name)]
-
-
-def path_name(path: tuple[Any, ...]) -> str:
-    """A path as people read it, ``decoder/rounds/0/attention/address/W_query``."""
-    return jax.tree_util.keystr(path, simple=True, separator="/")
 
 
 def _output_layer(trained: Params | dict[str, Any]) -> Any:

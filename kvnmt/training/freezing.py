@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from kvnmt.errors import OptionError, unknown_name
 from kvnmt.model.assembly import Params
+from kvnmt.trees import by_name, path_name
 from kvnmt.typing import PyTree
 
 FROZEN = "training.frozen"
@@ -35,7 +36,7 @@ def check_frozen(params: Params, names: Sequence[str]) -> None:
     Raises:
         OptionError: There is such a name, or none is left to train.
     """
-    arrays = [_name(path) for path, _ in jax.tree.leaves_with_path(params)]
+    arrays = list(by_name(params))
     for name in names:
         if not any(_is_of(array, name) for array in arrays):
             parts = {array.split("/")[0] for array in arrays}
@@ -48,17 +49,13 @@ def _changed(tree: PyTree, names: Sequence[str], change: Callable[..., Any]) -> 
     """A tree with its frozen arrays changed."""
     if not names:
         return tree
-    return jax.tree.map_with_path(
-        lambda path, leaf: (
-            change(leaf) if any(_is_of(_name(path), name) for name in names) else leaf
-        ),
-        tree,
-    )
+
+    def changed(path: jax.tree_util.KeyPath, leaf: Any) -> Any:
+        array = path_name(path)
+        return change(leaf) if any(_is_of(array, name) for name in names) else leaf
+
+    return jax.tree.map_with_path(changed, tree)
 
 
 def _is_of(array: str, name: str) -> bool:
     return fnmatchcase(array, name) or fnmatchcase(array, f"{name}/*")
-
-
-def _name(path: jax.tree_util.KeyPath) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")

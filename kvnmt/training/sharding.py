@@ -16,6 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from kvnmt.errors import OptionError
 from kvnmt.training.losses import Loss
+from kvnmt.trees import path_name
 from kvnmt.typing import Array, PyTree
 
 RULES: tuple[tuple[str, PartitionSpec], ...] = (
@@ -33,8 +34,8 @@ def shardings(tree: PyTree, mesh: Mesh) -> PyTree:
     """
 
     def place(path: jax.tree_util.KeyPath, leaf: jax.Array) -> NamedSharding:
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
-        return NamedSharding(mesh, _rule(name, leaf.shape, mesh.shape["model"]))
+        split = _rule(path_name(path), leaf.shape, mesh.shape["model"])
+        return NamedSharding(mesh, split)
 
     return jax.tree_util.tree_map_with_path(place, tree)
 

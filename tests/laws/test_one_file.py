@@ -24,8 +24,9 @@ from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate
 from kvnmt.model import assembly
 from kvnmt.model.config import ModelConfig
-from kvnmt.runs.warm_start import path_name, warm_start
+from kvnmt.runs.warm_start import warm_start
 from kvnmt.training.losses import Objective, loss
+from kvnmt.trees import by_name
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
 
@@ -256,8 +257,7 @@ def test_a_baseline_starts_it(field):
     trained = cases.params(cases.BASE)
     config = config_of(field)
     started = warm_start(cases.build(config).init(jax.random.key(0)), trained)
-    names = [path_name(path) for path, _ in jax.tree.leaves_with_path(trained)]
-    assert set(names) == set(started.copied)
+    assert by_name(trained).keys() == set(started.copied)
     fresh = {"attention": ["decoder/rounds/0/attention/sharpness"]}.get(field, [])
     assert started.fresh == fresh
 

@@ -21,7 +21,7 @@ from kvnmt.runs import train
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.runs.former import count_steps_of_remat, upgraded
-from kvnmt.runs.warm_start import path_name
+from kvnmt.trees import by_name
 from tests.helpers import quiet, records
 
 ARCHIVE = Path(__file__).parents[1] / "fixtures" / "former-runs.tar.xz"
@@ -113,8 +113,8 @@ def test_every_former_system_has_the_same_parameters(archive, tmp_path):
     for name, plain in former.items():
         (tmp_path / "config.json").write_text(json.dumps(plain["config"]))
         init = build(load_experiment(tmp_path).model, 10, 11).init
-        leaves, _ = jax.tree.flatten_with_path(jax.eval_shape(init, jax.random.key(0)))
-        shapes = {path_name(path): list(leaf.shape) for path, leaf in leaves}
+        leaves = by_name(jax.eval_shape(init, jax.random.key(0)))
+        shapes = {name: list(leaf.shape) for name, leaf in leaves.items()}
         assert shapes == plain["parameters"], name
 
 

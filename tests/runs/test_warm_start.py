@@ -27,11 +27,11 @@ from kvnmt.runs.warm_start import (
     EXTENDS,
     WarmStart,
     check_computed_alike,
-    path_name,
     warm_start,
 )
 from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.target_context import self_attentive
+from kvnmt.trees import by_name
 from tests.data.helpers import words_of
 from tests.helpers import SIZES, quiet, steps_kept, tiny, toy_data, trained
 
@@ -53,8 +53,7 @@ def params(config: ModelConfig, seed: int) -> Params:
 
 
 def named(tree: Params) -> dict[str, np.ndarray]:
-    leaves, _ = jax.tree.flatten_with_path(tree)
-    return {path_name(path): np.asarray(leaf) for path, leaf in leaves}
+    return {name: np.asarray(leaf) for name, leaf in by_name(tree).items()}
 
 
 def check_names(found: WarmStart) -> None:
@@ -224,11 +223,8 @@ def test_nothing_is_shared_with_the_trained_model():
     """A training step consumes its arrays, each of which it takes once."""
     trained = params(BASELINE, 3)
     found = warm_start(params(system("kvmematt-r2").model(SIZES), 2), trained)
-    copied = [
-        leaf
-        for path, leaf in jax.tree.flatten_with_path(found.params)[0]
-        if path_name(path) in found.copied
-    ]
+    leaves = by_name(found.params)
+    copied = [leaves[name] for name in found.copied]
     assert len({leaf.unsafe_buffer_pointer() for leaf in copied}) == len(copied)
     for leaf in copied:
         leaf.delete()

@@ -13,16 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from kvnmt.trees import by_name
 from kvnmt.typing import Array, PyTree
 
 
 def fingerprint(tree: PyTree) -> str:
     """Returns the digest of a tree of arrays, their places in it included."""
-    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
-    sums = jax.device_get(_sums([leaf for _, leaf in leaves]))
+    leaves = by_name(tree)
+    sums = jax.device_get(_sums(list(leaves.values())))
     seal = hashlib.blake2b(digest_size=16)
-    for (path, leaf), total in zip(leaves, sums):
-        name = jax.tree_util.keystr(path, simple=True, separator="/")
+    for (name, leaf), total in zip(leaves.items(), sums):
         seal.update(f"{name} {leaf.shape} {leaf.dtype} {int(total)}\n".encode())
     return seal.hexdigest()
 

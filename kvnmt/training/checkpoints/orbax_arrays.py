@@ -18,6 +18,7 @@ from kvnmt.errors import UserError
 from kvnmt.training.checkpoints.meetings import Meetings
 from kvnmt.training.checkpoints.orbax_loop import wait_in_loops
 from kvnmt.training.checkpoints.orbax_paths import find_in_any_folder
+from kvnmt.trees import by_name, path_name
 from kvnmt.typing import PyTree
 
 PARTS = ("params", "rest")  # of a checkpoint
@@ -216,8 +217,7 @@ def as_stored(folder: Path, wanted: PyTree) -> PyTree:
     """
     place: Any = folder  # typed as orbax's own kind of path
     metadata: Any = ocp.StandardCheckpointHandler().metadata(place)
-    leaves, structure = jax.tree.flatten_with_path(metadata.tree)
-    stored, ours = {_name(path): leaf for path, leaf in leaves}, _by_name(wanted)
+    stored, ours = by_name(metadata.tree), by_name(wanted)
     for name, leaf in stored.items():
         if name not in ours:
             raise ValueError(f"it holds '{name}', which this one has not")
@@ -227,21 +227,14 @@ def as_stored(folder: Path, wanted: PyTree) -> PyTree:
     for name in ours:
         if name not in stored:
             raise ValueError(f"it lacks '{name}'")
+    structure = jax.tree.structure(metadata.tree)
     return jax.tree.unflatten(structure, [ours[name] for name in stored])
 
 
 def as_wanted(stored: PyTree, wanted: PyTree) -> PyTree:
     """Stored arrays in the tree that was asked for."""
-    arrays = _by_name(stored)
-    return jax.tree.map_with_path(lambda path, _: arrays[_name(path)], wanted)
-
-
-def _by_name(tree: PyTree) -> dict[str, Any]:
-    return {_name(path): leaf for path, leaf in jax.tree.leaves_with_path(tree)}
-
-
-def _name(path: Any) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator="/")
+    arrays = by_name(stored)
+    return jax.tree.map_with_path(lambda path, _: arrays[path_name(path)], wanted)
 
 
 def _registry() -> ocp.handlers.CheckpointHandlerRegistry:
