@@ -9,16 +9,18 @@ The kind of a field is its annotation, and so are the bounds of a number::
         rounds: Annotated[int, at_least(1)] = 1
         window: Annotated[int | None, at_least(1)] = None
         rate: Annotated[float, between(0, 0.99)] = 0.0
+        tau: Annotated[float, idle_while(gate="abc")] = 8.0
 
 `check_fields` finds them wherever such a config is held, so a new option brings them
 along. The command line makes no other kinds; a notebook does, and what was never
-compared with them would mean something else, or fail after hours.
+compared with them would mean something else, or fail after hours. `check_used` refuses
+what somebody gave though another field keeps it from doing anything.
 """
 
 import dataclasses
 import math
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import (
@@ -26,6 +28,7 @@ from typing import (
     Any,
     Literal,
     NamedTuple,
+    TypeVar,
     Union,
     get_args,
     get_origin,
@@ -33,6 +36,8 @@ from typing import (
 )
 
 from kvnmt.errors import OptionError
+
+Mark = TypeVar("Mark")
 
 
 class Bounds(NamedTuple):
@@ -52,6 +57,13 @@ class Bounds(NamedTuple):
         low = self.least is None or value >= self.least
         high = self.most is None or value <= self.most
         return low and high
+
+
+class IdleWhile(NamedTuple):
+    """Another field of the dataclass, and values with which this one does nothing."""
+
+    other: str
+    values: tuple[Any, ...]
 
 
 # What a config may ask for at most, so that one from elsewhere cannot ask for a program
@@ -102,14 +114,74 @@ def check_fields(config: Any, prefix: str = "") -> None:
             raise OptionError(told, path, prefix=prefix)
 
 
+def idle_while(**other: Any) -> IdleWhile:
+    """Does nothing while another field has this value, or one of these."""
+    ((name, value),) = other.items()
+    return IdleWhile(name, value if isinstance(value, tuple) else (value,))
+
+
+def check_used(config: Any, *starts: Any, prefix: str = "") -> None:
+    """Refuses a field that somebody gave though it does nothing beside another one.
+
+    Args:
+        config: A dataclass; its fields may hold dataclasses.
+        starts: Configs that it may have been made from. Nobody gave what is as in one
+            of them, nor, in a dataclass that is of another kind there, a default.
+        prefix: What the flag of every field begins with.
+
+    Raises:
+        OptionError: A field was given that does nothing; the first is named.
+    """
+    for path, other, nothing in _idle(config, starts):
+        remedy = "change" if nothing is not None else "give"
+        raise OptionError(
+            f"{{0}} does nothing while {{1}} is {_said(nothing)}; {remedy} {{1}}, or "
+            "leave {0} out.",
+            *(path, other),
+            prefix=prefix,
+        )
+
+
 @cache
 def bounds_of(kind: type) -> dict[str, Bounds]:
     """The bounds of the fields of a dataclass, by the field's name."""
     return {
         name: bound
         for name, hint in _hints(kind).items()
-        for bound in getattr(hint, "__metadata__", ())
-        if isinstance(bound, Bounds)
+        for bound in _marks(hint, Bounds)
+    }
+
+
+def _idle(
+    config: Any, starts: Iterable[Any], inside: str = ""
+) -> Iterator[tuple[str, str, Any]]:
+    """What was given for nothing: its path, that of the other field, its value."""
+    kind = type(config)
+    alike = [start for start in starts if type(start) is kind]
+    for name, hint in _hints(kind).items():
+        value, before = getattr(config, name), [getattr(s, name) for s in alike]
+        if value not in (before or [_defaults(kind)[name]]):
+            for other, values in _marks(hint, IdleWhile):
+                nothing = getattr(config, other)
+                if nothing in values:
+                    yield f"{inside}{name}", f"{inside}{other}", nothing
+        if dataclasses.is_dataclass(value):
+            yield from _idle(value, before, f"{inside}{name}.")
+
+
+def _marks(hint: Any, kind: type[Mark]) -> list[Mark]:
+    """What an annotation says beside the kind of a value."""
+    said = getattr(hint, "__metadata__", ())
+    return [mark for mark in said if isinstance(mark, kind)]
+
+
+def _defaults(kind: type) -> dict[str, Any]:
+    """What the fields of a dataclass have by themselves."""
+    return {
+        field.name: field.default
+        if field.default_factory is dataclasses.MISSING
+        else field.default_factory()
+        for field in dataclasses.fields(kind)
     }
 
 
@@ -177,6 +249,12 @@ def _shown(value: Any) -> str:
     if isinstance(value, str) and len(value) < 100:
         return repr(value)
     return f"of type {type(value).__name__}"
+
+
+def _said(value: Any) -> str:
+    if value is None:
+        return "not given"
+    return _number(value) if isinstance(value, float) else str(value)
 
 
 def _number(value: float) -> str:

@@ -19,10 +19,13 @@ from kvnmt.compiling.program import CompileConfig
 from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import (
     Bounds,
+    IdleWhile,
     at_least,
     between,
     bounds_of,
     check_fields,
+    check_used,
+    idle_while,
 )
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train
@@ -197,3 +200,65 @@ def test_other_kinds_that_mean_the_same_pass():
         ("training.warm_start", "runs/base"),
     ):
         check_fields(replaced(Experiment(), path, value))
+
+
+@dataclass(frozen=True)
+class Inner:
+    gate: str = "a"
+    tau: Annotated[float, at_least(1), idle_while(gate=("b", "c"))] = 8.0
+
+
+@dataclass(frozen=True)
+class Other:
+    gate: str = "b"
+
+
+@dataclass(frozen=True)
+class Outer:
+    start: str | None = None
+    new: Annotated[bool, idle_while(start=None)] = False
+    inner: Inner | Other = Inner()
+
+
+@pytest.mark.parametrize(
+    ("config", "starts", "told"),
+    [
+        (
+            Outer(new=True),
+            [Outer()],
+            "new does nothing while start is not given; give start",
+        ),
+        (Outer(inner=Inner("b", 3)), [Outer()], "inner.tau .* inner.gate is b"),
+        (Outer(inner=Inner("c", 3)), [Outer(inner=Other())], "inner.gate is c"),
+        (Outer(inner=Inner("c", 8)), [Outer(inner=Inner("c", 3))], "inner.gate is c"),
+        (Outer("run", new=True), [Outer()], None),
+        (Outer(new=True), [Outer(new=True)], None),  # as it was before
+        (Outer(inner=Inner("b", 3)), [Outer(), Outer(inner=Inner("a", 3))], None),
+        (Outer(inner=Inner("b")), [Outer(inner=Other())], None),  # a default
+    ],
+)
+def test_what_does_nothing_beside_another_field_is_refused(config, starts, told):
+    if told is None:
+        check_used(config, *starts, prefix="x.")
+        return
+    with pytest.raises(OptionError, match=told) as error:
+        check_used(config, *starts, prefix="x.")
+    assert error.value.by_flag.startswith("--x.")
+
+
+def test_every_field_that_may_do_nothing_names_one_beside_it():
+    """And a value that this may have, so that no such annotation is for nothing."""
+    members = [member for axis in AXES.values() for _, member in axis.items()]
+    configs = [Experiment(), *(member.Options() for member in members)]
+    inner = [value for config in configs for value in vars(config).values()]
+    marked = [
+        (config, mark)
+        for config in (*configs, *filter(dataclasses.is_dataclass, inner))
+        for hint in typing.get_type_hints(type(config), include_extras=True).values()
+        for mark in getattr(hint, "__metadata__", ())
+        if isinstance(mark, IdleWhile)
+    ]
+    assert len(marked) > 8
+    for config, mark in marked:
+        for value in mark.values:
+            check_fields(dataclasses.replace(config, **{mark.other: value}))

@@ -45,7 +45,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import base
-from kvnmt.fields import WIDEST, at_least, between
+from kvnmt.fields import WIDEST, at_least, between, idle_while
 from kvnmt.initializers import Weights
 from kvnmt.layers import precise, shares
 from kvnmt.layers.slot_memory import (
@@ -67,7 +67,8 @@ class Options(base.Options):
     gate: Gate = "gsa"
     slots: Annotated[int, between(1, WIDEST)] = 8  # m
     key_size: Annotated[int | None, between(1, WIDEST)] = None  # d_k; None: A
-    tau: Annotated[float, at_least(1)] = 8.0  # of gsa: how slowly slots fade
+    # of gsa: how slowly slots fade
+    tau: Annotated[float, at_least(1), idle_while(gate="abc")] = 8.0
     write: Literal["none", "decoder"] = "none"
 
 

@@ -11,7 +11,7 @@ from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
 from kvnmt.attention import additive
 from kvnmt.decoder import conditional
-from kvnmt.fields import DEEPEST, WIDEST, between
+from kvnmt.fields import DEEPEST, WIDEST, between, idle_while
 from kvnmt.initializers import Scheme, Weights, weights
 from kvnmt.layers import Blocks
 from kvnmt.target_context import previous_word
@@ -56,11 +56,17 @@ class ModelConfig:
     state: Size = 256  # D
     alignment: MaybeSize = None  # A; none given: as wide as the state
     merge: encoders.Merge = "concat"
-    cell: encoders.CellName = "gru"  # of the encoder
-    layers: Annotated[int, between(1, DEEPEST)] = 1  # of the encoder, in each direction
-    blocks: Blocks = field(default_factory=Blocks)  # of its Transformer layers
+    # of the encoder
+    cell: Annotated[encoders.CellName, idle_while(merge="none")] = "gru"
+    # of the encoder, in each direction
+    layers: Annotated[int, between(1, DEEPEST), idle_while(merge="none")] = 1
+    # of its Transformer layers
+    blocks: Annotated[Blocks, idle_while(cell=("gru", "lstm"))] = field(
+        default_factory=Blocks
+    )
     readout: readouts.Readout = "tanh"
-    readout_size: MaybeSize = None  # l; none given: as wide as the embedding
+    # l; none given: as wide as the embedding
+    readout_size: Annotated[MaybeSize, idle_while(readout="none")] = None
     low_rank: MaybeSize = None  # a linear layer of this width behind the readout
     # whether source words add to the readout by the alignment (Nguyen and Chiang 2018)
     lexicon: bool = False
@@ -68,7 +74,7 @@ class ModelConfig:
     # sides have one vocabulary.
     tie: Literal["none", "output", "all"] = "none"
     # A tied output layer reads o_t / sqrt(E), as words of unit size need it.
-    scale_tied: bool = False
+    scale_tied: Annotated[bool, idle_while(tie="none")] = False
     initializer: Scheme = "gaussian"  # how arrays start
     # whether products of GRUs and LSTMs are normalised (Ba et al. 2016); Transformers
     # have normalised layers in any case

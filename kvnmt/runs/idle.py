@@ -7,6 +7,7 @@ from typing import Any
 from kvnmt import attention
 from kvnmt.data.config import check_vocabularies
 from kvnmt.errors import Idle, OptionError, check_given
+from kvnmt.fields import check_used
 from kvnmt.inference.config import check_asked
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
@@ -34,6 +35,7 @@ def check_experiment(experiment: Experiment, *starts: Experiment) -> None:
             "such as 0.3.",
             *("data.links", "objective.guided"),
         )
+    check_used(experiment, *starts)
     _check_rounds(experiment.model, *(start.model for start in starts))
     for part, idle in _idle(experiment):
         config: Any = getattr(experiment, part)
@@ -55,39 +57,12 @@ def _check_rounds(model: ModelConfig, *starts: ModelConfig) -> None:
 
 
 def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
-    objective, optimizer = experiment.objective, experiment.optimizer
-    if not objective.atteos:
-        why = "{0} is of {1}, whose weight is 0; give that too."
-        yield "objective", Idle(("atteos_rounds",), why, ("atteos",))
-    if not objective.risk:
-        why = "{0} are drawn for {1}, whose weight is 0; give that too."
-        yield "objective", Idle(("risk_samples",), why, ("risk",))
-    if optimizer.plateau == 1:
-        why = "{0} is of {1}, which is 1, so that the rate falls on none; give both."
-        yield "optimizer", Idle(("plateau_patience",), why, ("plateau",))
-    if optimizer.decay == 1:
-        why = "{0} is of {1}, which is 1, so that the rate stays; give both."
-        yield "optimizer", Idle(("decay_after",), why, ("decay",))
     if not experiment.model.reads_source:
         why = "{0} is of translations, and a language model makes none; leave it out."
         yield "training", Idle(("metric", "bleu_tokenize"), why)
-    if experiment.model.readout == "none":
-        why = "{0} is of a readout, and {1} is none; leave it out, or choose another."
-        yield "model", Idle(("readout_size",), why, ("readout",))
-    if experiment.model.tie == "none":
-        why = "{0} is of a tied output layer; tie it with {1}, or leave {0} out."
-        yield "model", Idle(("scale_tied",), why, ("tie",))
-    yield from _idle_starts(experiment)
+    if experiment.training.warm_start and not experiment.training.new_words:
+        why = "{0} is of embeddings that start anew, and {1} copies them; leave it out."
+        yield "training", Idle(VECTORS, why, ("warm_start",))
     if experiment.training.batch_tokens:
         why = "{0} counts pairs, and {1} counts tokens; give one."
         yield "training", Idle(("batch_size",), why, ("batch_tokens",))
-
-
-def _idle_starts(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
-    training = experiment.training
-    if not training.warm_start:
-        why = "{0} is of a model to start from; name that with {1}, too."
-        yield "training", Idle(("new_words",), why, ("warm_start",))
-    elif not training.new_words:
-        why = "{0} is of embeddings that start anew, and {1} copies them; leave it out."
-        yield "training", Idle(VECTORS, why, ("warm_start",))

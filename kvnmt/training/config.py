@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kvnmt import devices
 from kvnmt.data.plan import Plan, by_pairs, by_tokens
-from kvnmt.fields import at_least, between
+from kvnmt.fields import at_least, between, idle_while
 from kvnmt.training.step import StepOptions
 
 
@@ -44,7 +44,7 @@ class TrainingConfig(StepOptions):
     keep_every: Annotated[int, at_least(0)] = 0
     warm_start: Path | None = None  # run directory of a trained model to start from
     # its words may be others: those that this model has, too, keep their rows.
-    new_words: bool = False
+    new_words: Annotated[bool, idle_while(warm_start=None)] = False
     # text files of vectors (word2vec, GloVe, fastText) that embedded words start as.
     source_vectors: Path | None = None
     target_vectors: Path | None = None

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.errors import OptionError
-from kvnmt.fields import at_least, between
+from kvnmt.fields import at_least, between, idle_while
 from kvnmt.layers import precise
 from kvnmt.model.assembly import Model, Prediction
 from kvnmt.training.cross_entropy import cross_entropy
@@ -27,7 +27,8 @@ class Objective:
     label_smoothing: Annotated[float, between(0, 0.99)] = 0.0
     # lambda of Meng et al. (2018), equation 18; theirs is 1
     atteos: Annotated[float, at_least(0)] = 0.0
-    atteos_rounds: Literal["last", "mean"] = "last"  # whose alignment it is laid on
+    # whose alignment it is laid on
+    atteos_rounds: Annotated[Literal["last", "mean"], idle_while(atteos=0)] = "last"
     # of each auxiliary predictor; Zheng et al. (2018): 1
     subtractive: Annotated[float, at_least(0)] = 0.0
     # of the distance between the attention and links that are given (data.links);
@@ -35,7 +36,8 @@ class Objective:
     guided: Annotated[float, at_least(0)] = 0.0
     # of what translations that the model draws lack; Shen et al. (2016)
     risk: Annotated[float, at_least(0)] = 0.0
-    risk_samples: Annotated[int, between(1, 1000)] = 10  # draws; theirs are 100
+    # draws; theirs are 100
+    risk_samples: Annotated[int, between(1, 1000), idle_while(risk=0)] = 10
 
 
 TERMS = (

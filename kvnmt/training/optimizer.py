@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from kvnmt.errors import OptionError
-from kvnmt.fields import at_least, between
+from kvnmt.fields import at_least, between, idle_while
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,12 @@ class OptimizerConfig:
     schedule: Literal["constant", "inverse_sqrt"] = "constant"  # after warm-up
     # the rate is multiplied by this after each epoch ...
     decay: Annotated[float, between(0.000001, 1)] = 1.0
-    decay_after: Annotated[int, at_least(0)] = 0  # ... from the end of this epoch on
+    # ... from the end of this epoch on
+    decay_after: Annotated[int, at_least(0), idle_while(decay=1)] = 0
     # ... and by this where validation does not improve ...
     plateau: Annotated[float, between(0.000001, 1)] = 1.0
-    plateau_patience: Annotated[int, at_least(1)] = 2  # ... so many times in a row
+    # ... so many times in a row
+    plateau_patience: Annotated[int, at_least(1), idle_while(plateau=1)] = 2
     # global L2 norm of the gradient; 0: no clipping.
     clip: Annotated[float, at_least(0)] = 1.0
     # of matrices, times the rate, taken from them at every step (Loshchilov and

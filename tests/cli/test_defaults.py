@@ -284,17 +284,17 @@ IDLE = [
     (
         "train",
         "NEW --objective.atteos-rounds mean",
-        "--objective.atteos-rounds is of --objective.atteos, whose weight is 0",
+        "--objective.atteos-rounds does nothing while --objective.atteos is 0",
     ),
     (
         "train",
         "NEW --optimizer.plateau-patience 7",
-        "--optimizer.plateau-patience is of --optimizer.plateau, which is 1",
+        "--optimizer.plateau-patience does nothing while --optimizer.plateau is 1",
     ),
     (
         "train",
         "NEW --optimizer.decay 1 --optimizer.decay-after 9",
-        "--optimizer.decay-after is of --optimizer.decay, which is 1",
+        "--optimizer.decay-after does nothing while --optimizer.decay is 1",
     ),
     (
         "train",

@@ -118,7 +118,7 @@ BAD_TRAINING = [
     (["--training.batch-size", "9"], f"multiple of {DEVICES}"),
     (["--training.epochs", "-1"], "--training.epochs"),
     (["--training.warm-start", "TEXT"], "is no run directory"),
-    (["--training.new-words"], "name that with --training.warm-start"),
+    (["--training.new-words"], "give --training.warm-start, or leave"),
     (["--training.target-vectors", "NOWHERE"], "no file"),
     (["--training.target-vectors", "TEXT/short.ref"], "--model.embedding"),
     (
@@ -133,14 +133,14 @@ BAD_TRAINING = [
     ),
     (
         ["--model.readout", "none", "--model.readout-size", "9"],
-        "--model.readout-size is of a readout, and --model.readout is none",
+        "--model.readout-size does nothing while --model.readout is none",
     ),
     (["--system", "attn", "--model.state", "10"], "score 'general'"),
     (["--system", "key-value-predict", "--model.state", "10"], "3 parts"),
     (["--system", "rnnencdec", "--objective.atteos", "1"], "--objective.atteos"),
     (["--system", "rnnencdec", "--objective.guided", "1"], "--objective.guided to 0"),
     (["--objective.guided", "1"], "name a file of them with --data.links"),
-    (["--objective.risk-samples", "5"], "drawn for --objective.risk, whose weight"),
+    (["--objective.risk-samples", "5"], "does nothing while --objective.risk is 0"),
     (["--data.links", "NOWHERE"], "such as 0.3"),
     (["--data.links", "NOWHERE", "--objective.guided", "1"], "no file"),
     (

@@ -137,10 +137,19 @@ def test_what_is_no_list_of_lines_or_no_search_is_refused(run, lines, search, se
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"objective": kvnmt.Objective(risk_samples=50)}, "risk_samples are drawn for"),
-        ({"training": kvnmt.TrainingConfig(new_words=True)}, "is of a model to start"),
+        (
+            {"objective": kvnmt.Objective(risk_samples=50)},
+            "objective.risk is 0",
+        ),
+        (
+            {"training": kvnmt.TrainingConfig(new_words=True)},
+            "warm_start is not",
+        ),
         ({"search": kvnmt.SearchConfig(temperature=0.5)}, "is for drawing words"),
-        ({"model": kvnmt.ModelConfig(readout="none", readout_size=9)}, "of a readout"),
+        (
+            {"model": kvnmt.ModelConfig(readout="none", readout_size=9)},
+            "readout is none",
+        ),
         ({"objective": "risk"}, "objective is 'risk' but must be"),
     ],
 )
