@@ -50,7 +50,7 @@ class Validate:
             check_given(config, [idle], ValidateConfig)  # whose fields have defaults
             experiment, trained = load_settings(self.run)
             data, ratio = experiment.data, experiment.data.max_ratio
-            longest = config.max_length or with_limit(data, trained.source.kind).longest
+            longest = config.max_length or with_limit(data, trained.kinds).longest
             config = dataclasses.replace(config, max_length=longest)
         report = validate(config, trained, ratio)
         if self.json:
@@ -86,7 +86,7 @@ def _print_prepared(
     table = Table(box=None, show_header=False)
     lengths = prepared.train.lengths
     table.add_row("training pairs", f"{len(lengths):,}")
-    limited = with_limit(config, prepared.vocabularies.source.kind)
+    limited = with_limit(config, prepared.vocabularies.kinds)
     table.add_row("left out", described(prepared.dropped, limited))
     sides = ("source", "target")
     for side, words, tokens in zip(sides, prepared.vocabularies, lengths.T):

@@ -4,7 +4,6 @@
 import math
 import shlex
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -15,23 +14,17 @@ from kvnmt.cli.flags import FLAT
 from kvnmt.cli.own_code import IMPORTED
 from kvnmt.companions import together
 from kvnmt.console import say
-from kvnmt.errors import UserError, flag
+from kvnmt.errors import UserError
 from kvnmt.fields import at_least, check_fields
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import has_checkpoint, load_experiment
 from kvnmt.runs.recipes import Recipe
 from kvnmt.training.loop import Result
 
 STOPPED = (
     "; stopped early, since as many validations as --training.patience says were no "
     "better: --resume goes on with a greater one"
-)
-# What decides how a run begins: where it goes on, it does nothing.
-OF_STARTS = (
-    *("data.vocabularies", "training.warm_start", "training.new_words"),
-    *("training.source_vectors", "training.target_vectors"),
 )
 
 
@@ -70,8 +63,6 @@ class Train:
                 "first process is found."
             )
         with together():
-            if self.resume:
-                check_begun(self.run, self.experiment)
             result = experiment.run(
                 self.experiment, self.run, resume=self.resume, verbose=self.verbose
             )
@@ -84,24 +75,6 @@ class Train:
             say(f"translate with: kvnmt translate {run} < source > target")
         else:
             say(f"score with: kvnmt score {run} --target text")
-
-
-def check_begun(folder: Path, chosen: Experiment) -> None:
-    """Refuses where a run that has begun is to begin, which would do nothing.
-
-    Raises:
-        UserError: It is another place than before; the flag is named.
-    """
-    before = load_experiment(folder)
-    if not has_checkpoint(folder):
-        return
-    for path in OF_STARTS:
-        was, now = (attrgetter(path)(experiment) for experiment in (before, chosen))
-        if now != was:
-            raise UserError(
-                f"{flag(path)} is for a training that begins, and that in "
-                f"'{folder}' goes on; leave it out."
-            )
 
 
 @dataclass(frozen=True)

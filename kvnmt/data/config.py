@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where text comes from and how it becomes ids: what a user chooses."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -83,12 +84,13 @@ class DataConfig:
         return self.max_length or LONGEST[self.vocabulary]
 
 
-def with_limit(config: DataConfig, kind: Kind) -> DataConfig:
-    """The config, with the most tokens that sentences of a kind of tokens have.
+def with_limit(config: DataConfig, kinds: Collection[Kind]) -> DataConfig:
+    """The config, with the most tokens that sentences of these kinds of tokens have.
 
-    Vocabularies that are taken, not built, may be of another kind than the config's.
+    Vocabularies that are taken, not built, may be of other kinds than the config's.
     """
-    return replace(config, max_length=config.max_length or LONGEST[kind])
+    longest = max(LONGEST[kind] for kind in kinds)
+    return replace(config, max_length=config.max_length or longest)
 
 
 def check_vocabularies(config: DataConfig, *starts: DataConfig) -> None:

@@ -74,7 +74,7 @@ def load_corpora(
         source=chain.from_iterable(part.source for part in pairs),
         target=chain.from_iterable(part.target for part in pairs),
     )
-    limited = with_limit(config, vocabularies.source.kind)
+    limited = with_limit(config, vocabularies.kinds)
     ways = f" in {config.segmentations} segmentations" * (config.segmentations > 1)
     report = (
         f"{len(prepared.train.source):,} training pairs{ways} (left out: "
@@ -142,11 +142,11 @@ def prepare_train(
     if not trained and config.vocabularies:
         trained = load_vocabularies(config.vocabularies)
     if trained:
-        config = with_limit(config, trained.source.kind)
+        config = with_limit(config, trained.kinds)
         if config.subword_dropout:
             check_merges(trained)
     # Before all words are counted.
-    prepare.check_cut(config, trained.source.kind if trained else config.vocabulary)
+    prepare.check_cut(config, trained.kinds if trained else {config.vocabulary})
     if config.cache:
         return _cached(config, config.cache, text, trained, console or error_console())
     vocabularies = trained or prepare.build_vocabularies(config, text)

@@ -7,7 +7,7 @@ whole; only counts of words are, and two lengths for every pair.
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from typing import TypeVar
@@ -47,7 +47,7 @@ def encode_text(
     Raises:
         UserError: What `check_cut` and `text.clean` raise.
     """
-    check_cut(config, vocabularies.source.kind)
+    check_cut(config, vocabularies.kinds)
     encoder = PairEncoder(
         vocabularies,
         config.faulty,
@@ -59,18 +59,18 @@ def encode_text(
     return _each_block(text, encoder, workers_for(config, text), "ids")
 
 
-def check_cut(config: DataConfig, kind: Kind) -> None:
+def check_cut(config: DataConfig, kinds: Collection[Kind]) -> None:
     """Refuses to cut text by chance where nothing is left to chance.
 
     Args:
         config: The choices.
-        kind: Of the vocabularies.
+        kinds: Of the vocabularies.
 
     Raises:
         OptionError: Merges are to be left out where there are none, or several
             segmentations made where none are.
     """
-    if config.subword_dropout and kind != Subwords.kind:
+    if config.subword_dropout and Subwords.kind not in kinds:
         instead = "vocabularies" if config.vocabularies else "vocabulary"
         remedy = {"vocabularies": "give {1} of subwords", "vocabulary": "{1} to bpe"}
         raise OptionError(

@@ -7,6 +7,7 @@ One vocabulary by itself is in `kvnmt.data.vocabulary`.
 from pathlib import Path
 from typing import NamedTuple
 
+from kvnmt.data.config import Kind
 from kvnmt.data.vocabulary import (
     EOS,
     SPACE,
@@ -30,6 +31,11 @@ class Vocabularies(NamedTuple):
 
     source: AnyVocabulary
     target: AnyVocabulary
+
+    @property
+    def kinds(self) -> set[Kind]:
+        """What a token is on each side; of vocabularies that are taken any two."""
+        return {self.source.kind, self.target.kind}
 
 
 def save_vocabularies(vocabularies: Vocabularies, folder: Path) -> None:
@@ -119,15 +125,21 @@ def load(folder: Path, side: str) -> AnyVocabulary:
     """Reads what `save` wrote.
 
     Raises:
-        UserError: There is no such file, or it holds no vocabulary.
+        UserError: There is no such file or more than one, or it holds no vocabulary.
     """
     kinds = {
         Words: _read_words,
-        Characters: lambda data: Characters(data.decode()),
+        Characters: _read_characters,
         Subwords: _read_subwords,
     }
+    paths = {kind: folder / f"{side}{kind.suffix}" for kind in kinds}
+    names = [path.name for path in paths.values() if path.is_file()]
+    if len(names) > 1:
+        raise UserError(
+            f"'{folder}' holds {' and '.join(names)}; remove all but the one to take."
+        )
     for kind, read in kinds.items():
-        path = folder / f"{side}{kind.suffix}"
+        path = paths[kind]
         if path.is_file():
             try:
                 vocabulary = read(read_small(path, LARGEST))
@@ -149,6 +161,17 @@ def _read_subwords(data: bytes) -> Subwords:
             "--eos_id=0 --unk_id=1 --bos_id=-1"
         )
     return words
+
+
+def _read_characters(data: bytes) -> Characters:
+    """Reads code points; an editor may have put a line feed behind them."""
+    characters = data.decode().removesuffix("\n")
+    if "\n" in characters:
+        raise ValueError("it has several lines")
+    for place, character in enumerate(characters):
+        if character in characters[:place]:
+            raise ValueError(f"{character!r} stands in it twice")
+    return Characters(characters)
 
 
 def _read_words(data: bytes) -> Words:

@@ -86,6 +86,13 @@ def changes() -> tuple[int, ...]:
     return tuple(catalogue.changes for catalogue in CATALOGUES)
 
 
+def output_scale(config: ModelConfig) -> float:
+    """What a model multiplies the input of its output layer by."""
+    attend = attentions.CATALOGUE.build(config.attention)
+    decoder = decoders.CATALOGUE.build(config.decoder, attend)
+    return config.output_scale(decoder.gain(config.sizes))
+
+
 def count_parameters(params: PyTree) -> int:
     """Returns how many numbers are trained."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))

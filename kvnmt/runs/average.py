@@ -3,16 +3,23 @@
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from kvnmt.data.vocabularies import digests, load_vocabularies
+from kvnmt.data.vocabularies import (
+    Vocabularies,
+    check_digests,
+    digests,
+    load_vocabularies,
+)
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import check_once, not_made
 from kvnmt.model.assembly import Params, build
+from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs.bounds import check_finite, check_sizes
 from kvnmt.runs.directory import chosen, load_settings
 from kvnmt.training.checkpoints.writer import Checkpoints
@@ -49,7 +56,8 @@ def average(
     experiments, words = zip(*map(load_settings, folders))
     model, first = experiments[0].model, words[0]
     for folder, experiment, each in zip(folders, experiments, words):
-        if experiment.model != model or digests(each) != digests(first):
+        alike = _computed(experiment.model) == _computed(model)
+        if not alike or digests(each) != digests(first):
             raise UserError(
                 f"'{folder}' and '{folders[0]}' differ in model or vocabulary; only "
                 "checkpoints of one model can be averaged."
@@ -61,11 +69,11 @@ def average(
     total: PyTree = _zeros(like)
     names: list[str] = []
     places: list[Path] = []
-    for folder, number in runs:
+    for (folder, number), each in zip(runs, words):
         with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
             steps, some = checkpoints.take(
                 partial(_steps, folder, checkpoints, last, number),
-                partial(_sum, checkpoints, like),
+                partial(_sum, checkpoints, like, folder, each),
             )
         total = jax.tree.map(np.add, total, some)
         names += [f"{folder}/{step}" for step in steps]
@@ -81,13 +89,23 @@ def _zeros(like: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), like)
 
 
+def _computed(model: ModelConfig) -> ModelConfig:
+    """What decides how a trained model computes: not how it began, nor its dropout."""
+    return replace(model, dropout=Dropout(), initializer="gaussian")
+
+
 def _sum(
-    checkpoints: Checkpoints, like: PyTree, steps: Sequence[int]
+    checkpoints: Checkpoints,
+    like: PyTree,
+    folder: Path,
+    words: Vocabularies,
+    steps: Sequence[int],
 ) -> tuple[Sequence[int], PyTree]:
     """The steps, and the sum of their parameters."""
     total = _zeros(like)
     for step in steps:
-        checkpoints.manifest(step)  # says what is wrong with it
+        manifest = checkpoints.manifest(step)  # says what is wrong with it
+        check_digests(manifest.about.get("vocabularies"), words, folder)
         params = checkpoints.restore_params(like, step)
         check_finite(params, checkpoints.folder.of(step))
         total = jax.tree.map(lambda a, b: a + np.asarray(b), total, params)
@@ -109,12 +127,12 @@ def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
         for name in ("versions.json", "config.json"):
             if (model / name).exists():  # a run that was put together may lack versions
                 shutil.copy(model / name, output / name)
-    except (OSError, UserError) as error:
+    except BaseException as error:
         shutil.rmtree(output, ignore_errors=True)  # so that it can be tried again
-        if isinstance(error, UserError):
-            raise
-        reason = error.strerror or str(error)
-        raise UserError(f"'{output}' cannot be written: {reason}.") from None
+        if isinstance(error, OSError):
+            reason = error.strerror or str(error)
+            raise UserError(f"'{output}' cannot be written: {reason}.") from None
+        raise
 
 
 def _steps(

@@ -50,7 +50,6 @@ MAY_CHANGE = (
     "data.tfds_valid",
     "data.languages",
     "data.links",
-    "data.vocabularies",
     "data.max_length",  # other pairs than before are refused, whatever leaves them out
     "data.cache",
     "data.workers",
@@ -81,11 +80,22 @@ MAY_CHANGE = (
     "training.save_every",
     "training.keep_last",
     "training.keep_every",
-    "training.warm_start",
-    "training.new_words",
-    "training.source_vectors",
-    "training.target_vectors",
-    "search",
+    # How translations are searched for; what validation does as well is kept, since
+    # scores are compared.
+    "search.beam",
+    "search.sample",
+    "search.temperature",
+    "search.top_k",
+    "search.top_p",
+    "search.seed",
+    "search.normalization",
+    "search.alpha",
+    "search.coverage",
+    "search.diversity",
+    "search.nbest",
+    "search.mbr",
+    "search.batch_size",
+    "search.batch_tokens",
 )
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import SPECIAL, Vocabulary
+from kvnmt.data.vocabulary import SPACE, SPECIAL, Vocabulary, Words
 from kvnmt.typing import Array
 
 # What has an entry for every word of a side in `Params`, and along which axis.
@@ -75,6 +75,10 @@ def _places(ours: Vocabulary, theirs: Vocabulary) -> Places:
 
 
 def _numbers(vocabulary: Vocabulary) -> dict[str, int]:
-    """The id of every word but the specials, which programs call differently."""
+    """The id of every word but the specials, which programs call differently.
+
+    A word is called as the piece that is a whole word.
+    """
     ids = range(len(SPECIAL), len(vocabulary))
-    return dict(zip(vocabulary.pieces(ids), ids))
+    space = SPACE if isinstance(vocabulary, Words) else ""
+    return {f"{space}{piece}": i for piece, i in zip(vocabulary.pieces(ids), ids)}

@@ -11,7 +11,7 @@ from kvnmt.data.lines import opened
 from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError
-from kvnmt.model.assembly import Params
+from kvnmt.model.assembly import Params, output_scale
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.runs.shared_words import SharedWords, shared_words
@@ -72,7 +72,8 @@ def started(
         _tell_shared(shared, words, config.warm_start, console)
     else:
         _check_words(words, trained.vocabularies, config.warm_start)
-    start = warm_start(params, trained.params, shared)
+    scale = output_scale(trained.experiment.model)
+    start = warm_start(params, trained.params, shared, scale)
     _tell_start(start, config.warm_start, console, verbose)
     return start.params
 

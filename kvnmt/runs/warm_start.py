@@ -23,7 +23,7 @@ from kvnmt.model.config import ModelConfig
 from kvnmt.runs.shared_words import SharedWords
 from kvnmt.trees import by_name, path_name
 
-AUXILIARY = jax.tree_util.GetAttrKey("auxiliary")
+OUTPUT, AUXILIARY = map(jax.tree_util.GetAttrKey, ("output", "auxiliary"))
 # Options of mechanisms by which one extends another: there is more of something, or it
 # has another size, which shapes tell, or another start or loss.
 EXTENDS = (
@@ -46,6 +46,7 @@ def warm_start(
     fresh: Params,
     trained: Params | dict[str, Any],
     shared: SharedWords | None = None,
+    scale: float = 1.0,
 ) -> WarmStart:
     """Copies into ``fresh`` whatever ``trained`` has under the same path.
 
@@ -54,6 +55,8 @@ def warm_start(
         trained: Those of the trained one, or what orbax restores of them without
             being told what they are: dictionaries and lists of arrays.
         shared: Which words both have; by default they have the same.
+        scale: What the trained model multiplies the input of its output layer by,
+            which a layer of the new model that starts from it does itself.
 
     Raises:
         UserError: A parameter has another shape in the trained model.
@@ -63,7 +66,7 @@ def warm_start(
     used: set[int] = set()
     for path, leaf in paths:
         name = path_name(path)
-        source = _start(trained, path)
+        source = _start(trained, path, scale)
         known = shared.fill(path, leaf, source) if shared else source
         if known is None:
             new.append(name)
@@ -124,10 +127,16 @@ def _output_layer(trained: Params | dict[str, Any]) -> Any:
     return trained.get("output") if isinstance(trained, dict) else trained.output_layer
 
 
-def _start(trained: Params | dict[str, Any], path: tuple[Any, ...]) -> Any | None:
+def _start(
+    trained: Params | dict[str, Any], path: tuple[Any, ...], scale: float
+) -> Any | None:
     start = _counterpart(trained, path)
-    if start is None and path[0] == AUXILIARY:
-        return _counterpart(_output_layer(trained), path[2:])
+    if start is None and path[0] in (OUTPUT, AUXILIARY):
+        name = path[1 if path[0] == OUTPUT else 2 :]
+        start = _counterpart(_output_layer(trained), name)
+        # A bias is added behind the scale.
+        if start is not None and start.ndim > 1 and scale != 1:
+            return start * scale
     return start
 
 

@@ -7,6 +7,7 @@ that begins with it and a slash, ``encoder``; ``*`` stands for anything.
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from functools import partial
 from typing import Any
 
 import jax
@@ -30,6 +31,23 @@ def moving(updates: PyTree, names: Sequence[str]) -> Any:
     return _changed(updates, names, jnp.zeros_like)
 
 
+@partial(jax.jit, static_argnums=2)
+def at_mean(params: PyTree, mean: PyTree, names: tuple[str, ...]) -> Any:
+    """The parameters, those that are frozen as in a running mean of all.
+
+    The mean of what is frozen stays as it is, and it is what translates: all else is
+    to be trained beside that, not beside what ran ahead of it.
+    """
+    means = by_name(mean)
+    return jax.tree.map_with_path(
+        # A copy: a step takes no array twice.
+        lambda path, leaf: (
+            jnp.copy(means[path_name(path)]) if _is_frozen(path, names) else leaf
+        ),
+        params,
+    )
+
+
 def check_frozen(params: Params, names: Sequence[str]) -> None:
     """Refuses names that no array has, and a model of which nothing is trained.
 
@@ -49,12 +67,13 @@ def _changed(tree: PyTree, names: Sequence[str], change: Callable[..., Any]) -> 
     """A tree with its frozen arrays changed."""
     if not names:
         return tree
+    return jax.tree.map_with_path(
+        lambda path, leaf: change(leaf) if _is_frozen(path, names) else leaf, tree
+    )
 
-    def changed(path: jax.tree_util.KeyPath, leaf: Any) -> Any:
-        array = path_name(path)
-        return change(leaf) if any(_is_of(array, name) for name in names) else leaf
 
-    return jax.tree.map_with_path(changed, tree)
+def _is_frozen(path: jax.tree_util.KeyPath, names: Sequence[str]) -> bool:
+    return any(_is_of(path_name(path), name) for name in names)
 
 
 def _is_of(array: str, name: str) -> bool:

@@ -21,6 +21,7 @@ from kvnmt.training import device_memory, display, validation
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training.ahead import StepAhead, coming
 from kvnmt.training.bad_numbers import report, too_many
+from kvnmt.training.config import TrainingConfig
 from kvnmt.training.job import Job
 from kvnmt.training.loop_state import LoopState, is_due, is_stale, set_scale
 from kvnmt.training.outputs import Outputs, open_outputs
@@ -122,9 +123,7 @@ def train(
             _leave(job, state, outputs)
         _train_until(_next_stop(job, state.step), job, state, outputs, batches)
         state.count_time()
-        saves = filter(None, (config.save_every, config.keep_every))
-        is_save = any(state.step % every == 0 for every in saves)
-        if leaving.decided or is_save or is_due(job, state):
+        if leaving.decided or _is_save(config, state) or is_due(job, state):
             _save(job, state, outputs)
         if leaving.decided:
             _leave(job, state, outputs)
@@ -150,6 +149,16 @@ def _nothing_left(job: Job) -> str:
     return (
         f"--training.epochs {job.config.epochs} is reached; give a greater one to go on"
     )
+
+
+def _is_save(config: TrainingConfig, state: LoopState) -> bool:
+    """Whether it is time to save; never where the last step was skipped.
+
+    Perhaps no step will be sound any more: then the checkpoints before are the remedy.
+    """
+    saves = filter(None, (config.save_every, config.keep_every))
+    due = any(state.step % every == 0 for every in saves)
+    return due and not state.progress.skipped_last
 
 
 def _next_stop(job: Job, step: int) -> int:

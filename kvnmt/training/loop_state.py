@@ -14,6 +14,7 @@ from kvnmt.data.vocabularies import check_digests
 from kvnmt.errors import OptionError, UserError
 from kvnmt.training.checkpoints.folder import DAMAGED
 from kvnmt.training.checkpoints.writer import Checkpoints
+from kvnmt.training.freezing import at_mean
 from kvnmt.training.job import Job
 from kvnmt.training.progress import Progress
 from kvnmt.training.step import TrainState
@@ -47,7 +48,9 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
         manifest = checkpoints.find("last")
         trained = manifest.about.get("vocabularies")
         check_digests(trained, job.corpora.vocabularies, job.folder)
-        state.arrays = checkpoints.restore(state.arrays, manifest.step)
+        arrays = checkpoints.restore(state.arrays, manifest.step)
+        params = at_mean(arrays.params, arrays.served, job.config.frozen)
+        state.arrays = replace(arrays, params=params)
         _check_same_text(job, manifest.about)
         state.progress = cattrs.structure(manifest.progress, Progress)
         state.start -= state.progress.elapsed
@@ -70,7 +73,8 @@ def is_stale(job: Job, state: LoopState) -> bool:
 def is_due(job: Job, state: LoopState) -> bool:
     """Whether it is time for a validation."""
     every = job.config.validate_every or job.plan.per_epoch
-    due = state.step % every == 0 or state.step == job.steps
+    due = state.step % every == 0 and not state.progress.skipped_last
+    due = due or state.step == job.steps
     return due and state.step > state.progress.validated
 
 

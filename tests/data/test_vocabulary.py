@@ -19,6 +19,7 @@ from kvnmt.data.vocabulary import (
     EOS,
     PAD,
     UNK,
+    Characters,
     Subwords,
     Words,
     count_words,
@@ -440,3 +441,24 @@ def test_of_nothing_that_is_seen_no_piece_is_learnt(line):
 
 def test_words_are_counted():
     assert count_words(["a b a", "", "b"]) == Counter(a=2, b=2)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"), [("abca", "'a' stands in it twice"), ("ab\nc\n", "several lines")]
+)
+def test_characters_that_a_person_spoilt_are_told(tmp_path, data, said):
+    (tmp_path / "source.characters").write_text(data)
+    with pytest.raises(UserError, match=said):
+        load(tmp_path, "source")
+
+
+def test_characters_may_have_a_line_feed_behind_them(tmp_path):
+    (tmp_path / "source.characters").write_text("ab c\n")
+    assert load(tmp_path, "source") == Characters("ab c")
+
+
+def test_a_side_has_one_vocabulary(tmp_path):
+    for name in ("source.words", "source.characters"):
+        (tmp_path / name).write_text("a\n")
+    with pytest.raises(UserError, match="source.words and source.characters; remove"):
+        load(tmp_path, "source")

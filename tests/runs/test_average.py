@@ -3,6 +3,7 @@
 
 import dataclasses
 import errno
+import json
 import os
 import shutil
 from pathlib import Path
@@ -121,3 +122,32 @@ def test_a_mean_without_room_leaves_nothing(several, tmp_path, monkeypatch):
             average([several], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
     average([several], tmp_path / "mean")
+
+
+def test_words_that_a_model_was_not_trained_with_are_refused(several, tmp_path):
+    spoilt = Path(shutil.copytree(several, tmp_path / "spoilt"))
+    path = spoilt / "vocabulary" / "target.words"
+    first, second, *rest = path.read_text().splitlines()
+    path.write_text("".join(f"{word}\n" for word in (second, first, *rest)))
+    with pytest.raises(UserError, match="is not the one that its checkpoint"):
+        average([spoilt], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
+
+
+def test_how_a_model_began_and_its_dropout_make_no_difference(several, tmp_path):
+    other = Path(shutil.copytree(several, tmp_path / "other"))
+    config = json.loads((other / "config.json").read_text())
+    config["model"]["dropout"]["output"] = 0.7
+    config["model"]["initializer"] = "glorot"
+    (other / "config.json").write_text(json.dumps(config))
+    assert len(average([several, other], tmp_path / "mean")) == 2
+
+
+def test_an_average_that_is_interrupted_leaves_nothing(several, tmp_path, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Checkpoints, "save_params", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        average([several], tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()

@@ -13,6 +13,7 @@ import pytest
 
 from kvnmt import attention, decoder, target_context
 from kvnmt.errors import OptionError, UserError
+from kvnmt.inference.config import SearchConfig, shape_of
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import (
     MAY_CHANGE,
@@ -23,6 +24,8 @@ from kvnmt.runs.config import (
 )
 from kvnmt.runs.directory import load_experiment
 from kvnmt.systems.named import SYSTEMS
+from kvnmt.training.config import TrainingConfig
+from kvnmt.training.validation import greedy
 from tests.helpers import replaced
 
 AXES = {
@@ -181,8 +184,20 @@ def test_a_run_keeps_what_is_not_free(tmp_path):
             assert path.rpartition(".")[2].replace("_", "-") in error.by_flag, path
         else:
             free.add(path)
-    inside = ("objective.", "search.")
-    assert {path for path in free if not path.startswith(inside)} == {
+    assert {path for path in free if not path.startswith("objective.")} == {
         path for path in MAY_CHANGE if "." in path
     }
-    assert {"objective.atteos", "search.beam"} <= free
+    assert "objective.atteos" in free
+
+
+def test_what_validation_searches_with_is_kept(tmp_path):
+    """Or the scores of a run could not be compared any more."""
+    fields = {f.name for f in dataclasses.fields(SearchConfig)}
+    kept = fields - {path.removeprefix("search.") for path in MAY_CHANGE}
+    usual = shape_of(greedy(TrainingConfig()))
+    for path, changed in variants(Experiment()):
+        name = path.removeprefix("search.")
+        if name in fields and path.startswith("search."):
+            search = greedy(TrainingConfig(), changed.search)
+            assert shape_of(search) == usual or name in kept, name
+    assert "min_length" in kept

@@ -8,8 +8,9 @@ import jax
 import numpy as np
 import pytest
 
+from kvnmt.data.subwords import build_subwords
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import Words
+from kvnmt.data.vocabulary import SPACE, SPECIAL, Words
 from kvnmt.errors import UserError
 from kvnmt.model import assembly
 from kvnmt.model.config import ModelConfig
@@ -23,6 +24,7 @@ from tests.helpers import SIZES, quiet, tiny, toy_data, untrained
 OLD = Vocabularies(Words(("a", "b", "c", "d")), Words(("A", "B", "C")))
 # Both know the old words, and one more at each side, all in another order.
 NEW = Vocabularies(Words(("d", "x", "a", "c", "b")), Words(("C", "A", "X", "B")))
+OLD_WORDS = Words(("on", "the", "e"))
 # Tied tables are of one vocabulary.
 JOINT = Words(("a", "b", "A")), Words(("A", "x", "b", "a"))
 
@@ -97,3 +99,17 @@ def test_other_widths_are_refused_with_new_words_too():
     fresh = assembly.build(wide, *map(len, NEW)).init(jax.random.key(1))
     with pytest.raises(UserError, match="source_embedding"):
         warm_start(fresh, trained, shared_words(NEW, OLD))
+
+
+def test_a_word_is_the_piece_that_is_a_whole_word():
+    """Not the piece of the same letters that goes on inside of a word."""
+    text = ["on the lemon the melon on"] * 9
+    pieces = build_subwords(text, size=30)
+    (word,), (piece,) = (s.encode("the") for s in (OLD_WORDS, pieces))
+    places = shared_words(
+        Vocabularies(pieces, pieces), Vocabularies(OLD_WORDS, OLD_WORDS)
+    )
+    pairs = dict(zip(places.source.here, places.source.there))
+    assert pairs.pop(piece) == word
+    names = pieces.pieces(pairs)
+    assert all(name.startswith(SPACE) for name in names[len(SPECIAL) :])

@@ -135,6 +135,22 @@ def test_they_start_so_from_a_tied_output_layer_too():
     new = params(system("past-future-losses").model(FITTING), 2)
     for head in warm_start(new, trained).params.auxiliary:
         np.testing.assert_array_equal(head.W[0], trained.target_embedding.T)
+        np.testing.assert_array_equal(head.b, trained.output.b)
+
+
+@pytest.mark.parametrize("name", ["rnnsearch-star", "past-future-losses"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_layer_of_its_own_predicts_as_the_tied_one_did(name, scaled):
+    plain = system("rnnsearch-star").model(FITTING)
+    tied = dataclasses.replace(plain, tie="output", scale_tied=scaled)
+    trained, scale = params(tied, 1), assembly.output_scale(tied)
+    assert (scale != 1) == scaled
+    found = warm_start(params(system(name).model(FITTING), 2), trained, None, scale)
+    assert "output/W/0" in found.copied
+    for layer in (found.params.output, *found.params.auxiliary):
+        want = trained.target_embedding.T * scale
+        np.testing.assert_allclose(layer.W[0], want, rtol=1e-6)
+        np.testing.assert_array_equal(layer.b, trained.output.b)
 
 
 @pytest.mark.parametrize(

@@ -541,3 +541,47 @@ def test_a_field_that_holds_no_array_does_not_count(tmp_path):
         ):
             with pytest.raises(UserError, match=name):
                 checkpoints.restore_params(other, step)
+
+
+def unreadable(monkeypatch, step: int) -> None:
+    """The file system fails for the manifest of a step, for a while."""
+    whole = manifests.read_manifest
+
+    def read(folder: Path) -> dict[str, object]:
+        if folder.name == str(step):
+            raise OSError(errno.ESTALE, "Stale file handle", str(folder / MANIFEST))
+        return whole(folder)
+
+    monkeypatch.setattr(manifests, "read_manifest", read)
+
+
+def test_what_cannot_be_read_for_a_while_is_not_set_aside(tmp_path, monkeypatch):
+    save_at(tmp_path / "checkpoints", 3, 4)
+    told: list[str] = []
+    with monkeypatch.context() as patch:
+        unreadable(patch, 4)
+        with Checkpoints(tmp_path / "checkpoints", tell=told.append) as checkpoints:
+            with pytest.raises(UserError, match="4' cannot be gone on from .*Stale"):
+                checkpoints.find("last")
+        with Checkpoints(
+            tmp_path / "checkpoints", read_only=True, tell=told.append
+        ) as checkpoints:
+            assert checkpoints.find("last").step == 3 and len(told) == 1
+    with Checkpoints(tmp_path / "checkpoints") as checkpoints:
+        assert checkpoints.find("last").step == 4
+
+
+def test_what_cannot_be_read_is_not_removed(tmp_path, monkeypatch):
+    """It may be the best."""
+    save_at(tmp_path, 4)
+    save_at(tmp_path, 5, rate=False)
+    folder = CheckpointFolder(tmp_path, True, print)
+    best = folder.best_step()
+    assert best == 4
+    with monkeypatch.context() as patch:
+        unreadable(patch, best)
+        folder.prune(Keep(last=1))
+    assert best in folder.steps() and folder.best_step() == best
+    shorten(folder.of(best) / MANIFEST)
+    folder.prune(Keep(last=1))
+    assert best in folder.steps()

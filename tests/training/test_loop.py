@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def everything(folder: Path, exp: Experiment) -> tuple[steps.TrainState, dict]:
     words = load_run(folder).vocabularies
     model = assembly.build(exp.model, len(words.source), len(words.target))
     update = build(exp.optimizer, EPOCH)
-    like = steps.init_state(model.init(jax.random.key(0)), update)
+    like = steps.init_state(model.init(jax.random.key(0)), update, exp.training)
     with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
         found = checkpoints.find("last")
         state = checkpoints.restore(like, found.step)
@@ -590,5 +591,24 @@ def test_many_bad_batches_in_a_row_stop_the_run(tmp_path, data):
     report = json.loads((tmp_path / "run" / "bad-batch.json").read_text())
     assert (report["step"], report["seed"]) == (9, 1)
     assert all(pair["source"].upper() == pair["target"] for pair in report["pairs"])
-    assert steps_kept(tmp_path / "run") == {4, 8}  # the latter with nothing bad in it
-    load_run(tmp_path / "run")
+    # None of the steps that changed nothing: no step from there may be sound any more.
+    assert steps_kept(tmp_path / "run") == {4}
+    fewer = replaced(exp, "training.epochs", 3)
+    fit_with(fewer, tmp_path / "run", resume=True)
+    assert [record["skipped"] for record in records(tmp_path / "run")] == [0, 0, 0]
+
+
+def test_what_is_frozen_is_what_the_rest_learns_beside(tmp_path, data):
+    """The running mean of it, which translates; and a stop changes nothing of that."""
+    exp = tiny(data, epochs=3, ema=0.9, frozen=("encoder",))
+    run(tiny(data, epochs=1, ema=0.9), tmp_path / "whole")
+    before = load_run(tmp_path / "whole").params.encoder
+    shutil.copytree(tmp_path / "whole", tmp_path / "parts")
+    run(exp, tmp_path / "whole", resume=True)
+    for epochs in (2, 3):
+        run(replaced(exp, "training.epochs", epochs), tmp_path / "parts", resume=True)
+    state, _ = everything(tmp_path / "whole", exp)
+    other, _ = everything(tmp_path / "parts", exp)
+    jax.tree.map(np.testing.assert_array_equal, state, other)
+    for params in (state.params, state.mean):
+        jax.tree.map(np.testing.assert_array_equal, params.encoder, before)

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError, locked
 from kvnmt.training.checkpoints import manifest as manifests
-from kvnmt.training.checkpoints.manifest import Manifest
+from kvnmt.training.checkpoints.manifest import Manifest, UnreadableError
 from kvnmt.training.checkpoints.orbax_arrays import reason
 
 DAMAGED = "damaged"  # beside the folder of the checkpoints
@@ -67,6 +67,10 @@ class CheckpointFolder:
         """The newest or the best checkpoint that is as it was written; None: none is.
 
         Others are told of and, where this may write, set aside.
+
+        Raises:
+            UserError: One that is not known to be damaged cannot be read, and a
+                training would go on from another.
         """
         for _ in range(LOOKS):
             before = self.steps()
@@ -100,9 +104,14 @@ class CheckpointFolder:
             ) from error
 
     def prune(self, keep: Keep) -> None:
-        """Removes what is not to be kept; the best is. What cannot go is told of."""
-        steps = self.steps()
-        kept = {*steps[-keep.last :], self.best_step()}
+        """Removes what is not to be kept; what cannot go is told of.
+
+        The best is kept, and so is what cannot be read: it may be the best.
+        """
+        steps, unread = self.steps(), list[int]()
+        readable = self._manifests(lambda step, damage: unread.append(step))
+        best = [manifest.step for manifest in ordered(readable, "best")[:1]]
+        kept = {*steps[-keep.last :], *best, *unread}
         for step in steps:
             if step not in kept and not (keep.every and step % keep.every == 0):
                 try:
@@ -129,6 +138,11 @@ class CheckpointFolder:
         folder = self.of(step)
         if not folder.exists():
             return  # a training has just removed it
+        if self.writes and isinstance(damage, UnreadableError):
+            raise UserError(
+                f"checkpoint '{folder}' cannot be gone on from ({damage}); mend that "
+                "and try again, or move the checkpoint away to go on from another."
+            )
         message = f"checkpoint '{folder}' is damaged ({damage}) and is not used"
         if self.writes:
             aside = self.path.parent / DAMAGED / folder.name

@@ -23,6 +23,10 @@ from kvnmt.files import (
 from kvnmt.typing import PyTree
 
 
+class UnreadableError(DamagedError):
+    """A checkpoint cannot be read now; perhaps it can another time."""
+
+
 @dataclass(frozen=True)
 class Manifest:
     """What is known of a checkpoint."""
@@ -45,6 +49,7 @@ def read(folder: Path) -> Manifest:
 
     Raises:
         DamagedError: It is missing or was changed.
+        UnreadableError: The file system does not let it be read.
     """
     with _explaining():
         plain = read_manifest(folder)
@@ -66,6 +71,7 @@ def check(folder: Path, manifest: Manifest) -> None:
 
     Raises:
         DamagedError: A file is missing or is not what was written; it is named.
+        UnreadableError: The file system does not let one be read.
     """
     with _explaining():
         check_files(folder, manifest.files or {})
@@ -95,4 +101,5 @@ def _explaining() -> Iterator[None]:
         yield
     except OSError as error:
         name = Path(error.filename or "a file").name
-        raise DamagedError(f"'{name}' cannot be read: {error.strerror}") from None
+        kind = DamagedError if isinstance(error, FileNotFoundError) else UnreadableError
+        raise kind(f"'{name}' cannot be read: {error.strerror}") from None
