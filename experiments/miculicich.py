@@ -143,7 +143,7 @@ def look_back(trees: list[Tree] | None, test: Test | None, system: System) -> Fi
     """How far back a decoder looks, and trees from that; nothing if it does not."""
     if test is None:
         return {}
-    looks = self_attention.by_word(system.name, system.forced(test, "reference"))
+    looks = self_attention.looks_of(system, test)
     if not looks:
         return {}
     positions = relative_positions(looks[0][1])

@@ -140,9 +140,19 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         yield advance
 
 
+def json_bytes(plain: Any, allow_nan: bool = True) -> bytes:
+    """JSON on one line, in UTF-8.
+
+    A file's name may hold bytes that are none, which are lone surrogates in a text:
+    JSON can say them, UTF-8 cannot.
+    """
+    text = json.dumps(plain, ensure_ascii=False, allow_nan=allow_nan)
+    return text.encode("utf-8", "backslashreplace")
+
+
 def print_json(plain: Any) -> None:
     """Prints a line of JSON on standard output, in UTF-8 whatever the locale is."""
-    sys.stdout.buffer.write(json.dumps(plain, ensure_ascii=False).encode() + b"\n")
+    sys.stdout.buffer.write(json_bytes(plain) + b"\n")
 
 
 def print_table(table: Table, notes: Sequence[str] = ()) -> None:

@@ -79,15 +79,29 @@ def claim(path: Path, inputs: Iterable[Path | None]) -> None:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes lines, each with a line feed.
+    """Writes lines, each with a line feed, as `write_result` does.
 
     Raises:
         UserError: They cannot be written.
     """
+    write_result(path, "".join(f"{line}\n" for line in lines))
+
+
+def write_result(path: Path, content: str | bytes) -> None:
+    """Writes what a user asked for: a file whole; to a device or a pipe as it comes.
+
+    Raises:
+        UserError: It cannot be written.
+    """
+    data = content if isinstance(content, bytes) else content.encode()
     try:
-        path.write_bytes("".join(f"{line}\n" for line in lines).encode())
+        if path.is_file() or not path.exists():
+            write_whole(path.resolve(), data)  # of a link what it leads to
+        else:
+            path.write_bytes(data)
     except OSError as error:
-        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
+        reason = error.strerror or error
+        raise UserError(f"'{path}' cannot be written: {reason}.") from error
 
 
 def write_whole(path: Path, content: str | bytes) -> None:

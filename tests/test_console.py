@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages, tables, and what a file of messages is told of long work."""
 
+import json
+import os
+
 import pytest
 from rich.console import Console
 from rich.table import Table
 
 from kvnmt import console
-from kvnmt.console import Pulse, counting, is_watched, print_table, say
+from kvnmt.console import Pulse, counting, is_watched, print_json, print_table, say
 from tests.helpers import FullDisk
 
 
@@ -74,3 +77,10 @@ def test_what_is_said_on_a_full_disk_ends_nothing():
     say("anything", Console(file=FullDisk(), stderr=True))
     with pytest.raises(OSError):
         say("a result", Console(file=FullDisk()))
+
+
+def test_json_may_hold_the_name_of_any_file(capfdbinary):
+    print_json({"name": os.fsdecode(b"t\xff.txt"), "word": "ü"})
+    line = capfdbinary.readouterr().out
+    assert json.loads(line) == {"name": "t\udcff.txt", "word": "ü"}
+    assert "ü".encode() in line

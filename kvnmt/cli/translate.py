@@ -14,12 +14,13 @@ import tyro
 from kvnmt.cli.beside import read_beside
 from kvnmt.cli.windows import count_lines, read_windows
 from kvnmt.console import counting, say
-from kvnmt.data.words import beginning, cut
+from kvnmt.data.words import beginning, cut, first_filled
 from kvnmt.devices import own_mesh, replicate, use_cores
 from kvnmt.errors import UserError, counted
 from kvnmt.fields import at_least, check_fields
 from kvnmt.inference.config import SearchConfig, check_search
 from kvnmt.inference.describe import describe, join
+from kvnmt.inference.ids import part_number
 from kvnmt.inference.moses import nbest_list
 from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.shortlist_file import read_shortlist
@@ -181,7 +182,7 @@ def answers(
     shortlist = None
     if options.shortlist:
         shortlist = read_shortlist(options.shortlist, run.vocabularies)
-    lines = parts = 0  # before the window
+    lines = 0  # before the window
     expected = None  # parts in a full window
     for window in windows:
         cuts = [cut(run.vocabularies.source, one, options.max_input) for one in window]
@@ -208,11 +209,15 @@ def answers(
             begun=begun,
             line=lines,
             shortlist=shortlist,
-            first=parts,
+            numbers=[
+                part_number(lines + n, part)
+                for n, pieces in enumerate(cuts)
+                for part in range(len(pieces))
+            ],
             expected=expected,
             advance=advance,
         )
-        lines, parts = lines + len(window), parts + count
+        lines += len(window)
         yield Answer(written, long)
     for file in filter(None, (prefixes, references)):
         file.check_end(lines)
@@ -270,14 +275,10 @@ def _grouped(flat: Sequence[T], cuts: Sequence[Sequence[str]]) -> Iterator[list[
 def _begun(
     run: Run, prefixes: Sequence[str], cuts: Sequence[Sequence[str]]
 ) -> list[str]:
-    """What the translation of every part begins with: of a line the first with words.
-
-    A first part may have none, such as one that is but a wide space.
-    """
+    """What the translation of every part begins with: nothing but the first's."""
     begun: list[str] = []
     for prefix, pieces in zip(prefixes, cuts):
-        filled = [bool(run.vocabularies.source.encode(part)) for part in pieces]
-        first = filled.index(True) if any(filled) else 0
+        first = first_filled(run.vocabularies.source, pieces)
         begun += [prefix if n == first else "" for n in range(len(pieces))]
     return begun
 

@@ -191,3 +191,12 @@ def beginning(vocabulary: Vocabulary, line: str, limit: int) -> str:
     first = words[0]
     counts = range(1, len(first) + 1)
     return first[: max(bisect(counts, False, key=lambda n: not fits(first[:n])), 1)]
+
+
+def first_filled(vocabulary: Vocabulary, parts: Sequence[str]) -> int:
+    """The place of the first part of a line that has tokens; 0 if none has.
+
+    A part may have none, such as one that is but a wide space.
+    """
+    filled = (n for n, part in enumerate(parts) if vocabulary.encode(part))
+    return next(filled, 0)

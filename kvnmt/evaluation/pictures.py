@@ -7,7 +7,7 @@ from pathlib import Path
 from kvnmt.data.words import split_words
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.length import parts
-from kvnmt.evaluation.self_attention import by_word
+from kvnmt.evaluation.self_attention import looks_of
 from kvnmt.files import in_file
 from kvnmt.metrics.self_attention import relative_positions
 from kvnmt.pictures.charts import bleu_by_length, relative_positions_chart
@@ -43,9 +43,7 @@ def draw(
     bleu_by_length(parts(test, systems), folder / "bleu-by-length.png", axis=axis)
     runs = [system for system in systems if system.run and test.source]
     looks = {
-        name: matrices
-        for system in runs
-        for name, matrices in by_word(system.name, system.forced(test, "reference"))
+        name: matrices for system in runs for name, matrices in looks_of(system, test)
     }
     if looks:
         positions = {

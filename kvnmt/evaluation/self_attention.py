@@ -2,7 +2,7 @@
 """Where decoders look among the words that they have written, and trees from that."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ TREES = (
     Column("recall", "recall", "{:.1%}"),
     Column("f1", "F1", "{:.1%}"),
 )
+# Of each mechanism that looks back its name, and a matrix for every sentence.
+Looks: TypeAlias = list[tuple[str, list[NDArray[np.floating]]]]
 NOTE = "share of predictions whose strongest earlier word stands so many words back"
 TREE_NOTE = "ParsEval of the references, unlabelled, the whole sentence counted"
 
@@ -42,9 +44,7 @@ def measure(test: Test, systems: Sequence[System]) -> list[Report]:
     """Relative positions of the focus; with brackets, trees by Algorithm 1."""
     rows, trees = [], []
     for system in systems:
-        if system.run is None:
-            continue
-        for name, matrices in by_word(system.name, system.forced(test, "reference")):
+        for name, matrices in looks_of(system, test):
             positions = relative_positions(matrices)
             rows.append({"system": name, **_positions(positions)})
             trees.append((name, matrices))
@@ -52,9 +52,15 @@ def measure(test: Test, systems: Sequence[System]) -> list[Report]:
     return reports + ([_trees(test, trees)] if test.brackets else [])
 
 
-def by_word(
-    name: str, forced: Sequence[Forced]
-) -> list[tuple[str, list[NDArray[np.floating]]]]:
+def looks_of(system: System, test: Test) -> Looks:
+    """How a system looks at its own words on the references, as `by_word`."""
+    run = system.run
+    if run is None or not looks_back(run.model, run.params):
+        return []
+    return by_word(system.name, system.forced(test, "reference"))
+
+
+def by_word(name: str, forced: Sequence[Forced]) -> Looks:
     """Self-attention between words, for each mechanism of a system.
 
     A word looks as its pieces do on average; what pieces of a word look at each other

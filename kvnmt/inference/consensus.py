@@ -54,7 +54,9 @@ def pairwise_bleu(translations: Sequence[Sequence[int]]) -> NDArray[np.floating]
         with np.errstate(divide="ignore"):  # nothing in common: BLEU is 0
             logs += np.log((matches + more) / np.maximum(totals, 1))
     longer = lengths[None, :] / np.maximum(lengths, 1)[:, None]
-    return np.exp(logs / ORDER + np.minimum(1 - longer, 0))
+    bleu = np.exp(logs / ORDER + np.minimum(1 - longer, 0))
+    empty = lengths == 0  # alike, though they have nothing in common
+    return np.where(empty[:, None] & empty, 1.0, bleu)
 
 
 def _ngrams(ids: Sequence[int], n: int) -> set[tuple[tuple[int, ...], int]]:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
+from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.forced import forced_pair
@@ -39,7 +40,8 @@ def describe(
     translations = translate_nbest(
         run.model, run.params, source, config, advance, **request
     )
-    return read_back(run, lines, translations, nbest=config.nbest > 1)
+    several, limits = config.nbest > 1, (config.batch_size, config.batch_tokens)
+    return read_back(run, lines, translations, nbest=several, limits=limits)
 
 
 def read_back(
@@ -48,6 +50,7 @@ def read_back(
     translations: Sequence[Sequence[Translation]],
     *,
     nbest: bool,
+    limits: tuple[int, int] = (BATCH_SIZE, BATCH_TOKENS),
 ) -> list[dict[str, Any]]:
     """Tells everything about translations that were found.
 
@@ -56,11 +59,13 @@ def read_back(
         lines: What was translated.
         translations: Of every line, those that are told, the best first.
         nbest: Whether a record has a list of them all, beside what is told of the best.
+        limits: Most pairs and most source positions that are read at a time.
     """
     source = [run.vocabularies.source.encode(line) for line in lines]
     beside = [x for x, ways in zip(source, translations) for _ in ways]
     ids = [way.ids for ways in translations for way in ways]
-    scored = iter(score(run.model, run.params, beside, ids))
+    size, tokens = limits
+    scored = iter(score(run.model, run.params, beside, ids, size=size, tokens=tokens))
     records = []
     for line, ways in zip(lines, translations):
         several = [_record(run, line, way, next(scored)) for way in ways]

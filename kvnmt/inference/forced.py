@@ -23,7 +23,9 @@ class Forced(NamedTuple):
     counts: tuple[int, int]  # words of source and target
 
     def links(self, r: int = -1) -> Links:
-        """Hard links of a round between words."""
+        """Hard links of a round between words; none where a side has no word."""
+        if 0 in self.counts:
+            return frozenset()
         pieces = hard_links(
             self.scored.alignments[r], len(self.source), len(self.target)
         )
@@ -32,6 +34,8 @@ class Forced(NamedTuple):
     def matrix(self, r: int = -1) -> NDArray[np.floating]:
         """Attention of a round between words, [target, source]."""
         rounds = self.scored.alignments
+        if 0 in self.counts:
+            return np.zeros(self.counts[::-1])
         return word_matrix(rounds[r], self.source, self.target, self.counts)
 
 

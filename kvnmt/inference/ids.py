@@ -9,6 +9,9 @@ import numpy as np
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError
 
+LARGEST = 2**31  # numbers of sentences are below it
+APART = 15_485_863  # between two parts of a line: a prime number
+
 
 def check_ids(sentences: Sequence[Sequence[int]], words: int, what: str) -> None:
     """Refuses sentences with ids that are no words.
@@ -53,3 +56,15 @@ def check_counts(ours: int, what: str, theirs: int, others: str) -> None:
         raise UserError(
             f"there are {ours} {what} but {theirs} {others}; give one each."
         )
+
+
+def part_number(line: int, part: int) -> int:
+    """The number of a part of a line that was cut; a whole line has its own.
+
+    What is drawn for a part depends on it, and not on how other lines were cut.
+
+    Args:
+        line: Its place among all lines, from 0.
+        part: Its place in the line, from 0.
+    """
+    return (line + part * APART) % LARGEST

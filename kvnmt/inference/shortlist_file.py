@@ -4,13 +4,14 @@
 They have the three columns of Marian's lexical tables, with a space between: target
 token, source token, probability of the first given the second::
 
-    # kvnmt:9f86d081884c7d65:60303ae22b998861 0
+    # kvnmt:9f86d081884c7d65:60303ae22b998861 3
     the NULL 0.0712
     house Haus 0.91
     home Haus 0.04
 
 The source token ``NULL`` stands for none: its target tokens may be written whatever
-the source is. The first line names the vocabularies. A file without it, such as one of
+the source is. The first line names the vocabularies and the number of lines behind it;
+0, of former versions, is any. A file without it, such as one of
 Marian's, may have tokens that the vocabularies lack, which are left out, as its
 ``NULL`` is: the first tokens of the vocabulary may always be written then.
 """
@@ -30,7 +31,7 @@ from kvnmt.files import write_lines
 from kvnmt.inference.shortlist import COMMON, NO_TOKEN, Lexicon, Shortlist
 
 NULL = "NULL"
-HEAD = re.compile(r"# kvnmt:([0-9a-f]+):([0-9a-f]+) 0")
+HEAD = re.compile(r"# kvnmt:([0-9a-f]+):([0-9a-f]+) ([0-9]{1,12})")
 
 
 def write_shortlist(
@@ -42,13 +43,14 @@ def write_shortlist(
         UserError: It cannot be written.
     """
     hashes = digests(vocabularies)
-    lines = [f"# kvnmt:{hashes['source']}:{hashes['target']} 0"]
+    lines: list[str] = []
     source, target = map(_tokens, vocabularies)
     for i, j, probability in zip(*map(np.ndarray.tolist, shortlist.lexicon)):
         token = NULL if i == NO_TOKEN else source[i]
         if i == NO_TOKEN or token != NULL:  # a word that is spelt so has no lines
             lines.append(f"{target[j]} {token} {probability:.4g}")
-    write_lines(path, lines)
+    head = f"# kvnmt:{hashes['source']}:{hashes['target']} {len(lines)}"
+    write_lines(path, [head, *lines])
 
 
 def read_shortlist(path: Path | str, vocabularies: Vocabularies) -> Shortlist:
@@ -65,7 +67,13 @@ def read_shortlist(path: Path | str, vocabularies: Vocabularies) -> Shortlist:
     lines = read_lines(path)
     head = HEAD.fullmatch(lines[0]) if lines else None
     if head:
-        _check_hashes(path, head.groups(), vocabularies)
+        *hashes, count = head.groups()
+        _check_hashes(path, hashes, vocabularies)
+        if int(count) not in (0, len(lines) - 1):
+            raise UserError(
+                f"'{path}' has {len(lines) - 1:,} entries of {int(count):,}, so it was "
+                "cut or changed; make it again with kvnmt shortlist."
+            )
         entries = _entries(path, lines, vocabularies, first=1, strict=True)
     else:
         entries = _entries(path, lines, vocabularies, first=0, strict=False)

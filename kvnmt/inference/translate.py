@@ -48,7 +48,8 @@ class Request(TypedDict, total=False):
     prefixes: Sequence[Sequence[int]] | None
     # What may be written, of the same vocabularies; None: everything.
     shortlist: Shortlist | None
-    first: int  # place of the first sentence in its corpus, which draws depend on
+    # Of every sentence, which draws depend on; None: their places, from 0.
+    numbers: Sequence[int] | None
     expected: int | None  # how many sentences there are, if these are only the first
 
 
@@ -74,7 +75,7 @@ def translate_nbest(
     *,
     prefixes: Sequence[Sequence[int]] | None = None,
     shortlist: Shortlist | None = None,
-    first: int = 0,
+    numbers: Sequence[int] | None = None,
     expected: int | None = None,
 ) -> list[list[Translation]]:
     """Translates sentences, each in several ways, best first.
@@ -92,7 +93,7 @@ def translate_nbest(
         advance: Called after every batch with how many sentences it held.
         prefixes: As of a `Request`, like the next three.
         shortlist: See there.
-        first: See there.
+        numbers: See there.
         expected: See there.
 
     Raises:
@@ -104,6 +105,8 @@ def translate_nbest(
     if shortlist is not None:
         check_shortlist(shortlist, model.source_words, model.target_words)
     check_ids(sentences, model.source_words, "source sentence")
+    if numbers is not None:
+        check_counts(len(sentences), "sentences", len(numbers), "numbers")
     if prefixes is not None:
         check_counts(len(sentences), "sentences", len(prefixes), "prefixes")
         check_ids(prefixes, model.target_words, "prefix")
@@ -116,13 +119,13 @@ def translate_nbest(
         expected=expected,
         multiple=mesh.size,
     ):
-        numbers = np.zeros(len(block), np.int32)
-        numbers[: len(places)] = places
+        drawn = np.zeros(len(block), np.int32)
+        drawn[: len(places)] = [numbers[n] for n in places] if numbers else places
         prefix = _prefix(prefixes, places, len(block))
         words, allowed = None, None
         if shortlist is not None:
             words, allowed = shortlist.candidates(block, prefix)
-        rows = split_rows((block, numbers + first, prefix, allowed), mesh)
+        rows = split_rows((block, drawn, prefix, allowed), mesh)
         hypotheses = jax.device_get(search(params, *rows, words=words))
         for row, place in enumerate(places):
             several = _translations(hypotheses, row, config.nbest)
@@ -176,7 +179,8 @@ def translate_lines(
         places = (nearest.choose(n, some) for n, some in enumerate(texts))
         hypotheses = [ways[n].ids for ways, n in zip(translations, places)]
     if dictionary is not None:
-        return replace_unknown(run, lines, hypotheses, dictionary, begun)
+        limits = config.batch_size, config.batch_tokens
+        return replace_unknown(run, lines, hypotheses, dictionary, begun, limits)
     return [decode(ids) for ids in hypotheses]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.data.text import read_lines
 from kvnmt.data.vocabulary import UNK, Words
 from kvnmt.data.words import split_words
@@ -34,6 +35,7 @@ def replace_unknown(
     hypotheses: Sequence[Sequence[int]],
     dictionary: Mapping[str, str],
     prefixes: Sequence[str] | None = None,
+    limits: tuple[int, int] = (BATCH_SIZE, BATCH_TOKENS),
 ) -> list[str]:
     """Writes translations with something in the place of every unknown word.
 
@@ -43,12 +45,14 @@ def replace_unknown(
         hypotheses: The ids of its translations, without EOS.
         dictionary: Translations of source words; see `fill_in`.
         prefixes: What translations begin with; it is written as it stands.
+        limits: Most pairs and most source positions that are aligned at a time.
     """
     words = run.vocabularies
     places = [n for n, ids in enumerate(hypotheses) if UNK in ids]
     source = [words.source.encode(lines[n]) for n in places]
     target = [hypotheses[n] for n in places]
-    alignments = align(run.model, run.params, source, target)
+    size, tokens = limits
+    alignments = align(run.model, run.params, source, target, size=size, tokens=tokens)
     translations = [words.target.decode(ids) for ids in hypotheses]
     for n, rounds in zip(places, alignments):
         tokens = words.target.pieces(hypotheses[n])

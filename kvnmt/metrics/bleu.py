@@ -93,7 +93,10 @@ def corpus_chrf(
 
 
 def sentence_chrf(hypothesis: str, reference: str) -> float:
-    """Scores one sentence with chrF2; two empty ones are alike: 100."""
+    """Scores one sentence with chrF2; two empty ones are alike: 100.
+
+    A corpus of nothing has 0, as sacreBLEU says.
+    """
     if hypothesis.split() == reference.split():
         return 100.0
     return CHRF().sentence_score(hypothesis, [reference]).score

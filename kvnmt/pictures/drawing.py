@@ -26,7 +26,7 @@ from matplotlib.font_manager import FontEntry
 from matplotlib.text import Text
 
 from kvnmt.errors import UserError
-from kvnmt.files import write_whole
+from kvnmt.files import write_result
 
 GOLD = "#e66100"
 MOVED = "#c51b7d"
@@ -108,17 +108,14 @@ def save(figure: Figure, path: str | os.PathLike[str] | BinaryIO) -> None:
     drawn = BytesIO()
     with _quiet_about_fonts():
         figure.savefig(drawn, format="png", dpi=150, bbox_inches="tight")
+    if isinstance(path, (str, os.PathLike)):
+        write_result(Path(path), drawn.getvalue())
+        return
     try:
-        if not isinstance(path, (str, os.PathLike)):
-            path.write(drawn.getvalue())
-        elif (file := Path(path)).is_file() or not file.exists():
-            write_whole(file, drawn.getvalue())
-        else:
-            file.write_bytes(drawn.getvalue())  # such as a device
+        path.write(drawn.getvalue())
     except OSError as error:
-        raise UserError(
-            f"'{path}' cannot be written: {error.strerror or error}."
-        ) from error
+        reason = error.strerror or error
+        raise UserError(f"'{path}' cannot be written: {reason}.") from error
 
 
 @contextmanager

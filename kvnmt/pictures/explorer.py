@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvnmt.errors import UserError
+from kvnmt.files import write_result
 
 _SCRIPTS = (
     "dom.js",
@@ -112,12 +112,7 @@ def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
     Raises:
         UserError: The path cannot be written.
     """
-    text = _page(data)
-    try:
-        Path(path).write_text(text, encoding="utf-8", newline="\n")
-    except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"'{path}' cannot be written: {reason}.") from error
+    write_result(Path(path), _page(data))
 
 
 def live_page(systems: Sequence[Mapping[str, Any]]) -> str:

@@ -6,7 +6,6 @@ Whatever goes wrong is answered by a JSON object whose ``error`` is one sentence
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from kvnmt import __version__
+from kvnmt.console import json_bytes
 from kvnmt.errors import UserError
 from kvnmt.evaluation.exploration import difference
 from kvnmt.inference.describe import join
@@ -242,9 +242,7 @@ def _error(message: str, status: int, headers: dict[str, str]) -> Response:
 def _json(
     plain: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None
 ) -> Response:
-    text = json.dumps(plain, ensure_ascii=False, allow_nan=False)
-    # JSON reads what a lone surrogate becomes; UTF-8 has no bytes for one.
-    body = text.encode("utf-8", "backslashreplace")
+    body = json_bytes(plain, allow_nan=False)
     kind = "application/json"
     return Response(body, status, HEADERS | (headers or {}), media_type=kind)
 

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
-from kvnmt.data.words import cut
+from kvnmt.data.words import cut, first_filled
 from kvnmt.errors import UserError, counted, unknown_name
 from kvnmt.inference.config import SearchConfig, check_asked, check_search
+from kvnmt.inference.ids import part_number
 from kvnmt.runs.directory import Run
 from kvnmt.serve.limits import (
     Limits,
@@ -75,11 +76,16 @@ class Asker:
         if not isinstance(aligned, bool):
             raise Refusal(400, "'alignments' is neither true nor false.")
         check_count(lines, self.limits, aligned)
-        items, places = [], itertools.count()
-        for line, prefix in zip(lines, prefixes):
-            first, *others = cut(run.vocabularies.source, line, self.limits.tokens)
-            parts = [Line(first, prefix, next(places))]
-            items.append(parts + [Line(part, (), next(places)) for part in others])
+        items, words = [], run.vocabularies.source
+        for n, (line, prefix) in enumerate(zip(lines, prefixes)):
+            parts = cut(words, line, self.limits.tokens)
+            first = first_filled(words, parts)
+            items.append(
+                [
+                    Line(text, prefix if part == first else (), part_number(n, part))
+                    for part, text in enumerate(parts)
+                ]
+            )
         if aligned:
             check_parts(items, self.limits)
         kind = "describe" if aligned else "translate"

@@ -47,7 +47,7 @@ class Line(NamedTuple):
 
     text: str
     prefix: tuple[int, ...] = ()  # ids that its translation begins with
-    place: int = 0  # in its request, which draws depend on
+    number: int = 0  # in its request, which draws depend on
 
 
 class Pair(NamedTuple):
@@ -139,7 +139,7 @@ def _search(batch: Batch) -> list[list[Translation]]:
             task.search,
             prefixes=prefixes,
             shortlist=batch.shortlist,
-            first=lines[0].place,
+            numbers=[line.number for line in lines],
             expected=batch.rows,
         )
 

@@ -123,6 +123,11 @@ def test_windows_do_not_show(kvnmt, folder):
     draw = ("--search.sample",)
     whole = lines_of(kvnmt("translate", folder, *GREEDY, *draw, given=text))
     assert lines_of(kvnmt("translate", folder, *one, *draw, given=text)) == whole
+    long = b"a b c d e f g h a b c d\n" + text.split(b"\n", 1)[1]
+    split = lines_of(
+        kvnmt("translate", folder, *GREEDY, *draw, "--max-input", 10, given=long)
+    )
+    assert split[1:] == whole[1:] and split[0] != whole[0]
 
 
 @pytest.mark.slow

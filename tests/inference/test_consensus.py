@@ -19,6 +19,7 @@ def test_bleu_of_all_pairs_is_sacrebleus():
     random = np.random.default_rng(0)
     several = [random.integers(2, 5, size).tolist() for size in (0, 1, 3, 5, 7, 7, 9)]
     want = [[bleu(ours, theirs) for theirs in several] for ours in several]
+    want[0][0] = 1.0  # nothing and nothing are alike
     np.testing.assert_allclose(pairwise_bleu(several), want, atol=1e-12)
     assert len({*np.ravel(want)}) > 20
 
@@ -26,6 +27,10 @@ def test_bleu_of_all_pairs_is_sacrebleus():
 def test_an_unknown_word_is_like_no_other():
     (same, other), _ = pairwise_bleu([[4, UNK, 5], [4, UNK, 5]])
     assert same == other == pytest.approx(bleu([4, 6, 5], [4, 7, 5]))
+
+
+def test_nothing_is_chosen_where_most_say_nothing():
+    assert most_alike([[2], [], [], []], [-9.0, -1.0, -1.0, -1.0], 0.0) == 1
 
 
 def test_the_choice_is_of_the_greatest_expected_bleu():
@@ -39,7 +44,7 @@ def test_the_choice_is_of_the_greatest_expected_bleu():
     assert most_alike([odd, *alike], log_probs, 1.0) == 0  # it has most by itself
     assert most_alike([odd, *alike], log_probs, 0.0) == 1
     assert most_alike([[3], [3]], [-800.0, -900.0], 1.0) == 0  # of equals the first
-    assert most_alike([[], [3]], [-1.0, -1.0], 0.0) == 1
+    assert most_alike([[], [3]], [-1.0, -1.0], 0.0) == 0  # nothing is like itself
 
 
 @pytest.mark.parametrize("sample", [False, True])

@@ -17,7 +17,8 @@ from kvnmt.data.vocabulary import SPACE, UNK
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import describe, join, summary
-from kvnmt.inference.score import score_lines
+from kvnmt.inference.forced import Forced
+from kvnmt.inference.score import Scored, score_lines
 from kvnmt.inference.translate import (
     NOTHING,
     Translation,
@@ -123,6 +124,13 @@ def test_all_that_is_told(run):
             np.testing.assert_allclose(way["alignment"], pair.alignments[-1], atol=1e-4)
             assert way["log_prob"] == pytest.approx(pair.log_prob, abs=1e-4)
         assert way.keys() == told[0]["nbest"][0].keys()
+
+
+def test_a_translation_without_words_has_no_links():
+    """Such as a piece that is nothing but the mark of a space."""
+    scored = Scored([0.0, 0.0], [np.full((2, 2), 0.5)], [])
+    pair = Forced(scored, source=[0], target=[0], counts=(1, 0))
+    assert pair.links() == frozenset() and pair.matrix().shape == (0, 1)
 
 
 def test_unknown_words_are_filled_in():

@@ -114,7 +114,7 @@ def test_what_else_is_in_the_batch_does_not_show(talkers, sentences, search):
     whole = translate_nbest(*talker, sentences, config, shortlist=shortlist)
     for n in (0, 2, 5):
         (alone,) = translate_nbest(
-            *talker, [sentences[n]], config, shortlist=shortlist, first=n
+            *talker, [sentences[n]], config, shortlist=shortlist, numbers=[n]
         )
         assert [way.ids for way in alone] == [way.ids for way in whole[n]]
         figures = ([way.log_prob for way in ways] for ways in (alone, whole[n]))
@@ -267,6 +267,7 @@ HEAD = "# kvnmt:{source}:{target} 0\n"
         (HEAD + "dog Hund 0.5\ncat Hund 0.5\n", "line 3: the vocabularies have no"),
         ("# kvnmt:0123:{target} 0\n", "another source vocabulary (0123)"),
         ("# kvnmt:{source}:4567 0\n", "another target vocabulary (4567)"),
+        ("# kvnmt:{source}:{target} 2\nthe der 0.5\n", "has 1 entries of 2"),
     ],
 )
 def test_bad_tables_are_refused(tmp_path, text, part):

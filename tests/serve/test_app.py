@@ -123,6 +123,16 @@ def test_draws_are_those_of_the_seed(service, runs):
         assert translations(found) == expected
 
 
+def test_a_line_that_is_cut_changes_no_draw_of_others(service, runs):
+    lines = toy_lines(3, 6)
+    search = {"sample": True, "temperature": 2, "seed": 5}
+    asked = {"lines": lines, "search": search}
+    before = translations(service.post("/translate", asked))
+    asked["lines"] = [" ".join("abcdefgh" * 5), *lines[1:]]
+    after = translations(service.post("/translate", asked))
+    assert before[0] != after[0] and before[1:] == after[1:]
+
+
 def test_scores_are_those_of_forced_decoding(service, runs):
     source, target = ["a b", "", "c"], ["A B", "A", "zzz"]
     expected = score_lines(runs["plain"], source, target)

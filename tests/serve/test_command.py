@@ -99,6 +99,12 @@ def test_a_search_that_answers_nothing_is_refused_at_the_start(kvnmt, folder, fi
     assert f"--search.{field} is 30 but --limits.beam 20" in said.err
 
 
+def test_coverage_is_refused_where_nothing_is_read(kvnmt, folder, tmp_path_factory):
+    blind = untrained(tmp_path_factory.getbasetemp(), "rnnencdec")
+    said = kvnmt("serve", folder, blind, "--search.coverage", 0.2)
+    assert said.status == 2 and f"'{blind.name}' has none" in said.err
+
+
 @pytest.mark.parametrize("ends, what", [(True, "all"), (False, "not all")])
 def test_a_signal_that_ends_it_tells_whether_all_is_answered(
     runs, monkeypatch, ends, what
