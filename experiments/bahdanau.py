@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RNNencdec and RNNsearch, and how both fare on long sentences.
+r"""RNNencdec and RNNsearch, and how both fare on long sentences.
 
 Claim (Bahdanau, Cho and Bengio 2015, table 1 and figure 2): attention translates better
 than one vector for the whole sentence, and does not fall on long sentences, where the

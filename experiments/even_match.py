@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RNNsearch* and JoeyNMT under each other's recipe: what of a difference goes with it.
+r"""RNNsearch* and JoeyNMT under each other's recipe: what of a difference goes with it.
 
 Claim: that RNNsearch* of `experiments.multi30k` is 8.0 BLEU above JoeyNMT's model of
 the same sizes, vocabulary, beam and epochs (39.53 and 31.53) comes from the recipe.

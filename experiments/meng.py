@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""KVMemAtt: a key memory that is written as it is read, in one and two rounds.
+r"""KVMemAtt: a key memory that is written as it is read, in one and two rounds.
 
 Claim (Meng et al. 2018, tables 1, 2 and 4): keys that keep track of what was attended
 to improve on RNNsearch* and on MemAtt, two rounds on one, ATTEOS on each; alignment

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decoders that look back at the words they have written.
+r"""Decoders that look back at the words they have written.
 
 Claim (Miculicich Werlen et al. 2018): a residual from all earlier words, their mean or
 better an attention over them, translates better than one from the last word (tables 1

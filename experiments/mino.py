@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Annotations that are half key, half value, English to Japanese.
+r"""Annotations that are half key, half value, English to Japanese.
 
 Claim (Mino et al. 2017, table 2): one half of each annotation to find it by and the
 other to read translate better than annotations that do both, with nearly as many

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Memory attention against its baseline on Multi30k image captions.
+r"""Memory attention against its baseline on Multi30k image captions.
 
 Claim (Meng et al. 2018, table 1, there on 1.25 million Chinese-English pairs):
 KVMemAtt-R1 improves on RNNsearch*, R2 on R1, ATTEOS on each; the memory models start

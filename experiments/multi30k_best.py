@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The best recurrent translation of captions, beside a Transformer on the same text.
+r"""The best recurrent translation of captions, beside a Transformer on the same text.
 
 Claim: with the recipe of today, not that of their papers, the recurrent systems of 2015
 to 2018 translate Multi30k as well as a Transformer of its size. What each ingredient of

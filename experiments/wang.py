@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MemDec: a decoder with a memory, of several sizes, with and without pre-training.
+r"""MemDec: a decoder with a memory, of several sizes, with and without pre-training.
 
 Claim (Wang et al. 2016, tables 1 and 2, NIST Chinese-English, means over MT03 to MT06):
 a memory of a few cells beside the decoder's state improves on RNNsearch* and on

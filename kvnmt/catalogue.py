@@ -94,6 +94,21 @@ class Catalogue(Mapping[str, Mechanism]):
             "make the options anew if their class was."
         )
 
+    def told(self, options: Any) -> str:
+        """A mechanism with the options that are not its defaults, for people.
+
+        Raises:
+            UserError: They are the options of none.
+        """
+        name = self.name_of(options)
+        default = self[name].Options()
+        changed = [
+            f"{option}={value}"
+            for option, value in vars(options).items()
+            if getattr(default, option) != value
+        ]
+        return f"{name}({', '.join(changed)})" if changed else name
+
     def build(self, options: Any, *arguments: Any) -> Any:
         """Builds the mechanism that the type of ``options`` belongs to.
 

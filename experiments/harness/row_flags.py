@@ -2,13 +2,13 @@
 """Flags of the configuration, which a table hands to each of its rows."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import tyro
 
 from experiments.harness.rows import AnyRow, Row
 from experiments.harness.settings import changed_fields
-from kvnmt.errors import UserError, flag
+from kvnmt.errors import UserError, flag, unknown_name
 from kvnmt.fields import check_fields
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.idle import check_experiment
@@ -27,6 +27,20 @@ def with_flags(rows: Sequence[AnyRow], flags: Sequence[str]) -> list[AnyRow]:
     return [
         _changed(row, flags) if flags and isinstance(row, Row) else row for row in rows
     ]
+
+
+def check_known(kind: type, words: Sequence[str]) -> None:
+    """Refuses words that are neither options of the table nor of a run.
+
+    Raises:
+        UserError: There is one; the option that is spelt most alike is named.
+    """
+    for word in words:
+        name = word.partition("=")[0]
+        if name.startswith("--") and "." not in name:
+            names = {field.name for field in fields(kind)} - {"config"}
+            known = map(flag, names)
+            raise unknown_name("option", name, known)
 
 
 def _changed(row: Row, flags: Sequence[str]) -> Row:

@@ -18,12 +18,13 @@ from rich.console import Console
 from experiments.harness import preview
 from experiments.harness.claims import Pace
 from experiments.harness.results import RESULT, Figures, commit
-from experiments.harness.row_flags import with_flags
+from experiments.harness.row_flags import check_known, with_flags
 from experiments.harness.rows import AnyRow, Row, Train
 from experiments.harness.worker import Worker
-from kvnmt.cli.flag_files import expanded
+from kvnmt.cli.flag_files import common_flags, expanded
 from kvnmt.cli.flags import check_lists
 from kvnmt.cli.large_pages import use_large_pages
+from kvnmt.cli.own_code import run_first
 from kvnmt.cli.program_cache import keep_programs
 from kvnmt.console import print_table
 from kvnmt.data.sources import Split, open_text
@@ -107,12 +108,19 @@ def launch(
         for flags in (kind, Experiment):
             check_lists(flags, sys.argv[1:])
         sys.argv[1:] = expanded(sys.argv[1:])  # so that results tell every flag
+        common, words = common_flags(sys.argv[1:])
+        run_first(common.own_code)
         options, others = tyro.cli(
-            kind, description=description, return_unknown_args=True
+            kind,
+            prog=f"python -m experiments.{name}",
+            args=words,
+            description=description,
+            return_unknown_args=True,
         )
+        check_known(kind, others)
         check_named(options)
         check_fields(options)
-        keep_programs()
+        keep_programs(common.program_cache)
         main(replace(options, config=tuple(others)))
 
     run_program(name, work)

@@ -17,6 +17,7 @@ import tyro
 
 from kvnmt import attention, decoder, target_context
 from kvnmt.data.config import check_vocabularies
+from kvnmt.data.sources import replacing
 from kvnmt.errors import UserError
 from kvnmt.inference.config import check_asked
 from kvnmt.runs.config import Experiment
@@ -126,6 +127,10 @@ def parse(
         experiment = choices.apply(experiment)
     default = _start(kind, experiment)
     typed = tyro.cli(kind, args=arguments, prog=prog, default=default)
+    if "experiment" in names:
+        data = replacing(typed.experiment.data, default.experiment.data)
+        whole = dataclasses.replace(typed.experiment, data=data)
+        typed = dataclasses.replace(typed, experiment=whole)
     if "search" in names:
         check_asked(typed.search, default.search)
     if hasattr(typed, "check_given"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags that stand in a file, for every command: ``@file`` among what is typed."""
+"""What may stand among the words of every command: ``@file``, and two flags."""
 
+import argparse
 import shlex
 from collections.abc import Sequence
 
@@ -33,3 +34,18 @@ def expanded(words: Sequence[str]) -> list[str]:
                 f"'{path}' holds no flags as a shell reads them: {reason}; mend it."
             ) from None
     return typed
+
+
+def common_flags(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The flags of all commands, which stand anywhere, and all other words."""
+    parser = argparse.ArgumentParser(
+        add_help=False, allow_abbrev=False, exit_on_error=False
+    )
+    parser.add_argument("--program-cache")
+    parser.add_argument("--import", action="append", default=[], dest="own_code")
+    try:
+        return parser.parse_known_args(list(words))
+    except argparse.ArgumentError as error:
+        needs = {"--program-cache": "a folder, or none", "--import": "a Python file"}
+        flag = str(error.argument_name)
+        raise UserError(f"{flag} needs {needs[flag]}.") from None

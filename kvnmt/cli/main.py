@@ -4,7 +4,6 @@
 Nothing heavy is imported here, so that help comes at once.
 """
 
-import argparse
 import gc
 import importlib
 import os
@@ -14,9 +13,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kvnmt import __version__
-from kvnmt.cli.flag_files import expanded
+from kvnmt.cli.flag_files import common_flags, expanded
 from kvnmt.cli.own_code import run_first
-from kvnmt.errors import UserError, run_program, unknown_name
+from kvnmt.errors import run_program, unknown_name
 
 if TYPE_CHECKING:
     from kvnmt.runs.config import Experiment
@@ -190,7 +189,7 @@ def load(name: str) -> Any:
 
 
 def _run(words: Sequence[str], base: "Experiment | None") -> None:
-    typed, (common, words) = words, _common(expanded(words))
+    typed, (common, words) = words, common_flags(expanded(words))
     if not words:
         print(listing(), end="", file=sys.stderr)
         raise SystemExit(2)
@@ -237,18 +236,3 @@ def _parse(
     import tyro
 
     return tyro.cli(kind, args=arguments, prog=f"kvnmt {name}")
-
-
-def _common(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The flags of all commands, which stand anywhere, and all other words."""
-    parser = argparse.ArgumentParser(
-        add_help=False, allow_abbrev=False, exit_on_error=False
-    )
-    parser.add_argument("--program-cache")
-    parser.add_argument("--import", action="append", default=[], dest="own_code")
-    try:
-        return parser.parse_known_args(list(words))
-    except argparse.ArgumentError as error:
-        needs = {"--program-cache": "a folder, or none", "--import": "a Python file"}
-        flag = str(error.argument_name)
-        raise UserError(f"{flag} needs {needs[flag]}.") from None

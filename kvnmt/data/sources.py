@@ -68,6 +68,32 @@ def required_values(config: DataConfig, split: Split) -> tuple[Any, ...]:
     return tuple(getattr(config, field) for field in fields)
 
 
+def replacing(config: DataConfig, start: DataConfig) -> DataConfig:
+    """A config that says where text is, in the place of where its start says it is.
+
+    Args:
+        config: Made from the start.
+        start: Of a run, say. What it names of other kinds of sources than what the
+            config names anew is left out.
+    """
+    fresh = {
+        kind
+        for kind, source in SOURCES.items()
+        if any(getattr(config, f) != getattr(start, f) for f in _fields(source))
+    }
+    if len(fresh) != 1:
+        return config
+    others = (source for kind, source in SOURCES.items() if kind not in fresh)
+    idle = {field for source in others for field in _fields(source)}
+    defaults = {f.name: f.default for f in dataclasses.fields(DataConfig)}
+    return dataclasses.replace(config, **{name: defaults[name] for name in idle})
+
+
+def _fields(source: Source) -> tuple[str, ...]:
+    """All fields of a kind of source."""
+    return *source.required["train"], *source.required["valid"], *source.options
+
+
 def read(config: DataConfig, split: Split) -> Parallel:
     """Reads the text of a split as a whole.
 
@@ -107,8 +133,7 @@ def _source(config: DataConfig) -> Source:
     defaults = {f.name: f.default for f in dataclasses.fields(DataConfig)}
     first_field: dict[str, str] = {}  # that is set, by kind
     for kind, source in SOURCES.items():
-        required = (*source.required["train"], *source.required["valid"])
-        for field in (*required, *source.options):
+        for field in _fields(source):
             if getattr(config, field) != defaults[field]:
                 first_field.setdefault(kind, field)
     if len(first_field) > 1:

@@ -3,9 +3,9 @@
 
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,8 +19,8 @@ from kvnmt.data.vocabularies import (
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import check_once, not_made
 from kvnmt.model.assembly import Params, build
-from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs.bounds import check_finite, check_sizes
+from kvnmt.runs.config import Experiment, leaves, to_plain
 from kvnmt.runs.directory import chosen, load_settings
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.typing import PyTree
@@ -56,10 +56,12 @@ def average(
     experiments, words = zip(*map(load_settings, folders))
     model, first = experiments[0].model, words[0]
     for folder, experiment, each in zip(folders, experiments, words):
-        alike = _computed(experiment.model) == _computed(model)
-        if not alike or digests(each) != digests(first):
+        other = _differing(_computed(experiment), _computed(experiments[0]))
+        sides = _differing(digests(each), digests(first))
+        other += [f"the {side} vocabulary" for side in sides]
+        if other:
             raise UserError(
-                f"'{folder}' and '{folders[0]}' differ in model or vocabulary; only "
+                f"'{folder}' and '{folders[0]}' differ in {', '.join(other)}; only "
                 "checkpoints of one model can be averaged."
             )
     init = build(model, len(first.source), len(first.target)).init
@@ -89,9 +91,16 @@ def _zeros(like: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float64), like)
 
 
-def _computed(model: ModelConfig) -> ModelConfig:
+def _computed(experiment: Experiment) -> dict[str, Any]:
     """What decides how a trained model computes: not how it began, nor its dropout."""
-    return replace(model, dropout=Dropout(), initializer="gaussian")
+    named = leaves(to_plain(experiment)["model"])
+    idle = "dropout.", "initializer"
+    return {name: named[name] for name in named if not name.startswith(idle)}
+
+
+def _differing(some: dict[str, Any], others: dict[str, Any]) -> list[str]:
+    """The names of what is not the same."""
+    return [name for name in some | others if some.get(name) != others.get(name)]
 
 
 def _sum(

@@ -2,6 +2,7 @@
 """Everything that decides a run, as one frozen config and as plain data."""
 
 import dataclasses
+import difflib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,7 +14,7 @@ import cattrs
 from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import OptionError, UserError, unknown_name
+from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import KINDS
 from kvnmt.inference.program import SearchConfig
 from kvnmt.model.config import ModelConfig
@@ -99,6 +100,10 @@ MAY_CHANGE = (
 )
 
 
+class UnlistedError(UserError):
+    """A config names a mechanism that no catalogue lists: what its file has."""
+
+
 def to_plain(experiment: Experiment) -> dict[str, Any]:
     """An experiment as plain data; mechanisms carry their name."""
     return converter().unstructure(experiment)
@@ -111,6 +116,14 @@ def from_plain(plain: dict[str, Any]) -> Experiment:
         BaseValidationError: Of cattrs: a value is not of the kind of its field.
     """
     return converter().structure(plain, Experiment)
+
+
+def unlisted_in(error: BaseException) -> UnlistedError | None:
+    """The mechanism that was not found, wherever it stands in a group of errors."""
+    if isinstance(error, UnlistedError):
+        return error
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next(filter(None, map(unlisted_in, inner)), None)
 
 
 def leaves(plain: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -217,10 +230,11 @@ def _register(converter: cattrs.Converter, base: type, catalogue: Catalogue) -> 
         fields = dict(plain)
         name = fields.pop("name")
         if name not in catalogue:
-            error = unknown_name(catalogue.kind, name, catalogue)
-            raise UserError(
-                f"{error} One of your own is listed first: by CATALOGUE.add, in a file "
-                "that the command imports"
+            near = difflib.get_close_matches(str(name), list(catalogue), 1, cutoff=0.8)
+            hint = f" (did you mean '{near[0]}'?)" if near else ""
+            raise UnlistedError(
+                f"has '{name}' for {catalogue.kind}{hint}, which is not listed; import "
+                "the file that lists it, the command by --import."
             )
         member = catalogue[name]
         return converter.structure(fields, member.Options)

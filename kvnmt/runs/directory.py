@@ -33,9 +33,11 @@ from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
 from kvnmt.model import assembly
 from kvnmt.runs.bounds import check_finite, check_links, check_sizes
-from kvnmt.runs.config import Experiment, from_plain, to_plain
+from kvnmt.runs.config import Experiment, from_plain, to_plain, unlisted_in
 from kvnmt.runs.former import upgraded
 from kvnmt.runs.run import Run
+from kvnmt.training.checkpoints.folder import CheckpointFolder
+from kvnmt.training.checkpoints.reader import check_whole
 from kvnmt.training.checkpoints.writer import Checkpoints
 
 
@@ -120,6 +122,8 @@ def load_experiment(folder: Path) -> Experiment:
         text = read_small(folder / "config.json")
         return from_plain(upgraded(json.loads(text)))
     except cattrs.BaseValidationError as error:
+        if unlisted := unlisted_in(error):
+            raise UserError(f"'{folder}/config.json' {unlisted}") from None
         reason = "; ".join(cattrs.transform_error(error, format_exception=_reason))
     except (DamagedError, OSError, RecursionError) as error:
         reason = str(error)
@@ -160,10 +164,18 @@ def check_free(folder: Path) -> None:
 
 def has_checkpoint(folder: Path) -> bool:
     """Whether a run directory holds a finished checkpoint."""
-    if not (folder / "checkpoints").is_dir():
-        return False
-    with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
-        return checkpoints.last_step() is not None
+    return bool(CheckpointFolder(folder / "checkpoints", False, say).steps())
+
+
+def check_goes_on(folder: Path) -> None:
+    """Refuses a run whose last checkpoint no training wrote, before text is read.
+
+    Raises:
+        OptionError: It holds parameters alone, as an average does.
+    """
+    checkpoints = CheckpointFolder(folder / "checkpoints", False, say)
+    for step in checkpoints.steps()[-1:]:
+        check_whole(checkpoints.of(step))
 
 
 def make_run(

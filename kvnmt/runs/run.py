@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt import attention, decoder, target_context
 from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.inference.describe import describe
+from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.explain import Explanation, explain
 from kvnmt.inference.score import Scored, align_lines, score_lines
 from kvnmt.inference.shortlist import Shortlist
@@ -162,10 +164,17 @@ class Run(NamedTuple):
 
     def __repr__(self) -> str:
         source, target = (len(words) for words in self.vocabularies)
-        return (
-            f"<kvnmt.Run: {count_parameters(self.params):,} parameters, vocabularies "
-            f"of {source:,} and {target:,}, {self.experiment.model}>"
-        )
+        model, members = self.experiment.model, count_members(self.params)
+        parts = [
+            f"{count_parameters(self.params):,} parameters",
+            f"vocabularies of {source:,} and {target:,}",
+            f"attention {attention.CATALOGUE.told(model.attention)}",
+            f"decoder {decoder.CATALOGUE.told(model.decoder)}",
+            f"target context {target_context.CATALOGUE.told(model.target_context)}",
+        ]
+        if members > 1:  # the config is that of the first
+            parts[2:] = [f"an ensemble of {members}"]
+        return f"<kvnmt.Run: {', '.join(parts)}>"
 
 
 def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:

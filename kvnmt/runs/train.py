@@ -31,6 +31,7 @@ from kvnmt.model.contract import Prediction
 from kvnmt.runs.config import Experiment, check_kept, from_plain, to_plain
 from kvnmt.runs.directory import (
     check_free,
+    check_goes_on,
     chosen,
     has_checkpoint,
     load_experiment,
@@ -161,6 +162,7 @@ def _vocabularies_of(folder: Path, experiment: Experiment) -> Vocabularies | Non
     if not has_checkpoint(folder):
         return None
     check_kept(before, experiment, folder)
+    check_goes_on(folder)
     return load_vocabularies(folder)
 
 

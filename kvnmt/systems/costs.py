@@ -141,25 +141,13 @@ def _row(config: OverviewConfig, name: str) -> Row:
     return Row(
         system=name,
         paper=chosen.paper,
-        attention=_describe(attention.CATALOGUE, choices.attention),
-        decoder=_describe(decoder.CATALOGUE, choices.decoder),
-        target_context=_describe(target_context.CATALOGUE, choices.target_context),
+        attention=attention.CATALOGUE.told(choices.attention),
+        decoder=decoder.CATALOGUE.told(choices.decoder),
+        target_context=target_context.CATALOGUE.told(choices.target_context),
         objective=" + ".join(["likelihood", *extra]),
         costs=costs,
         misfit=misfit,
     )
-
-
-def _describe(catalogue: Any, options: Any) -> str:
-    """A mechanism with the options that are not its defaults."""
-    name = catalogue.name_of(options)
-    default = catalogue[name].Options()
-    changed = [
-        f"{option}={value}"
-        for option, value in vars(options).items()
-        if getattr(default, option) != value
-    ]
-    return f"{name}({', '.join(changed)})" if changed else name
 
 
 def _carried(config: OverviewConfig, model: Model, params: Any) -> int:

@@ -449,9 +449,18 @@ def test_training_can_be_taken_up_again(kvnmt, tmp_path, run):
         (["--system", "mematt"], "--attention kv_memory"),
         (["--attention=kv_memory"], "--attention kv_memory"),
         (["--model.state=9"], "--model.state 9"),
-        (["--data.vocabularies", "nowhere"], "--data.vocabularies is for a training"),
-        (["--training.warm-start", "nowhere"], "--training.warm-start is for a train"),
-        (["--training.source-vectors", "nowhere"], "--training.source-vectors is for"),
+        (
+            ["--data.vocabularies", "nowhere"],
+            "with --data.vocabularies None",
+        ),
+        (
+            ["--training.warm-start", "nowhere"],
+            "with --training.warm-start None",
+        ),
+        (
+            ["--training.source-vectors", "nowhere"],
+            "--training.source-vectors None",
+        ),
     ],
 )
 def test_a_run_cannot_become_another_one(kvnmt, tmp_path, run, change, flag):

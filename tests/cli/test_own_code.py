@@ -66,7 +66,7 @@ def test_an_attention_of_ones_own_is_trained_and_used(kvnmt, tmp_path, mine):
     assert f"kvnmt translate {tmp_path / 'run'} --import {mine} <" in said.err
     forget()
     said = kvnmt("translate", tmp_path / "run", given=b"a b\n")
-    check_sentence(said, "there is no attention 'mine'", "One of your own is listed")
+    check_sentence(said, "has 'mine' for attention, which is not listed", "--import")
     said = kvnmt(*own, "translate", tmp_path / "run", given=b"a b\n")
     assert said.status == 0 and said.out.count(b"\n") == 1
     assert load_experiment(tmp_path / "run").model.attention.scale == 3

@@ -276,3 +276,17 @@ def test_tfds_is_imported_only_where_it_is_read():
     code = f"import kvnmt.cli.main, sys; print({slow} & {{*sys.modules}})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.strip() == "set()", done.stderr
+
+
+def test_another_kind_of_source_takes_the_place_of_what_a_run_has():
+    files = DataConfig(source=Path("a"), target=Path("b"), min_count=7)
+    tsv = {"pairs": Path("c"), "valid_pairs": Path("d")}
+    found = sources.replacing(dataclasses.replace(files, **tsv), files)
+    assert found == DataConfig(**tsv, min_count=7)
+    assert sources.replacing(files, files) == files
+    moved = dataclasses.replace(files, source=Path("e"))
+    assert sources.replacing(moved, files) == moved
+    both = dataclasses.replace(
+        files, source=Path("e"), **tsv
+    )  # refused where it is opened
+    assert sources.replacing(both, files) == both

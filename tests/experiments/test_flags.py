@@ -31,7 +31,7 @@ SMALL = """--model.embedding 4 --model.encoder 6 --model.state 6 --training.shap
 def call(tmp_path, monkeypatch, capsys):
     """Starts the experiment as a program; gives what it prints."""
     write_captions(tmp_path)
-    monkeypatch.setattr("experiments.harness.table.keep_programs", lambda: None)
+    monkeypatch.setattr("experiments.harness.table.keep_programs", lambda _: None)
 
     def run(*words: str) -> tuple[str, str]:
         start = ["multi30k", "--data", str(tmp_path), "--workdir", str(tmp_path / "w")]
@@ -185,3 +185,15 @@ def test_a_wrong_flag_is_told_before_any_work(call, tmp_path, capsys, words, sen
     assert end.value.code == 2
     assert sentence in "".join(capsys.readouterr())
     assert not (tmp_path / "w").exists()
+
+
+def test_what_is_no_option_is_told_with_the_nearest(call, capsys):
+    with pytest.raises(SystemExit):
+        call("--sed", "2")
+    assert "no option '--sed'; did you mean '--seeds'?" in capsys.readouterr().err
+
+
+def test_own_code_is_imported_first(call, tmp_path):
+    (tmp_path / "my_systems.py").write_text("print('mine')\n")
+    out, _ = call("--list", "--import", str(tmp_path / "my_systems.py"))
+    assert out.startswith("mine") and "de-en-rnnencdec-scratch-1" in out

@@ -56,7 +56,7 @@ def text(tmp_path) -> dict[str, Any]:
 @pytest.fixture
 def call(text, tmp_path, monkeypatch, capsys):
     """Starts a module as a program; gives what it prints."""
-    monkeypatch.setattr("experiments.harness.table.keep_programs", lambda: None)
+    monkeypatch.setattr("experiments.harness.table.keep_programs", lambda _: None)
 
     def run(module: ModuleType, *words: str) -> str:
         start = [module.__name__, "--workdir", str(tmp_path / "runs")]

@@ -211,6 +211,9 @@ def test_a_call_that_fails_leaves_the_next_alone(run):
 
 def test_a_run_shows_itself_in_a_line(run):
     assert repr(run).startswith("<kvnmt.Run: ") and len(repr(run)) < 2000
+    assert "attention additive, decoder conditional" in repr(run)
+    both = run._replace(params=(run.params,) * 2)
+    assert "an ensemble of 2" in repr(both) and "additive" not in repr(both)
     assert f"{sum(x.size for x in jax.tree.leaves(run.params)):,} par" in repr(run)
 
 

@@ -2,6 +2,7 @@
 """Checkpoints as they are read: found, checked, and put into arrays."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 from kvnmt import devices
@@ -11,7 +12,7 @@ from kvnmt.model.assembly import Params
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.folder import LOOKS, CheckpointFolder, Which
 from kvnmt.training.checkpoints.manifest import Manifest
-from kvnmt.training.checkpoints.orbax_arrays import ArrayFiles
+from kvnmt.training.checkpoints.orbax_arrays import PARTS, ArrayFiles
 from kvnmt.training.step import TrainState
 
 T = TypeVar("T")
@@ -115,12 +116,7 @@ class CheckpointReader:
         Raises:
             UserError: It holds parameters alone, or others than ``like``.
         """
-        if not (self.folder.of(step) / "rest").exists():
-            raise OptionError(
-                f"'{self.folder.path}' holds parameters alone; to train on from them, "
-                "start another run with {0}.",
-                "training.warm_start",
-            )
+        check_whole(self.folder.of(step))
         wanted = {"params": like.served, "rest": like.rest}
         arrays = self._arrays.read(self.folder.of(step), wanted)
         return like.restored(arrays["params"], arrays["rest"])
@@ -133,3 +129,17 @@ class CheckpointReader:
             step: Which checkpoint.
         """
         return self._arrays.read(self.folder.of(step), {"params": like})["params"]
+
+
+def check_whole(checkpoint: Path) -> None:
+    """Refuses to train on from parameters alone.
+
+    Raises:
+        OptionError: The checkpoint holds nothing else.
+    """
+    if not (checkpoint / PARTS[1]).exists():
+        raise OptionError(
+            f"'{checkpoint.parent}' holds parameters alone; to train on from them, "
+            "start another run with {0}.",
+            "training.warm_start",
+        )
