@@ -61,15 +61,14 @@ def test_the_programs_of_usual_batches_are_there_whatever_their_size(runs, size)
 def test_a_program_of_scores_that_was_freed_is_no_longer_known(runs):
     service = Service(runs)
     service.aside = True
-    for _ in range(2):
-        for name in runs:
-            task = Task("score", name, SEARCH)
-            with pytest.raises(NotReadyError):
-                service(task, [Pair("a", "A")], False)
-            assert service(task, [Pair("a", "A")], True)
-            assert service(task, [Pair("a", "A")], False)
-            compiled_score.cache_clear()
-            gc.collect()
+    for name in [*runs][:1] * 2:
+        task = Task("score", name, SEARCH)
+        with pytest.raises(NotReadyError):
+            service(task, [Pair("a", "A")], False)
+        assert service(task, [Pair("a", "A")], True)
+        assert service(task, [Pair("a", "A")], False)
+        compiled_score.cache_clear()
+        gc.collect()
     assert len(service._known) <= 2  # of one program, on all devices and on one
 
 

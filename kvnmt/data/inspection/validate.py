@@ -238,15 +238,18 @@ def _unknown(files: list[FileFigures], most: float, chosen: bool) -> Iterator[Fi
         if not file.tokens or file.unknown <= most * file.tokens:
             continue
         share = f"{file.unknown / file.tokens:.1%} of its words are unknown"
-        why = "is it tokenised and cased as the training text is"
+        name, why = (
+            "unknown-words",
+            "is it tokenised and cased as the training text is?",
+        )
         if file.part == "train" and chosen:
-            why = "is it tokenised; would --data.vocabulary bpe do"
-        message = f"{file.file}: {share}; {why}?"
-        yield Finding("unknown-words", "warning", file.unknown, message)
+            why = "with subwords, which kvnmt train takes by itself, none need be."
         if file.part == "train" and file.unknown == file.tokens:
-            words = "a vocabulary of words would have none of it"
-            message = f"{file.file}: {words if chosen else 'the run knows no token'}."
-            yield Finding("no-vocabulary", "warning", file.unknown, message)
+            name, share = "no-vocabulary", "a vocabulary of words would have none of it"
+            if not chosen:
+                share, why = "the run knows no token", "is it of the same languages?"
+        message = f"{file.file}: {share}; {why}"
+        yield Finding(name, "warning", file.unknown, message)
 
 
 def _kept(part: Part, max_length: int, ratio: float | None) -> Kept | None:
