@@ -238,10 +238,7 @@ def _unknown(files: list[FileFigures], most: float, chosen: bool) -> Iterator[Fi
         if not file.tokens or file.unknown <= most * file.tokens:
             continue
         share = f"{file.unknown / file.tokens:.1%} of its words are unknown"
-        name, why = (
-            "unknown-words",
-            "is it tokenised and cased as the training text is?",
-        )
+        name, why = "unknown-words", "is it tokenised and cased as in training?"
         if file.part == "train" and chosen:
             why = "with subwords, which kvnmt train takes by itself, none need be."
         if file.part == "train" and file.unknown == file.tokens:

@@ -20,7 +20,11 @@ def test_the_command_is_content_with_a_clean_corpus(kvnmt, tmp_path, clean):
     arguments = flags(write(tmp_path, clean))
     status, out, err = validated(kvnmt, *arguments)
     assert (status, err) == (0, "")
-    for part in ("test.target", "1,500 training pairs", "counted in words, not as"):
+    for part in (
+        "test.target",
+        "1,500 training pairs",
+        "counted in words; subwords are more",
+    ):
         assert part in out
     status, out, err = validated(kvnmt, *arguments, "--json")
     assert (status, err) == (0, "")
