@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of a compiled program as people read them."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 from rich.table import Table
@@ -58,7 +59,7 @@ def memory_table(figures: Figures) -> Table:
 
 
 def section_table(figures: Figures) -> Table:
-    """What is done in a turn of every loop."""
+    """What is done in a turn of every loop; those that do the same stand once."""
     table = Table(
         "in a turn of",
         "turns",
@@ -71,17 +72,22 @@ def section_table(figures: Figures) -> Table:
     )
     for column in table.columns[1:6]:
         column.justify = "right"
-    for section in figures.sections:
-        table.add_row(
-            "  " * section.depth + section.name,
-            "?" if section.turns is None else f"{section.turns:,}",
-            f"{section.kernels:,}",
-            f"{section.products:,}",
-            f"{section.written_bytes / MIB:,.1f}",
-            _thousands(section.cycles),
-            _collectives(section),
-        )
+    counts = Counter(map(_section_row, figures.sections))
+    for (name, *cells), count in counts.items():
+        table.add_row(f"{name}, {count} of them" if count > 1 else name, *cells)
     return table
+
+
+def _section_row(section: Section) -> tuple[str, ...]:
+    return (
+        "  " * section.depth + section.name,
+        "?" if section.turns is None else f"{section.turns:,}",
+        f"{section.kernels:,}",
+        f"{section.products:,}",
+        f"{section.written_bytes / MIB:,.1f}",
+        _thousands(section.cycles),
+        _collectives(section),
+    )
 
 
 def kernel_table(name: str, kernels: Sequence[Kernel]) -> Table:
