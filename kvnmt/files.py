@@ -5,6 +5,8 @@ import fcntl
 import hashlib
 import json
 import os
+import shutil
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -79,24 +81,24 @@ def claim(path: Path, inputs: Iterable[Path | None]) -> None:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Writes lines, each with a line feed, as `write_result` does.
+    """Writes lines, each with a line feed, as `write_output` does.
 
     Raises:
         UserError: They cannot be written.
     """
-    write_result(path, "".join(f"{line}\n" for line in lines))
+    write_output(path, "".join(f"{line}\n" for line in lines))
 
 
-def write_result(path: Path, content: str | bytes) -> None:
-    """Writes what a user asked for: a file whole; to a device or a pipe as it comes.
+def write_output(path: Path, content: str | bytes) -> None:
+    """Writes what a user asked for: a file whole, where it can be replaced.
 
     Raises:
         UserError: It cannot be written.
     """
     data = content if isinstance(content, bytes) else content.encode()
     try:
-        if path.is_file() or not path.exists():
-            write_whole(path.resolve(), data)  # of a link what it leads to
+        if _replaceable(path):
+            write_whole(Path(os.path.realpath(path)), data)  # what a link leads to
         else:
             path.write_bytes(data)
     except OSError as error:
@@ -104,14 +106,36 @@ def write_result(path: Path, content: str | bytes) -> None:
         raise UserError(f"'{path}' cannot be written: {reason}.") from error
 
 
+def _replaceable(path: Path) -> bool:
+    """Whether another file may take its place: nobody else holds this one.
+
+    A device, a pipe and a file that standard output goes to are written in place, and
+    so is what has further names, or stands where no other file may be made.
+    """
+    if not os.access(os.path.dirname(os.path.realpath(path)), os.W_OK):
+        return False
+    if not path.exists():
+        return True
+    there = path.stat()
+    with suppress(OSError, ValueError):
+        if any(os.path.samestat(there, os.fstat(n)) for n in (1, 2)):
+            return False
+    return stat.S_ISREG(there.st_mode) and there.st_nlink == 1
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes a file, whole or not at all, and onto the disk before it has its name."""
+    """Writes a file, whole or not at all, and onto the disk before it has its name.
+
+    One that takes the place of another may be read by whom that could.
+    """
     part = path.with_name(f"{path.name}.new")
     try:
         with part.open("wb") as file:
             file.write(content if isinstance(content, bytes) else content.encode())
             file.flush()
             os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, part)
         part.replace(path)
     except OSError:
         with suppress(OSError):

@@ -19,7 +19,7 @@ from kvnmt.files import (
     read_manifest,
     write_lines,
     write_manifest,
-    write_result,
+    write_output,
     write_whole,
 )
 from kvnmt.training.checkpoints.folder import only_writer
@@ -131,7 +131,7 @@ def test_a_folder_that_cannot_be_locked_at_all_is_told(tmp_path):
 def test_a_result_is_whole_and_goes_where_a_link_leads(tmp_path, monkeypatch):
     path, link = tmp_path / "page.html", tmp_path / "link"
     link.symlink_to(path)
-    write_result(link, "one\n")
+    write_output(link, "one\n")
     assert link.is_symlink() and path.read_text() == "one\n"
     write_lines(Path("/dev/null"), ["no file that could be replaced"])
     assert not Path("/dev/null").is_file()
@@ -141,5 +141,5 @@ def test_a_result_is_whole_and_goes_where_a_link_leads(tmp_path, monkeypatch):
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match="page.html' cannot be written: No space"):
-        write_result(path, "two\n")
+        write_output(path, "two\n")
     assert path.read_text() == "one\n"

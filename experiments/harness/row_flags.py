@@ -39,7 +39,7 @@ def check_known(kind: type, words: Sequence[str]) -> None:
         name = word.partition("=")[0]
         if name.startswith("--") and "." not in name:
             names = {field.name for field in fields(kind)} - {"config"}
-            known = map(flag, names)
+            known = ["--import", "--program-cache", *map(flag, names)]
             raise unknown_name("option", name, known)
 
 

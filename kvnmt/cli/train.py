@@ -4,6 +4,7 @@
 import math
 import shlex
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -14,11 +15,12 @@ from kvnmt.cli.flags import FLAT
 from kvnmt.cli.own_code import IMPORTED
 from kvnmt.companions import together
 from kvnmt.console import say
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, flag
 from kvnmt.fields import at_least, check_fields
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
-from kvnmt.runs.config import Experiment
+from kvnmt.runs.config import STARTS, Experiment
+from kvnmt.runs.directory import has_checkpoint
 from kvnmt.runs.recipes import Recipe
 from kvnmt.training.loop import Result
 
@@ -52,6 +54,18 @@ class Train:
     coordinator: str | None = None  # or: HOST:PORT of the first process
     processes: int | None = None  # how many there are
     process: int | None = None  # which one this is, from 0
+
+    def check_given(self, start: "Train") -> None:
+        """Refuses what decides how a run begins, where one that has begun goes on."""
+        if not (self.resume and has_checkpoint(self.run)):
+            return
+        for path in STARTS:
+            ours, theirs = map(attrgetter(path), (self.experiment, start.experiment))
+            if ours != theirs:
+                raise UserError(
+                    f"{flag(path)} is for a training that begins, and that in "
+                    f"'{self.run}' goes on; leave it out."
+                )
 
     def __call__(self) -> None:
         """Trains."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of a compiled program as people read them."""
 
-from collections import Counter
 from collections.abc import Sequence
+from itertools import groupby
 
 from rich.table import Table
 
@@ -59,7 +59,7 @@ def memory_table(figures: Figures) -> Table:
 
 
 def section_table(figures: Figures) -> Table:
-    """What is done in a turn of every loop; those that do the same stand once."""
+    """What is done in a turn of every loop; neighbours that do the same stand once."""
     table = Table(
         "in a turn of",
         "turns",
@@ -72,8 +72,8 @@ def section_table(figures: Figures) -> Table:
     )
     for column in table.columns[1:6]:
         column.justify = "right"
-    counts = Counter(map(_section_row, figures.sections))
-    for (name, *cells), count in counts.items():
+    for (name, *cells), alike in groupby(map(_section_row, figures.sections)):
+        count = len([*alike])
         table.add_row(f"{name}, {count} of them" if count > 1 else name, *cells)
     return table
 

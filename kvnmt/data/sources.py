@@ -76,16 +76,21 @@ def replacing(config: DataConfig, start: DataConfig) -> DataConfig:
         start: Of a run, say. What it names of other kinds of sources than what the
             config names anew is left out.
     """
-    fresh = {
-        kind
-        for kind, source in SOURCES.items()
+    fresh = [
+        source
+        for source in SOURCES.values()
         if any(getattr(config, f) != getattr(start, f) for f in _fields(source))
-    }
-    if len(fresh) != 1:
+    ]
+    begun = len(fresh) == 1 and fresh[0].required["train"]
+    if not begun or any(getattr(config, field) is None for field in begun):
         return config
-    others = (source for kind, source in SOURCES.items() if kind not in fresh)
+    others = (source for source in SOURCES.values() if source is not fresh[0])
     idle = {field for source in others for field in _fields(source)}
     defaults = {f.name: f.default for f in dataclasses.fields(DataConfig)}
+    if all(getattr(config, name) == defaults[name] for name in idle):
+        return config
+    if config.links == start.links:  # of the text that is left
+        idle.add("links")
     return dataclasses.replace(config, **{name: defaults[name] for name in idle})
 
 

@@ -4,6 +4,7 @@
 One vocabulary by itself is in `kvnmt.data.vocabulary`.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -168,9 +169,9 @@ def _read_characters(data: bytes) -> Characters:
     characters = data.decode().removesuffix("\n")
     if "\n" in characters:
         raise ValueError("it has several lines")
-    for place, character in enumerate(characters):
-        if character in characters[:place]:
-            raise ValueError(f"{character!r} stands in it twice")
+    for character, count in Counter(characters).most_common(1):
+        if count > 1:
+            raise ValueError(f"{character!r} stands in it {count} times")
     return Characters(characters)
 
 

@@ -71,8 +71,8 @@ def read_shortlist(path: Path | str, vocabularies: Vocabularies) -> Shortlist:
         _check_hashes(path, hashes, vocabularies)
         if int(count) not in (0, len(lines) - 1):
             raise UserError(
-                f"'{path}' has {len(lines) - 1:,} entries of {int(count):,}, so it was "
-                "cut or changed; make it again with kvnmt shortlist."
+                f"'{path}' has {len(lines) - 1:,} of its {int(count):,} entries, so it "
+                "was cut or changed; make it again with kvnmt shortlist."
             )
         entries = _entries(path, lines, vocabularies, first=1, strict=True)
     else:

@@ -120,7 +120,8 @@ def translate_nbest(
         multiple=mesh.size,
     ):
         drawn = np.zeros(len(block), np.int32)
-        drawn[: len(places)] = [numbers[n] for n in places] if numbers else places
+        chosen = places if numbers is None else [numbers[n] for n in places]
+        drawn[: len(places)] = chosen
         prefix = _prefix(prefixes, places, len(block))
         words, allowed = None, None
         if shortlist is not None:

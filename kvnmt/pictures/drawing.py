@@ -26,7 +26,7 @@ from matplotlib.font_manager import FontEntry
 from matplotlib.text import Text
 
 from kvnmt.errors import UserError
-from kvnmt.files import write_result
+from kvnmt.files import write_output
 
 GOLD = "#e66100"
 MOVED = "#c51b7d"
@@ -109,7 +109,7 @@ def save(figure: Figure, path: str | os.PathLike[str] | BinaryIO) -> None:
     with _quiet_about_fonts():
         figure.savefig(drawn, format="png", dpi=150, bbox_inches="tight")
     if isinstance(path, (str, os.PathLike)):
-        write_result(Path(path), drawn.getvalue())
+        write_output(Path(path), drawn.getvalue())
         return
     try:
         path.write(drawn.getvalue())

@@ -15,7 +15,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kvnmt.files import write_result
+from kvnmt.files import write_output
 
 _SCRIPTS = (
     "dom.js",
@@ -112,7 +112,7 @@ def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
     Raises:
         UserError: The path cannot be written.
     """
-    write_result(Path(path), _page(data))
+    write_output(Path(path), _page(data))
 
 
 def live_page(systems: Sequence[Mapping[str, Any]]) -> str:

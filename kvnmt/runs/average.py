@@ -94,7 +94,7 @@ def _zeros(like: PyTree) -> PyTree:
 def _computed(experiment: Experiment) -> dict[str, Any]:
     """What decides how a trained model computes: not how it began, nor its dropout."""
     named = leaves(to_plain(experiment)["model"])
-    idle = "dropout.", "initializer"
+    idle = "dropout.", "blocks.dropout", "initializer"
     return {name: named[name] for name in named if not name.startswith(idle)}
 
 

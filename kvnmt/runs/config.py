@@ -104,6 +104,13 @@ class UnlistedError(UserError):
     """A config names a mechanism that no catalogue lists: what its file has."""
 
 
+# What a run began from. Folders move, so only whether there was one is compared.
+STARTS = (
+    *("data.vocabularies", "training.warm_start"),
+    *("training.source_vectors", "training.target_vectors"),
+)
+
+
 def to_plain(experiment: Experiment) -> dict[str, Any]:
     """An experiment as plain data; mechanisms carry their name."""
     return converter().unstructure(experiment)
@@ -124,6 +131,19 @@ def unlisted_in(error: BaseException) -> UnlistedError | None:
         return error
     inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     return next(filter(None, map(unlisted_in, inner)), None)
+
+
+def with_starts(experiment: Experiment, before: Experiment) -> Experiment:
+    """An experiment that tells what a run began from as the run does."""
+    changed: dict[str, Any] = {}
+    for part in ("data", "training"):
+        former = getattr(before, part)
+        names = [path.partition(".") for path in STARTS]
+        same = {
+            name: getattr(former, name) for where, _, name in names if where == part
+        }
+        changed[part] = dataclasses.replace(getattr(experiment, part), **same)
+    return dataclasses.replace(experiment, **changed)
 
 
 def leaves(plain: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -160,7 +180,7 @@ def check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
     paths = [
         path
         for path in before | now
-        if before.get(path) != now.get(path)
+        if _compared(path, before) != _compared(path, now)
         and not any(f"{path}.".startswith(f"{free}.") for free in MAY_CHANGE)
         # The options of another mechanism are other options.
         and (path.endswith(".name") or not path.startswith(tuple(mechanisms)))
@@ -180,6 +200,11 @@ def check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
         error = OptionError(told("{} {}".format, "keep the former"))
         error.by_flag = told(_flag, "leave the flags out")
         raise error
+
+
+def _compared(path: str, plain: dict[str, Any]) -> Any:
+    value = plain.get(path)
+    return value is not None if path in STARTS else value
 
 
 @cache

@@ -37,7 +37,6 @@ from kvnmt.runs.config import Experiment, from_plain, to_plain, unlisted_in
 from kvnmt.runs.former import upgraded
 from kvnmt.runs.run import Run
 from kvnmt.training.checkpoints.folder import CheckpointFolder
-from kvnmt.training.checkpoints.reader import check_whole
 from kvnmt.training.checkpoints.writer import Checkpoints
 
 
@@ -165,17 +164,6 @@ def check_free(folder: Path) -> None:
 def has_checkpoint(folder: Path) -> bool:
     """Whether a run directory holds a finished checkpoint."""
     return bool(CheckpointFolder(folder / "checkpoints", False, say).steps())
-
-
-def check_goes_on(folder: Path) -> None:
-    """Refuses a run whose last checkpoint no training wrote, before text is read.
-
-    Raises:
-        OptionError: It holds parameters alone, as an average does.
-    """
-    checkpoints = CheckpointFolder(folder / "checkpoints", False, say)
-    for step in checkpoints.steps()[-1:]:
-        check_whole(checkpoints.of(step))
 
 
 def make_run(

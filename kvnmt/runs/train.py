@@ -28,10 +28,15 @@ from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
 from kvnmt.model.contract import Prediction
-from kvnmt.runs.config import Experiment, check_kept, from_plain, to_plain
+from kvnmt.runs.config import (
+    Experiment,
+    check_kept,
+    from_plain,
+    to_plain,
+    with_starts,
+)
 from kvnmt.runs.directory import (
     check_free,
-    check_goes_on,
     chosen,
     has_checkpoint,
     load_experiment,
@@ -39,6 +44,8 @@ from kvnmt.runs.directory import (
     package_versions,
 )
 from kvnmt.runs.start import check_start, started
+from kvnmt.training.checkpoints.folder import CheckpointFolder
+from kvnmt.training.checkpoints.reader import check_goes_on
 from kvnmt.training.job import make_job
 from kvnmt.training.loop import Result, fit
 from kvnmt.training.losses import Objective, check_risk, loss
@@ -81,7 +88,7 @@ def run(
                 "with the run that it is in, or start another from it with {0}.",
                 "training.warm_start",
             )
-        trained = _vocabularies_of(folder, experiment)
+        experiment, trained = _going_on(folder, experiment)
     else:
         check_free(folder)
     _check_objective(experiment.objective, experiment.model)
@@ -153,17 +160,19 @@ def _checked(experiment: Experiment) -> Experiment:
     return as_kept(experiment)
 
 
-def _vocabularies_of(folder: Path, experiment: Experiment) -> Vocabularies | None:
-    """Those of a run that goes on, if it may with this experiment.
+def _going_on(
+    folder: Path, experiment: Experiment
+) -> tuple[Experiment, Vocabularies | None]:
+    """What a run goes on with, if it may with this experiment, and its vocabularies.
 
     None where nothing has been trained yet: the experiment decides afresh.
     """
     before = load_experiment(folder)
     if not has_checkpoint(folder):
-        return None
+        return experiment, None
     check_kept(before, experiment, folder)
-    check_goes_on(folder)
-    return load_vocabularies(folder)
+    check_goes_on(CheckpointFolder(folder / "checkpoints", False, say))
+    return with_starts(experiment, before), load_vocabularies(folder)
 
 
 def _guides(experiment: Experiment) -> DataConfig:

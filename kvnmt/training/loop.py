@@ -23,7 +23,14 @@ from kvnmt.training.ahead import StepAhead, coming
 from kvnmt.training.bad_numbers import report, too_many
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.job import Job
-from kvnmt.training.loop_state import LoopState, is_due, is_stale, set_scale
+from kvnmt.training.loop_state import (
+    LoopState,
+    is_awaited,
+    is_due,
+    is_sound,
+    is_stale,
+    set_scale,
+)
 from kvnmt.training.outputs import Outputs, open_outputs
 from kvnmt.training.progress import Progress
 from kvnmt.training.step import Metrics, TrainState
@@ -121,9 +128,10 @@ def train(
             return
         if leaving.asked_alone:
             _leave(job, state, outputs)
-        _train_until(_next_stop(job, state.step), job, state, outputs, batches)
+        _train_until(_next_stop(job, state), job, state, outputs, batches)
         state.count_time()
-        if leaving.decided or _is_save(config, state) or is_due(job, state):
+        awaited = is_awaited(job, state) or _save_awaited(config, state)
+        if leaving.decided or (awaited and is_sound(job, state)):
             _save(job, state, outputs)
         if leaving.decided:
             _leave(job, state, outputs)
@@ -151,19 +159,17 @@ def _nothing_left(job: Job) -> str:
     )
 
 
-def _is_save(config: TrainingConfig, state: LoopState) -> bool:
-    """Whether it is time to save; never where the last step was skipped.
-
-    Perhaps no step will be sound any more: then the checkpoints before are the remedy.
-    """
+def _save_awaited(config: TrainingConfig, state: LoopState) -> bool:
+    """Whether the place of a save was reached since the last."""
     saves = filter(None, (config.save_every, config.keep_every))
-    due = any(state.step % every == 0 for every in saves)
-    return due and not state.progress.skipped_last
+    return any(state.step // every > state.saved // every for every in saves)
 
 
-def _next_stop(job: Job, step: int) -> int:
+def _next_stop(job: Job, state: LoopState) -> int:
     """Where training stops to validate or to save; no later than an epoch."""
-    config = job.config
+    config, step = job.config, state.step
+    if is_awaited(job, state) or _save_awaited(config, state):
+        return step + 1  # the last was skipped
     saves = config.save_every, config.keep_every
     every = (config.validate_every, *saves, job.plan.per_epoch)
     return min(job.steps, *((step // n + 1) * n for n in every if n))

@@ -49,8 +49,10 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
         trained = manifest.about.get("vocabularies")
         check_digests(trained, job.corpora.vocabularies, job.folder)
         arrays = checkpoints.restore(state.arrays, manifest.step)
-        params = at_mean(arrays.params, arrays.served, job.config.frozen)
-        state.arrays = replace(arrays, params=params)
+        if arrays.mean is not None and job.config.frozen:
+            params = at_mean(arrays.params, arrays.mean, job.config.frozen)
+            arrays = replace(arrays, params=params)
+        state.arrays = arrays
         _check_same_text(job, manifest.about)
         state.progress = cattrs.structure(manifest.progress, Progress)
         state.start -= state.progress.elapsed
@@ -72,10 +74,24 @@ def is_stale(job: Job, state: LoopState) -> bool:
 
 def is_due(job: Job, state: LoopState) -> bool:
     """Whether it is time for a validation."""
+    return is_awaited(job, state) and is_sound(job, state)
+
+
+def is_awaited(job: Job, state: LoopState) -> bool:
+    """Whether the place of a validation was reached; it waits for a sound step."""
     every = job.config.validate_every or job.plan.per_epoch
-    due = state.step % every == 0 and not state.progress.skipped_last
-    due = due or state.step == job.steps
-    return due and state.step > state.progress.validated
+    validated = state.progress.validated
+    last = state.step == job.steps and state.step > validated
+    return last or state.step // every > validated // every
+
+
+def is_sound(job: Job, state: LoopState) -> bool:
+    """Whether the last step changed something, or none is left that could.
+
+    After one that was skipped perhaps no step will be sound any more. Then the
+    checkpoints before are the remedy, and none takes their place.
+    """
+    return not state.progress.skipped_last or state.step == job.steps
 
 
 def is_over(job: Job, state: LoopState) -> bool:

@@ -451,15 +451,15 @@ def test_training_can_be_taken_up_again(kvnmt, tmp_path, run):
         (["--model.state=9"], "--model.state 9"),
         (
             ["--data.vocabularies", "nowhere"],
-            "with --data.vocabularies None",
+            "--data.vocabularies is for a training",
         ),
         (
             ["--training.warm-start", "nowhere"],
-            "with --training.warm-start None",
+            "--training.warm-start is for a train",
         ),
         (
             ["--training.source-vectors", "nowhere"],
-            "--training.source-vectors None",
+            "--training.source-vectors is for",
         ),
     ],
 )

@@ -444,7 +444,8 @@ def test_words_are_counted():
 
 
 @pytest.mark.parametrize(
-    ("data", "said"), [("abca", "'a' stands in it twice"), ("ab\nc\n", "several lines")]
+    ("data", "said"),
+    [("abca", "'a' stands in it 2 times"), ("ab\nc\n", "several lines")],
 )
 def test_characters_that_a_person_spoilt_are_told(tmp_path, data, said):
     (tmp_path / "source.characters").write_text(data)

@@ -267,7 +267,7 @@ HEAD = "# kvnmt:{source}:{target} 0\n"
         (HEAD + "dog Hund 0.5\ncat Hund 0.5\n", "line 3: the vocabularies have no"),
         ("# kvnmt:0123:{target} 0\n", "another source vocabulary (0123)"),
         ("# kvnmt:{source}:4567 0\n", "another target vocabulary (4567)"),
-        ("# kvnmt:{source}:{target} 2\nthe der 0.5\n", "has 1 entries of 2"),
+        ("# kvnmt:{source}:{target} 2\nthe der 0.5\n", "has 1 of its 2 entries"),
     ],
 )
 def test_bad_tables_are_refused(tmp_path, text, part):

@@ -240,7 +240,7 @@ def _unknown(files: list[FileFigures], most: float, chosen: bool) -> Iterator[Fi
         share = f"{file.unknown / file.tokens:.1%} of its words are unknown"
         name, why = "unknown-words", "is it tokenised and cased as in training?"
         if file.part == "train" and chosen:
-            why = "with subwords, which kvnmt train takes by itself, none need be."
+            why = "of subwords, which kvnmt train takes by default, none is."
         if file.part == "train" and file.unknown == file.tokens:
             name, share = "no-vocabulary", "a vocabulary of words would have none of it"
             if not chosen:

@@ -2,6 +2,7 @@
 """Checkpoints as they are read: found, checked, and put into arrays."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +17,7 @@ from kvnmt.training.checkpoints.orbax_arrays import PARTS, ArrayFiles
 from kvnmt.training.step import TrainState
 
 T = TypeVar("T")
+REST = PARTS[1]  # what a training keeps beside the parameters
 
 
 class CheckpointReader:
@@ -46,10 +48,12 @@ class CheckpointReader:
         all get the choice of the first.
 
         Raises:
-            UserError: There is none.
+            UserError: There is none, or what `CheckpointFolder.first_whole` raises.
         """
         were_there = bool(self.folder.steps())
-        manifest = self.folder.first_whole(which) if self.first else None
+        wholes: list[Manifest | None] = [None]
+        devices.first_does(lambda: wholes.append(self.folder.first_whole(which)))
+        manifest = wholes[-1]
         step = devices.agree(-1 if manifest is None else manifest.step)
         if step < 0 and were_there:
             raise UserError(
@@ -116,7 +120,8 @@ class CheckpointReader:
         Raises:
             UserError: It holds parameters alone, or others than ``like``.
         """
-        check_whole(self.folder.of(step))
+        if not (self.folder.of(step) / REST).exists():
+            raise parameters_alone(self.folder.path)
         wanted = {"params": like.served, "rest": like.rest}
         arrays = self._arrays.read(self.folder.of(step), wanted)
         return like.restored(arrays["params"], arrays["rest"])
@@ -131,15 +136,23 @@ class CheckpointReader:
         return self._arrays.read(self.folder.of(step), {"params": like})["params"]
 
 
-def check_whole(checkpoint: Path) -> None:
-    """Refuses to train on from parameters alone.
+def check_goes_on(folder: CheckpointFolder) -> None:
+    """Refuses a run whose last checkpoint no training wrote, before text is read.
 
     Raises:
-        OptionError: The checkpoint holds nothing else.
+        OptionError: It holds parameters alone, as an average does.
     """
-    if not (checkpoint / PARTS[1]).exists():
-        raise OptionError(
-            f"'{checkpoint.parent}' holds parameters alone; to train on from them, "
-            "start another run with {0}.",
-            "training.warm_start",
-        )
+    for step in folder.steps()[-1:]:
+        with suppress(DamagedError):  # another one may be whole
+            files = manifests.read(folder.of(step)).files or {REST: ""}
+            if not any(name.startswith(REST) for name in files):
+                raise parameters_alone(folder.path)
+
+
+def parameters_alone(folder: Path) -> OptionError:
+    """Builds the error for a folder of checkpoints that no training can go on from."""
+    return OptionError(
+        f"'{folder}' holds parameters alone; to train on from them, start another run "
+        "with {0}.",
+        "training.warm_start",
+    )
