@@ -112,10 +112,11 @@ def _replaceable(path: Path) -> bool:
     A device, a pipe and a file that standard output goes to are written in place, and
     so is what has further names, or stands where no other file may be made.
     """
-    if not os.access(os.path.dirname(os.path.realpath(path)), os.W_OK):
+    real = os.path.realpath(path)
+    if not os.access(os.path.dirname(real), os.W_OK):
         return False
     if not path.exists():
-        return True
+        return not os.path.islink(real)  # which leads to itself
     there = path.stat()
     with suppress(OSError, ValueError):
         if any(os.path.samestat(there, os.fstat(n)) for n in (1, 2)):

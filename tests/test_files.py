@@ -4,6 +4,8 @@
 import errno
 import fcntl
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -143,3 +145,25 @@ def test_a_result_is_whole_and_goes_where_a_link_leads(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="page.html' cannot be written: No space"):
         write_output(path, "two\n")
     assert path.read_text() == "one\n"
+
+
+def test_a_file_that_others_hold_is_written_in_place(tmp_path):
+    path, other = tmp_path / "out", tmp_path / "other"
+    path.write_text("before")
+    path.chmod(0o600)
+    write_output(path, "one\n")
+    assert path.stat().st_mode & 0o777 == 0o600
+    other.hardlink_to(path)
+    write_output(path, "two\n")
+    assert other.read_text() == path.read_text() == "two\n"
+    code = "from pathlib import Path; from kvnmt.files import write_lines as w;"
+    code += "print('first', flush=True); w(Path('/dev/stdout'), ['l']); print('last')"
+    with (tmp_path / "log").open("ab") as log:
+        subprocess.run([sys.executable, "-c", code], stdout=log, check=True)
+    assert (tmp_path / "log").read_text().endswith("last\n")
+
+
+def test_a_link_that_leads_to_itself_is_told(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(UserError, match="loop' cannot be written: Too many levels"):
+        write_output(tmp_path / "loop", "")

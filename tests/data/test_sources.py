@@ -286,7 +286,11 @@ def test_another_kind_of_source_takes_the_place_of_what_a_run_has():
     assert sources.replacing(files, files) == files
     moved = dataclasses.replace(files, source=Path("e"))
     assert sources.replacing(moved, files) == moved
-    both = dataclasses.replace(
-        files, source=Path("e"), **tsv
-    )  # refused where it is opened
+    linked = dataclasses.replace(files, links=Path("l"))
+    found = sources.replacing(dataclasses.replace(linked, **tsv), linked)
+    assert found == DataConfig(**tsv, min_count=7)
+    # What is refused where it is opened: half of one, and two.
+    half = dataclasses.replace(files, valid_pairs=Path("d"))
+    assert sources.replacing(half, files) == half
+    both = dataclasses.replace(files, source=Path("e"), **tsv)
     assert sources.replacing(both, files) == both

@@ -16,7 +16,7 @@ from kvnmt.errors import UserError
 from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
-from kvnmt.runs.directory import load_run
+from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import quiet, steps_kept, tiny, toy_data, untrained
 
@@ -139,6 +139,7 @@ def test_how_a_model_began_and_its_dropout_make_no_difference(several, tmp_path)
     config = json.loads((other / "config.json").read_text())
     config["model"]["dropout"]["output"] = 0.7
     config["model"]["initializer"] = "glorot"
+    config["model"]["blocks"]["dropout"] = 0.2
     (other / "config.json").write_text(json.dumps(config))
     assert len(average([several, other], tmp_path / "mean")) == 2
 
@@ -151,3 +152,21 @@ def test_an_average_that_is_interrupted_leaves_nothing(several, tmp_path, monkey
     with pytest.raises(KeyboardInterrupt):
         average([several], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
+
+
+def test_an_average_is_refused_before_text_is_read(several, tmp_path):
+    average([several], tmp_path / "mean")
+    exp = load_experiment(tmp_path / "mean")
+    gone = dataclasses.replace(exp.data, source=tmp_path / "gone")
+    exp = dataclasses.replace(exp, data=gone)
+    with pytest.raises(UserError, match="holds parameters alone"):
+        experiment.run(exp, tmp_path / "mean", resume=True, console=quiet())
+
+
+def test_a_checkpoint_that_lost_what_a_training_needs_is_damaged(several, tmp_path):
+    spoilt = Path(shutil.copytree(several, tmp_path / "spoilt"))
+    last = max(steps_kept(spoilt))
+    shutil.rmtree(spoilt / "checkpoints" / str(last) / "rest")
+    exp, console = load_experiment(spoilt), quiet()
+    experiment.run(exp, spoilt, resume=True, console=console)
+    assert f"damaged/{last}" in console.file.getvalue()

@@ -21,6 +21,7 @@ from kvnmt.runs.config import (
     check_kept,
     from_plain,
     to_plain,
+    with_starts,
 )
 from kvnmt.runs.directory import load_experiment
 from kvnmt.systems.named import SYSTEMS
@@ -201,3 +202,12 @@ def test_what_validation_searches_with_is_kept(tmp_path):
             search = greedy(TrainingConfig(), changed.search)
             assert shape_of(search) == usual or name in kept, name
     assert "min_length" in kept
+
+
+def test_what_a_run_began_from_may_have_moved(tmp_path):
+    began = replaced(Experiment(), "training.warm_start", Path("runs/base"))
+    moved = replaced(began, "training.warm_start", Path("/elsewhere/base"))
+    check_kept(began, moved, tmp_path)
+    assert with_starts(moved, began) == began
+    with pytest.raises(OptionError, match="training.warm_start"):
+        check_kept(began, Experiment(), tmp_path)

@@ -584,6 +584,16 @@ def test_a_bad_batch_is_skipped_and_counted(tmp_path, data):
     assert all(np.isfinite(r["train_loss"]) for r in records(tmp_path / "run"))
 
 
+def test_a_validation_waits_for_a_sound_step(tmp_path, data):
+    """And so does the save before it."""
+    fit_with(tiny(data, epochs=3), tmp_path / "run", step=bad_at(3, 4, 11))
+    assert [record["step"] for record in records(tmp_path / "run")] == [6, 8, 12]
+    exp = tiny(data, epochs=2, save_every=3)
+    fit_with(exp, tmp_path / "saves", step=bad_at(2, 5))
+    assert steps_kept(tmp_path / "saves") == {7, 8}
+    assert [record["step"] for record in records(tmp_path / "saves")] == [4, 8]
+
+
 def test_many_bad_batches_in_a_row_stop_the_run(tmp_path, data):
     exp = tiny(data, epochs=20, skip_at_most=4)
     with pytest.raises(UserError, match="4 steps in a row, the last of them step 9, "):
