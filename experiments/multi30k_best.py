@@ -36,6 +36,8 @@ Launch::
         --systems kvmematt-r2-lexicon --student-epochs 4 --candidates 10 \
         --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/rounds
     python -m experiments.multi30k_best --data DATA/multi30k/tok \
+        --systems rnnsearch-star --both
+    python -m experiments.multi30k_best --data DATA/multi30k/tok \
         --systems rnnsearch-star --mbr 30
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate
 """
@@ -53,6 +55,7 @@ from experiments.harness.significance import Against, with_p
 from experiments.harness.summaries import Summary
 from experiments.harness.table import Table, launch, make_table
 from experiments.parts import captions
+from experiments.parts.both_ways import both_text, both_ways
 from experiments.parts.distilled import Lessons, distil
 from experiments.parts.ingredients import COMPOSED, WITHOUT
 from experiments.parts.recipes import with_system
@@ -116,6 +119,8 @@ class Multi30kBest(captions.CaptionOptions):
     target: str = "de"
     systems: tuple[str, ...] = SYSTEMS
     ablate: bool = False  # the first system, each ingredient left out once
+    # each row again, which learns both directions of the text first
+    both: bool = False
     ensemble: bool = False  # all of the systems and seeds as one, a row more
     # all rows again: of so many best translations the one most like the others
     mbr: Annotated[int | None, between(2, 1000)] = None
@@ -155,10 +160,16 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
         for seed in options.seeds
     ]
     check_together(options, trained)
+    texts_made = []
+    if options.both:
+        files = options.captions.files("train")
+        texts_made = [both_text(options.workdir, files)]
     title = f"Multi30k {options.captions.pair}, beam {RECIPE.search.beam}"
     derived, lines = partial(with_all, options, texts), partial(with_p, AGAINST, BY)
     notes = [captions.NOTE]
-    table = Table(title, COLUMNS, trained, notes, derived=derived, lines=lines)
+    table = Table(
+        title, COLUMNS, trained, notes, texts_made, derived=derived, lines=lines
+    )
     make_table(options, table, train)
 
 
@@ -167,6 +178,7 @@ def with_all(
 ) -> list[AnyRow]:
     """The rows that learn from all that were trained, and what all translate else."""
     plain = [row for row in trained if isinstance(row, Row)]
+    both = [new for row in plain if options.both for new in both_ways(row)]
     learning = (row for row in plain if row.system in options.students)
     taught = [distil(row, plain, options.lessons) for row in learning]
     measured = partial(figures_of, texts, "", options.target)
@@ -175,7 +187,7 @@ def with_all(
     others = [ensemble(options.workdir, rows, measured) for rows in several]
     if count := options.mbr:
         others += [most_alike(row, count, measured) for row in (*plain, *taught)]
-    return [*taught, *others]
+    return [*both, *taught, *others]
 
 
 def configure(
@@ -223,6 +235,7 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
         "--ensemble": options.ensemble,
         "--distil": options.students,
         "--mbr": options.mbr,
+        "--both": options.both,
     }
     for name, value in asked.items():
         if value and options.ablate:

@@ -361,3 +361,26 @@ def test_no_system_to_leave_ingredients_out_of_is_one_sentence(options):
     options = replace(options, systems=(), ablate=True, list=True)
     with pytest.raises(UserError, match="there is no row to make"):
         multi30k_best.main(options, train=never)
+
+
+def test_a_row_learns_both_directions_first(options, monkeypatch, capsys):
+    write_captions(options.data)
+    multi30k_best.main(replace(options, both=True), train=untrained)
+    shown = capsys.readouterr().out
+    for name in ("both directions", "after both directions"):
+        assert f" rnnsearch-star, {name} " in shown
+    text = read_parallel(
+        options.workdir / "both.source", options.workdir / "both.target"
+    )
+    plain = read_parallel(options.data / "train.de", options.data / "train.en")
+    assert text.source == plain.source + plain.target
+    assert text.target == plain.target + plain.source
+    start = options.workdir / "de-en-rnnsearch-star-1"
+    first, second = (
+        load_run(start.with_name(f"{start.name}-{name}")).experiment
+        for name in ("both", "after-both")
+    )
+    assert first.data.source == options.workdir / "both.source"
+    assert second.training.warm_start == options.workdir / f"{start.name}-both"
+    assert second.training.new_words and second.data.source == options.data / "train.de"
+    assert (first.training.epochs, second.training.epochs) == (4, 12)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows that learn both directions of a text before they learn one.
+
+L. Ding, D. Wu, D. Tao (2021), "Improving Neural Machine Translation by Bidirectional
+Training": a model first translates every pair either way, with nothing that says which
+way but the language of the line, and then goes on in one direction. What it learns of
+both languages in encoder and decoder is kept; it costs no text.
+
+Departure: theirs is a third of all steps, here it is two fifths: four epochs of both
+directions, which are eight of one, then three quarters of the epochs of a row from
+scratch, whose rate falls from the end of the first quarter of them on. Where each side
+keeps its own pieces, one direction has fewer than both: those that stay keep their
+rows.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from experiments.harness.rows import Row
+from experiments.harness.settings import text_digest
+from experiments.harness.table import Text
+from kvnmt.data.text import read_parallel
+from kvnmt.files import write_lines
+
+NAME = "both"
+SOURCE, TARGET = f"{NAME}.source", f"{NAME}.target"
+EPOCHS = 4  # of both directions
+
+
+def both_text(workdir: Path, files: tuple[Path, Path]) -> Text:
+    """The pairs of two files, and behind them the same the other way round."""
+
+    def write() -> None:
+        text = read_parallel(*files)
+        write_lines(workdir / SOURCE, [*text.source, *text.target])
+        write_lines(workdir / TARGET, [*text.target, *text.source])
+
+    return Text(f"both directions of {text_digest(files)}", write, name=NAME)
+
+
+def both_ways(row: Row) -> tuple[Row, Row]:
+    """The row that learns both directions of its text, and the one that goes on.
+
+    Args:
+        row: One from scratch, whose text `both_text` has.
+    """
+    before, folder = row.experiment, row.folder
+    workdir, epochs = folder.parent, max(1, before.training.epochs * 3 // 4)
+    first = replace(
+        row,
+        folder=folder.with_name(f"{folder.name}-{NAME}"),
+        system=f"{row.system}, both directions",
+        experiment=replace(
+            before,
+            data=replace(before.data, source=workdir / SOURCE, target=workdir / TARGET),
+            training=replace(before.training, epochs=EPOCHS),
+        ),
+    )
+    second = replace(
+        row,
+        folder=folder.with_name(f"{folder.name}-after-{NAME}"),
+        system=f"{row.system}, after both directions",
+        experiment=replace(
+            before,
+            optimizer=replace(before.optimizer, decay_after=epochs // 4),
+            training=replace(
+                before.training,
+                epochs=epochs,
+                warm_start=first.folder,
+                new_words=True,
+            ),
+        ),
+    )
+    return first, second
