@@ -137,7 +137,8 @@ def _kept(report: Report, by_run: bool) -> str:
     dropped = f"{kept.too_long:,} too long, {kept.empty:,} empty"
     dropped += f", {kept.undecodable:,} not UTF-8" * bool(kept.undecodable)
     dropped += f", {kept.uneven:,} uneven" * bool(kept.uneven)
-    how = "in tokens of the run" if by_run else "in words; subwords make it longer"
+    words = "in words; in subwords lines are longer"
+    how = "in tokens of the run" if by_run else words
     return f"{counted(kept.pairs, 'training pair')} ({dropped}), counted {how}"
 
 

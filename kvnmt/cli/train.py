@@ -20,7 +20,7 @@ from kvnmt.fields import at_least, check_fields
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.config import STARTS, Experiment
-from kvnmt.runs.directory import has_checkpoint
+from kvnmt.runs.directory import has_checkpoint, load_experiment
 from kvnmt.runs.recipes import Recipe
 from kvnmt.training.loop import Result
 
@@ -55,18 +55,6 @@ class Train:
     processes: int | None = None  # how many there are
     process: int | None = None  # which one this is, from 0
 
-    def check_given(self, start: "Train") -> None:
-        """Refuses what decides how a run begins, where one that has begun goes on."""
-        if not (self.resume and has_checkpoint(self.run)):
-            return
-        for path in STARTS:
-            ours, theirs = map(attrgetter(path), (self.experiment, start.experiment))
-            if ours != theirs:
-                raise UserError(
-                    f"{flag(path)} is for a training that begins, and that in "
-                    f"'{self.run}' goes on; leave it out."
-                )
-
     def __call__(self) -> None:
         """Trains."""
         if self.distributed or self.coordinator:
@@ -77,6 +65,7 @@ class Train:
                 "first process is found."
             )
         with together():
+            self._check_starts()
             result = experiment.run(
                 self.experiment, self.run, resume=self.resume, verbose=self.verbose
             )
@@ -89,6 +78,19 @@ class Train:
             say(f"translate with: kvnmt translate {run} < source > target")
         else:
             say(f"score with: kvnmt score {run} --target text")
+
+    def _check_starts(self) -> None:
+        """Refuses what decides how a run begins, where one that has begun goes on."""
+        if not self.resume:
+            return
+        before = load_experiment(self.run)
+        for path in STARTS if has_checkpoint(self.run) else ():
+            was, now = (attrgetter(path)(e) for e in (before, self.experiment))
+            if now != was:
+                raise UserError(
+                    f"{flag(path)} is for a training that begins, and that in "
+                    f"'{self.run}' goes on; leave it out."
+                )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def test_the_command_is_content_with_a_clean_corpus(kvnmt, tmp_path, clean):
     for part in (
         "test.target",
         "1,500 training pairs",
-        "counted in words; subwords make it",
+        "counted in words; in subwords",
     ):
         assert part in out
     status, out, err = validated(kvnmt, *arguments, "--json")
