@@ -18,9 +18,11 @@ like no other. The translation itself is among those that it is compared with.
 
 from collections import Counter
 from collections.abc import Sequence, Set
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 
 from kvnmt.data.vocabulary import UNK
 
@@ -48,7 +50,7 @@ def pairwise_bleu(translations: Sequence[Sequence[int]]) -> NDArray[np.floating]
     logs = np.zeros((len(lengths), len(lengths)))
     for n in range(1, ORDER + 1):
         has = _incidence([_ngrams(ids, n) for ids in translations])
-        matches = has @ has.T
+        matches = (has @ has.T).toarray()
         more = int(n > 1)
         totals = np.maximum(lengths - n + 1, 0)[:, None] + more
         with np.errstate(divide="ignore"):  # nothing in common: BLEU is 0
@@ -70,10 +72,15 @@ def _ngrams(ids: Sequence[int], n: int) -> set[tuple[tuple[int, ...], int]]:
     return several
 
 
-def _incidence(several: Sequence[Set]) -> NDArray[np.float32]:
+def _incidence(several: Sequence[Set]) -> csr_matrix:
     """Which translation (rows) has which n-gram that any has: ones and zeros."""
-    column = {gram: place for place, gram in enumerate(set().union(*several))}
-    has = np.zeros((len(several), len(column)), np.float32)
-    for row, grams in zip(has, several):
-        row[[column[gram] for gram in grams]] = 1
-    return has
+    numbers: dict[Any, int] = {}
+    places = [
+        (row, numbers.setdefault(gram, len(numbers)))
+        for row, grams in enumerate(several)
+        for gram in grams
+    ]
+    rows, columns = np.array(places, int).reshape(-1, 2).T
+    ones = np.ones(len(places), np.float32)
+    size = len(several), max(len(numbers), 1)
+    return csr_matrix((ones, (rows, columns)), shape=size)
