@@ -163,18 +163,23 @@ class Run(NamedTuple):
         return explain(self, self.experiment.model, line, target, config)
 
     def __repr__(self) -> str:
-        source, target = (len(words) for words in self.vocabularies)
-        model, members = self.experiment.model, count_members(self.params)
-        parts = [
-            f"{count_parameters(self.params):,} parameters",
-            f"vocabularies of {source:,} and {target:,}",
-            f"attention {attention.CATALOGUE.told(model.attention)}",
-            f"decoder {decoder.CATALOGUE.told(model.decoder)}",
-            f"target context {target_context.CATALOGUE.told(model.target_context)}",
-        ]
-        if members > 1:  # the config is that of the first
-            parts[2:] = [f"an ensemble of {members}"]
-        return f"<kvnmt.Run: {', '.join(parts)}>"
+        return _told(self)
+
+
+def _told(run: Run) -> str:
+    """A run in a line: what it is made of."""
+    source, target = (len(words) for words in run.vocabularies)
+    model, members = run.experiment.model, count_members(run.params)
+    parts = [
+        f"{count_parameters(run.params):,} parameters",
+        f"vocabularies of {source:,} and {target:,}",
+        f"attention {attention.CATALOGUE.told(model.attention)}",
+        f"decoder {decoder.CATALOGUE.told(model.decoder)}",
+        f"target context {target_context.CATALOGUE.told(model.target_context)}",
+    ]
+    if members > 1:  # the config is that of the first
+        parts[2:] = [f"an ensemble of {members}"]
+    return f"<kvnmt.Run: {', '.join(parts)}>"
 
 
 def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:
