@@ -84,8 +84,8 @@ def _energies(
 def _gradient(
     kept: tuple[Array, Array, Array], above: Array
 ) -> tuple[Array, Array, Array]:
-    # Behind a barrier, or XLA keeps the tanh of the way forward. A processor is to:
-    # there the tanh is what takes time.
+    # Behind a barrier, or XLA keeps the tanh of the way forward. A CPU may keep it:
+    # there it takes longer to compute than to read.
     past, now, v, above = jax.lax.platform_dependent(
         *kept, above, cpu=_same, default=_behind_barrier
     )
