@@ -162,8 +162,8 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     check_together(options, trained)
     texts_made = []
     if options.both:
-        files = options.captions.files("train")
-        texts_made = [both_text(options.workdir, files)]
+        pair, files = options.captions.pair, options.captions.files("train")
+        texts_made = [both_text(options.workdir, pair, files)]
     title = f"Multi30k {options.captions.pair}, beam {RECIPE.search.beam}"
     derived, lines = partial(with_all, options, texts), partial(with_p, AGAINST, BY)
     notes = [captions.NOTE]

@@ -23,19 +23,27 @@ from kvnmt.data.text import read_parallel
 from kvnmt.files import write_lines
 
 NAME = "both"
-SOURCE, TARGET = f"{NAME}.source", f"{NAME}.target"
 EPOCHS = 4  # of both directions
 
 
-def both_text(workdir: Path, files: tuple[Path, Path]) -> Text:
-    """The pairs of two files, and behind them the same the other way round."""
+def both_text(workdir: Path, pair: str, files: tuple[Path, Path]) -> Text:
+    """The pairs of two files, and behind them the same the other way round.
+
+    Args:
+        workdir: Where it is written.
+        pair: Its languages, such as ``en-de``: a workdir may have several.
+        files: Source and target.
+    """
+    source, target = _places(workdir, pair)
 
     def write() -> None:
         text = read_parallel(*files)
-        write_lines(workdir / SOURCE, [*text.source, *text.target])
-        write_lines(workdir / TARGET, [*text.target, *text.source])
+        write_lines(source, [*text.source, *text.target])
+        write_lines(target, [*text.target, *text.source])
 
-    return Text(f"both directions of {text_digest(files)}", write, name=NAME)
+    return Text(
+        f"both directions of {text_digest(files)}", write, name=f"{NAME}-{pair}"
+    )
 
 
 def both_ways(row: Row) -> tuple[Row, Row]:
@@ -45,14 +53,15 @@ def both_ways(row: Row) -> tuple[Row, Row]:
         row: One from scratch, whose text `both_text` has.
     """
     before, folder = row.experiment, row.folder
-    workdir, epochs = folder.parent, max(1, before.training.epochs * 3 // 4)
+    epochs = max(1, before.training.epochs * 3 // 4)
+    source, target = _places(folder.parent, row.data)
     first = replace(
         row,
         folder=folder.with_name(f"{folder.name}-{NAME}"),
         system=f"{row.system}, both directions",
         experiment=replace(
             before,
-            data=replace(before.data, source=workdir / SOURCE, target=workdir / TARGET),
+            data=replace(before.data, source=source, target=target),
             training=replace(before.training, epochs=EPOCHS),
         ),
     )
@@ -72,3 +81,7 @@ def both_ways(row: Row) -> tuple[Row, Row]:
         ),
     )
     return first, second
+
+
+def _places(workdir: Path, pair: str) -> tuple[Path, Path]:
+    return workdir / f"{NAME}-{pair}.source", workdir / f"{NAME}-{pair}.target"

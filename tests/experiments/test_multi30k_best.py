@@ -370,7 +370,7 @@ def test_a_row_learns_both_directions_first(options, monkeypatch, capsys):
     for name in ("both directions", "after both directions"):
         assert f" rnnsearch-star, {name} " in shown
     text = read_parallel(
-        options.workdir / "both.source", options.workdir / "both.target"
+        options.workdir / "both-de-en.source", options.workdir / "both-de-en.target"
     )
     plain = read_parallel(options.data / "train.de", options.data / "train.en")
     assert text.source == plain.source + plain.target
@@ -380,7 +380,10 @@ def test_a_row_learns_both_directions_first(options, monkeypatch, capsys):
         load_run(start.with_name(f"{start.name}-{name}")).experiment
         for name in ("both", "after-both")
     )
-    assert first.data.source == options.workdir / "both.source"
+    assert first.data.source == options.workdir / "both-de-en.source"
     assert second.training.warm_start == options.workdir / f"{start.name}-both"
     assert second.training.new_words and second.data.source == options.data / "train.de"
     assert (first.training.epochs, second.training.epochs) == (4, 12)
+    turned = replace(options, both=True, source="en", target="de")
+    multi30k_best.main(turned, train=untrained)  # in the same workdir
+    assert " rnnsearch-star, after both directions " in capsys.readouterr().out
