@@ -178,16 +178,24 @@ def with_all(
 ) -> list[AnyRow]:
     """The rows that learn from all that were trained, and what all translate else."""
     plain = [row for row in trained if isinstance(row, Row)]
-    both = [new for row in plain if options.both for new in both_ways(row)]
-    learning = (row for row in plain if row.system in options.students)
-    taught = [distil(row, plain, options.lessons) for row in learning]
+    both = [both_ways(row) for row in plain if options.both]
+    after = [row for _, row in both]
+    starts = after or plain  # what students start from, and who teaches them
+    learning = [
+        start
+        for row, start in zip(plain, starts, strict=True)
+        if row.system in options.students
+    ]
+    taught = [distil(start, starts, options.lessons) for start in learning]
     measured = partial(figures_of, texts, "", options.target)
-    groups: list[Sequence[Row]] = [plain, taught] if options.ensemble else []
+    groups: list[Sequence[Row]] = [plain, after, taught] if options.ensemble else []
     several = (group for group in groups if len(group) > 1)
     others = [ensemble(options.workdir, rows, measured) for rows in several]
     if count := options.mbr:
-        others += [most_alike(row, count, measured) for row in (*plain, *taught)]
-    return [*both, *taught, *others]
+        others += [
+            most_alike(row, count, measured) for row in (*plain, *after, *taught)
+        ]
+    return [*(row for rows in both for row in rows), *taught, *others]
 
 
 def configure(

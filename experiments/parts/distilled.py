@@ -200,5 +200,5 @@ def _going_on(before: Experiment, folder: Path, epochs: int | None) -> Experimen
         optimizer=replace(
             optimizer, learning_rate=rate and rate / 2, decay=0.8, decay_after=1
         ),
-        training=replace(training, epochs=epochs, warm_start=folder),
+        training=replace(training, epochs=epochs, warm_start=folder, new_words=False),
     )
