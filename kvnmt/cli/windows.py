@@ -2,6 +2,7 @@
 """Standard input, some lines at a time."""
 
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -17,6 +18,8 @@ def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:
     """
     window: list[str] = []
     for number, line in enumerate(stream, 1):  # bytes: the line feed alone splits
+        if number == 1:
+            line = line.removeprefix(BOM_UTF8)
         try:
             line = line.removesuffix(b"\n").removesuffix(b"\r")
             window.append(decode(line, "standard input, line", number))

@@ -2,11 +2,13 @@
 """Lines of files, plain or compressed with gzip, as bytes.
 
 A file that begins with the two bytes of gzip, as no UTF-8 text does, is decompressed.
+The byte-order mark that some editors put before UTF-8 text is no part of it.
 """
 
 import contextlib
 import gzip
 import zlib
+from codecs import BOM_UTF8
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -30,7 +32,7 @@ _DISGUISES = {
 
 @contextlib.contextmanager
 def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
-    """Opens a file, plain or compressed with gzip, for reading bytes.
+    """Opens a file, plain or compressed with gzip, for reading the bytes of its text.
 
     Raises:
         UserError: The file cannot be read or decompressed, now or while it is open.
@@ -44,7 +46,10 @@ def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
                 )
             packed = raw.read(len(GZIP)) == GZIP
             raw.seek(0)
-            yield gzip.open(raw) if packed else raw
+            file = gzip.open(raw) if packed else raw
+            if file.read(len(BOM_UTF8)) != BOM_UTF8:
+                file.seek(0)
+            yield file
     except FileNotFoundError:
         place = "" if Path(path).is_absolute() else ", seen from the current folder"
         raise UserError(f"there is no file '{path}'{place}; check the path.") from None

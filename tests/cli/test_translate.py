@@ -53,6 +53,8 @@ def test_windows_are_read_as_they_come():
     text = b"a\nb\nc\n\nd"
     assert list(read_windows(io.BytesIO(text), 2)) == [["a", "b"], ["c", ""], ["d"]]
     assert list(read_windows(io.BytesIO(b""), 2)) == []
+    marked = b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n"  # the mark at the start is no text
+    assert list(read_windows(io.BytesIO(marked), 1)) == [["a"], ["\ufeffb"]]
 
 
 def test_what_stands_before_a_bad_line_is_not_lost(kvnmt, folder):

@@ -49,6 +49,9 @@ def pair(folder: Path, source: bytes, target: bytes) -> tuple[Path, Path]:
         (b"a\r\r\n", ["a\r"]),
         (b"\n\na\n\n", ["", "", "a", ""]),
         (b" a\t\n", [" a\t"]),
+        (b"\xef\xbb\xbfa\n\xef\xbb\xbfb", ["a", "\ufeffb"]),
+        (gzip.compress(b"\xef\xbb\xbfa\n"), ["a"]),
+        (b"\xef\xbb\xbf", []),
     ],
 )
 def test_lines_end_at_the_line_feed(tmp_path, data, lines):

@@ -9,7 +9,7 @@ every distinct word once; the text itself does not.
 
 import re
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -114,16 +114,11 @@ def scan(
         UserError: The file cannot be read.
     """
     reading = _Pass(index, vocabulary)
-    for lines in _blocks(path, block):
-        reading.add(lines)
-    return reading.scan(str(path))
-
-
-def _blocks(path: Path | str, size: int) -> Iterator[bytes]:
-    """Whole lines, about ``size`` bytes at a time."""
     with opened(path) as file:
-        while block := file.read(size):
-            yield block + file.readline()
+        reading.bytes = file.tell()  # a byte-order mark
+        while start := file.read(block):
+            reading.add(start + file.readline())  # whole lines
+    return reading.scan(str(path))
 
 
 class _Pass:

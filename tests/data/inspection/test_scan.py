@@ -34,6 +34,10 @@ def test_bytes_that_are_not_utf8_are_told_with_their_place(tmp_path):
             (4, 1, bad.index(0xFF) + 1, 0xFF),
             (10, 1, len(bad), 0xC3),
         ]
+    marked = only(
+        look_bytes(tmp_path, b"\xef\xbb\xbf" + bad, b"y\n" * 10), "undecodable"
+    )
+    assert marked.examples[0].note == "byte 4, 0xe9, byte 11 of the file"
 
 
 def test_every_character_that_python_takes_for_a_space_is_odd():
