@@ -16,8 +16,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment, Weighed
-from kvnmt.data.batches import pad, with_end
-from kvnmt.data.buckets import edge, in_batches
+from kvnmt.data.buckets import pairs_in_batches
 from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.score import rounds_of
 from kvnmt.inference.trained import KEPT
@@ -80,10 +79,8 @@ def record(
     check_ids(target, params.target_embedding.shape[0], "target sentence")
     replay = _compiled(config, asked, assembly.changes())
     results: list[PyTree] = [None] * len(source)
-    for places, block in in_batches(source, beside=target, keep_empty=True):
-        ended = [with_end(target[i]) for i in places]
-        rows = pad(ended, len(block), edge(max(map(len, ended))))
-        told = jax.device_get(replay(params, block, rows))  # leaves [T, B, R, ...]
+    for places, *rows in pairs_in_batches(source, target):
+        told = jax.device_get(replay(params, *rows))  # leaves [T, B, R, ...]
         for row, i in enumerate(places):
             T, S = len(target[i]) + 1, len(source[i]) + 1
 

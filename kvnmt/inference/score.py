@@ -9,8 +9,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.batches import pad, with_end
-from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS, edge, in_batches
+from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS, pairs_in_batches
 from kvnmt.devices import own_mesh, replicate, split_rows
 from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.trained import KEPT, Trained
@@ -69,12 +68,9 @@ def score(
     run, mesh = compiled_score(model), own_mesh()
     params = replicate(params, mesh)
     results = [Scored([], [], [])] * len(source)
-    for places, block in in_batches(
-        source, size, tokens, beside=target, keep_empty=True, multiple=mesh.size
+    for places, *rows in pairs_in_batches(
+        source, target, size, tokens, multiple=mesh.size
     ):
-        longest = max(len(target[i]) for i in places) + 1
-        ended = [with_end(target[i]) for i in places]
-        rows = block, pad(ended, len(block), edge(longest))
         outputs = run(params, *split_rows(rows, mesh))
         log_probs, rounds, looks = jax.device_get(outputs)
         for row, i in enumerate(places):

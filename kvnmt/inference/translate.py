@@ -7,7 +7,7 @@ device gets its share of a batch.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypedDict, Unpack
 
 import jax
@@ -39,6 +39,15 @@ class Translation(NamedTuple):
 
 
 NOTHING = Translation([], -math.inf, -math.inf)
+
+
+class SearchBlock(NamedTuple):
+    """What is searched at once."""
+
+    places: list[int]  # in the corpus, of the first rows; the others are padding
+    # ids, numbers, prefixes and which of the words each may write
+    rows: tuple[NDArray[np.integer | np.bool] | None, ...]
+    words: NDArray[np.integer] | None  # that any of them may write; None: all
 
 
 class Request(TypedDict, total=False):
@@ -112,12 +121,35 @@ def translate_nbest(
         check_ids(prefixes, model.target_words, "prefix")
     translations = [[Translation([], 0.0, 0.0)] for _ in sentences]
     params = replicate(params, mesh)
+    request = Request(
+        prefixes=prefixes, shortlist=shortlist, numbers=numbers, expected=expected
+    )
+    for places, rows, words in search_blocks(sentences, config, **request):
+        rows = split_rows(rows, mesh)
+        hypotheses = jax.device_get(search(params, *rows, words=words))
+        for row, place in enumerate(places):
+            several = _translations(hypotheses, row, config.nbest)
+            translations[place] = _chosen_first(several, config.mbr) or [NOTHING]
+        advance(len(places))
+    return translations
+
+
+def search_blocks(
+    sentences: Sequence[Sequence[int]],
+    config: SearchConfig,
+    *,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    shortlist: Shortlist | None = None,
+    numbers: Sequence[int] | None = None,
+    expected: int | None = None,
+) -> Iterator[SearchBlock]:
+    """What `translate_nbest` searches at once, block by block; its arguments.
+
+    Shapes of rows and words decide which programs that takes.
+    """
+    limits = config.batch_size, config.batch_tokens
     for places, block in in_batches(
-        sentences,
-        config.batch_size,
-        config.batch_tokens,
-        expected=expected,
-        multiple=mesh.size,
+        sentences, *limits, expected=expected, multiple=own_mesh().size
     ):
         drawn = np.zeros(len(block), np.int32)
         chosen = places if numbers is None else [numbers[n] for n in places]
@@ -126,13 +158,7 @@ def translate_nbest(
         words, allowed = None, None
         if shortlist is not None:
             words, allowed = shortlist.candidates(block, prefix)
-        rows = split_rows((block, drawn, prefix, allowed), mesh)
-        hypotheses = jax.device_get(search(params, *rows, words=words))
-        for row, place in enumerate(places):
-            several = _translations(hypotheses, row, config.nbest)
-            translations[place] = _chosen_first(several, config.mbr) or [NOTHING]
-        advance(len(places))
-    return translations
+        yield SearchBlock(places, (block, drawn, prefix, allowed), words)
 
 
 def _chosen_first(ways: list[Translation], mbr: float | None) -> list[Translation]:

@@ -2,8 +2,7 @@
 """What is done with a batch: a function for every kind of task.
 
 A batch is filled up with empty lines to its number of rows, so that few programs are
-compiled. Before programs are used their shapes are told, which decide them. They are
-those of the blocks that `kvnmt.data.buckets.in_batches` cuts a batch into.
+compiled. Before programs are used the shapes are told that decide them.
 """
 
 import weakref
@@ -11,10 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-import numpy as np
-
-from kvnmt.data.batches import pad
-from kvnmt.data.buckets import edge, in_batches
+from kvnmt.data.buckets import pairs_in_batches
 from kvnmt.data.vocabulary import SPECIAL
 from kvnmt.devices import own_mesh
 from kvnmt.evaluation.exploration import Advance, outputs
@@ -23,7 +19,12 @@ from kvnmt.inference.describe import read_back, summary
 from kvnmt.inference.program import program
 from kvnmt.inference.score import compiled_score, score_lines
 from kvnmt.inference.shortlist import Shortlist
-from kvnmt.inference.translate import Translation, translate_nbest
+from kvnmt.inference.translate import (
+    Request,
+    Translation,
+    search_blocks,
+    translate_nbest,
+)
 from kvnmt.runs.directory import Run
 
 Kind: TypeAlias = Literal["translate", "describe", "explore", "score"]
@@ -130,39 +131,25 @@ def _search(batch: Batch) -> list[list[Translation]]:
     """The translations of a batch's lines."""
     run, task, lines = batch.run, batch.task, batch.items
     source = [run.vocabularies.source.encode(line.text) for line in lines]
-    prefixes = [line.prefix for line in lines] if task.begun else None
-    with batch.program(_search_shapes(batch, source, prefixes)):
-        return translate_nbest(
-            run.model,
-            run.params,
-            source,
-            task.search,
-            prefixes=prefixes,
-            shortlist=batch.shortlist,
-            numbers=[line.number for line in lines],
-            expected=batch.rows,
-        )
+    request = Request(
+        prefixes=[line.prefix for line in lines] if task.begun else None,
+        shortlist=batch.shortlist,
+        numbers=[line.number for line in lines],
+        expected=batch.rows,
+    )
+    with batch.program(_search_shapes(batch, source, request)):
+        return translate_nbest(run.model, run.params, source, task.search, **request)
 
 
-def _search_shapes(batch: Batch, source: Ids, prefixes: Ids | None) -> Shapes:
+def _search_shapes(batch: Batch, source: Ids, request: Request) -> Shapes:
     """What decides which programs a search is; none where no line needs one."""
     search = batch.task.search
     # Of many programs those that were used long ago are freed, so none is kept here.
     of = weakref.ref(program(batch.run.model, search))
-    shapes, limits = set(), (search.batch_size, search.batch_tokens)
-    devices = own_mesh().size
-    for places, block in in_batches(
-        source, *limits, expected=batch.rows, multiple=devices
-    ):
-        begun = prefix = few = None
-        if prefixes is not None:
-            begun = edge(max(len(prefixes[n]) for n in places))
-            forced = [np.array(prefixes[n], np.int32) for n in places]
-            prefix = pad(forced, len(block), begun)
-        if batch.shortlist is not None:
-            few = len(batch.shortlist.candidates(block, prefix).words)
-        shapes.add((of, block.shape, begun, few))
-    return shapes
+    return {
+        (of, *(array if array is None else array.shape for array in (*rows, words)))
+        for _, rows, words in search_blocks(source, search, **request)
+    }
 
 
 def _read_shapes(batch: Batch, texts: Sequence[str], target: Ids) -> Shapes:
@@ -171,16 +158,9 @@ def _read_shapes(batch: Batch, texts: Sequence[str], target: Ids) -> Shapes:
     of = weakref.ref(compiled_score(batch.run.model))  # as of searches
     # What a mechanism tells of itself is read on one device.
     return {
-        (
-            of,
-            *batch.task[:2],
-            block.shape,
-            edge(max(len(target[n]) for n in places) + 1),
-        )
+        (of, *batch.task[:2], x.shape, y.shape)
         for multiple in (own_mesh().size, 1)
-        for places, block in in_batches(
-            source, beside=target, keep_empty=True, multiple=multiple
-        )
+        for _, x, y in pairs_in_batches(source, target, multiple=multiple)
     }
 
 
