@@ -64,6 +64,10 @@ class Systems(UserDict[str, named.NamedSystem]):
         super().__init__()
         self.data = named.SYSTEMS
 
+    def __missing__(self, name: str) -> named.NamedSystem:
+        """Raises a `UserError` with the nearest name."""
+        return named.system(name)
+
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
         return "\n".join(f"{name:{width}}  {self[name].paper}" for name in self)

@@ -387,5 +387,11 @@ def test_systems_are_shown_as_a_table():
     assert all(f"<code>{name}</code>" in page for name in kvnmt.SYSTEMS)
 
 
+def test_a_system_that_is_not_there_tells_the_nearest():
+    with pytest.raises(kvnmt.UserError, match="'kvmematt-r2'"):
+        kvnmt.SYSTEMS["kvmemat-r2"]
+    assert kvnmt.SYSTEMS.get("kvmemat-r2") is None
+
+
 def test_the_end_of_a_sentence_is_the_id_that_examples_use():
     assert EOS == 0
