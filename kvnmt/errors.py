@@ -54,6 +54,12 @@ BROKEN_PIPE = 141  # what a shell tells of a program ended by SIGPIPE
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
+class UnknownNameError(UserError, KeyError):
+    """A name that is not in a catalogue, whose ``get`` knows it for a missing key."""
+
+    __str__ = Exception.__str__  # a KeyError puts its sentence between quotes
+
+
 class StoppedError(Exception):
     """Work was ended by a signal, with nothing lost; the message is for a person.
 
@@ -76,7 +82,8 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     known = sorted(known)
     nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else "."
-    return UserError(f"there is no {kind} '{name}'{hint} Known: {', '.join(known)}.")
+    sentence = f"there is no {kind} '{name}'{hint} Known: {', '.join(known)}."
+    return UnknownNameError(sentence)
 
 
 def first_line(error: Exception) -> str:
