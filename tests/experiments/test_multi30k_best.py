@@ -387,3 +387,29 @@ def test_a_row_learns_both_directions_first(options, monkeypatch, capsys):
     turned = replace(options, both=True, source="en", target="de")
     multi30k_best.main(turned, train=untrained)  # in the same workdir
     assert " rnnsearch-star, after both directions " in capsys.readouterr().out
+
+
+def test_a_student_goes_on_from_a_row_that_learnt_both_directions(
+    options, monkeypatch, capsys
+):
+    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
+    write_captions(options.data)
+    after = options.workdir / "de-en-rnnsearch-star-1-after-both"
+    seen = []
+
+    def train(experiment, folder, **others):
+        seen.append(experiment)
+        return untrained(experiment, folder, **others)
+
+    student = replace(options, both=True, distil=options.systems)
+    multi30k_best.main(student, train=train)
+    shown = capsys.readouterr().out
+    assert " rnnsearch-star, after both directions, distilled " in shown
+    training, data = seen[-1].training, seen[-1].data
+    assert (training.warm_start, data.vocabularies) == (after, after)
+    assert not training.new_words and training.epochs == 6
+    source = (options.data / "train.de").read_text().splitlines()
+    search = SearchConfig(beam=1, min_length=1)
+    made = load_run(after).translate(source, search)
+    text = read_parallel(data.source, data.target)
+    assert text.target[len(source) :] == made
