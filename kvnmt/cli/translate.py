@@ -183,7 +183,8 @@ def answers(
     if options.shortlist:
         shortlist = read_shortlist(options.shortlist, run.vocabularies)
     lines = 0  # before the window
-    expected = None  # parts in a full window
+    expected = None  # parts in all windows, as far as the first one tells
+    full = options.search.batch_size * WINDOW
     for window in windows:
         cuts = [cut(run.vocabularies.source, one, options.max_input) for one in window]
         long = sum(len(pieces) > 1 for pieces in cuts)
@@ -194,7 +195,8 @@ def answers(
                 for line, pieces in zip(window, cuts)
             ]
         count = sum(map(len, cuts))
-        expected = expected or count
+        if expected is None:
+            expected = count * (1 if len(window) < full else WINDOW)
         begun = near = None
         if prefixes:
             begun = _begun(run, prefixes.window(lines, len(window)), cuts)

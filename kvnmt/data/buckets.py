@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Batches of sentences to decode: sorted by length, in a fixed table of shapes."""
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +14,10 @@ from kvnmt.data.batches import pad, with_end
 EDGES = (8, 12, 16, 24, 32, 48, 64, 96, 128)  # padded source lengths, EOS included
 BATCH_SIZE = 64  # sentences
 BATCH_TOKENS = 4096  # padded positions
+# A shape is a program, and to compile that takes about as long as to translate a full
+# batch: a length of the table is left out if no more padded positions come of it.
+PROGRAM = 4096
+Shapes: TypeAlias = dict[int, int]  # rows by padded length, from short to long
 
 
 def edge(length: int) -> int:
@@ -42,11 +49,12 @@ def in_batches(
         expected: How many sentences there are, if these are only the first of them.
         multiple: Rows are a multiple of this, even beyond the two limits.
     """
-    lengths = [*map(len, sentences)]
-    order = [i for i, length in enumerate(lengths) if length]
-    few = max(expected or 0, len(order))
-    for places, rows in _batches(order, lengths, size, tokens, few, multiple):
-        yield places, _padded(sentences, places, rows)
+    lengths = [len(ids) + 1 for ids in sentences]
+    order = [i for i, ids in enumerate(sentences) if len(ids)]
+    count = max(expected or 0, len(order))
+    shapes = _shapes([lengths[i] for i in order], size, tokens, count, multiple)
+    for places, rows in _batches(order, lengths, shapes):
+        yield places, _padded(sentences, places, rows, shapes)
 
 
 def pairs_in_batches(
@@ -68,33 +76,69 @@ def pairs_in_batches(
         tokens: See there; of the longer side.
         multiple: See there.
     """
-    longer = [*map(max, map(len, source), map(len, target))]
-    order, count = [*range(len(longer))], len(longer)
-    for places, rows in _batches(order, longer, size, tokens, count, multiple):
-        yield places, _padded(source, places, rows), _padded(target, places, rows)
+    lengths = [max(len(x), len(y)) + 1 for x, y in zip(source, target, strict=True)]
+    order = [*range(len(lengths))]
+    shapes = _shapes(lengths, size, tokens, len(order), multiple)
+    for places, rows in _batches(order, lengths, shapes):
+        x, y = (_padded(side, places, rows, shapes) for side in (source, target))
+        yield places, x, y
+
+
+def _shapes(
+    lengths: Sequence[int], size: int, tokens: int, count: int, multiple: int
+) -> Shapes:
+    """The padded lengths that so many sentences of such lengths are worth."""
+    few = 1 << max(count - 1, 0).bit_length()
+    share = count / max(len(lengths), 1)
+    counts = {width: n * share for width, n in Counter(map(edge, lengths)).items()}
+    shapes = {}
+    for width in sorted(counts):
+        rows = max(min(size, few, tokens // width), 1)
+        shapes[width] = -(-rows // multiple) * multiple
+    positions, longest = _positions(counts, shapes), max(shapes, default=0)
+    while len(shapes) > 1:
+        fewer = (_without(shapes, width) for width in shapes if width < longest)
+        best = min(fewer, key=lambda shapes: _positions(counts, shapes))
+        padded = _positions(counts, best)
+        if padded - positions > PROGRAM:
+            break
+        positions, shapes = padded, best
+    return shapes
+
+
+def _without(shapes: Shapes, left_out: int) -> Shapes:
+    return {width: rows for width, rows in shapes.items() if width != left_out}
+
+
+def _positions(counts: dict[int, float], shapes: Shapes) -> float:
+    """How many there are, if a batch that is not full takes shorter sentences too."""
+    total = free = 0.0
+    widths = sorted(shapes, reverse=True)
+    for width, next_one in zip(widths, [*widths[1:], 0]):
+        need = sum(n for long, n in counts.items() if next_one < long <= width) - free
+        rows = max(math.ceil(need / shapes[width]), 0) * shapes[width]
+        total, free = total + rows * width, rows - need
+    return total
 
 
 def _batches(
-    order: list[int],
-    lengths: list[int],
-    size: int,
-    tokens: int,
-    expected: int,
-    multiple: int,
+    order: list[int], lengths: Sequence[int], shapes: Shapes
 ) -> Iterator[tuple[list[int], int]]:
     """Places, longest first, and the number of rows for them."""
     order.sort(key=lambda i: -lengths[i])
-    few = 1 << max(expected - 1, 0).bit_length()
     start = 0
     while start < len(order):
-        rows = max(min(size, few, tokens // edge(lengths[order[start]] + 1)), 1)
-        rows = -(-rows // multiple) * multiple
+        rows = shapes[_fit(lengths[order[start]], shapes)]
         yield order[start : start + rows], rows
         start += rows
 
 
+def _fit(length: int, shapes: Shapes) -> int:
+    return next(width for width in shapes if width >= length)
+
+
 def _padded(
-    sentences: Sequence[Sequence[int]], places: list[int], rows: int
+    sentences: Sequence[Sequence[int]], places: list[int], rows: int, shapes: Shapes
 ) -> NDArray[np.int32]:
     ended = [with_end(sentences[i]) for i in places]
-    return pad(ended, rows, edge(max(map(len, ended))))
+    return pad(ended, rows, _fit(max(map(len, ended)), shapes))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from kvnmt.data import buckets
 from kvnmt.inference.score import compiled_score
 from kvnmt.serve.batcher import NotReadyError
 from kvnmt.serve.guard import Guard
@@ -29,7 +30,10 @@ NARROW = replace(SEARCH, batch_tokens=128)
         ("score", lambda line: Pair(line, "A"), "a " * 600),
     ],
 )
-def test_a_batch_in_several_blocks_needs_the_program_of_each(runs, kind, item, long):
+def test_a_batch_in_several_blocks_needs_the_program_of_each(
+    runs, monkeypatch, kind, item, long
+):
+    monkeypatch.setattr(buckets, "PROGRAM", -1)  # no shape is left out
     service = Service({"plain": runs["plain"]})
     service.aside = True  # as with one device
     task = Task(kind, "plain", NARROW)
