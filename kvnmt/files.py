@@ -180,7 +180,7 @@ def write_manifest(folder: Path, plain: dict[str, Any]) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Reads the manifest of a folder, of this version or of one before.
+    """Reads the manifest of a folder.
 
     Raises:
         DamagedError: It is missing or was changed.
@@ -196,12 +196,6 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             if isinstance(plain := json.loads(text), dict):
                 return plain
         raise DamagedError(f"'{MANIFEST}' is no manifest")
-    # Manifests of prepared corpora once had their digest in a field.
-    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        plain = json.loads(content)
-        seal = plain.pop("digest")
-        if seal == digest(json.dumps(plain, sort_keys=True).encode())[:24]:
-            return plain
     raise DamagedError(f"'{MANIFEST}' was changed after it was written")
 
 

@@ -31,15 +31,12 @@ from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError
 
-FORMAT = 1
+FORMAT = 2  # of how text is read, too: raised when the same text gives other ids
 # What decides no id: where files lie, whose contents are in the name by their digests;
 # what is not trained on; who does the work. `longest` says what `max_length` does.
 NEVER_MATTERS = {"source", "target", "pairs", "tfds_folder", "cache", "workers"}
 NEVER_MATTERS |= {"links", "valid_source", "valid_target", "valid_pairs", "tfds_valid"}
 NEVER_MATTERS |= {"vocabularies", "max_length"}
-# What settings that came later did before: corpora of that time keep their names.
-BEFORE = {"trimmed": False, "subword_dropout": 0.0, "segmentations": 1}
-BEFORE |= {"normalization": "nmt_nfkc", "symbols": ()}
 
 
 class Entry(NamedTuple):
@@ -65,7 +62,6 @@ def key_of(
     ignored = NEVER_MATTERS.union(ONLY_BUILDS if trained else ())
     names = {field.name for field in fields(config)} - ignored
     decides = {name: getattr(config, name) for name in names}
-    decides = {k: v for k, v in decides.items() if k not in BEFORE or BEFORE[k] != v}
     decides |= {"longest": config.longest, "format": FORMAT, "files": digests}
     if trained:
         decides["vocabularies"] = [digest(side) for side in trained]

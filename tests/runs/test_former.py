@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What former code wrote is read: runs, configs and prepared corpora."""
+"""What former code wrote is read: runs and configs."""
 
 import dataclasses
 import json
@@ -12,7 +12,6 @@ import jax
 import numpy as np
 import pytest
 
-from kvnmt.data.corpus import load_corpora
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score_lines
 from kvnmt.inference.translate import translate_lines
@@ -67,7 +66,7 @@ def test_a_former_run_translates_and_scores_the_same(archive, name):
 
 
 def test_a_former_run_goes_on(former):
-    """With its place, its optimiser and its mean; on the corpus prepared for it."""
+    """With its place, its optimiser and its mean; its corpus is prepared anew."""
     name = "kvmematt-r2-atteos"
     exp = load_experiment(former / name)
     more = dataclasses.replace(exp.training, epochs=9)
@@ -86,21 +85,6 @@ def test_a_former_run_starts_another(former):
     exp = dataclasses.replace(exp, training=settings)
     train.run(exp, former / "new", console=console)
     assert f"arrays copied from '{name}', 0 fresh" in console.file.getvalue()
-
-
-def test_a_former_prepared_corpus_is_found(former):
-    entries = {path.name for path in (former / "prepared").iterdir()}
-    (entry,) = entries
-    times = {
-        path: path.stat().st_mtime_ns for path in Path("prepared", entry).iterdir()
-    }
-    corpora = load_corpora(load_experiment(former / RUNS[0]).data, console=quiet())
-    assert len(corpora.train.source) == 60
-    assert {path.name for path in Path("prepared").glob("*")} - entries <= {
-        f"{entry}.lock"
-    }
-    for path, time in times.items():
-        assert path.stat().st_mtime_ns == time
 
 
 def systems(folder: Path) -> dict[str, Any]:
