@@ -86,9 +86,22 @@ class _Output(Console):
         raise BrokenPipeError
 
 
-def error_console() -> Console:
-    """Where people read what is not a result."""
-    return Console(stderr=True)
+class _People(Console):
+    """Where people read, who may be gone: the work does not end with that."""
+
+    def on_broken_pipe(self) -> None:
+        """Says no more; Rich itself would end the program."""
+        self.quiet = True
+
+
+def people_console(*, stderr: bool = True, quiet: bool = False) -> Console:
+    """Where people read what is not a result, for as long as they do.
+
+    Args:
+        stderr: Whether on standard error; otherwise on standard output.
+        quiet: Whether nothing is said.
+    """
+    return _People(stderr=stderr, quiet=quiet)
 
 
 def say(message: str, console: Console | None = None) -> None:
@@ -98,8 +111,9 @@ def say(message: str, console: Console | None = None) -> None:
         message: What is said; it may hold names of files.
         console: Where; by default on standard error.
     """
-    console = console or error_console()
-    with suppress(OSError) if console.stderr else nullcontext():  # no result is lost
+    console = console or people_console()
+    people = console.stderr or isinstance(console, _People)
+    with suppress(OSError) if people else nullcontext():  # no result is lost
         console.print(message, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -131,10 +145,10 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
         MofNCompleteColumn(),
         _Rate(),
         TimeRemainingColumn(),
-        console=error_console(),
+        console=people_console(),
         transient=True,
         redirect_stdout=False,  # what is printed meanwhile is a result, not for people
-        disable=not is_watched(error_console()),
+        disable=not is_watched(people_console()),
     ) as bar:
         task = bar.add_task(what, total=total)
         yield advance

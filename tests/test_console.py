@@ -3,6 +3,8 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -84,3 +86,16 @@ def test_json_may_hold_the_name_of_any_file(capfdbinary):
     line = capfdbinary.readouterr().out
     assert json.loads(line) == {"name": "t\udcff.txt", "word": "ü"}
     assert "ü".encode() in line
+
+
+def test_whoever_no_longer_reads_what_is_said_ends_nothing():
+    """Rich would end the program, and its results would go nowhere."""
+    code = (
+        "import os; from kvnmt.console import people_console, say\n"
+        "reader, writer = os.pipe(); os.close(reader); os.dup2(writer, 2)\n"
+        "console = people_console()\n"
+        "for _ in range(2): say('a note'); say('a note', console)\n"
+        "print('the result')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "the result\n")

@@ -17,7 +17,7 @@ from experiments.harness.claims import Claims
 from experiments.harness.results import KEPT, RESULT, Figures, read_file, read_result
 from experiments.harness.rows import AnyRow, Row
 from experiments.harness.settings import config_digest
-from kvnmt.console import error_console, print_table
+from kvnmt.console import people_console, print_table
 from kvnmt.data.corpus import Corpora, load_corpora
 from kvnmt.errors import UserError
 from kvnmt.fields import check_fields
@@ -94,7 +94,7 @@ def show_plans(rows: Sequence[AnyRow]) -> None:
     Raises:
         UserError: The data or a config cannot be used.
     """
-    console, corpora = error_console(), dict[Any, Corpora]()
+    console, corpora = people_console(), dict[Any, Corpora]()
     plans = [
         _awaited(row) if row.awaits_text else plan_of(row, corpora, console)
         for row in rows
@@ -120,7 +120,7 @@ def plan_of(
     check_fields(experiment)
     if experiment.data not in corpora:
         corpora[experiment.data] = load_corpora(experiment.data, None, console)
-    job, state = _prepare(row, corpora[experiment.data], console or error_console())
+    job, state = _prepare(row, corpora[experiment.data], console or people_console())
     leaves = by_name(state.params)
     return {
         "row": row.folder.name,

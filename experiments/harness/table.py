@@ -26,7 +26,7 @@ from kvnmt.cli.flags import check_lists
 from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.own_code import run_first
 from kvnmt.cli.program_cache import keep_programs
-from kvnmt.console import print_table
+from kvnmt.console import people_console, print_table
 from kvnmt.data.sources import Split, open_text
 from kvnmt.errors import UserError, flag, run_program
 from kvnmt.evaluation.base import Column, Report, table
@@ -211,7 +211,7 @@ def work(
 ) -> dict[str, str]:
     """Does the rows that nobody else has done or is doing; gives why rows failed."""
     results_of(rows)  # one that cannot be read is told before any work
-    return Worker(rows, train, console or Console(), pace).work()
+    return Worker(rows, train, console or people_console(stderr=False), pace).work()
 
 
 def results_of(rows: Sequence[AnyRow]) -> list[Figures]:

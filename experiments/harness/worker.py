@@ -8,6 +8,7 @@ a row, trains and measures it, and goes on to the next.
 import time
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from signal import SIGINT
 from signal import Signals as SignalName
@@ -89,7 +90,8 @@ class Worker:
         return True
 
     def _do(self, row: AnyRow, held: Held) -> None:
-        self.console.rule(escape(row.folder.name))
+        with suppress(OSError):  # nobody reads it, or the disk is full
+            self.console.rule(escape(row.folder.name))
         try:
             row.make(self.train, self.console)
         except StoppedError:

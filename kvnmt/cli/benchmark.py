@@ -15,7 +15,7 @@ from kvnmt.benchmark.config import (
 )
 from kvnmt.benchmark.published import MENG
 from kvnmt.cli.flags import FLAT
-from kvnmt.console import error_console, print_table, say
+from kvnmt.console import people_console, print_table, say
 from kvnmt.errors import UserError
 
 
@@ -42,7 +42,7 @@ class Benchmark:
         if self.compare:
             old = report.read(self.compare)
             compare.check_sizes(self.config, old, self.compare)
-        with error_console().status("") as status:
+        with people_console().status("") as status:
             if self.peer.against:
                 both = against.measure(self.config, self.peer, status.update)
                 self._show(asdict(both), table.of_both(both))

@@ -15,7 +15,7 @@ from kvnmt.compiling.figures import compile_for, plain
 from kvnmt.compiling.largest import Largest, largest_batch
 from kvnmt.compiling.program import CompileConfig, check_what
 from kvnmt.compiling.sections import Kernel, largest_kernels
-from kvnmt.console import error_console, print_table
+from kvnmt.console import people_console, print_table
 from kvnmt.fields import at_least, check_fields
 from kvnmt.files import claim, write_lines
 from kvnmt.runs.config import Experiment, converter
@@ -67,7 +67,7 @@ class Compile:
         if self.hlo:
             claim(self.hlo, ())
         target = targets.target(self.target)
-        with error_console().status("compiling") as status:
+        with people_console().status("compiling") as status:
             if self.largest_batch:
                 result = largest_batch(self.config, target, status.update)
             else:

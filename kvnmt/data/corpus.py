@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Console
 
-from kvnmt.console import error_console
+from kvnmt.console import people_console
 from kvnmt.data import cache, prepare, sources
 from kvnmt.data.batches import EncodedCorpus, Sentences, encoded
 from kvnmt.data.config import DataConfig, with_limit
@@ -148,7 +148,7 @@ def prepare_train(
     # Before all words are counted.
     prepare.check_cut(config, trained.kinds if trained else {config.vocabulary})
     if config.cache:
-        return _cached(config, config.cache, text, trained, console or error_console())
+        return _cached(config, config.cache, text, trained, console or people_console())
     vocabularies = trained or prepare.build_vocabularies(config, text)
     return _in_memory(config, text, vocabularies)
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from kvnmt import devices
 from kvnmt.companions import check_alike
-from kvnmt.console import say
+from kvnmt.console import people_console, say
 from kvnmt.data.batches import digest as digest_of
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
@@ -78,7 +78,7 @@ def run(
     Raises:
         UserError: The data, the directory or the config cannot be used.
     """
-    console = console or Console(stderr=True, quiet=devices.part()[0] > 0)
+    console = console or people_console(quiet=devices.part()[0] > 0)
     experiment = _checked(experiment)
     trained = None
     if resume:
