@@ -118,6 +118,7 @@ def make_job(
         about=about
         | {
             "batches": plan.digest(),
+            "order": plan.order(),
             "pairs": corpora.train.digest(),
             "validation": digest("\n".join(corpora.references).encode()),
             "validation_pairs": corpora.valid.digest(),

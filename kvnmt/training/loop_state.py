@@ -127,6 +127,13 @@ def _check_same_text(job: Job, before: Mapping[str, Any]) -> None:
             "means nothing here; put that back, or begin another run with {0}.",
             "training.warm_start",
         )
+    if differs("order"):
+        raise OptionError(
+            f"the run in '{job.folder}' shuffled pairs as another version does, "
+            "kvnmt's or NumPy's, so its place among them means nothing here; put that "
+            "back, or begin another run with {0}.",
+            "training.warm_start",
+        )
     if differs("validation") or differs("validation_pairs"):
         raise OptionError(
             f"the run in '{job.folder}' was validated on other text, so that its "

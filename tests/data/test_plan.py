@@ -157,3 +157,6 @@ def test_plans_are_told_apart():
     plans += [by_tokens(lengths[::-1], 256, 4, multiple=8), by_pairs(lengths, 8, 4)]
     assert len({plan.digest() for plan in plans}) == len(plans)
     assert by_pairs(lengths.astype(np.int32), 8, 4).digest() == plans[-1].digest()
+    last = plans[-1]
+    assert last.order() == by_pairs(lengths, 8, 4).order()
+    assert last.order() != by_pairs(lengths, 8, 4, window=30).order()

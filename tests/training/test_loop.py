@@ -19,6 +19,7 @@ from kvnmt import console
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
+from kvnmt.data.plan import Plan
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
@@ -286,7 +287,7 @@ def other_letter(text: str) -> str:
     return ("b" if text[0] == "a" else "a") + text[1:]
 
 
-def test_other_pairs_are_not_gone_on_with(tmp_path, data):
+def test_other_pairs_are_not_gone_on_with(tmp_path, data, monkeypatch):
     """Nor beside another validation text; and the run stays as it is."""
     own = toy_data(tmp_path / "text")
     run(tiny(own, epochs=1), tmp_path / "run")
@@ -306,6 +307,9 @@ def test_other_pairs_are_not_gone_on_with(tmp_path, data):
         assert (tmp_path / "run" / "config.json").read_bytes() == config
         for path, text in texts.items():
             path.write_text(text)
+    with monkeypatch.context() as patch, pytest.raises(UserError, match="shuffled"):
+        patch.setattr(Plan, "order", lambda plan: "another version's")
+        run(tiny(own, epochs=2), tmp_path / "run", resume=True)
     run(tiny(own, epochs=2), tmp_path / "run", resume=True)
 
 
