@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from experiments.harness.settings import check_same_rows
 from kvnmt.errors import UserError
 from kvnmt.files import make_folder, write_json
 from kvnmt.runs.directory import package_versions
@@ -67,6 +68,11 @@ def provenance() -> Figures:
     }
 
 
+def told_apart(result: Figures) -> str:
+    """Of what config and text a result is; what it does not tell is empty."""
+    return ":".join(result.get(what) or "" for what in ("config", "text"))
+
+
 def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
     """Copies the results of a table to where they are kept.
 
@@ -79,8 +85,8 @@ def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
         What was written.
 
     Raises:
-        UserError: There is no result, one cannot be read, or one would take the place
-            of another setting's.
+        UserError: There is no result, one cannot be read, comes from others than are
+            there, or would take the place of another setting's.
     """
     paths = list(workdir.glob(f"*/{RESULT}"))
     results = {path.parent.name: _measured(path) for path in paths}
@@ -91,6 +97,9 @@ def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
         )
     written = {kept / name / f"{row}.json": results[row] for row in sorted(results)}
     for path, result in written.items():
+        based_on = result.get("based_on") or {}
+        there = {name: told_apart(results.get(name, {})) for name in based_on}
+        check_same_rows(based_on, there, workdir / path.stem)
         _check_same_setting(path, result)
     make_folder(kept / name)
     for path, result in written.items():
@@ -126,7 +135,7 @@ def kept_results(name: str, kept: Path = KEPT) -> list[Figures]:
         result = _measured(path)
         shared = {key: value for key, value in result.items() if key != "rows"}
         of_file = shared | {"file": f"{name}/{path.name}"}
-        rows += [of_file | row for row in result.get("rows", [{}])]
+        rows += [of_file | row for row in result.get("rows") or [{}]]
     return rows
 
 

@@ -10,7 +10,12 @@ from typing import Literal, NamedTuple, Protocol
 import jax
 from rich.console import Console
 
-from experiments.harness.results import Figures, read_result, write_result
+from experiments.harness.results import (
+    Figures,
+    read_result,
+    told_apart,
+    write_result,
+)
 from experiments.harness.settings import (
     check_begun_alike,
     check_same_config,
@@ -71,12 +76,13 @@ class AnyRow(ABC):
 
     @property
     def based_on(self) -> dict[str, str]:
-        """The rows that it needs, and of what config each was measured; empty: unknown.
+        """The rows that it needs, and of what config and text each was measured.
 
-        A result keeps it: those rows may be trained again with other choices.
+        A result keeps it: those rows may be trained again with other choices. What is
+        not known is empty.
         """
         results = {folder.name: read_result(folder) or {} for folder in self.needs}
-        return {name: result.get("config") or "" for name, result in results.items()}
+        return {name: told_apart(result) for name, result in results.items()}
 
     def result(self) -> Figures | None:
         """What was measured; None: nothing yet.
@@ -137,10 +143,22 @@ class Row(AnyRow):
 
     def make(self, train: Train, console: Console) -> None:
         """Trains, or goes on, and measures; leaves a result."""
-        resume = (self.folder / "config.json").exists()
-        result = train(self.experiment, self.folder, resume=resume, console=console)
-        run = load_run(self.folder)
-        figures = {
+        resume, text = (self.folder / "config.json").exists(), self.text
+        try:
+            result = train(self.experiment, self.folder, resume=resume, console=console)
+            figures = self._figures(load_run(self.folder), result)
+        finally:
+            # Programs of many systems are more memory mappings than a process may hold.
+            jax.clear_caches()
+        if self.text != text:
+            raise UserError(
+                f"the text of '{self.folder.name}' changed while that was trained; put "
+                "it back, or delete that folder to have the row made anew."
+            )
+        write_result(self.folder, figures)
+
+    def _figures(self, run: Run, result: Result) -> Figures:
+        return {
             "system": self.system,
             "start": self.start,
             "seed": self.experiment.training.seed,
@@ -157,11 +175,7 @@ class Row(AnyRow):
             "valid_loss": _best_loss(result),
             "target_tokens_per_second": result.tokens_per_second,
             "minutes": result.minutes,
-        }
-        figures |= self.measure(Trained(self.folder, run, result))
-        write_result(self.folder, figures)
-        # Programs of many systems are more memory mappings than a process may hold.
-        jax.clear_caches()
+        } | self.measure(Trained(self.folder, run, result))
 
 
 def _best_loss(result: Result) -> float:

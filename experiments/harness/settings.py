@@ -36,7 +36,7 @@ def config_digest(experiment: Experiment, *, seed: bool = True) -> str:
     """Tells configs apart, but for where their files lie.
 
     Fields at their defaults are left out: one that a later version adds changes no
-    digest.
+    digest. Where a default is changed, `SCHEME` is, too: a test tells.
 
     Args:
         experiment: The config.
@@ -140,8 +140,9 @@ def check_same_rows(
     """Makes sure that the rows that a result came from are those that are there.
 
     Args:
-        noted: Their names, and the digest of each one's config; empty: it has none.
-            None: a former version noted no rows.
+        noted: Their names, and the digests of each one's config and text, with a colon
+            between them; empty: it has none. A former version noted no text. None: one
+            before it noted no rows.
         now: The same, of the rows that are there; empty, too, of one without a result.
         folder: Where the result stands.
 
@@ -150,7 +151,10 @@ def check_same_rows(
     """
 
     def differs(name: str, was: str | None) -> bool:
-        return was is None or ("" not in (was, now[name]) and was != now[name])
+        if was is None:
+            return True
+        pairs = zip(was.rsplit(":", 1), now[name].rsplit(":", 1))
+        return any("" not in pair and pair[0] != pair[1] for pair in pairs)
 
     others = [
         name for name in now if noted is not None and differs(name, noted.get(name))

@@ -107,7 +107,8 @@ def with_p(
 
 
 def _by_seed(results: Sequence[Figures], key: str) -> dict[int, Any]:
-    return {r["seed"]: r[key] for r in results if {"seed", key} <= r.keys()}
+    told = [(r.get("seed"), r.get(key)) for r in results]
+    return {seed: figure for seed, figure in told if None not in (seed, figure)}
 
 
 def _same_references(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:

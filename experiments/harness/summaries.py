@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of kept results: a row for each system and start, its seeds put together."""
 
+import math
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -199,7 +200,7 @@ def _cell(column: Column, group: Sequence[Figures]) -> str:
     if column.form == "{}" and all(isinstance(value, str) for value in values):
         return "; ".join(dict.fromkeys(values))
     for result in by_seed.values():
-        if not isinstance(result[key], int | float):
+        if not isinstance(result[key], int | float) or not math.isfinite(result[key]):
             raise UserError(
                 f"'{key}' of '{result['file']}' is no number but {result[key]!r}; "
                 "delete that file below experiments/results/ and measure it again."

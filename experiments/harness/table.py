@@ -284,6 +284,7 @@ def _write_text(workdir: Path, text: Text) -> None:
             f"'{workdir}' has runs on other text than these flags make; choose "
             "another --workdir."
         )
+    mark.unlink(missing_ok=True)  # until it is written, no text is there
     text.write()
     write_whole(mark, text.key)
 

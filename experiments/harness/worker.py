@@ -43,6 +43,7 @@ class Worker:
         self.rows, self.train, self.console, self.pace = rows, train, console, pace
         self.claims = {row.folder: Claims(row.folder, pace) for row in rows}
         self.before = {path: len(c.failures()) for path, c in self.claims.items()}
+        self.unusable = dict[Path, str]()  # why results are not those of their rows
 
     def work(self) -> dict[str, str]:
         """Works, and comes back to rows that wait for others.
@@ -106,7 +107,12 @@ class Worker:
             held.end("done")
 
     def _is_open(self, row: AnyRow) -> bool:
-        return row.result() is None and not self._failure(row.folder)
+        try:
+            measured = row.result()
+        except UserError as error:  # such as that it came from others: the rest goes on
+            self.unusable[row.folder] = reason_of(error, row.folder)
+            return False
+        return measured is None and not self._failure(row.folder)
 
     def _waits_for(self, row: AnyRow) -> bool:
         """Whether it needs a row that is not there yet but may come."""
@@ -125,6 +131,8 @@ class Worker:
 
     def _failure(self, folder: Path) -> str:
         """Why a row is given up; empty: it is not."""
+        if folder in self.unusable:
+            return self.unusable[folder]
         if read_result(folder):
             return ""
         if folder not in self.claims:

@@ -135,7 +135,8 @@ class PairEncoder:
         for number in range(self.segmentations):
             encode = partial(self._encode, number)
             pairs = tokenised(self.vocabularies, block, self.faulty, encode)
-            dropped += Dropped(pairs.text.empty, pairs.text.undecodable)
+            if number == 0:  # the same pairs are faulty each time
+                dropped += Dropped(pairs.text.empty, pairs.text.undecodable)
             for place, ids in enumerate(zip(pairs.source, pairs.target)):
                 short, long = sorted(map(len, ids))
                 if long > self.longest:

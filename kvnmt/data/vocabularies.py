@@ -4,6 +4,7 @@
 One vocabulary by itself is in `kvnmt.data.vocabulary`.
 """
 
+from codecs import BOM_UTF8
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -143,7 +144,8 @@ def load(folder: Path, side: str) -> AnyVocabulary:
         path = paths[kind]
         if path.is_file():
             try:
-                vocabulary = read(read_small(path, LARGEST))
+                data = read_small(path, LARGEST)
+                vocabulary = read(data.removeprefix(BOM_UTF8))  # of an editor
                 len(vocabulary)  # a model of subwords is read only now
                 return vocabulary
             except (DamagedError, OSError, RuntimeError, ValueError) as error:

@@ -248,6 +248,9 @@ def test_segmentations_are_told(tmp_path):
     corpora = load_corpora(config)
     assert corpora.report.startswith("12 training pairs in 4 segmentations (left")
     assert len({str(ids) for ids in corpora.train.source}) > 1
+    faulty = write(tmp_path, [*lines, "|x"], lines[:1], vocabulary="bpe", **choices)
+    report = load_corpora(dataclasses.replace(faulty, faulty="skip")).report
+    assert "(left out: 1 with an empty side)" in report  # once, not in each
     (ids,) = plain(corpora.valid.source)  # nothing is left to chance
     assert ids[:-1] == corpora.vocabularies.source.encode("ab abc")
 

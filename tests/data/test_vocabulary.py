@@ -422,6 +422,11 @@ def test_the_last_word_needs_no_line_feed(tmp_path):
     assert load(tmp_path, "source") == Words(("the", "dog"))
 
 
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path):
+    (tmp_path / "source.words").write_bytes(b"\xef\xbb\xbfthe\ndog\n")
+    assert load(tmp_path, "source") == Words(("the", "dog"))
+
+
 def test_pieces_are_learnt_from_lines_with_a_reserved_character_too():
     learnt = build_subwords(["zq \u2585 dog"] * 9 + ["a b"] * 9, 60)
     assert learnt.pieces(learnt.encode("zq dog")) == ["\u2581zq", "\u2581dog"]

@@ -130,6 +130,27 @@ def test_a_figure_that_is_no_number_is_one_sentence(tmp_path, values):
         grid_of(SUMMARY, tmp_path)
 
 
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_figure_without_bounds_is_one_sentence(tmp_path, value):
+    for seed, bleu in enumerate([20.0, value]):
+        keep(tmp_path, f"{seed}", **row(seed, bleu))
+    with pytest.raises(UserError, match=r"'bleu' of 'mine/1\.json' is no number"):
+        grid_of(SUMMARY, tmp_path)
+
+
+def test_a_result_of_rows_that_are_no_longer_there_is_not_kept(tmp_path):
+    """Its base was trained again: neither is copied."""
+    noted = {"base": {"config": "new", "text": "t"}, "read": {"based_on": {}}}
+    noted["read"]["based_on"]["base"] = "old:t"
+    for name, figures in noted.items():
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        text = json.dumps(MEASURED | row(1, 20.0) | figures)
+        (tmp_path / "runs" / name / "result.json").write_text(text)
+    with pytest.raises(UserError, match="runs/read' was measured before 'base' became"):
+        collect(tmp_path / "runs", "mine", tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
+
+
 @pytest.mark.parametrize("what", ["setting", "text"])
 def test_seeds_of_two_settings_are_refused(tmp_path, what):
     for seed, told in enumerate((None, "s", "s", "another"), 1):

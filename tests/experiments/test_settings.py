@@ -5,15 +5,17 @@ import dataclasses
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from experiments.harness import settings
 from experiments.harness.rows import Row
 from experiments.harness.settings import config_digest, differences
+from kvnmt import attention, decoder, target_context
 from kvnmt.attention import dot, none
 from kvnmt.errors import UserError
-from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.runs.config import Experiment, leaves, to_plain
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.losses import Objective
 from tests.experiments.fake import draw
@@ -52,6 +54,27 @@ def test_a_field_that_a_version_adds_changes_no_digest(monkeypatch):
 
     monkeypatch.setattr(settings, "to_plain", with_more)
     assert config_digest(experiment) == before
+
+
+def defaults() -> dict[str, Any]:
+    """Of every field of a config and of every mechanism, by its path."""
+    told = leaves(to_plain(Experiment()))
+    for part in (attention, decoder, target_context):
+        for name, member in part.CATALOGUE.items():
+            path = f"{part.CATALOGUE.kind} {name}"
+            told |= leaves({path: json.loads(json.dumps(vars(member.Options())))})
+    return json.loads(json.dumps(told))
+
+
+def test_no_default_has_changed():
+    """A digest leaves defaults out: another default needs another `SCHEME`.
+
+    Then, and where fields are new, ``defaults.json`` is written anew: `defaults` as
+    JSON, with indent 0.
+    """
+    before = json.loads(Path(__file__).with_name("defaults.json").read_text())
+    now = defaults()
+    assert {path: now.get(path) for path in before} == before
 
 
 def test_links_are_text_and_not_a_choice(tmp_path):

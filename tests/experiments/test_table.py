@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from experiments.harness.results import read_result
 from experiments.harness.rows import OtherRow, Row, Train
@@ -124,6 +125,35 @@ def test_a_result_of_other_text_is_refused(rows, train):
     assert complete(rows[:1], never) == complete([other], never) == first
 
 
+def test_text_that_changes_in_training_is_told(rows, train):
+    """What was measured is of neither text."""
+    path = rows[0].experiment.data.source
+    text = path.read_text()
+
+    def changing(experiment, folder, **others):
+        result = train(experiment, folder, **others)
+        path.write_text(text.replace(text.split()[0], "another", 1))
+        return result
+
+    with pytest.raises(UserError, match="text of 'first' changed while"):
+        rows[0].make(changing, Console())
+    assert read_result(rows[0].folder) is None
+    path.write_text(text)
+    assert complete(rows[:1], train)
+
+
+def test_text_that_was_half_written_is_none(tmp_path):
+    def dies() -> None:
+        raise KeyboardInterrupt
+
+    written = []
+    prepare(tmp_path, Text("a", lambda: written.append("a")))
+    with pytest.raises(KeyboardInterrupt):
+        prepare(tmp_path, Text("b", dies))
+    prepare(tmp_path, Text("a", lambda: written.append("a")))
+    assert written == ["a", "a"]
+
+
 def test_text_is_written_anew_only_while_nothing_was_measured_on_it(tmp_path):
     written = []
 
@@ -191,6 +221,17 @@ def test_what_came_from_other_rows_is_refused(rows, train):
     shutil.rmtree(first.folder)
     data = replace(first.experiment.training, epochs=99)
     again = replace(first, experiment=replace(first.experiment, training=data))
+    complete([again], train)
+    shutil.rmtree(first.folder)
+    complete([first], train)
+    path = first.folder / "result.json"
+    path.write_text(path.read_text().replace(first.text, "other"))
+    for row in (second, read):  # of the same config and other text
+        with pytest.raises(
+            UserError, match=f"{row.folder.name}' was .* 'first' became"
+        ):
+            row.result()
+    shutil.rmtree(first.folder)
     complete([again], train)
     for row in (second, read):
         with pytest.raises(

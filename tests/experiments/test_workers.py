@@ -208,6 +208,19 @@ def test_a_failed_row_is_tried_again_once_and_told_in_the_end(tmp_path):
     assert tries.count("bad") == 4
 
 
+def test_a_row_that_came_from_others_does_not_end_the_work(tmp_path):
+    """It is told in the end, and what needs it waits; the rest is done."""
+    base = replace(other(tmp_path / "base"), config="new")
+    derived = other(tmp_path / "derived", dict, base.folder)
+    derived.make(never, Console())
+    path = derived.folder / "result.json"
+    path.write_text(path.read_text().replace('"base": ":"', '"base": "old:"'))
+    on, last = other(tmp_path / "on", dict, derived.folder), other(tmp_path / "last")
+    with pytest.raises(UserError, match="2 of 4 .*'derived': .* before 'base' became"):
+        complete([base, derived, on, last])
+    assert last.result() and not on.folder.exists()
+
+
 def test_a_row_that_kills_its_processes_does_not_kill_all_of_them(tmp_path):
     """Two that leave no new checkpoint are enough; one that left one does not count."""
     rows = [other(tmp_path / name) for name in ("deadly", "slow", "good")]
