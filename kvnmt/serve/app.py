@@ -74,13 +74,13 @@ class Answers:
         """POST /translate: lines to their translations."""
         question = await self._read(self.asker.translation, request)
         (records,) = await self._ask(request, [question])
-        return _json({"translations": [join(parts) for parts in records]})
+        return await _told({"translations": [join(parts) for parts in records]})
 
     async def score(self, request: Request) -> Response:
         """POST /score: pairs of lines to log-probabilities."""
         question = await self._read(self.asker.score, request)
         (records,) = await self._ask(request, [question])
-        return _json({"scores": [record for (record,) in records]})
+        return await _told({"scores": [record for (record,) in records]})
 
     async def explore(self, request: Request) -> Response:
         """POST /explore: a line to what the explorer's page shows of it."""
@@ -93,12 +93,16 @@ class Answers:
             "difference": round(difference([one["text"] for one in outputs]), 2),
             "outputs": outputs,
         }
-        return _json(plain)
+        return await _told(plain)
 
     async def _read(self, read: Callable[[Any], T], request: Request) -> T:
         """What is asked; long lines take a while to cut, in a thread of its own."""
         body = await self._body(request)
-        return await asyncio.to_thread(read, body)
+        try:
+            async with asyncio.timeout(self.limits.seconds):
+                return await asyncio.to_thread(read, body)
+        except TimeoutError:
+            raise self._late() from None
 
     async def _body(self, request: Request) -> dict[str, Any]:
         """The JSON object that was sent, by one who may ask."""
@@ -169,12 +173,7 @@ class Answers:
                 return answers.result()
             if gone.done():
                 raise Refusal(GONE, "the client went away.")
-            why = "a program is being compiled" if self.service.compiling() else "busy"
-            raise Refusal(
-                504,
-                f"there was no answer within {self.limits.seconds:g} s ({why}); ask "
-                "again, with fewer lines.",
-            )
+            raise self._late()
         except asyncio.CancelledError:
             raise Refusal(503, "the service ends before this is answered.") from None
         finally:
@@ -182,6 +181,14 @@ class Answers:
             answers.cancel()
             # Looked at, so that asyncio does not tell of it.
             answers.add_done_callback(lambda one: one.cancelled() or one.exception())
+
+    def _late(self) -> Refusal:
+        why = "a program is being compiled" if self.service.compiling() else "busy"
+        return Refusal(
+            504,
+            f"there was no answer within {self.limits.seconds:g} s ({why}); ask "
+            "again, with fewer lines.",
+        )
 
 
 def make_app(answers: Answers) -> Starlette:
@@ -237,6 +244,11 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 def _error(message: str, status: int, headers: dict[str, str]) -> Response:
     return _json({"error": message}, status, headers)
+
+
+async def _told(plain: dict[str, Any]) -> Response:
+    """An answer, which may be long: it is written in a thread of its own."""
+    return await asyncio.to_thread(_json, plain)
 
 
 def _json(

@@ -77,7 +77,7 @@ class Batcher:
         self,
         work: Work,
         *,
-        size: Callable[[Any], int],
+        size: Callable[[Any, Any], int],
         length: Callable[[Any, Any], int],
         room: int,
         wait: float = 0.004,
@@ -86,7 +86,7 @@ class Batcher:
 
         Args:
             work: What is done with a batch.
-            size: Most items of a batch of a task.
+            size: Most items of a batch of a task that an item is the first of.
             length: Of an item of a task; items alike go together. Where all are alike,
                 a request's items go in their order.
             room: Most items that wait.
@@ -175,7 +175,7 @@ class Batcher:
                     self._changed.wait()
                     continue
                 first = self._requests[0]
-                size = self._size(first.task)
+                size = self._size(first.task, first.items[first.places[0]])
                 self._gather(first, size)
                 if shares := self._take(first, size):
                     return shares

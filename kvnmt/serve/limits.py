@@ -15,7 +15,7 @@ class Limits:
     """What one request may ask for, and what all of them may."""
 
     lines: Annotated[int, at_least(1)] = 256  # of a request
-    aligned: Annotated[int, at_least(1)] = 32  # lines of one that asks for alignments
+    aligned: Annotated[int, at_least(1)] = 32  # alignments of one that asks for them
     characters: Annotated[int, at_least(1)] = 5000  # of a line
     tokens: Annotated[int, between(1, 4096)] = 200  # of a line; translating splits it
     kilobytes: Annotated[int, at_least(1)] = 1024  # of the body of a request
@@ -33,29 +33,33 @@ class Refusal(Exception):
         self.status, self.message = status, message
 
 
-def check_count(lines: Sequence[object], limits: Limits, aligned: bool = False) -> None:
-    """Refuses more lines than a request may have.
-
-    An answer with alignments is long, and nobody else is answered while it is written.
-    """
-    most = min(limits.lines, limits.aligned) if aligned else limits.lines
-    if len(lines) > most:
-        what = " with alignments" if aligned else ""
+def check_count(lines: Sequence[object], limits: Limits) -> None:
+    """Refuses more lines than a request may have."""
+    if len(lines) > limits.lines:
         raise Refusal(
             413,
-            f"the request has {len(lines)} lines{what} but may have {most}; send "
+            f"the request has {len(lines)} lines but may have {limits.lines}; send "
             "them in several requests.",
         )
 
 
-def check_parts(items: Sequence[Sequence[object]], limits: Limits) -> None:
-    """Refuses long lines whose parts are together more than may have alignments."""
-    parts = sum(map(len, items))
-    if parts > limits.aligned:
+def check_aligned(
+    items: Sequence[Sequence[object]], nbest: int, limits: Limits
+) -> None:
+    """Refuses more translations with alignments than a request may have.
+
+    Args:
+        items: The parts of every line.
+        nbest: How many translations each has.
+        limits: How many there may be.
+    """
+    count = nbest * sum(map(len, items))
+    if count > limits.aligned:
         raise Refusal(
             413,
-            f"the lines with alignments are {parts} once long ones are split, but may "
-            f"be {limits.aligned}; send them in several requests.",
+            f"the request asks for {count} alignments, once long lines are split and "
+            f"with every translation of 'nbest', but may for {limits.aligned}; send "
+            "its lines in several requests.",
         )
 
 

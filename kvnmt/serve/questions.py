@@ -21,8 +21,8 @@ from kvnmt.runs.directory import Run
 from kvnmt.serve.limits import (
     Limits,
     Refusal,
+    check_aligned,
     check_count,
-    check_parts,
     check_tokens,
     clean_line,
 )
@@ -75,7 +75,6 @@ class Asker:
         aligned = plain.get("alignments", False)
         if not isinstance(aligned, bool):
             raise Refusal(400, "'alignments' is neither true nor false.")
-        check_count(lines, self.limits, aligned)
         items, words = [], run.vocabularies.source
         for n, (line, prefix) in enumerate(zip(lines, prefixes)):
             parts = cut(words, line, self.limits.tokens)
@@ -87,7 +86,7 @@ class Asker:
                 ]
             )
         if aligned:
-            check_parts(items, self.limits)
+            check_aligned(items, search.nbest, self.limits)
         kind = "describe" if aligned else "translate"
         return Question(Task(kind, name, search, begun, _alone(search)), items)
 

@@ -26,6 +26,9 @@ from kvnmt.serve.works import WORKS, Batch, Line, Pair, Shapes, Task
 ROWS = (1, 4, 16, 64)  # of a batch
 MOST_ON_CPU = 16  # rows: no slower for a line than more, and more alike in length
 MOST_FORCED = 16  # rows of a batch whose translations are read too
+# What a batch is made for at most before it has fewer rows, since nobody else is
+# answered meanwhile: a beam, and characters of a line, which few lines have more of.
+BEAM, CHARACTERS = 10, 300
 SHORT = tuple(width for width in EDGES if width <= 48)  # lengths compiled at the start
 
 
@@ -81,7 +84,7 @@ class Service:
             for name, run in self.runs.items()
             for task in [Task("translate", name, search)]
             for width in SHORT
-            for rows in sorted({min(rows, most_rows(task)) for rows in ROWS})
+            for rows in sorted({min(rows, most_rows(task, Line(""))) for rows in ROWS})
         ]
 
     @contextmanager
@@ -101,12 +104,16 @@ class Service:
         self._known = there | shapes  # without those of programs that were freed
 
 
-def most_rows(task: Task) -> int:
-    """How many lines a batch of a task holds at most."""
+def most_rows(task: Task, item: Line | Pair) -> int:
+    """How many lines like one a batch of a task holds at most."""
     most = MOST_ON_CPU if jax.default_backend() == "cpu" else ROWS[-1]
     if task.kind != "translate":
         most = min(most, MOST_FORCED)
-    return min(task.search.batch_size, most)
+    search = task.search
+    work = max(1, max(search.beam, search.nbest) / BEAM)
+    work *= max(1, max(map(len, item[:2])) / CHARACTERS)
+    few = max(rows for rows in ROWS if rows <= max(most / work, 1))
+    return min(search.batch_size, few)
 
 
 def length(task: Task, item: Line | Pair) -> int:

@@ -387,12 +387,17 @@ BAD = [
     (
         "/translate",
         {"lines": ["a"] * 33, "alignments": True},
-        *(413, "33 lines with alignments but may have 32"),
+        *(413, "for 33 alignments, once long"),
     ),
     (
         "/translate",
         {"lines": ["a " * 25] * 16, "alignments": True},
-        *(413, "48 once long ones are split, but may be 32"),
+        *(413, "for 48 alignments, once long"),
+    ),
+    (
+        "/translate",
+        {"lines": ["a"] * 17, "alignments": True, "search": {"nbest": 2}},
+        *(413, "for 34 alignments, once long"),
     ),
     ("/translate", {"lines": ["a" * 301]}, 413, "301 characters but may have 300"),
     ("/translate", {"lines": [], "line": 1}, 400, "did you mean 'lines'?"),

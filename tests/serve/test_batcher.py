@@ -57,7 +57,9 @@ def gate() -> Gate:
 
 @pytest.fixture
 def batcher(gate) -> Iterator[Batcher]:
-    made = Batcher(gate, size=lambda task: SIZE, length=length, room=ROOM, wait=0.001)
+    made = Batcher(
+        gate, size=lambda task, item: SIZE, length=length, room=ROOM, wait=0.001
+    )
     yield made
     gate.open.set()
     gate.compiled.set()

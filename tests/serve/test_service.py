@@ -15,7 +15,7 @@ from kvnmt.serve.batcher import NotReadyError
 from kvnmt.serve.guard import Guard
 from kvnmt.serve.questions import Asker
 from kvnmt.serve.server import make_serving
-from kvnmt.serve.service import Service
+from kvnmt.serve.service import Service, most_rows
 from kvnmt.serve.works import Line, Pair, Task
 from tests.serve.serving import LIMITS, SEARCH
 
@@ -47,6 +47,26 @@ def test_a_batch_in_several_blocks_needs_the_program_of_each(
         ask(1, False)
     assert ask(1, True) == 16
     assert ask(0, False) == ask(1, False) == 16  # its second block, and both
+
+
+@pytest.mark.parametrize(
+    ("search", "characters", "rows"),
+    [
+        ({}, 5, 16),
+        ({"batch_size": 10}, 5, 10),
+        ({"beam": 20}, 5, 4),
+        ({"beam": 20, "nbest": 160}, 5, 1),
+        ({}, 300, 16),
+        ({}, 1200, 4),
+        ({}, 9999, 1),
+    ],
+)
+def test_what_takes_long_shares_with_few(search, characters, rows):
+    """Nobody else is answered while a batch is under way."""
+    task = Task("translate", "plain", replace(SEARCH, **search))
+    assert most_rows(task, Line("a" * characters)) == rows
+    task = task._replace(kind="score")
+    assert most_rows(task, Pair("a", "a" * characters)) == rows
 
 
 @pytest.mark.parametrize("size", [2, 3, 10])
