@@ -85,7 +85,7 @@ def by_length(test: Test | None, system: System) -> Figures:
     if test is None:
         return {}
     buckets = parts(test, [system])[system.name]
-    figures = {f"bleu_{part.label}": part.bleu for part in buckets}
+    figures = {f"bleu_{part.label}": part.bleu for part in buckets if part.sentences}
     return {**figures, "by_length": [list(part) for part in buckets]}
 
 
@@ -138,20 +138,26 @@ def main(options: Bahdanau, train: Train = training.run) -> None:
 
 def draw(results: Sequence[Figures], path: Path) -> None:
     """Draws BLEU by length, the mean over the seeds (figure 2 of the paper)."""
-    systems: dict[str, list[list[tuple[str, int, float]]]] = {}
+    systems: dict[str, list[list[tuple[str, int, float | None]]]] = {}
     for result in results:
         name = f"{result['system']}-{result['longest']}"
         systems.setdefault(name, []).append(result["by_length"])
     bleu_by_length(
         {
             name: [
-                (same[0][0], same[0][1], statistics.fmean(bleu for _, _, bleu in same))
+                (*same[0][:2], _mean([bleu for _, _, bleu in same]))
                 for same in zip(*seeds)
             ]
             for name, seeds in systems.items()
         },
         path,
     )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Of the seeds; a length that no sentence has is one of none."""
+    there = [value for value in values if value is not None]
+    return statistics.fmean(there) if there else None
 
 
 if __name__ == "__main__":

@@ -107,8 +107,8 @@ def with_p(
 
 
 def _by_seed(results: Sequence[Figures], key: str) -> dict[int, Any]:
-    told = [(r.get("seed"), r.get(key)) for r in results]
-    return {seed: figure for seed, figure in told if None not in (seed, figure)}
+    told = [r for r in results if None not in (r.get("seed"), r.get(key))]
+    return {r["seed"]: r[key] for r in told}
 
 
 def _same_references(one: NDArray[np.int64], other: NDArray[np.int64]) -> bool:

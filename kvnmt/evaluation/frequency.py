@@ -48,7 +48,10 @@ def check(test: Test, systems: Sequence[System]) -> None:
     for path in (data.source, data.target, data.pairs):
         # Whoever made the run may have named something that never ends.
         if path and not Path(path).is_file():
-            raise LackingError(f"the training text is not there: '{path}' is no file")
+            place = "" if path.is_absolute() else ", seen from the current folder"
+            raise LackingError(
+                f"the training text is not there: '{path}' is no file{place}"
+            )
     with _told():
         _open(data)
 

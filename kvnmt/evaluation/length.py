@@ -34,7 +34,9 @@ def by_bucket(title: str, what: str, parts: dict[str, list[Part]]) -> Report:
     columns += [Column(("bleu", name), name, "{:.2f}") for name in parts]
     rows = []
     for same in zip(*parts.values()):
+        if not same[0].sentences:
+            continue
         scores = {name: part.bleu for name, part in zip(parts, same)}
         row = {"bucket": same[0].label, "sentences": same[0].sentences}
         rows.append(row | {"bleu": scores})
-    return Report(title, columns, rows, ["corpus BLEU of each bucket, not smoothed"])
+    return Report(title, columns, rows, ["corpus BLEU of each bucket"])

@@ -4,6 +4,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from kvnmt.console import say
 from kvnmt.data.words import split_words
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.length import parts
@@ -50,6 +51,7 @@ def draw(
             name: relative_positions(matrices) for name, matrices in looks.items()
         }
         relative_positions_chart(positions, folder / "relative-positions.png")
+    blank: dict[int, None] = {}
     for number in sentences:
         words = [*split_words(test.reference[number - 1]), END]
         if looks:
@@ -61,20 +63,24 @@ def draw(
                 titles=list(looks),
             )
         for system in runs:
-            if system.rounds:
-                _attention(test, system, number, folder)
+            if system.rounds and not _attention(test, system, number, folder):
+                blank.setdefault(number)
+    if blank:
+        numbers = ", ".join(map(str, blank))
+        say(f"where a side has no word no attention is drawn: line {numbers}")
     drawn = [number - 1 for number in sentences]
     texts = [text[n] for text in (test.reference, test.source) if text for n in drawn]
     return missing_font([*texts, *(system.name for system in systems)])
 
 
-def _attention(test: Test, system: System, number: int, folder: Path) -> None:
+def _attention(test: Test, system: System, number: int, folder: Path) -> bool:
+    """Whether there was something to draw."""
     assert test.source is not None
     n = number - 1
     target = split_words((test.reference if test.gold else system.hypotheses)[n])
     source = split_words(test.source[n])
     if not (source and target):
-        return
+        return False
     forced = system.forced(test, "reference" if test.gold else "hypothesis")[n]
     attention_heatmap(
         [forced.matrix(r) for r in range(system.rounds)],
@@ -83,3 +89,4 @@ def _attention(test: Test, system: System, number: int, folder: Path) -> None:
         folder / f"attention-{number}-{in_file(system.name)}.png",
         gold=test.gold[n].possible if test.gold else None,
     )
+    return True

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.evaluation.base import Column, Report, System, Test
-from kvnmt.metrics.bleu import bleu_of, corpus_bleu, corpus_chrf
+from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf, summed_bleu
 from kvnmt.metrics.significance import sign_test, stars
 
 COLUMNS = (
@@ -60,5 +60,5 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
 def _better(baseline: NDArray[np.int64], system: NDArray[np.int64]) -> float | None:
     """P of the sign test, if this system is the better one in score too."""
     test = sign_test(baseline, system)
-    higher = bleu_of(system.sum(0)) > bleu_of(baseline.sum(0))
+    higher = summed_bleu(system.sum(0)) > summed_bleu(baseline.sum(0))
     return test.p if higher and test.improved > test.worsened else None

@@ -11,7 +11,7 @@ from kvnmt.evaluation.base import (
     Test,
     check_bleu,
 )
-from kvnmt.metrics.bleu import bleu_of
+from kvnmt.metrics.bleu import summed_bleu
 from kvnmt.metrics.significance import resample, seed_of_environment, sign_test, t_test
 
 COLUMNS = (
@@ -50,7 +50,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         sign = sign_test(baseline, statistics)
         row = {
             "system": system.name,
-            "difference": float(bleu_of(statistics.sum(0)) - bleu_of(baseline.sum(0))),
+            "difference": summed_bleu(statistics.sum(0)) - summed_bleu(baseline.sum(0)),
             "improved": sign.improved,
             "worsened": sign.worsened,
             "sign_test": sign.p,
@@ -61,9 +61,9 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
             row[f"{name}_chrf"] = resampled.p["chrF2"][n]
         rows.append(row)
     notes = [
-        "p of the sign test, two-sided, on corpus BLEU without smoothing, as the "
-        "difference; of the t-test, one-tailed, on sentence BLEU; of the bootstrap and "
-        "of randomisation, two-sided",
+        "p of the sign test, two-sided, on corpus BLEU without smoothing; of the "
+        "t-test, one-tailed, on sentence BLEU; of the bootstrap and of randomisation, "
+        "two-sided",
         f"bootstrap {bootstrap.signatures['BLEU']}",
         f"randomisation {shuffled.signatures['BLEU']}",
     ]

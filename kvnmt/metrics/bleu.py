@@ -120,7 +120,7 @@ def sentence_statistics(
         [sentences, 10]: of each order 1 to 4 the n-grams that a reference has too,
         then of each order all n-grams, then the lengths of hypothesis and reference,
         of several the nearest.
-        The sum over sentences gives corpus BLEU, see `bleu_of`.
+        The sum over sentences gives corpus BLEU: see `summed_bleu`, and `bleu_of`.
     """
     check_counts(hypotheses, references, *more)
     metric = bleu_metric(settings)
@@ -131,20 +131,27 @@ def sentence_statistics(
     return np.array(rows, np.int64)
 
 
+def summed_bleu(statistics: NDArray[np.integer]) -> float:
+    """BLEU of `sentence_statistics` summed over a corpus, smoothed as `corpus_bleu`."""
+    return _compute(statistics.tolist(), effective_order=False)
+
+
 def sentence_bleu(statistics: NDArray[np.integer]) -> NDArray[np.floating]:
     """BLEU of every sentence by itself, smoothed as sacrebleu's sentence BLEU."""
-    scores = [
-        BLEU.compute_bleu(
-            correct=row[:4],
-            total=row[4:8],
-            sys_len=row[8],
-            ref_len=row[9],
-            smooth_method="exp",
-            effective_order=True,
-        ).score
-        for row in statistics.tolist()
-    ]
-    return np.array(scores)
+    return np.array(
+        [_compute(row, effective_order=True) for row in statistics.tolist()]
+    )
+
+
+def _compute(counts: list[int], effective_order: bool) -> float:
+    return BLEU.compute_bleu(
+        correct=counts[:4],
+        total=counts[4:8],
+        sys_len=counts[8],
+        ref_len=counts[9],
+        smooth_method="exp",
+        effective_order=effective_order,
+    ).score
 
 
 def bleu_of(statistics: NDArray[np.integer]) -> NDArray[np.floating]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.words import split_words
-from kvnmt.metrics.bleu import bleu_of
+from kvnmt.metrics.bleu import summed_bleu
 
 LENGTHS = (1, 11, 21, 31, 41, 51)  # words; the first of each bucket
 FREQUENCIES = (0, 1, 2, 5, 10, 100, 1000)  # times seen in training
@@ -24,7 +24,7 @@ class Part(NamedTuple):
 
     label: str  # "11-20"
     sentences: int
-    bleu: float  # without smoothing
+    bleu: float | None  # None: of no sentence
 
 
 class WordScore(NamedTuple):
@@ -40,7 +40,7 @@ class WordScore(NamedTuple):
 def bleu_by(
     values: Sequence[int], edges: Sequence[int], statistics: NDArray[np.integer]
 ) -> list[Part]:
-    """BLEU of the sentences of every bucket that has some.
+    """BLEU of the sentences of every bucket, from the first to the last that has some.
 
     Args:
         values: Of every sentence what decides its bucket.
@@ -50,10 +50,11 @@ def bleu_by(
     places = _places(values, edges)
     parts = []
     for place, label in enumerate(labels(edges)):
+        if not min(places) <= place <= max(places):
+            continue
         mine = places == place
-        if mine.any():
-            score = float(bleu_of(statistics[mine].sum(0)))
-            parts.append(Part(label, int(mine.sum()), score))
+        score = summed_bleu(statistics[mine].sum(0)) if mine.any() else None
+        parts.append(Part(label, int(mine.sum()), score))
     return parts
 
 

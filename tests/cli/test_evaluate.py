@@ -306,6 +306,15 @@ def test_translations_and_pictures_are_written(kvnmt, text, tmp_path):
         *(f"self-attention-{n}.png" for n in (1, 6)),
         *(f"attention-1-{name}.png" for name in names),
     }  # line 6 is empty
+    assert "no attention is drawn: line 6" in said.err
+
+
+def test_an_ensemble_is_called_by_all_its_members(kvnmt, text):
+    one, two = text.good, text.memory
+    found = evaluated(
+        *(kvnmt, one, "--ensemble", two, *text.sides, "--measures", "score")
+    )
+    assert [*rows(found, "score")] == [f"{one.name} + {two.name}"]
 
 
 MISTAKES = [

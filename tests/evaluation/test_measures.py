@@ -216,6 +216,32 @@ def test_lengths_are_of_the_source():
     assert [part.label for part in parts(Test(["a"]), systems)["words"]] == ["1-10"]
 
 
+def test_all_measures_tell_the_same_bleu():
+    """Without 4-grams, too, where BLEU that is not smoothed is 0."""
+    lines = [" ".join(letters) for letters in ("abcde", "abcdefghijklmno")]
+    test = Test([line.upper() for line in lines], lines, settings=PLAIN)
+    systems = given(better=["A B C X E", "A B C X Y"], worse=["A B X D E", "A B X C D"])
+    score, tested, length = (
+        reports(name, test, systems)[0].rows
+        for name in ("score", "significance", "length")
+    )
+    better, worse = (row["bleu"] for row in score)
+    assert 0 < worse < better
+    assert tested[0]["difference"] == pytest.approx(worse - better)
+    assert tested[0]["difference"] < 0
+    assert min(length[0]["bleu"].values()) > 0
+
+
+def test_a_length_that_no_sentence_has_is_a_gap():
+    lines = [" ".join("a" * n) for n in (3, 24)]
+    (buckets,) = parts(Test(lines, lines, settings=PLAIN), given(x=lines)).values()
+    told = [(part.label, part.sentences) for part in buckets]
+    assert told == [("1-10", 1), ("11-20", 0), ("21-30", 1)]
+    assert buckets[1].bleu is None
+    (report,) = reports("length", Test(lines, lines), given(x=lines))
+    assert [row["bucket"] for row in report.rows] == ["1-10", "21-30"]
+
+
 def test_unknown_words_are_of_their_own_vocabulary(tmp_path_factory):
     run = load_run(trained(tmp_path_factory.getbasetemp()))
     source, target = run.vocabularies
