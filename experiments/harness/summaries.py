@@ -148,7 +148,11 @@ def _seeds(group: Sequence[Figures]) -> str:
     """How many seeds a row has."""
     if not group:
         return NOT_RUN
-    return str(len({result["seed"] for result in group if "seed" in result}) or "")
+    return str(len(_seeds_of(group)) or "")
+
+
+def _seeds_of(group: Sequence[Figures]) -> set[int]:
+    return {result["seed"] for result in group if "seed" in result}
 
 
 def _tests(
@@ -176,7 +180,7 @@ def _tests(
 
 
 def _cell(column: Column, group: Sequence[Figures]) -> str:
-    """The figure of a column, over the seeds.
+    """The figure of a column over the seeds; in brackets how many, if fewer have it.
 
     Raises:
         UserError: There are two figures of a seed, or seeds of two settings.
@@ -205,7 +209,9 @@ def _cell(column: Column, group: Sequence[Figures]) -> str:
                 f"'{key}' of '{result['file']}' is no number but {result[key]!r}; "
                 "delete that file below experiments/results/ and measure it again."
             )
-    return mean_and_spread(values, column.form)
+    text = mean_and_spread(values, column.form)
+    fewer = None not in by_seed and len(by_seed) < len(_seeds_of(group))
+    return f"{text} ({len(by_seed)})" if fewer else text
 
 
 def _check_alike(seeds: Sequence[Figures]) -> None:

@@ -91,6 +91,12 @@ def test_seeds_are_put_together(tmp_path):
     assert grid.note == "Measured 2026-01-01 (commit 0123456789ab) on 1 x cpu."
 
 
+def test_a_cell_of_fewer_seeds_says_so(tmp_path):
+    keep(tmp_path, "a", **row(1, 20.0))
+    keep(tmp_path, "b", **row(2, None))
+    assert grid_of(SUMMARY, tmp_path).rows[0][3:] == ["20.00 (1)", "1 234 567", "2"]
+
+
 def test_a_spread_has_no_sign():
     assert mean_and_spread([0.01, 0.03], "{:+.2%}") == "+2.00% ± 1.41%"
 
