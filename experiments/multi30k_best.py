@@ -36,7 +36,8 @@ Launch::
         --systems kvmematt-r2-lexicon --student-epochs 4 --candidates 10 \
         --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/rounds
     python -m experiments.multi30k_best --data DATA/multi30k/tok \
-        --systems rnnsearch-star --both
+        --systems rnnsearch-star --both --distil --candidates 10 \
+        --student-epochs 4 --reverse runs/de-en-after-both
     python -m experiments.multi30k_best --data DATA/multi30k/tok \
         --systems rnnsearch-star --mbr 30
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate

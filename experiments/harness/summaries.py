@@ -217,11 +217,11 @@ def _cell(column: Column, group: Sequence[Figures]) -> str:
 def _check_alike(seeds: Sequence[Figures]) -> None:
     """Makes sure that seeds differ in nothing else, as far as they tell."""
     for what, plural in (("setting", "settings"), ("text", "texts")):
-        told = [result for result in seeds if result.get(what)]
-        for other in told:
-            if other[what] != told[0][what]:
+        for other in seeds[1:]:
+            first = seeds[0]
+            if other.get(what) != first.get(what):
                 raise UserError(
-                    f"'{told[0]['file']}' and '{other['file']}' are in one cell but of "
+                    f"'{first['file']}' and '{other['file']}' are in one cell but of "
                     f"different {plural}; keep one of them below experiments/results/."
                 )
 

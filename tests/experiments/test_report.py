@@ -157,11 +157,13 @@ def test_a_result_of_rows_that_are_no_longer_there_is_not_kept(tmp_path):
     assert not (tmp_path / "kept").exists()
 
 
+@pytest.mark.parametrize("other", ["another", None])
 @pytest.mark.parametrize("what", ["setting", "text"])
-def test_seeds_of_two_settings_are_refused(tmp_path, what):
-    for seed, told in enumerate((None, "s", "s", "another"), 1):
+def test_seeds_of_two_settings_are_refused(tmp_path, what, other):
+    """And one that does not tell its own beside those that do."""
+    for seed, told in enumerate(("s", "s", other), 1):
         keep(tmp_path, str(seed), **row(seed, 20.0), **{what: told})
-    sentence = rf"mine/2\.json' and 'mine/4\.json' .* different {what}s"
+    sentence = rf"mine/1\.json' and 'mine/3\.json' .* different {what}s"
     with pytest.raises(UserError, match=sentence):
         grid_of(SUMMARY, tmp_path)
 
