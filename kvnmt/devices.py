@@ -4,6 +4,8 @@
 import contextlib
 import os
 import socket
+import sys
+import threading
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -16,6 +18,7 @@ from kvnmt.errors import OptionError, UserError
 from kvnmt.typing import PyTree
 
 MOST_CORES = 16  # a batch of 64 gives each four rows
+WAIT = 300  # seconds for all processes to come
 
 
 def use_cores() -> None:
@@ -69,14 +72,32 @@ def join(
     """
     if coordinator is not None:
         _check_place(coordinator, process)
+    late = threading.Timer(WAIT, _give_up)
+    late.daemon = True
+    late.start()
     try:
-        jax.distributed.initialize(coordinator, processes, process)
+        jax.distributed.initialize(
+            coordinator, processes, process, initialization_timeout=2 * WAIT
+        )
     except (ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
         raise UserError(
             f"the processes cannot be joined ({reason}); give --coordinator HOST:PORT, "
             "--processes and --process, or start them by SLURM or on a TPU pod."
         ) from None
+    finally:
+        late.cancel()
+
+
+def _give_up() -> None:
+    """Ends this process, whose main thread JAX would end with no sentence."""
+    print(
+        f"not all processes came within {WAIT} s; check --coordinator, --processes and "
+        "--process, and that all were started and can reach the first.",
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(2)
 
 
 def _check_place(coordinator: str, process: int | None) -> None:
@@ -87,6 +108,13 @@ def _check_place(coordinator: str, process: int | None) -> None:
             f"--coordinator is '{coordinator}'; give HOST:PORT, a name or an address "
             "and a number below 65536."
         )
+    try:
+        socket.getaddrinfo(host.strip("[]"), port)
+    except OSError as error:
+        raise UserError(
+            f"'{host}' of --coordinator is not known here ({error.strerror}); check "
+            "the name, or give an address."
+        ) from None
     if process == 0:
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -121,8 +149,10 @@ def agree_on_figures(figures: dict[str, float]) -> dict[str, float]:
     """The figures of the first process, on all of them: rounding may differ."""
     if jax.process_count() == 1:
         return figures
-    found = multihost_utils.broadcast_one_to_all(np.array(list(figures.values())))
-    return dict(zip(figures, map(float, found)))
+    # As halves: JAX would round floats of 64 bits.
+    halves = np.array([*figures.values()], np.float64).view(np.uint32)
+    found = np.asarray(multihost_utils.broadcast_one_to_all(halves), np.uint32)
+    return dict(zip(figures, found.view(np.float64).tolist()))
 
 
 def first_does(work: Callable[[], object]) -> None:

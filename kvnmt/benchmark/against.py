@@ -13,12 +13,12 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-from kvnmt import __version__
+from kvnmt import __version__, devices
 from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig, check_against
 from kvnmt.benchmark.parallel_text import make_text
 from kvnmt.benchmark.peers import PEERS, ours
 from kvnmt.benchmark.peers.base import Program, Search, Task
-from kvnmt.benchmark.processes import Installed, cores, load, run, version
+from kvnmt.benchmark.processes import Installed, load, run, version
 from kvnmt.benchmark.rounds import Spread, spread
 from kvnmt.data.text import read_lines
 from kvnmt.metrics.bleu import corpus_bleu
@@ -134,7 +134,7 @@ def make_task(config: BenchmarkConfig, against: AgainstConfig) -> Task:
         output_dropout=sizes.dropout.output,
         batch_size=config.batch_size,
         epochs=against.epochs,
-        threads=min(against.threads or cores(), cores()),
+        threads=min(against.threads or devices.cores(), devices.cores()),
         seed=config.seed,
     )
 

@@ -116,8 +116,8 @@ def _scale(plain: Mapping[str, Any], old: Mapping[str, Any], path: Path) -> Spre
     now, before = yardstick(plain), yardstick(old)
     if now is None or before is None:
         raise UserError(
-            f"'{path}' holds no float32 product, which machines are compared by; "
-            "measure it again with this version."
+            f"'{path}' does not tell the float32 product that machines are compared "
+            "by; measure it again with this version."
         )
     return ratio_of(before, now)
 

@@ -47,6 +47,11 @@ def product(
     return _product(dtype, sizes[-1])
 
 
+def flops_of(size: int) -> float:
+    """Operations of a product of two square matrices."""
+    return 2.0 * size**3
+
+
 def _seconds(lane: Lane, clock: Callable[[], float]) -> float:
     start = clock()
     jax.block_until_ready(lane.run(None))
@@ -66,4 +71,4 @@ def _product(dtype: Dtype, size: int) -> Product:
         del last  # its memory is free before the next one is made
         return multiply(left, right)
 
-    return Product(Lane(run), 2.0 * rows * size * size, size)
+    return Product(Lane(run), flops_of(size) * devices.rows(mesh), size)

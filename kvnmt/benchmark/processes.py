@@ -33,13 +33,6 @@ class Output:
     seconds: float  # from start to end
 
 
-def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def load() -> float:
     """How many programs have been running or waiting for a core, of late."""
     return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0

@@ -14,7 +14,7 @@ import jax
 from kvnmt import __version__, devices
 from kvnmt.benchmark.config import BenchmarkConfig, check, check_devices
 from kvnmt.benchmark.decoding import DecodingRow, decoders, decoding_rows
-from kvnmt.benchmark.peak import Product, product
+from kvnmt.benchmark.peak import SIZES, Product, flops_of, product
 from kvnmt.benchmark.rounds import Lane, Spread, spread, time_rounds
 from kvnmt.benchmark.training import (
     CompiledSystem,
@@ -51,23 +51,34 @@ class Report:
     # The same in float32, whatever is computed with: what measurements are compared by.
     yardstick: float
     yardstick_seconds: Spread
+    yardstick_size: int  # rows and columns of its matrices
     training: tuple[TrainingRow, ...] = ()
     decoding: tuple[DecodingRow, ...] = ()
 
 
-def measure(config: BenchmarkConfig, advance: Advance = lambda what: None) -> Report:
+def measure(
+    config: BenchmarkConfig,
+    advance: Advance = lambda what: None,
+    yardstick_size: int | None = None,
+) -> Report:
     """Measures every system of the config.
 
     Args:
         config: What to measure.
         advance: Told of every piece of work before it starts.
+        yardstick_size: Of the product that measurements are compared by; None: the
+            smallest that takes long enough.
 
     Raises:
         UserError: The config cannot be measured.
     """
     check(config)
     check_devices(config)
-    products = [product(dtype) for dtype in dict.fromkeys((config.dtype, "float32"))]
+    products = [
+        product(dtype, (size,) if dtype == "float32" and size else SIZES)
+        for size in [yardstick_size]
+        for dtype in dict.fromkeys((config.dtype, "float32"))
+    ]
     of_products: list[list[float]] = [[] for _ in products]
     systems, batch = [], random_batch(config)
     if config.train:
@@ -89,6 +100,7 @@ def measure(config: BenchmarkConfig, advance: Advance = lambda what: None) -> Re
         peak_seconds=spread(of_products[0]),
         yardstick=peaks[-1],
         yardstick_seconds=spread(of_products[-1]),
+        yardstick_size=products[-1].size,
         training=tuple(training_rows(systems, of_systems, batch, peaks[0])),
         decoding=tuple(decoding_rows(searches, of_searches)),
     )
@@ -132,19 +144,16 @@ def speeds(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Spread]
 
 
 def yardstick(report: Mapping[str, Any]) -> Spread | None:
-    """Operations a second of a float32 product, of a device; its best and its spread.
+    """Operations a second of a float32 product, of a device, over the rounds.
 
     The devices of a CPU share its cores, so they count as one. None: a former version
-    measured the product in another type alone.
+    did not tell the size of the product.
     """
-    name = "yardstick" if report.get("yardstick") else "peak"
-    if name == "peak" and report["config"].get("dtype", "float32") != "float32":
+    if not (size := report.get("yardstick_size")):
         return None
-    count = 1 if report["device"] == "cpu" else report["devices"]
-    alone, took = report[name] / count, Spread(**report[f"{name}_seconds"])
-    return Spread(
-        alone * took.median / took.high, alone, alone * took.median / took.low
-    )
+    flops = flops_of(size) * (report["devices"] if report["device"] == "cpu" else 1)
+    took = Spread(**report["yardstick_seconds"])
+    return Spread(flops / took.high, flops / took.median, flops / took.low)
 
 
 def _compile(

@@ -16,6 +16,7 @@ from kvnmt.benchmark.config import (
 from kvnmt.benchmark.published import MENG
 from kvnmt.cli.flags import FLAT
 from kvnmt.console import people_console, print_table, say
+from kvnmt.devices import use_cores
 from kvnmt.errors import UserError
 
 
@@ -42,12 +43,15 @@ class Benchmark:
         if self.compare:
             old = report.read(self.compare)
             compare.check_sizes(self.config, old, self.compare)
+        if self.config.decode and not (self.config.train or self.peer.against):
+            use_cores()  # as kvnmt translate does
         with people_console().status("") as status:
             if self.peer.against:
                 both = against.measure(self.config, self.peer, status.update)
                 self._show(asdict(both), table.of_both(both))
                 return
-            measured = report.measure(self.config, status.update)
+            size = old.get("yardstick_size") if old else None
+            measured = report.measure(self.config, status.update, size)
         plain = report.to_plain(measured) | {"published": MENG._asdict()}
         changes = []
         if self.compare and old:

@@ -134,13 +134,25 @@ class Program(NamedTuple):
         known = loop.noted("known_trip_count")
         if known is not None:
             return known
-        bounds = [
-            int(part.attributes)
+        parts = [
+            part
             for operation in self[loop.attribute("condition")]
             for part in self.inside(operation)
-            if part.code == "constant" and part.attributes.isdigit()
         ]
-        return max(bounds, default=None)
+        numbers = {
+            part.name: int(part.attributes)
+            for part in parts
+            if part.code == "constant" and part.attributes.isdigit()
+        }
+        # A count is below its bound; the other numbers say when to leave before.
+        compared = [part for part in parts if part.code == "compare"]
+        bounds = [
+            numbers[part.operands[place]]
+            for part in compared
+            for place, direction in ((1, "direction=LT"), (0, "direction=GT"))
+            if direction in part.attributes and part.operands[place] in numbers
+        ]
+        return max(bounds or numbers.values(), default=None)
 
 
 def read(text: str) -> Program:

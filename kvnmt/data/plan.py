@@ -129,7 +129,7 @@ def by_pairs(
         size: Pairs in a batch.
         count: How many shapes may be compiled.
         window: How many batches are sorted by length together.
-        multiple: Rows are a multiple of this, as ``size`` is.
+        multiple: Rows of less text than that are a multiple of this.
     """
     size = min(size, _rounded_up(len(lengths), multiple))
     most = lengths.max(axis=0, keepdims=True).astype(np.int64)

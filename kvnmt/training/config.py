@@ -59,9 +59,9 @@ def plan_batches(
         UserError: So many pairs cannot be shared.
     """
     share = devices.rows(mesh) * config.accumulate
+    # The same batches on any number of devices that divides eight.
+    multiple = math.lcm(8 * config.accumulate, share)
     if config.batch_tokens:
-        # The same batches on any number of devices that divides eight.
-        multiple = math.lcm(8 * config.accumulate, share)
         return by_tokens(lengths, config.batch_tokens, config.shapes, multiple=multiple)
     devices.check_rows(config.batch_size, share, "devices and parts")
-    return by_pairs(lengths, config.batch_size, config.shapes, multiple=share)
+    return by_pairs(lengths, config.batch_size, config.shapes, multiple=multiple)

@@ -44,22 +44,24 @@ class OptimizerConfig:
 def learning_rate(config: OptimizerConfig, steps_per_epoch: int) -> optax.Schedule:
     """The rate at a step, a plateau apart: warm-up, schedule, decay by epoch.
 
-    ``inverse_sqrt`` falls as ``sqrt(w / step)`` from the end of the warm-up of w steps
-    (Vaswani et al. 2017); without one, w is 1.
+    A warm-up of w steps rises from 1 / w to 1. ``inverse_sqrt`` falls as ``sqrt(w /
+    step)`` from its end on (Vaswani et al. 2017); without one, w is 1.
     """
     peak = config.learning_rate
     peak = KINDS[config.name].rate if peak is None else peak
     before = max(config.decay_after - 1, 0)
     warmup = config.warmup
-    rising = optax.linear_schedule(0.0, 1.0, warmup) if warmup else lambda step: 1.0
 
     def rate(step: Any) -> Any:
         # Integers: a compiled quotient of floats may be a little less than whole.
         falls = jnp.maximum(step // steps_per_epoch - before, 0)
-        value = rising(step) * peak * config.decay ** falls.astype(jnp.float32)
+        value = peak * config.decay ** falls.astype(jnp.float32)
+        number = step + 1  # the first step is no waste
+        if warmup:
+            value = value * jnp.minimum(number / warmup, 1.0)
         if config.schedule == "inverse_sqrt":
             least = max(warmup, 1)
-            value = value * jnp.sqrt(least / jnp.maximum(step, least))
+            value = value * jnp.sqrt(least / jnp.maximum(number, least))
         return value
 
     return rate

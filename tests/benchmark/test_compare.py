@@ -9,6 +9,7 @@ import pytest
 from kvnmt.benchmark.compare import changes, check_sizes, ratio_of, verdict
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.decoding import DecodingRow
+from kvnmt.benchmark.peak import flops_of
 from kvnmt.benchmark.report import Report, to_plain
 from kvnmt.benchmark.rounds import Spread
 from kvnmt.benchmark.training import TrainingRow
@@ -39,7 +40,9 @@ def report(
         share=0.5,
         split=None,
     )
-    peaks = (peak if config.get("dtype") is None else 8 * peak, one, peak, took)
+    seconds = Spread(*(flops_of(1) / peak * each for each in dataclasses.astuple(took)))
+    best = peak if config.get("dtype") is None else 8 * peak
+    peaks = best, one, flops_of(1) / seconds.low, seconds, 1
     return Report("1", "cpu", 1, BenchmarkConfig(**config), *peaks, (row,))
 
 
@@ -77,18 +80,25 @@ def test_another_type_is_measured_by_the_same_yardstick():
     half = report(Spread(240, 250, 260), dtype="bfloat16")
     (change,) = changes(half, old, OLD)
     assert (change.ratio.median, change.verdict) == (2.5, "faster")
-    before = to_plain(half) | {"yardstick": None}  # of a former version
-    with pytest.raises(UserError, match="'old.json' holds no float32 product"):
-        changes(half, before, OLD)
-    for name in ("yardstick", "yardstick_seconds"):
-        del old[name]
-    assert changes(half, old, OLD) == [change]
+    del old["yardstick_size"]  # of a former version
+    with pytest.raises(UserError, match="'old.json' does not tell the float32 product"):
+        changes(half, old, OLD)
+
+
+def test_a_quiet_round_of_a_busy_machine_is_no_yardstick():
+    """Both took twice as long in most rounds: nothing became slower."""
+    old = to_plain(report(Spread(90, 100, 110)))
+    busy = report(Spread(45, 50, 55), took=Spread(1.0, 2.0, 2.1))
+    assert busy.yardstick == 100  # its best round, as before
+    (change,) = changes(busy, old, OLD)
+    assert change.ratio.median == pytest.approx(1.0)
+    assert change.verdict == "no difference seen"
 
 
 @pytest.mark.parametrize(("device", "said"), [("cpu", "slower"), ("H100", "faster")])
 def test_more_devices_are_more_speed_but_on_a_cpu_they_share_its_cores(device, said):
     def measured(speed: float, devices: int) -> Report:
-        made = report(Spread(speed, speed, speed), peak=100.0 * devices)
+        made = report(Spread(speed, speed, speed))
         return dataclasses.replace(made, device=device, devices=devices)
 
     (change,) = changes(measured(500, 8), to_plain(measured(100, 1)), OLD)

@@ -108,7 +108,7 @@ def test_a_report_is_read_again(measured, tmp_path):
         measured | {"training": [row | {"target_tokens_per_second": none}]},
         measured | {"training": [row | {"target_tokens_per_second": zero}]},
         measured | {"yardstick_seconds": zero},
-        measured | {"devices": 0, "device": "gpu"},
+        measured | {"devices": 0, "device": "cpu"},
         measured | {"config": config | {"repeats": "10"}},
         measured | {"training": [{}]},
     ]

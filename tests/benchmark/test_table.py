@@ -49,6 +49,7 @@ REPORT = Report(
     peak_seconds=Spread(0.02, 0.021, 0.022),
     yardstick=170e9,
     yardstick_seconds=Spread(0.02, 0.021, 0.022),
+    yardstick_size=1024,
     training=(TRAINED,),
     decoding=(DECODED,),
 )

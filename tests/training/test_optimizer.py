@@ -56,7 +56,7 @@ def test_the_rate_falls_first_at_the_end_of_a_given_epoch(epoch):
 
 def test_the_rate_rises_at_first():
     config = OptimizerConfig(learning_rate=2.0, warmup=4, decay=0.5)
-    expected = [0, 0.5, 1, 1.5, 2, 2, 2, 2, 2, 2, 1, 1]
+    expected = [0.5, 1, 1.5, 2, 2, 2, 2, 2, 2, 2, 1, 1]
     np.testing.assert_allclose(rates(config, range(12)), expected, rtol=1e-6)
 
 

@@ -4,11 +4,16 @@
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -18,6 +23,7 @@ from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.training.checkpoints import manifest as manifests
+from kvnmt.training.config import TrainingConfig, plan_batches
 from tests.helpers import quiet, records, tiny, toy_data, write_untrained
 from tests.training.children import Cluster, End, start
 
@@ -152,6 +158,46 @@ def test_processes_with_unlike_choices_train_nothing(tmp_path, change):
 def test_where_no_process_can_be_found_is_told(place):
     with pytest.raises(UserError, match="give HOST:PORT"):
         devices.join(place, 2, 1)
+
+
+def test_an_unknown_host_is_told_at_once(monkeypatch):
+    def unknown(*place):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    with pytest.raises(UserError, match="'node0' .* not known here .Name or service"):
+        devices.join("node0:1234", 2, 1)
+
+
+def test_processes_that_do_not_all_come_are_told():
+    """JAX by itself aborts, with no sentence."""
+    code = "from kvnmt import devices; devices.WAIT = 1; devices.join(%r, 2, 1)"
+    done = subprocess.run(
+        [sys.executable, "-c", code % f"localhost:{free_port()}"],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("not all processes came within 1 s")
+
+
+def test_figures_are_agreed_on_to_the_last_bit(monkeypatch):
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(
+        devices.multihost_utils, "broadcast_one_to_all", lambda sent: jnp.asarray(sent)
+    )
+    figures = {"valid_loss": 1 / 3, "valid_bleu": 100 / 7}
+    assert devices.agree_on_figures(figures) == figures
+
+
+def test_a_small_text_is_batched_alike_on_any_number_of_devices():
+    """Of those that divide eight: a run on them goes on as on one."""
+    lengths = np.arange(140).reshape(70, 2) % 9 + 1
+    config = TrainingConfig(batch_size=80)
+    meshes: list[Any] = [SimpleNamespace(shape={"data": n}) for n in (1, 2, 4, 8)]
+    plans = [plan_batches(config, lengths, mesh) for mesh in meshes]
+    assert len({plan.digest() for plan in plans}) == 1
+    assert plans[0].rows.tolist() == [72] * len(plans[0].shapes)
 
 
 def test_a_port_in_use_is_told():
