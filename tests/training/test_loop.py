@@ -574,7 +574,7 @@ def test_the_learning_rate_is_the_one_that_was_used(tmp_path, data):
     exp = dataclasses.replace(tiny(data, epochs=2), optimizer=rises)
     fit_with(exp, tmp_path / "run", step=bad_at(1, 2, 5))
     found = [record["learning_rate"] for record in records(tmp_path / "run")]
-    np.testing.assert_allclose(found, [0.1 * 1 / 10, 0.1 * 4 / 10], rtol=1e-6)
+    np.testing.assert_allclose(found, [0.1 * 2 / 10, 0.1 * 5 / 10], rtol=1e-6)
     state, _ = everything(tmp_path / "run", exp)
     counts = [
         leaf for leaf in jax.tree.leaves(state.optimizer) if leaf.dtype.kind == "i"
