@@ -38,9 +38,10 @@ from experiments.multi30k import BASE, BASELINE, Multi30k, configure
 from experiments.parts import captions
 from kvnmt.benchmark.peers import joeynmt
 from kvnmt.benchmark.peers.base import Search, Task, numbers
-from kvnmt.benchmark.processes import Installed, cores, run, version
+from kvnmt.benchmark.processes import Installed, run, version
 from kvnmt.console import say
 from kvnmt.data.text import Parallel
+from kvnmt.devices import cores
 from kvnmt.evaluation.base import Column
 from kvnmt.files import make_folder, write_lines
 from kvnmt.model.config import Dropout

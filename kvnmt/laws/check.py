@@ -177,9 +177,10 @@ def _kind_of(mechanism: Any, options: Any) -> Kind:
         if isinstance(mechanism, kind.Built) or derived:
             return kind
     names = " or ".join(f"{kind.Options.__module__}.Options" for kind in KINDS)
+    name = getattr(mechanism, "__name__", f"what is of type {type(mechanism).__name__}")
     raise UserError(
-        f"nothing of type {type(mechanism).__name__} can be checked; give a module, "
-        f"or what has build and an Options like one, derived from {names}."
+        f"{name} is of no kind that has laws; give a module, or what has build and an "
+        f"Options like one, derived from {names}."
     )
 
 

@@ -100,14 +100,23 @@ def style(texts: Iterable[Text], families: Sequence[str]) -> None:
 
 
 def save(figure: Figure, path: str | os.PathLike[str] | BinaryIO) -> None:
-    """Writes a PNG, with all that lies outside of the figure's frame; a file whole.
+    """Writes a picture, with all that lies outside of the figure's frame; a file whole.
+
+    It is a PNG, or what else the end of the path says: a PDF, an SVG.
 
     Raises:
-        UserError: The file cannot be written.
+        UserError: The file cannot be written, or no picture is of such a kind.
     """
-    drawn = BytesIO()
+    drawn, kind = BytesIO(), "png"
+    if isinstance(path, (str, os.PathLike)):
+        kind = Path(path).suffix.removeprefix(".").lower() or kind
+    if kind not in figure.canvas.get_supported_filetypes():
+        raise UserError(
+            f"'{path}' ends in .{kind}, which is no kind of picture; give .png, .pdf "
+            "or .svg."
+        )
     with _quiet_about_fonts():
-        figure.savefig(drawn, format="png", dpi=150, bbox_inches="tight")
+        figure.savefig(drawn, format=kind, dpi=150, bbox_inches="tight")
     if isinstance(path, (str, os.PathLike)):
         write_output(Path(path), drawn.getvalue())
         return

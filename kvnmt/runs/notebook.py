@@ -220,5 +220,5 @@ def _check_kind(name: str, value: object, *kinds: type) -> None:
     if not isinstance(value, kinds):
         needed = " or ".join(kind.__name__ for kind in kinds)
         raise UserError(
-            f"{name} is of type {type(value).__name__} but must be a {needed}."
+            f"{name} is of type {type(value).__name__} but must be {needed}."
         )

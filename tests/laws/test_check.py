@@ -380,7 +380,7 @@ def test_a_law_may_be_excused():
 
 @pytest.mark.parametrize("what", ["additive", additive.Options(), single, None])
 def test_what_has_no_laws_is_refused(what):
-    with pytest.raises(UserError, match="can be checked; give a module"):
+    with pytest.raises(UserError, match="is of no kind that has laws; give a module"):
         check(what)
 
 

@@ -181,3 +181,23 @@ def test_settings_of_matplotlib_stay(install, tmp_path):
     assert not figure.texts[0].get_parse_math()
     assert dict(matplotlib.rcParams) == before
     assert not logging.getLogger(font_manager.__name__).filters
+
+
+@pytest.mark.parametrize(
+    ("name", "start"),
+    [
+        ("a.png", b"\x89PNG"),
+        ("a", b"\x89PNG"),
+        ("a.PDF", b"%PDF"),
+        ("a.svg", b"<?xml"),
+    ],
+)
+def test_a_picture_is_of_the_kind_that_its_name_says(tmp_path, name, start):
+    save(Figure(), tmp_path / name)
+    assert (tmp_path / name).read_bytes().startswith(start)
+
+
+def test_a_name_of_no_kind_of_picture_is_refused(tmp_path):
+    with pytest.raises(UserError, match="a.v2' ends in .v2, .* give .png, .pdf or"):
+        save(Figure(), tmp_path / "a.v2")
+    assert not list(tmp_path.iterdir())

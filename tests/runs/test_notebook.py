@@ -238,7 +238,7 @@ def test_a_system_of_one_s_own_has_a_name(monkeypatch):
         (lambda: kvnmt.build(None, 9, 9), "there is no system 'None'"),
         (lambda: kvnmt.build("attn", 9, 9, {}), "sizes is of type dict"),
         (lambda: kvnmt.experiment("attn", None), "data is of type NoneType"),
-        (lambda: kvnmt.train({}, "runs"), "experiment is of type dict but must be a"),
+        (lambda: kvnmt.train({}, "runs"), "experiment is of type dict but must be E"),
         (lambda: kvnmt.train(badly(), "runs"), "model.initializer is 'xavier' but"),
     ],
 )

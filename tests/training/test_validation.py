@@ -19,7 +19,7 @@ from kvnmt.training.ahead import StepAhead
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import fit
 from kvnmt.training.validation import greedy, make_eval_step, score, validation_loss
-from tests.helpers import DEVICES, SIZES, replaced, tiny, toy_data
+from tests.helpers import SIZES, replaced, tiny, toy_data
 from tests.training.jobs import compiling, job_of
 
 BIG = 2**16  # words of an output layer that is never run
@@ -153,6 +153,6 @@ def test_validation_that_does_not_fit_is_told_before_training(tmp_path, monkeypa
     moments = 2 * sum(leaf.nbytes for leaf in jax.tree.leaves(state.params))
     monkeypatch.setattr(device_memory, "available", lambda: need.bytes + moments)
     (tmp_path / "run").mkdir()
-    told = f"largest batch of validation: {DEVICES} pairs of 3001"  # a row for each
+    told = "largest batch of validation: 8 pairs of 3001"  # as on eight devices
     with pytest.raises(UserError, match=told):
         fit(job, state)
