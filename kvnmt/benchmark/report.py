@@ -124,6 +124,8 @@ def read(path: Path) -> dict[str, Any]:
         if not all(0 < figure < math.inf for figure in figures):
             raise ValueError
         operator.index(report["config"]["repeats"])
+        if report.get("yardstick_size", SIZES[0]) not in SIZES:
+            raise ValueError
     except OSError as error:
         raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
     except BAD:
