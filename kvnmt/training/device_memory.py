@@ -80,15 +80,18 @@ def largest_batches(plan: Plan) -> list[Shape]:
 
 
 def program_bytes(program: jax.stages.Compiled) -> int | None:
-    """What a program needs at once on a device; None: the compiler does not tell."""
+    """What a program needs at once on a device, as `kvnmt compile` adds it up.
+
+    None: the compiler does not tell.
+    """
     sizes: Any = program.memory_analysis()
     if sizes is None:
         return None
     return (
         sizes.temp_size_in_bytes
         + sizes.argument_size_in_bytes
-        + sizes.output_size_in_bytes
-        - sizes.alias_size_in_bytes
+        + max(sizes.output_size_in_bytes - sizes.alias_size_in_bytes, 0)
+        + sizes.generated_code_size_in_bytes
     )
 
 
