@@ -28,7 +28,7 @@ from kvnmt import encoder as encoders
 from kvnmt import lexicon
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
-from kvnmt.errors import OptionError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import check_fields
 from kvnmt.layers import (
     Scanning,
@@ -125,6 +125,21 @@ def _built(
     )
 
 
+def _check_ids(**sides: jax.typing.ArrayLike) -> None:
+    """Refuses at once what a layer would refuse by a name of its own."""
+    arrays = {name: jnp.asarray(ids) for name, ids in sides.items()}
+    whole = all(jnp.issubdtype(ids.dtype, jnp.integer) for ids in arrays.values())
+    flat = all(ids.ndim == 2 for ids in arrays.values())
+    if not (whole and flat and len({len(ids) for ids in arrays.values()}) == 1):
+        told = " and ".join(
+            f"{name} is {ids.dtype}{[*ids.shape]}" for name, ids in arrays.items()
+        )
+        raise UserError(
+            f"{told}; give whole numbers, [B, S] of the source and [B, T] of the "
+            "target, as many rows of both."
+        )
+
+
 def _encode(
     config: ModelConfig,
     parts: Parts,
@@ -133,6 +148,7 @@ def _encode(
     key: Key[Array, "*B"] | None = None,
     scanning: Scanning = Scanning(),
 ) -> Source:
+    _check_ids(source=source)
     key_embedding, key_annotations, key_encoder, key_masks = split_key(key, 4)
     source, rates = jnp.asarray(source), config.dropout
     encoder = with_masks(key_masks, rates.recurrent, params.encoder, len(source))
@@ -203,6 +219,7 @@ def _forward(
     key: Key[Array, "*B"] | None = None,
     scanning: Scanning = Scanning(),
 ) -> Prediction:
+    _check_ids(source=source, target=target)
     key_source, key_embedding, key_output, *keys = split_key(key, 7)
     key_start, key_state, key_words, key_masks = keys
     read = _encode(config, parts, params, source, key_source, scanning)

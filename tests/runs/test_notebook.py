@@ -381,6 +381,21 @@ def test_mistakes_are_one_sentence(run):
             use()
 
 
+def test_ids_of_another_shape_are_told_at_once():
+    """And not by the layer that meets them first."""
+    model = kvnmt.build("kvmematt-r2", 9, 9, SIZES)
+    params = model.init(jax.random.key(0))
+    row, rows = jnp.array([[2, 0]]), jnp.array([[2, 0], [3, 0]])
+    for source, target in ((rows, row), (row[0], row[0]), (row * 0.5, row)):
+        with pytest.raises(
+            kvnmt.UserError, match=r"^source is .* and target is .* as many"
+        ):
+            model.forward(params, source, target)
+    with pytest.raises(kvnmt.UserError, match=r"^source is int32\[2\]; give whole"):
+        model.encode(params, row[0])
+    assert model.forward(params, [[2, 0]], [[2, 0]]).logits.shape == (1, 2, 9)
+
+
 def test_systems_are_shown_as_a_table():
     assert len(repr(kvnmt.SYSTEMS).splitlines()) == len(kvnmt.SYSTEMS)
     page = kvnmt.SYSTEMS._repr_html_()
