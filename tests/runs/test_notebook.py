@@ -387,9 +387,7 @@ def test_ids_of_another_shape_are_told_at_once():
     params = model.init(jax.random.key(0))
     row, rows = jnp.array([[2, 0]]), jnp.array([[2, 0], [3, 0]])
     for source, target in ((rows, row), (row[0], row[0]), (row * 0.5, row)):
-        with pytest.raises(
-            kvnmt.UserError, match="^source is .* as many"
-        ):
+        with pytest.raises(kvnmt.UserError, match="^source is .* as many"):
             model.forward(params, source, target)
     with pytest.raises(kvnmt.UserError, match=r"^source is int32\[2\]; give whole"):
         model.encode(params, row[0])
