@@ -142,22 +142,19 @@ def draw(results: Sequence[Figures], path: Path) -> None:
     for result in results:
         name = f"{result['system']}-{result['longest']}"
         systems.setdefault(name, []).append(result["by_length"])
-    bleu_by_length(
-        {
-            name: [
-                (*same[0][:2], _mean([bleu for _, _, bleu in same]))
-                for same in zip(*seeds)
-            ]
-            for name, seeds in systems.items()
-        },
-        path,
-    )
+    bleu_by_length({name: _means(seeds) for name, seeds in systems.items()}, path)
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    """Of the seeds; a length that no sentence has is one of none."""
-    there = [value for value in values if value is not None]
-    return statistics.fmean(there) if there else None
+def _means(
+    seeds: Sequence[Sequence[tuple[str, int, float | None]]],
+) -> list[tuple[str, int, float | None]]:
+    """The mean over the seeds of each length; of one that no sentence has, None."""
+    means = []
+    for label, count, _ in max(seeds, key=len):
+        found = [bleu for seed in seeds for name, _, bleu in seed if name == label]
+        there = [bleu for bleu in found if bleu is not None]
+        means.append((label, count, statistics.fmean(there) if there else None))
+    return means
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from kvnmt.errors import UserError, unknown_name
 from kvnmt.evaluation.base import Column
 from kvnmt.model.config import ModelConfig
 from kvnmt.pictures.charts import growth_chart
+from kvnmt.pictures.drawing import kind_of
 from kvnmt.runs import train as training
 from kvnmt.systems.named import SYSTEMS
 
@@ -122,6 +123,8 @@ def main(options: Growth, train: Train = training.run) -> None:
     ]
     columns = Column("system", "changed"), *COLUMNS
     table = Table("training speed", columns, rows, lines=_lines)
+    if options.picture:
+        kind_of(options.picture)  # complains before anything is measured
     results = make_table(options, table, train)
     if options.picture and results:
         growth_chart(curves(results), options.picture)

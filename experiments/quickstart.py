@@ -25,7 +25,7 @@ from experiments.harness.summaries import Summary
 from experiments.harness.table import Options, Table, Text, launch, make_table
 from experiments.parts import made_up
 from experiments.parts.recipes import parallel_text, small_model, with_system
-from kvnmt.console import say
+from kvnmt.console import people_console, say
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Corpus, Pair
@@ -85,7 +85,7 @@ def main(
     options: Quickstart, train: Train = training.run, base: Experiment = BASE
 ) -> None:
     """Makes the corpus, trains both systems, and shows what came out."""
-    console = Console()
+    console = people_console(stderr=False)
     held_out = options.held_out
     corpus = synthetic.make_corpus(
         options.corpus_seed, options.pairs, held_out, held_out

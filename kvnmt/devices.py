@@ -6,6 +6,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -108,13 +109,7 @@ def _check_place(coordinator: str, process: int | None) -> None:
             f"--coordinator is '{coordinator}'; give HOST:PORT, a name or an address "
             "and a number below 65536."
         )
-    try:
-        socket.getaddrinfo(host.strip("[]"), port)
-    except OSError as error:
-        raise UserError(
-            f"'{host}' of --coordinator is not known here ({error.strerror}); check "
-            "the name, or give an address."
-        ) from None
+    _find(host.strip("[]"), 0 if process == 0 else WAIT)
     if process == 0:
         with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -125,6 +120,24 @@ def _check_place(coordinator: str, process: int | None) -> None:
                     f"port {port} of --coordinator cannot be listened to here: "
                     f"{error.strerror}; give another one."
                 ) from None
+
+
+def _find(host: str, seconds: float) -> None:
+    """Waits until a host is known: its name may come with it."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            socket.getaddrinfo(host, None)
+            return
+        except (OSError, UnicodeError) as error:
+            if time.monotonic() < until and not isinstance(error, UnicodeError):
+                time.sleep(1)
+                continue
+            why = getattr(error, "strerror", None) or error
+            raise UserError(
+                f"'{host}' of --coordinator is not known here ({why}); check the name, "
+                "or give an address."
+            ) from None
 
 
 def part() -> tuple[int, int]:

@@ -175,7 +175,7 @@ def make_table(
         preview.show_plans(rows)
         return []
     failures = work(rows, train)
-    results = results_of(rows)
+    results, _ = preview.usable(rows)  # why others are not is among the failures
     _show_some(made, results, len(rows) - len(failures))
     refuse(failures, len(rows))
     return results

@@ -16,10 +16,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+import jax
+
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.report import Report, speeds, to_plain, yardstick
 from kvnmt.benchmark.rounds import Spread
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, counted
 
 Verdict: TypeAlias = Literal["faster", "slower", "no difference seen", "too few rounds"]
 
@@ -137,6 +139,12 @@ def check_sizes(config: BenchmarkConfig, old: Mapping[str, Any], path: Path) -> 
                 f"'{path}' was measured with --{name.replace('_', '-')} "
                 f"{before.get(name)}, not {value}; give the same sizes to compare."
             )
+    here, there = jax.device_count(), old["devices"]
+    if jax.devices()[0].platform == "cpu" == old["device"] and here != there:
+        raise UserError(
+            f"'{path}' was measured with {counted(there, 'device')} of a CPU, not "
+            f"{here}, as by --no-train or without; do as then to compare."
+        )
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -74,11 +74,10 @@ def measure(
     """
     check(config)
     check_devices(config)
-    products = [
-        product(dtype, (size,) if dtype == "float32" and size else SIZES)
-        for size in [yardstick_size]
-        for dtype in dict.fromkeys((config.dtype, "float32"))
-    ]
+    products = [product(config.dtype)]
+    if config.dtype != "float32" or yardstick_size not in (None, products[0].size):
+        sizes = (yardstick_size,) if yardstick_size else SIZES
+        products.append(product("float32", sizes))
     of_products: list[list[float]] = [[] for _ in products]
     systems, batch = [], random_batch(config)
     if config.train:

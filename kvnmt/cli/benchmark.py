@@ -39,12 +39,12 @@ class Benchmark:
         if not self.peer.against:
             check_alone(self.peer)
             check_used(self.config)
+        if self.config.decode and not (self.config.train or self.peer.against):
+            use_cores()  # as kvnmt translate does
         old = None
         if self.compare:
             old = report.read(self.compare)
             compare.check_sizes(self.config, old, self.compare)
-        if self.config.decode and not (self.config.train or self.peer.against):
-            use_cores()  # as kvnmt translate does
         with people_console().status("") as status:
             if self.peer.against:
                 both = against.measure(self.config, self.peer, status.update)

@@ -152,8 +152,11 @@ class Evaluate:
     def _systems(self, test: Test) -> list[System]:
         inputs = (self.source, self.reference, self.gold, self.brackets)
         inputs += (*self.links, *self.more_references)
+        called = names(self.systems)
+        if len(called) == 1:  # an ensemble is called by all its members
+            called = [" + ".join(names([*self.systems, *self.ensemble]))]
         systems = read_systems(
-            dict(zip(names(self.systems), self.systems)),
+            dict(zip(called, self.systems)),
             test,
             self.search,
             ensemble=self.ensemble,

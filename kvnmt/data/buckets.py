@@ -54,7 +54,7 @@ def in_batches(
     count = max(expected or 0, len(order))
     shapes = _shapes([lengths[i] for i in order], size, tokens, count, multiple)
     for places, rows in _batches(order, lengths, shapes):
-        yield places, _padded(sentences, places, rows, shapes)
+        yield places, _padded(sentences, places, rows, _fit(lengths[places[0]], shapes))
 
 
 def pairs_in_batches(
@@ -67,7 +67,8 @@ def pairs_in_batches(
 ) -> Iterator[tuple[list[int], NDArray[np.int32], NDArray[np.int32]]]:
     """Yields places of pairs, padded sources and targets; empty ones have a place too.
 
-    The longer side of a pair decides where it is and the number of rows.
+    The longer side of a pair decides where it is and the number of rows. The other is
+    padded to the same lengths, unless it is less than half as long.
 
     Args:
         source: Ids without EOS.
@@ -80,7 +81,15 @@ def pairs_in_batches(
     order = [*range(len(lengths))]
     shapes = _shapes(lengths, size, tokens, len(order), multiple)
     for places, rows in _batches(order, lengths, shapes):
-        x, y = (_padded(side, places, rows, shapes) for side in (source, target))
+        widths = []
+        for side in source, target:
+            longest = max(len(side[i]) for i in places) + 1
+            own, wide = edge(longest), _fit(longest, shapes)
+            widths.append(own if 2 * own <= wide else wide)
+        x, y = (
+            _padded(side, places, rows, width)
+            for side, width in zip((source, target), widths)
+        )
         yield places, x, y
 
 
@@ -138,7 +147,6 @@ def _fit(length: int, shapes: Shapes) -> int:
 
 
 def _padded(
-    sentences: Sequence[Sequence[int]], places: list[int], rows: int, shapes: Shapes
+    sentences: Sequence[Sequence[int]], places: list[int], rows: int, width: int
 ) -> NDArray[np.int32]:
-    ended = [with_end(sentences[i]) for i in places]
-    return pad(ended, rows, _fit(max(map(len, ended)), shapes))
+    return pad([with_end(sentences[i]) for i in places], rows, width)

@@ -83,7 +83,7 @@ def read_systems(
         paths: Run directories and files of translations, by the name of the system.
         test: What they are measured on.
         search: How runs translate.
-        ensemble: Further runs that translate with a single one, named with it.
+        ensemble: Further runs that translate with a single one.
         output: Where translations of runs are written: a file, of several a folder.
         inputs: Files that are read too, and must not be written.
 
@@ -111,7 +111,6 @@ def read_systems(
                 f"there is no '{path}'; name a run directory or a file of translations."
             )
         run = load_translator(path, ensemble)
-        name = " + ".join([name, *(other.name for other in ensemble)])
         if test.source is None:
             raise UserError(f"'{path}' is a run, which translates; give --source.")
         file = output

@@ -49,8 +49,9 @@ def bleu_by(
     """
     places = _places(values, edges)
     parts = []
+    first, last = (places.min(), places.max()) if len(places) else (0, -1)
     for place, label in enumerate(labels(edges)):
-        if not min(places) <= place <= max(places):
+        if not first <= place <= last:
             continue
         mine = places == place
         score = summed_bleu(statistics[mine].sum(0)) if mine.any() else None

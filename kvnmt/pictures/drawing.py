@@ -33,6 +33,7 @@ MOVED = "#c51b7d"
 # For systems; the color-blind can tell them apart (Okabe and Ito 2008).
 PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#333333")
 MARKERS = "osD^vPX"
+KINDS = "png", "pdf", "svg"  # of pictures; the first, where a name tells none
 
 _BASE = "DejaVu Sans"  # comes with matplotlib, and lacks CJK characters
 # In order of preference; other fonts are looked through only if these do not suffice.
@@ -99,6 +100,21 @@ def style(texts: Iterable[Text], families: Sequence[str]) -> None:
         text.set(family=families, parse_math=False)
 
 
+def kind_of(path: str | os.PathLike[str]) -> str:
+    """The kind of picture that a path asks for.
+
+    Raises:
+        UserError: No picture is of such a kind.
+    """
+    kind = Path(path).suffix.removeprefix(".").lower() or KINDS[0]
+    if kind not in KINDS:
+        raise UserError(
+            f"'{path}' ends in .{kind}, which is no kind of picture; give .png, .pdf "
+            "or .svg."
+        )
+    return kind
+
+
 def save(figure: Figure, path: str | os.PathLike[str] | BinaryIO) -> None:
     """Writes a picture, with all that lies outside of the figure's frame; a file whole.
 
@@ -109,12 +125,7 @@ def save(figure: Figure, path: str | os.PathLike[str] | BinaryIO) -> None:
     """
     drawn, kind = BytesIO(), "png"
     if isinstance(path, (str, os.PathLike)):
-        kind = Path(path).suffix.removeprefix(".").lower() or kind
-    if kind not in figure.canvas.get_supported_filetypes():
-        raise UserError(
-            f"'{path}' ends in .{kind}, which is no kind of picture; give .png, .pdf "
-            "or .svg."
-        )
+        kind = kind_of(path)
     with _quiet_about_fonts():
         figure.savefig(drawn, format=kind, dpi=150, bbox_inches="tight")
     if isinstance(path, (str, os.PathLike)):

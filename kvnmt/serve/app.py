@@ -74,13 +74,13 @@ class Answers:
         """POST /translate: lines to their translations."""
         question = await self._read(self.asker.translation, request)
         (records,) = await self._ask(request, [question])
-        return await _told({"translations": [join(parts) for parts in records]})
+        return _json({"translations": [join(parts) for parts in records]})
 
     async def score(self, request: Request) -> Response:
         """POST /score: pairs of lines to log-probabilities."""
         question = await self._read(self.asker.score, request)
         (records,) = await self._ask(request, [question])
-        return await _told({"scores": [record for (record,) in records]})
+        return _json({"scores": [record for (record,) in records]})
 
     async def explore(self, request: Request) -> Response:
         """POST /explore: a line to what the explorer's page shows of it."""
@@ -93,13 +93,14 @@ class Answers:
             "difference": round(difference([one["text"] for one in outputs]), 2),
             "outputs": outputs,
         }
-        return await _told(plain)
+        return _json(plain)
 
     async def _read(self, read: Callable[[Any], T], request: Request) -> T:
         """What is asked; long lines take a while to cut, in a thread of its own."""
         body = await self._body(request)
+        request.state.until = asyncio.get_running_loop().time() + self.limits.seconds
         try:
-            async with asyncio.timeout(self.limits.seconds):
+            async with asyncio.timeout_at(request.state.until):
                 return await asyncio.to_thread(read, body)
         except TimeoutError:
             raise self._late() from None
@@ -166,7 +167,7 @@ class Answers:
         try:
             await asyncio.wait(
                 (answers, gone),
-                timeout=self.limits.seconds,
+                timeout=max(request.state.until - asyncio.get_running_loop().time(), 0),
                 return_when=asyncio.FIRST_COMPLETED,
             )
             if answers.done():
@@ -244,11 +245,6 @@ async def _failed(request: Request, error: Exception) -> Response:
 
 def _error(message: str, status: int, headers: dict[str, str]) -> Response:
     return _json({"error": message}, status, headers)
-
-
-async def _told(plain: dict[str, Any]) -> Response:
-    """An answer, which may be long: it is written in a thread of its own."""
-    return await asyncio.to_thread(_json, plain)
 
 
 def _json(

@@ -177,7 +177,7 @@ class Batcher:
                 first = self._requests[0]
                 size = self._size(first.task, first.items[first.places[0]])
                 self._gather(first, size)
-                if shares := self._take(first, size):
+                if shares := self._take(first):
                     return shares
             return []
 
@@ -191,12 +191,13 @@ class Batcher:
                 return
             self._changed.wait(rest)
 
-    def _take(self, first: _Request, size: int) -> list[_Share]:
+    def _take(self, first: _Request) -> list[_Share]:
         """A batch with an item of a request, whose turn is last from now on."""
         if not first.left:
             return []
         same = [one for one in self._requests if one.task == first.task and one.left]
-        shares = _most_alike(first, same, size, partial(self._length, first.task))
+        of_task = (partial(each, first.task) for each in (self._size, self._length))
+        shares = _most_alike(first, same, *of_task)
         for request, places in shares:
             request.places = [one for one in request.places if one not in places]
         self._requests.remove(first)
@@ -229,9 +230,15 @@ def _started(work: Callable[[], None]) -> threading.Thread:
 
 
 def _most_alike(
-    first: _Request, same: Sequence[_Request], size: int, length: Callable[[Any], int]
+    first: _Request,
+    same: Sequence[_Request],
+    size: Callable[[Any], int],
+    length: Callable[[Any], int],
 ) -> list[_Share]:
-    """An item of a request and, of requests of its task, those most like it."""
+    """An item of a request and, of requests of its task, those most like it.
+
+    They are as many as the batch of each of them may have.
+    """
     like = length(first.items[first.places[0]])
     near = [
         (abs(length(one.items[place]) - like), one, place)
@@ -240,8 +247,14 @@ def _most_alike(
     ]
     near.sort(key=lambda entry: entry[0])
     taken: dict[_Request, list[int]] = {}
-    for _, request, place in near[:size]:
-        taken.setdefault(request, []).append(place)
+    count, room = 0, len(near)
+    for _, request, place in near:
+        if count >= room:
+            break
+        own = size(request.items[place])
+        if count < own:
+            taken.setdefault(request, []).append(place)
+            count, room = count + 1, min(room, own)
     return list(starmap(_Share, taken.items()))
 
 

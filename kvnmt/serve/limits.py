@@ -48,6 +48,8 @@ def check_aligned(
 ) -> None:
     """Refuses more translations with alignments than a request may have.
 
+    An answer with alignments is long, and nobody else is answered while it is written.
+
     Args:
         items: The parts of every line.
         nbest: How many translations each has.
@@ -58,8 +60,8 @@ def check_aligned(
         raise Refusal(
             413,
             f"the request asks for {count} alignments, once long lines are split and "
-            f"with every translation of 'nbest', but may for {limits.aligned}; send "
-            "its lines in several requests.",
+            f"with every translation of 'nbest', but may for {limits.aligned}; ask for "
+            "a smaller 'nbest', or send its lines in several requests.",
         )
 
 

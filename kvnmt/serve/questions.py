@@ -75,6 +75,8 @@ class Asker:
         aligned = plain.get("alignments", False)
         if not isinstance(aligned, bool):
             raise Refusal(400, "'alignments' is neither true nor false.")
+        if aligned:  # before all lines are cut, and after
+            check_aligned([lines], search.nbest, self.limits)
         items, words = [], run.vocabularies.source
         for n, (line, prefix) in enumerate(zip(lines, prefixes)):
             parts = cut(words, line, self.limits.tokens)

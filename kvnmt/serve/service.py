@@ -112,7 +112,7 @@ def most_rows(task: Task, item: Line | Pair) -> int:
     search = task.search
     work = max(1, max(search.beam, search.nbest) / BEAM)
     work *= max(1, max(map(len, item[:2])) / CHARACTERS)
-    few = max(rows for rows in ROWS if rows <= max(most / work, 1))
+    few = max(rows for rows in ROWS if rows < 2 * max(most / work, 1))
     return min(search.batch_size, few)
 
 

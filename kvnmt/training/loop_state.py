@@ -123,7 +123,7 @@ def _check_same_text(job: Job, before: Mapping[str, Any]) -> None:
     if before.get("batches") != job.about["batches"] or differs("pairs"):
         raise OptionError(
             f"the run in '{job.folder}' was trained on other pairs, or "
-            "batched for another number of devices, so its place among them "
+            "batched for other devices or by another version, so its place among them "
             "means nothing here; put that back, or begin another run with {0}.",
             "training.warm_start",
         )

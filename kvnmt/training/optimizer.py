@@ -24,7 +24,8 @@ class OptimizerConfig:
     momentum: Annotated[float, between(0, 0.999999)] = 0.0  # of sgd
     # of adam: what stays of the mean of squared gradients; of Transformers often 0.98.
     beta2: Annotated[float, between(0, 0.999999)] = 0.999
-    warmup: Annotated[int, at_least(0)] = 0  # steps over which the rate rises from 0
+    # steps over which the rate rises, from a share of one of them on
+    warmup: Annotated[int, at_least(0)] = 0
     schedule: Literal["constant", "inverse_sqrt"] = "constant"  # after warm-up
     # the rate is multiplied by this after each epoch ...
     decay: Annotated[float, between(0.000001, 1)] = 1.0

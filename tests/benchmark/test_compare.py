@@ -15,6 +15,7 @@ from kvnmt.benchmark.rounds import Spread
 from kvnmt.benchmark.training import TrainingRow
 from kvnmt.errors import UserError
 from kvnmt.model.config import ModelConfig
+from tests.helpers import DEVICES
 
 OLD = Path("old.json")
 
@@ -141,7 +142,11 @@ def test_other_sizes_are_not_compared(config, flag):
     old = report(Spread(1, 1, 1))
     with pytest.raises(UserError, match=flag):
         check_sizes(dataclasses.replace(old.config, **config), to_plain(old), OLD)
-    check_sizes(old.config, to_plain(old), OLD)
+    as_now = to_plain(old) | {"devices": DEVICES}
+    check_sizes(old.config, as_now, OLD)
+    with pytest.raises(UserError, match=f"with 1 device of a CPU, not {DEVICES}"):
+        check_sizes(old.config, to_plain(old), OLD)
+    check_sizes(old.config, to_plain(old) | {"device": "H100"}, OLD)
 
 
 def test_other_ways_to_compute_are_compared():

@@ -45,6 +45,9 @@ def test_every_pair_is_in_one_row(lengths, data):
         for side, block in zip(sides, blocks):
             for row, place in zip(block, places):
                 assert row[row > EOS].tolist() == side[place]
+        for side, block in zip(sides, blocks):  # the shorter side stays short
+            longest = max(len(side[i]) for i in places) + 1
+            assert longest <= block.shape[1] and block.shape[1] < 2 * edge(longest) + 1
     assert sorted(seen) == [*range(len(lengths))]
 
 

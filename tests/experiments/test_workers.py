@@ -17,9 +17,17 @@ from experiments.harness.claims import SILENT_END, Claim, Claims, Pace
 from experiments.harness.preview import state_of
 from experiments.harness.results import read_result
 from experiments.harness.rows import OtherRow
-from experiments.harness.table import Text, complete, work
+from experiments.harness.table import (
+    Options,
+    Table,
+    Text,
+    complete,
+    make_table,
+    work,
+)
 from experiments.harness.worker import Worker
 from kvnmt.errors import StoppedError, UserError
+from kvnmt.evaluation.base import Column
 from kvnmt.files import locked
 from kvnmt.training.signals import Signals
 from tests.experiments import workers
@@ -219,6 +227,24 @@ def test_a_row_that_came_from_others_does_not_end_the_work(tmp_path):
     with pytest.raises(UserError, match="2 of 4 .*'derived': .* before 'base' became"):
         complete([base, derived, on, last])
     assert last.result() and not on.folder.exists()
+
+
+def test_a_table_is_shown_though_a_row_came_from_others(tmp_path, capsys):
+    """And why another row failed is told, too."""
+    base = replace(other(tmp_path / "base"), config="new")
+    derived = other(tmp_path / "derived", dict, base.folder)
+    derived.make(never, Console())
+    path = derived.folder / "result.json"
+    path.write_text(path.read_text().replace('"base": ":"', '"base": "old:"'))
+
+    def fails() -> dict:
+        raise ValueError("boom")
+
+    rows = [base, derived, other(tmp_path / "bad", fails)]
+    made = Table("all", [Column("system", "system")], rows)
+    with pytest.raises(UserError, match="'derived': .* became .*'bad': boom"):
+        make_table(Options(workdir=tmp_path), made, never)
+    assert " base " in capsys.readouterr().out
 
 
 def test_a_row_that_kills_its_processes_does_not_kill_all_of_them(tmp_path):

@@ -26,6 +26,7 @@ def test_bleu_of_every_bucket_is_that_of_its_sentences():
     assert long.bleu == pytest.approx(float(bleu_of(statistics[2:].sum(0))))
     (whole,) = bleu_by([-1, 0, 5, 9], (1,), statistics)
     assert (whole.label, whole.sentences) == ("1+", 4)
+    assert bleu_by([], (1, 11), statistics[:0]) == []
 
 
 def test_the_rarest_word_of_a_line():

@@ -197,7 +197,8 @@ def test_a_picture_is_of_the_kind_that_its_name_says(tmp_path, name, start):
     assert (tmp_path / name).read_bytes().startswith(start)
 
 
-def test_a_name_of_no_kind_of_picture_is_refused(tmp_path):
-    with pytest.raises(UserError, match="a.v2' ends in .v2, .* give .png, .pdf or"):
-        save(Figure(), tmp_path / "a.v2")
+@pytest.mark.parametrize("kind", ["v2", "pgf", "raw"])
+def test_a_name_of_no_kind_of_picture_is_refused(tmp_path, kind):
+    with pytest.raises(UserError, match=f"ends in .{kind}, .* give .png, .pdf"):
+        save(Figure(), tmp_path / f"a.{kind}")
     assert not list(tmp_path.iterdir())

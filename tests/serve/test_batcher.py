@@ -118,6 +118,20 @@ def test_items_go_with_those_of_their_length_and_every_request_has_its_turn(
     assert sizes == [[9, 9, 8, 7], [4, 2, 1, 1]]
 
 
+def test_every_item_has_a_batch_as_small_as_it_needs(gate):
+    """Also where the item whose turn it is would share with more."""
+    made = Batcher(
+        gate,
+        size=lambda task, item: 1 if item == "long" else SIZE,
+        length=length,
+        room=ROOM,
+    )
+    items = ["a", "long", "long", "b"]
+    assert len(made.submit("a", items).result(10)) == len(items)
+    assert sorted(map(len, (batch for _, batch in gate.batches))) == [1, 1, 2]
+    made.close(10)
+
+
 def test_what_is_cancelled_leaves_the_queue(batcher, gate):
     blocked = gate.shut(batcher)
     gone, kept = batcher.submit("a", [1] * (ROOM - 1)), batcher.submit("a", [2])

@@ -54,6 +54,7 @@ def test_a_batch_in_several_blocks_needs_the_program_of_each(
     [
         ({}, 5, 16),
         ({"batch_size": 10}, 5, 10),
+        ({"beam": 15}, 5, 16),
         ({"beam": 20}, 5, 4),
         ({"beam": 20, "nbest": 160}, 5, 1),
         ({}, 300, 16),

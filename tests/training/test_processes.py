@@ -166,7 +166,24 @@ def test_an_unknown_host_is_told_at_once(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(UserError, match="'node0' .* not known here .Name or service"):
-        devices.join("node0:1234", 2, 1)
+        devices.join("node0:1234", 2, 0)
+    with pytest.raises(UserError, match="'a..b' .* not known here"):
+        monkeypatch.undo()
+        devices.join("a..b:1234", 2, 1)
+
+
+def test_a_host_may_be_known_a_little_later(monkeypatch):
+    """As that of the first process, which its name comes with."""
+    tries = [socket.gaierror(-2, "not yet"), socket.gaierror(-2, "not yet")]
+
+    def later(*place):
+        if tries:
+            raise tries.pop()
+
+    monkeypatch.setattr(socket, "getaddrinfo", later)
+    monkeypatch.setattr(devices.time, "sleep", lambda seconds: None)
+    devices._find("node0", 60)
+    assert not tries
 
 
 def test_processes_that_do_not_all_come_are_told():
