@@ -78,7 +78,9 @@ class Held:
         """Shows that this process lives, until the claim ends."""
         while not self._over.wait(seconds):
             if self.path.with_name(f"{self.number + 1}.json").exists():
-                return self._lost(f"the claim '{self.path}' was taken over")
+                if not self._over.is_set():  # or it was given back meanwhile
+                    self._lost(f"the claim '{self.path}' was taken over")
+                return
             with suppress(OSError):  # the file system may be back soon
                 os.utime(self.path)
 

@@ -4,6 +4,7 @@
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -114,6 +115,24 @@ def test_who_was_silent_learns_that_the_row_was_taken_over(tmp_path):
         while not lost and time.monotonic() < end:
             time.sleep(0.01)
     assert "taken over" in lost[0]
+
+
+def test_who_has_given_a_row_back_has_not_lost_it(tmp_path):
+    """Though the next one has it before the last beat of the heart is over."""
+    for given_back in (True, False):
+        lost: list[str] = []
+        held = claims.Held(tmp_path / "1.json", 1, lost.append)
+        (tmp_path / "2.json").touch()
+
+        class Over(threading.Event):
+            def wait(self, timeout: float | None = None) -> bool:
+                if given_back:
+                    self.set()  # right after the look at it
+                return False
+
+        held._over = Over()
+        held.beat(0.0)
+        assert bool(lost) is not given_back
 
 
 def test_a_heart_beats_while_a_row_is_held_and_a_second_claim_is_refused(tmp_path):
