@@ -117,22 +117,22 @@ def test_who_was_silent_learns_that_the_row_was_taken_over(tmp_path):
     assert "taken over" in lost[0]
 
 
-def test_who_has_given_a_row_back_has_not_lost_it(tmp_path):
+@pytest.mark.parametrize("given_back", [True, False])
+def test_who_has_given_a_row_back_has_not_lost_it(tmp_path, given_back):
     """Though the next one has it before the last beat of the heart is over."""
-    for given_back in (True, False):
-        lost: list[str] = []
-        held = claims.Held(tmp_path / "1.json", 1, lost.append)
-        (tmp_path / "2.json").touch()
+    lost: list[str] = []
+    held = claims.Held(tmp_path / "1.json", 1, lost.append)
+    (tmp_path / "2.json").touch()
 
-        class Over(threading.Event):
-            def wait(self, timeout: float | None = None) -> bool:
-                if given_back:
-                    self.set()  # right after the look at it
-                return False
+    class Over(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if given_back:
+                self.set()  # right after the look at it
+            return False
 
-        held._over = Over()
-        held.beat(0.0)
-        assert bool(lost) is not given_back
+    held._over = Over()
+    held.beat(0.0)
+    assert bool(lost) is not given_back
 
 
 def test_a_heart_beats_while_a_row_is_held_and_a_second_claim_is_refused(tmp_path):
