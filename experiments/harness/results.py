@@ -98,7 +98,7 @@ def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
     written = {kept / name / f"{row}.json": results[row] for row in sorted(results)}
     for path, result in written.items():
         based_on = result.get("based_on") or {}
-        there = {name: told_apart(results.get(name, {})) for name in based_on}
+        there = {row: told_apart(results.get(row, {})) for row in based_on}
         check_same_rows(based_on, there, workdir / path.stem)
         _check_same_setting(path, result)
     make_folder(kept / name)

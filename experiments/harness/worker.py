@@ -18,7 +18,7 @@ from rich.markup import escape
 
 from experiments.harness.claims import Claims, Held, Pace
 from experiments.harness.results import read_result
-from experiments.harness.rows import AnyRow, Train
+from experiments.harness.rows import AnyRow, Row, Train
 from kvnmt.console import say
 from kvnmt.errors import STATUS_OF_SIGNALS, OptionError, StoppedError, UserError
 from kvnmt.training.signals import Signals
@@ -44,6 +44,7 @@ class Worker:
         self.claims = {row.folder: Claims(row.folder, pace) for row in rows}
         self.before = {path: len(c.failures()) for path, c in self.claims.items()}
         self.unusable = dict[Path, str]()  # why results are not those of their rows
+        self.texts = {row.folder: _text_of(row) for row in rows}  # that measures read
 
     def work(self) -> dict[str, str]:
         """Works, and comes back to rows that wait for others.
@@ -112,6 +113,10 @@ class Worker:
         except UserError as error:  # such as that it came from others: the rest goes on
             self.unusable[row.folder] = reason_of(error, row.folder)
             return False
+        if measured is None and self.texts[row.folder] not in (None, row.text):
+            self.unusable[row.folder] = (
+                "its text is another than when this command read it; begin again."
+            )
         return measured is None and not self._failure(row.folder)
 
     def _waits_for(self, row: AnyRow) -> bool:
@@ -147,6 +152,11 @@ class Worker:
             if reason := self._failure(needed):
                 return f"it needs '{needed.name}': {reason}"
         return ""
+
+
+def _text_of(row: AnyRow) -> str | None:
+    """Tells the text of a row apart; None: it is written when the row's turn comes."""
+    return None if isinstance(row, Row) and row.awaits_text else row.text
 
 
 def reason_of(error: Exception, folder: Path) -> str:

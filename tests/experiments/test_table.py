@@ -139,6 +139,10 @@ def test_text_that_changes_in_training_is_told(rows, train):
         rows[0].make(changing, Console())
     assert read_result(rows[0].folder) is None
     path.write_text(text)
+    with pytest.raises(UserError, match="'first': its text is another than when this"):
+        complete(rows[:1], changing)  # which tries a second time, but not on that
+    assert read_result(rows[0].folder) is None
+    path.write_text(text)
     assert complete(rows[:1], train)
 
 
