@@ -92,13 +92,16 @@ def join(
 
 def _give_up() -> None:
     """Ends this process, whose main thread JAX would end with no sentence."""
-    print(
+    _tell(
         f"not all processes came within {WAIT} s; check --coordinator, --processes and "
-        "--process, and that all were started and can reach the first.",
-        file=sys.stderr,
-        flush=True,
+        "--process, and that all were started and can reach the first."
     )
     os._exit(2)
+
+
+def _tell(sentence: str) -> None:
+    with contextlib.suppress(OSError):  # nobody reads it, or the disk is full
+        print(sentence, file=sys.stderr, flush=True)
 
 
 def _check_place(coordinator: str, process: int | None) -> None:
@@ -124,13 +127,16 @@ def _check_place(coordinator: str, process: int | None) -> None:
 
 def _find(host: str, seconds: float) -> None:
     """Waits until a host is known: its name may come with it."""
-    until = time.monotonic() + seconds
+    until, told = time.monotonic() + seconds, False
     while True:
         try:
             socket.getaddrinfo(host, None)
             return
         except (OSError, UnicodeError) as error:
             if time.monotonic() < until and not isinstance(error, UnicodeError):
+                if not told:
+                    _tell(f"'{host}' of --coordinator is not known yet; waiting for it")
+                told = True
                 time.sleep(1)
                 continue
             why = getattr(error, "strerror", None) or error

@@ -172,7 +172,7 @@ def test_an_unknown_host_is_told_at_once(monkeypatch):
         devices.join("a..b:1234", 2, 1)
 
 
-def test_a_host_may_be_known_a_little_later(monkeypatch):
+def test_a_host_may_be_known_a_little_later(monkeypatch, capsys):
     """As that of the first process, which its name comes with."""
     tries = [socket.gaierror(-2, "not yet"), socket.gaierror(-2, "not yet")]
 
@@ -184,6 +184,8 @@ def test_a_host_may_be_known_a_little_later(monkeypatch):
     monkeypatch.setattr(devices.time, "sleep", lambda seconds: None)
     devices._find("node0", 60)
     assert not tries
+    waiting = "'node0' of --coordinator is not known yet; waiting for it\n"
+    assert capsys.readouterr().err == waiting  # once
 
 
 def test_processes_that_do_not_all_come_are_told():
