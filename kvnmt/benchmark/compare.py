@@ -63,7 +63,9 @@ def changes(report: Report, old: Mapping[str, Any], path: Path) -> list[Change]:
     """
     plain = to_plain(report)
     rounds = min(plain["config"]["repeats"], old["config"]["repeats"])
-    scale = _scale(plain, old, path)
+    ours, theirs = yardstick(plain), yardstick(old)
+    assert ours and theirs  # `check_sizes` has asked
+    scale = ratio_of(theirs, ours)  # how many times as fast the machine was before
     before = dict(speeds(old))
     result = []
     for (what, unit), now in speeds(plain):
@@ -113,23 +115,18 @@ def verdict(ratio: Spread, rounds: int) -> Verdict:
     return "no difference seen"
 
 
-def _scale(plain: Mapping[str, Any], old: Mapping[str, Any], path: Path) -> Spread:
-    """How many times as fast the machine was before, with what the quartiles leave."""
-    now, before = yardstick(plain), yardstick(old)
-    if now is None or before is None:
+def check_sizes(config: BenchmarkConfig, old: Mapping[str, Any], path: Path) -> None:
+    """Refuses what cannot be compared with the old one, before anything is measured.
+
+    Raises:
+        UserError: A size or the number of a CPU's devices differs; it is named. Or the
+            old one is of a former version, without the size of its yardstick.
+    """
+    if yardstick(old) is None:
         raise UserError(
             f"'{path}' does not tell the float32 product that machines are compared "
             "by; measure it again with this version."
         )
-    return ratio_of(before, now)
-
-
-def check_sizes(config: BenchmarkConfig, old: Mapping[str, Any], path: Path) -> None:
-    """Refuses sizes that are not those of the old one, before anything is measured.
-
-    Raises:
-        UserError: One differs; it is named.
-    """
     plain = json.loads(json.dumps(asdict(config)))
     now, before = dict(_flat(plain)), dict(_flat(old["config"]))
     for name, value in now.items():

@@ -122,7 +122,8 @@ def read(path: Path) -> dict[str, Any]:
         figures = [figure for each in spreads if each for figure in astuple(each)]
         if not all(0 < figure < math.inf for figure in figures):
             raise ValueError
-        operator.index(report["config"]["repeats"])
+        for number in report["config"]["repeats"], report["devices"]:
+            operator.index(number)
         if report.get("yardstick_size", SIZES[0]) not in SIZES:
             raise ValueError
     except OSError as error:

@@ -83,7 +83,7 @@ def test_another_type_is_measured_by_the_same_yardstick():
     assert (change.ratio.median, change.verdict) == (2.5, "faster")
     del old["yardstick_size"]  # of a former version
     with pytest.raises(UserError, match="'old.json' does not tell the float32 product"):
-        changes(half, old, OLD)
+        check_sizes(half.config, old, OLD)
 
 
 def test_a_quiet_round_of_a_busy_machine_is_no_yardstick():

@@ -111,6 +111,7 @@ def test_a_report_is_read_again(measured, tmp_path):
         measured | {"devices": 0, "device": "cpu"},
         measured | {"config": config | {"repeats": "10"}},
         measured | {"training": [{}]},
+        measured | {"devices": None, "device": "gpu"},
         *(measured | {"yardstick_size": size} for size in (1024.5, "256", 10**9)),
     ]
     for text in ("", "[]", "{}", "[" * 100_000, *map(json.dumps, damaged)):
