@@ -26,8 +26,8 @@ from kvnmt.serve.works import WORKS, Batch, Line, Pair, Shapes, Task
 ROWS = (1, 4, 16, 64)  # of a batch
 MOST_ON_CPU = 16  # rows: no slower for a line than more, and more alike in length
 MOST_FORCED = 16  # rows of a batch whose translations are read too
-# What a batch is made for at most before it has fewer rows, since nobody else is
-# answered meanwhile: a beam, and characters of a line, which few lines have more of.
+# What a full batch is made for. With twice that it has a quarter of the rows, and so
+# on by fours, since nobody else is answered until it is done.
 BEAM, CHARACTERS = 10, 300
 SHORT = tuple(width for width in EDGES if width <= 48)  # lengths compiled at the start
 
