@@ -7,7 +7,8 @@ into Attention-based Neural Machine Translation".
 =============  ==============================================================
 parameters     v, W, U, b; W_p, b_p: (2L + 1)(width + 1) numbers
 source         annotations, mask, projected keys
-state, carried the last final alignment [B, S], the last context [B, C]
+state, carried the last final alignment [B, S], the last context [B, C], and
+               whether there was one [B]
 result         context ``sum_j f_j h_j``, the final alignment f
 =============  ==============================================================
 
@@ -46,8 +47,8 @@ from kvnmt.attention.address import (
 )
 from kvnmt.fields import DEEPEST, between
 from kvnmt.initializers import Weights
-from kvnmt.layers import Linear, init_linear, linear, precise
-from kvnmt.typing import Array, Float, Key, Sizes, typed
+from kvnmt.layers import Linear, init_linear, linear, precise, shares
+from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class State:
 
     alignment: Float[Array, "B S"]
     context: Float[Array, "B C"]
+    begun: Bool[Array, " B"]  # an alignment whose mass all went over an edge is 0, too
 
 
 def init(
@@ -92,8 +94,11 @@ def init(
 
 def initial_state(params: Params, source: Source) -> State:
     """Nothing was looked at yet."""
-    zeros = jnp.zeros_like(source.annotations[:, 0])
-    return State(jnp.zeros_like(source.annotations[..., 0]), zeros)
+    return State(
+        jnp.zeros_like(source.annotations[..., 0]),
+        jnp.zeros_like(source.annotations[:, 0]),
+        jnp.zeros_like(source.mask[:, 0]),
+    )
 
 
 def read(
@@ -114,12 +119,11 @@ def read(
     chances = jax.nn.softmax(precise(moves), axis=-1).astype(moves.dtype)
     moved = jnp.where(source.mask, move(state.alignment, chances), 0)
     if options.renormalise == "distortion":
-        moved = _normalise(moved)
+        moved = shares(moved)
     final = options.weight * moved + (1 - options.weight) * content
     if options.renormalise == "final":
-        final = _normalise(final)
-    first = jnp.sum(state.alignment, axis=-1, keepdims=True) == 0
-    final = jnp.where(first, content, final)
+        final = shares(final)
+    final = jnp.where(state.begun[:, None], final, content)
     return base.Attended(read_values(final, source.annotations), final)
 
 
@@ -127,7 +131,8 @@ def write(params: Params, source: Source, state: State, moment: base.Moment) -> 
     """Remembers where and what was read."""
     assert moment.attended is not None, base.NO_LOOK
     assert moment.attended.alignment is not None
-    return State(moment.attended.alignment, moment.attended.context)
+    begun = jnp.ones_like(state.begun)
+    return State(moment.attended.alignment, moment.attended.context, begun)
 
 
 @typed
@@ -140,11 +145,6 @@ def move(
     wide = jnp.pad(alignment, ((0, 0), (L, L)))
     shifted = [wide[:, L - k : L - k + S] for k in range(-L, L + 1)]
     return jnp.einsum("bm,mbs->bs", chances, jnp.stack(shifted))
-
-
-def _normalise(x: Float[Array, "B S"]) -> Float[Array, "B S"]:
-    total = jnp.sum(x, axis=-1, keepdims=True)
-    return x / jnp.where(total > 0, total, 1)
 
 
 def build(options: Options) -> base.Attention:

@@ -79,9 +79,9 @@ def fit(lengths: NDArray[np.integer], shapes: NDArray[np.int64]) -> NDArray[np.i
     most = shapes.max(axis=0)
     if np.prod(most + 1) > max(len(lengths), 1 << 20):  # a table would be larger
         cells, places = np.unique(lengths, axis=0, return_inverse=True)
-        return _cheapest(cells, shapes)[0][places.ravel()]
+        return _cheapest(cells, shapes)[places.ravel()]
     table = np.indices(most + 1).reshape(2, -1).T  # all pairs of lengths
-    best, _ = _cheapest(table, shapes)
+    best = _cheapest(table, shapes)
     return best.reshape(most + 1)[lengths[:, 0], lengths[:, 1]]
 
 
@@ -94,34 +94,41 @@ def _distinct(lengths: NDArray[np.integer]) -> tuple[NDArray, NDArray]:
 
 def _cheapest(
     cells: NDArray[np.integer], shapes: NDArray[np.int64]
-) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
-    """For every cell the smallest shape that holds it, and its positions."""
-    fits = (cells[:, None] <= shapes).all(axis=-1)
-    cost = np.where(fits, shapes.sum(axis=1), NEVER)
-    return cost.argmin(axis=1), cost.min(axis=1)
+) -> NDArray[np.intp]:
+    """For every cell the smallest shape that holds it."""
+    return _costs(cells, shapes).argmin(axis=0)
 
 
-def _padded(shapes: NDArray, cells: NDArray, counts: NDArray) -> float:
-    return float(_cheapest(cells, shapes)[1] @ counts.astype(np.float64))
+def _costs(cells: NDArray[np.integer], shapes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The positions ``[K, N]`` of every cell in every shape."""
+    fits = (cells <= shapes[:, None]).all(axis=-1)
+    return np.where(fits, shapes.sum(axis=1)[:, None], NEVER)
 
 
 def _tighten(shapes: NDArray, cells: NDArray) -> NDArray[np.int64]:
     """Makes every shape no larger than the largest pair it is the best for."""
-    best, _ = _cheapest(cells, shapes)
+    best = _cheapest(cells, shapes)
     return np.array([cells[best == i].max(axis=0) for i in np.unique(best)])
 
 
 def _descend(shapes: NDArray, cells: NDArray, counts: NDArray) -> NDArray[np.int64]:
-    """Moves one side of one shape at a time until nothing is gained."""
-    least, most = _padded(shapes, cells, counts), cells.max(axis=0)
-    better = True
+    """Moves one side of one shape at a time until nothing is gained.
+
+    While a shape moves, the cheapest of all others stays, for every cell.
+    """
+    shapes, most, weights = shapes.copy(), cells.max(axis=0), counts.astype(np.float64)
+    costs = _costs(cells, shapes)
+    least, better = costs.min(axis=0) @ weights, True
     while better:
         better = False
         for place in np.ndindex(shapes.shape):
+            k, side = place
+            others = np.delete(costs, k, axis=0).min(axis=0, initial=NEVER)
             for move in MOVES:
-                other = shapes.copy()
-                other[place] = np.clip(other[place] + move, 1, most[place[1]])
-                padded = _padded(other, cells, counts)
+                shape = shapes[k : k + 1].copy()
+                shape[0, side] = np.clip(shape[0, side] + move, 1, most[side])
+                cost = _costs(cells, shape)[0]
+                padded = np.minimum(others, cost) @ weights
                 if padded < least:
-                    shapes, least, better = other, padded, True
+                    shapes[k], costs[k], least, better = shape[0], cost, padded, True
     return shapes

@@ -25,7 +25,7 @@ class Objective:
     """Weights of the terms; where all are 0, plain likelihood."""
 
     label_smoothing: Annotated[float, between(0, 0.99)] = 0.0
-    # lambda of Meng et al. (2018), equation 18; theirs is 1
+    # lambda of Meng et al. (2018), equation 19; theirs is 1
     atteos: Annotated[float, at_least(0)] = 0.0
     # whose alignment it is laid on
     atteos_rounds: Annotated[Literal["last", "mean"], idle_while(atteos=0)] = "last"

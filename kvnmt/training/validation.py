@@ -72,9 +72,13 @@ def measure(
 
 
 def score(metric: str, figures: dict[str, float]) -> float:
-    """What the best checkpoint has most of."""
-    loss = -figures["valid_loss"]  # a language model has no other
-    return loss if metric == "loss" else figures.get(f"valid_{metric}", loss)
+    """What the best checkpoint has most of.
+
+    The loss decides where there is no translation, as of a language model, or where no
+    word of any is right yet: the lower one is better then, and any BLEU above 0.
+    """
+    found = 0.0 if metric == "loss" else figures.get(f"valid_{metric}", 0.0)
+    return found or -figures["valid_loss"]
 
 
 def plan_validation(config: TrainingConfig, valid: EncodedCorpus, mesh: Mesh) -> Plan:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt.data.shapes import choose_edges, choose_shapes, fit
+from kvnmt.data.shapes import MOVES, choose_edges, choose_shapes, fit
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 PAIRS = st.lists(st.tuples(*[st.integers(1, 30)] * 2), min_size=1, max_size=60)
@@ -20,10 +20,10 @@ def wasted(lengths, edges) -> float:
     return sum(min(some, default=np.inf) for some in fits) - sum(lengths)
 
 
-def padded(lengths, shapes) -> int:
-    """Positions in the smallest shapes that hold each pair, one by one."""
+def padded(lengths, shapes) -> float:
+    """Positions in the smallest shapes that hold each pair, infinite if none does."""
     holds = [[s for s in shapes if all(pair <= s)] for pair in lengths]
-    return sum(min(sum(shape) for shape in some) for some in holds)
+    return sum(min(map(sum, some), default=np.inf) for some in holds)
 
 
 @given(LENGTHS, st.integers(1, 5))
@@ -59,6 +59,17 @@ def test_the_smallest_shape_that_holds_a_pair_is_found(pairs, count):
     chosen = shapes[fit(lengths, shapes)]
     assert (lengths <= chosen).all()
     assert chosen.sum() == padded(lengths, shapes)
+
+
+def test_no_single_move_wastes_less():
+    lengths = np.random.default_rng(0).integers(1, 40, (60, 2))
+    shapes = choose_shapes(lengths, 6)
+    least = padded(lengths, shapes)
+    for place in np.ndindex(shapes.shape):
+        for move in MOVES:
+            other = shapes.copy()
+            other[place] += move
+            assert padded(lengths, other) >= least
 
 
 def test_uneven_languages_get_uneven_shapes():

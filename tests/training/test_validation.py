@@ -131,6 +131,15 @@ def test_the_metric_is_among_the_figures(tmp_path):
     assert score("chrf", {"valid_loss": 2.0}) == -2.0
 
 
+def test_where_no_word_is_right_yet_the_lower_loss_is_better():
+    losses, bleu = (9.0, 8.5, 8.0, 7.9), (0.0, 0.0, 0.0, 0.01)
+    scores = [
+        score("bleu", {"valid_loss": loss, "valid_bleu": found})
+        for loss, found in zip(losses, bleu)
+    ]
+    assert scores == sorted(set(scores))
+
+
 def test_logits_of_validation_never_stand_whole():
     model = assembly.build(system("rnnsearch-star").model(SIZES), 10, BIG)
     params = jax.eval_shape(model.init, jax.random.key(0))
