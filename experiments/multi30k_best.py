@@ -51,7 +51,6 @@ from typing import Annotated
 
 from experiments.harness.results import Figures
 from experiments.harness.rows import AnyRow, Row, Train, Trained
-from experiments.harness.settings import changed_fields
 from experiments.harness.significance import Against, with_p
 from experiments.harness.summaries import Summary
 from experiments.harness.table import Table, launch, make_table
@@ -66,6 +65,7 @@ from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.fields import at_least, between
 from kvnmt.runs import train as training
+from kvnmt.runs.config import changed_fields
 from kvnmt.runs.recipes import RECIPES
 from kvnmt.runs.run import Run
 

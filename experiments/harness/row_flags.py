@@ -7,10 +7,9 @@ from dataclasses import fields, replace
 import tyro
 
 from experiments.harness.rows import AnyRow, Row
-from experiments.harness.settings import changed_fields
 from kvnmt.errors import UserError, flag, unknown_name
 from kvnmt.fields import check_fields
-from kvnmt.runs.config import Experiment
+from kvnmt.runs.config import Experiment, changed_fields
 from kvnmt.runs.idle import check_experiment
 from kvnmt.runs.recipes import with_optimizer
 

@@ -69,12 +69,6 @@ def differences(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def changed_fields(before: Experiment, after: Experiment) -> tuple[str, ...]:
-    """The paths of the fields in which two configs differ."""
-    was, now = leaves(to_plain(before)), leaves(to_plain(after))
-    return tuple(path for path in was | now if was.get(path) != now.get(path))
-
-
 def check_same_config(noted: str | None, now: Experiment, folder: Path) -> None:
     """Makes sure that a result is that of a config.
 

@@ -15,7 +15,6 @@ from typing import Any, Literal
 
 from experiments.harness.results import Figures
 from experiments.harness.rows import Row, Train, Trained
-from experiments.harness.settings import changed_fields
 from experiments.harness.table import Table, make_table
 from experiments.parts import made_up
 from experiments.parts.paper_tables import SETTINGS
@@ -26,7 +25,7 @@ from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.base import Column
 from kvnmt.files import write_lines
 from kvnmt.metrics.bleu import corpus_bleu
-from kvnmt.runs.config import Experiment
+from kvnmt.runs.config import Experiment, changed_fields
 
 TRANSLATIONS = "translations.txt"  # of a test text, in a run directory
 BLEU = Column("bleu", "BLEU", "{:.2f}")

@@ -25,6 +25,7 @@ from kvnmt.runs.directory import chosen, load_experiment
 from kvnmt.runs.idle import check_experiment
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe, with_optimizer
 from kvnmt.systems.named import system
+from kvnmt.training.losses import with_terms
 
 AXES = {
     "attention": attention.CATALOGUE,
@@ -82,8 +83,8 @@ class Choices:
         if self.system or not (self.like or self.resume):
             chosen = system(self.system or "rnnsearch-star")
             model = chosen.model(model)
-            if not self.resume:
-                objective = chosen.objective(objective)
+            named = chosen.objective(objective)
+            objective = with_terms(objective, named) if self.resume else named
         for axis, catalogue in AXES.items():
             if name := getattr(self, axis):
                 options = catalogue[name].Options()

@@ -88,9 +88,13 @@ def changes() -> tuple[int, ...]:
 
 def output_scale(config: ModelConfig) -> float:
     """What a model multiplies the input of its output layer by."""
+    return config.output_scale(word_gain(config))
+
+
+def word_gain(config: ModelConfig) -> float:
+    """What a model multiplies embedded target words by."""
     attend = attentions.CATALOGUE.build(config.attention)
-    decoder = decoders.CATALOGUE.build(config.decoder, attend)
-    return config.output_scale(decoder.gain(config.sizes))
+    return decoders.CATALOGUE.build(config.decoder, attend).gain(config.sizes)
 
 
 def count_parameters(params: PyTree) -> int:

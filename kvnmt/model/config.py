@@ -73,7 +73,8 @@ class ModelConfig:
     # To the target embedding: the output layer, or the source embedding too, where both
     # sides have one vocabulary.
     tie: Literal["none", "output", "all"] = "none"
-    # A tied output layer reads o_t / sqrt(E), as words of unit size need it.
+    # A tied output layer reads o_t / sqrt(E), as words of unit size need it, times what
+    # the decoder multiplies words by.
     scale_tied: Annotated[bool, idle_while(tie="none")] = False
     initializer: Scheme = "gaussian"  # how arrays start
     # whether products of GRUs and LSTMs are normalised (Ba et al. 2016); Transformers

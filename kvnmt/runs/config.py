@@ -157,6 +157,12 @@ def leaves(plain: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def changed_fields(before: Experiment, after: Experiment) -> tuple[str, ...]:
+    """The paths of the fields in which two configs differ."""
+    was, now = leaves(to_plain(before)), leaves(to_plain(after))
+    return tuple(path for path in was | now if was.get(path) != now.get(path))
+
+
 def check_kept(saved: Experiment, asked: Experiment, folder: Path) -> None:
     """Refuses to resume a run with what its arrays and its batches do not allow.
 

@@ -3,7 +3,7 @@
 
 import json
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError
 from kvnmt.fields import check_fields
-from kvnmt.files import make_folder
+from kvnmt.files import make_folder, write_json
 from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import check_tokenizer
 from kvnmt.model import assembly
@@ -30,6 +30,7 @@ from kvnmt.model.config import ModelConfig
 from kvnmt.model.contract import Prediction
 from kvnmt.runs.config import (
     Experiment,
+    changed_fields,
     check_kept,
     from_plain,
     to_plain,
@@ -51,6 +52,7 @@ from kvnmt.training.loop import Result, fit
 from kvnmt.training.losses import Objective, check_risk, loss
 from kvnmt.training.step import KEPT
 
+BOUNDS = "training.epochs", "training.steps", "training.patience"
 SAMPLE = 8  # words of a vocabulary that stands for any
 
 
@@ -128,8 +130,30 @@ def run(
     check_alike(json.dumps(job.about | here))  # before one of them makes the folder
     devices.first_does(lambda: make_folder(folder))
     new = None if trained else words
-    begin = partial(make_run, folder, experiment, new, resume)
+
+    def begin(goes_on: bool) -> None:
+        if goes_on:
+            make_run(folder, experiment, new, resume)
+        else:
+            _keep_search(folder, experiment, console)
+
     return fit(job, state, resume=resume, begin=begin)
+
+
+def _keep_search(folder: Path, experiment: Experiment, console: Console) -> None:
+    """Lets a run with nothing left to train have another search, and nothing else.
+
+    Its config is that of what was trained; no other choice that is given changes that.
+    """
+    before = load_experiment(folder)
+    kept = replace(before, search=experiment.search)
+    learns = ("objective.", "optimizer.", "training.")
+    others = set(changed_fields(kept, experiment)) - set(BOUNDS)
+    if idle := sorted(name for name in others if name.startswith(learns)):
+        names = " and ".join(idle)
+        say(f"nothing is left to train, so that another {names} is not kept", console)
+    if kept != before:
+        write_json(folder / "config.json", to_plain(kept))
 
 
 def _told_apart(experiment: Experiment, about: dict[str, Any]) -> str:

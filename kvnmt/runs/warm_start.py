@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.errors import OptionError, UserError
-from kvnmt.model.assembly import Params
+from kvnmt.model.assembly import Params, word_gain
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.shared_words import SharedWords
 from kvnmt.trees import by_name, path_name
@@ -112,6 +112,14 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
                 field,
                 prefix="model.",
             )
+    before, now = map(word_gain, (trained, config))
+    if before != now and type(trained.decoder) is not type(config.decoder):
+        raise OptionError(
+            f"the decoder of '{run}' reads target words {before:.3g} times as large as "
+            f"its table has them, that of this model {now:.3g} times; give both the "
+            "same {0}.",
+            "decoder",
+        )
 
 
 def _common(before: Any, now: Any) -> list[str]:

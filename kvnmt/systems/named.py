@@ -79,9 +79,8 @@ class NamedSystem:
 
     def objective(self, base: Objective = Objective()) -> Objective:
         """The system's objective, otherwise that of ``base``."""
-        return dataclasses.replace(
-            base, atteos=self.atteos, subtractive=self.subtractive
-        )
+        weights = {"atteos": self.atteos, "subtractive": self.subtractive}
+        return dataclasses.replace(base, **weights)
 
     @property
     def is_language_model(self) -> bool:

@@ -64,7 +64,7 @@ def fit(
     arrays: TrainState,
     *,
     resume: bool = False,
-    begin: Callable[[], object] = lambda: None,
+    begin: Callable[[bool], object] = lambda goes_on: None,
 ) -> Result:
     """Trains to the end or to an early stop, and keeps the best and the last.
 
@@ -73,7 +73,8 @@ def fit(
         arrays: Where to start; they are consumed.
         resume: Go on from the last checkpoint, if there is one.
         begin: Called by the first process, once no other training writes to the
-            folder and what there is to go on from was accepted.
+            folder and what there is to go on from was accepted; told whether there
+            is anything left to train.
 
     Raises:
         StoppedError: A signal asked for it; everything is saved.

@@ -6,7 +6,7 @@ the trainer divides the weighted total by the number of target tokens, once. The
 auxiliary terms thus keep the scale of the papers, whose losses sum over time.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import jax.numpy as jnp
@@ -40,12 +40,14 @@ class Objective:
     risk_samples: Annotated[int, between(1, 1000), idle_while(risk=0)] = 10
 
 
-TERMS = (
-    "atteos",
-    "subtractive",
-    "guided",
-    "risk",
-)  # beside the likelihood, by their weights
+# Beside the likelihood, by their weights.
+TERMS = ("atteos", "subtractive", "guided", "risk")
+
+
+def with_terms(run: Objective, other: Objective) -> Objective:
+    """The objective of a run, and the terms of another that it has not."""
+    more = {name: getattr(other, name) for name in TERMS if not getattr(run, name)}
+    return replace(run, **more)
 
 
 @struct.dataclass

@@ -30,7 +30,7 @@ def open_outputs(
     job: Job,
     state: LoopState,
     resume: bool,
-    begin: Callable[[], object],
+    begin: Callable[[bool], object],
 ) -> Outputs:
     """Opens what is written to, and brings the state to where training begins.
 
@@ -49,15 +49,15 @@ def open_outputs(
     only = only_writer(job.folder, job.tell)
     devices.first_does(lambda: stack.enter_context(only))
     if not resume:
-        devices.first_does(begin)
+        devices.first_does(lambda: begin(True))
     signals = stack.enter_context(Signals(job.tell))
     checkpoints = stack.enter_context(
         Checkpoints(job.folder / "checkpoints", keep=keep, tell=job.tell)
     )
     if resume:
         restore(job, state, checkpoints)
-        if not is_over(job, state):  # else the config is that of what was trained
-            devices.first_does(begin)
+        goes_on = not is_over(job, state)
+        devices.first_does(lambda: begin(goes_on))
     log: records.Log | None = None
 
     def open_log() -> None:

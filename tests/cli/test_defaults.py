@@ -196,8 +196,15 @@ def test_a_system_named_again_keeps_the_weights_of_a_run(places):
     config.write_text(json.dumps(to_plain(experiment)))
     again = read("train", "--resume --system rnnsearch-star-atteos OTHER", places)
     assert again.experiment.objective.atteos == 0.5
+    other = read("train", "--resume --system rnnsearch-star OTHER", places)
+    assert other.experiment.objective.atteos == 0.5
     like = read("train", "--like OTHER --system rnnsearch-star-atteos new", places)
     assert like.experiment.objective.atteos == 1.0
+
+
+def test_a_run_gets_the_terms_of_a_system_that_it_has_not(places):
+    again = read("train", "--resume --system rnnsearch-star-atteos OTHER", places)
+    assert again.experiment.objective.atteos == 1.0
 
 
 def test_another_optimizer_takes_nothing_of_the_one_before(places):

@@ -55,7 +55,7 @@ def test_a_table_of_both_sides_has_the_pieces_of_both(tmp_path, monkeypatch, tie
 
     def fit(job, state, *, resume, begin):
         jobs.append(job)
-        begin()
+        begin(True)
 
     monkeypatch.setattr(experiment, "fit", fit)
     experiment.run(exp, tmp_path / "run", console=quiet())
@@ -67,7 +67,9 @@ def test_a_table_of_both_sides_has_the_pieces_of_both(tmp_path, monkeypatch, tie
 def test_a_run_that_has_learnt_nothing_takes_other_pieces(tmp_path, monkeypatch):
     """It was ended before its first checkpoint, and goes on with other choices."""
     exp = tiny(toy_data(tmp_path / "text"))
-    monkeypatch.setattr(experiment, "fit", lambda job, state, *, resume, begin: begin())
+    monkeypatch.setattr(
+        experiment, "fit", lambda job, state, *, resume, begin: begin(True)
+    )
     experiment.run(exp, tmp_path / "run", console=quiet())
     fewer = replaced(exp, "data.vocabulary_size", 5)
     experiment.run(fewer, tmp_path / "run", resume=True, console=quiet())

@@ -16,7 +16,7 @@ from kvnmt import decoder as decoders
 from kvnmt import target_context as target_contexts
 from kvnmt.attention import kv_memory
 from kvnmt.data import vocabulary
-from kvnmt.decoder import conditional, single
+from kvnmt.decoder import conditional, single, transformer
 from kvnmt.errors import UserError
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
@@ -387,6 +387,16 @@ def test_options_of_a_mechanism_are_alike(tmp_path, part, before, now):
     trained, other = (dataclasses.replace(BASELINE, **{part: x}) for x in (before, now))
     with pytest.raises(UserError, match=f"'{tmp_path}' was trained with {part}\\."):
         check_computed_alike(trained, other, tmp_path)
+
+
+def test_a_table_is_read_as_it_was_trained(tmp_path):
+    scaled = dataclasses.replace(BASELINE, decoder=transformer.Options())
+    for pair in ((BASELINE, scaled), (scaled, BASELINE)):
+        with pytest.raises(UserError, match="times; give both the same decoder"):
+            check_computed_alike(*pair, tmp_path)
+    same = single.Options(reset=BASELINE.decoder.reset)
+    other = dataclasses.replace(BASELINE, decoder=same)
+    check_computed_alike(BASELINE, other, tmp_path)
 
 
 def test_a_mechanism_may_be_extended(tmp_path):

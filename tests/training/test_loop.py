@@ -203,6 +203,21 @@ def test_a_config_is_that_of_what_was_trained(tmp_path, data):
         assert (tmp_path / "run" / "config.json").read_text() == before
 
 
+def test_a_finished_run_may_have_another_search_and_nothing_else(tmp_path, data):
+    exp, console = tiny(data, epochs=1), quiet()
+    run(exp, tmp_path / "run")
+    other = dataclasses.replace(exp, search=dataclasses.replace(exp.search, beam=3))
+    changed = dataclasses.replace(
+        other,
+        optimizer=dataclasses.replace(exp.optimizer, learning_rate=0.5),
+        objective=dataclasses.replace(exp.objective, label_smoothing=0.2),
+    )
+    experiment.run(changed, tmp_path / "run", resume=True, console=console)
+    assert load_run(tmp_path / "run").experiment == other
+    said = "nothing is left to train, so that another objective.label_smoothing and "
+    assert f"{said}optimizer.learning_rate is not kept\n" in console.file.getvalue()
+
+
 def test_a_validation_that_is_left_is_no_end(tmp_path, data):
     exp = tiny(data, epochs=1)
 
@@ -362,7 +377,7 @@ def test_every_way_of_computing_goes_on(tmp_path, data, choices):
     """Killed behind a save in the middle of an epoch; the rate falls on a plateau."""
     exp = dataclasses.replace(
         tiny(data, epochs=2, validate_every=3, save_every=2, shapes=1, **choices),
-        optimizer=OptimizerConfig(learning_rate=0.03, plateau=0.5, plateau_patience=1),
+        optimizer=OptimizerConfig(learning_rate=0.5, plateau=0.5, plateau_patience=1),
     )
     run(exp, tmp_path / "whole")
     with pytest.raises(Killed):
@@ -378,7 +393,7 @@ def test_every_way_of_computing_goes_on(tmp_path, data, choices):
         [*map(timeless, records(tmp_path / name))] for name in ("whole", "parts")
     )
     assert ours == theirs
-    assert any(record["learning_rate"] < 0.02 for record in ours)
+    assert any(record["learning_rate"] < 0.5 for record in ours)
 
 
 def test_lost_records_do_not_stop_a_run(tmp_path, data):
