@@ -125,12 +125,24 @@ def _run(name: str, work: Callable[[], object]) -> None:
         told = error.by_flag if isinstance(error, OptionError) else error
         _tell(f"{name}: {told}")
         raise SystemExit(2) from None
+    except FileNotFoundError as error:
+        if error.filename is not None or _is_somewhere():
+            raise
+        _tell(f"{name}: the current folder is gone; change to another.")
+        raise SystemExit(2) from None
     except StoppedError as stopped:
         _tell(f"{name}: {stopped}")
         raise SystemExit(stopped.status) from None
     except KeyboardInterrupt:
         _tell(f"{name}: interrupted.")
         raise SystemExit(130) from None
+
+
+def _is_somewhere() -> bool:
+    """Whether the current folder is there."""
+    with suppress(FileNotFoundError):
+        return bool(os.getcwd())
+    return False
 
 
 def _tell(message: str) -> None:

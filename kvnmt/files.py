@@ -39,6 +39,22 @@ def make_folder(path: Path) -> None:
         raise not_made(path, error) from None
 
 
+def check_path(path: Path) -> None:
+    """Makes sure that libraries in other languages can open a path.
+
+    Raises:
+        UserError: It holds bytes that are not UTF-8.
+    """
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        name = str(path).encode(errors="backslashreplace").decode()
+        raise UserError(
+            f"'{name}' has a name that is not UTF-8, or the locale is not (LANG, "
+            "PYTHONUTF8=1); rename the folder, or choose another."
+        ) from None
+
+
 def not_made(path: Path, error: OSError) -> UserError:
     """What is said of a folder that the system does not make."""
     return UserError(f"'{path}' cannot be made: {error.strerror}; name another place.")

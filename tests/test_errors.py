@@ -117,3 +117,17 @@ def test_nobody_needs_to_read_errors(monkeypatch):
             run_program("kvnmt", mistaken)
         assert ended.value.code == 2
         sys.stderr.close()
+
+
+def test_a_current_folder_that_is_gone_is_told(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(SystemExit) as exit:
+        run_program("kvnmt", Path("run").absolute)
+    assert exit.value.code == 2
+    said = "kvnmt: the current folder is gone; change to another.\n"
+    assert capsys.readouterr().err == said
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(FileNotFoundError):
+        run_program("kvnmt", (tmp_path / "gone").read_text)

@@ -14,10 +14,14 @@ from pathlib import Path
 from kvnmt.errors import UserError
 
 IMPORTED: list[Path] = []  # by this command
+PACKAGE = "__init__.py"  # the file that makes a folder a package
+KVNMT = Path(__file__).parents[1]
 
 
 def run_first(paths: Iterable[str]) -> None:
-    """Imports Python files, in order; they may import what stands beside them.
+    """Imports Python files and packages, in order.
+
+    They may import what stands beside them.
 
     Raises:
         UserError: There is no such file, a module of its name is imported already, or
@@ -25,25 +29,31 @@ def run_first(paths: Iterable[str]) -> None:
     """
     IMPORTED[:] = map(Path, paths)
     for path in IMPORTED:
-        name = path.stem
-        if not path.is_file():
-            raise UserError(f"there is no file '{path}' to import; check the path.")
-        if name in sys.modules or _is_taken(name, path):
+        file = path / PACKAGE if (path / PACKAGE).is_file() else path
+        if not file.is_file():
+            raise UserError(f"there is no file '{file}' to import; check the path.")
+        inside = file.resolve().parent if file.name == PACKAGE else None
+        name = inside.name if inside else file.stem
+        if name in sys.modules or _is_taken(name, file):
             raise UserError(
                 f"'{path}' cannot be imported: there is a module '{name}' already; "
-                "call the file otherwise."
+                f"call the {'folder' if inside else 'file'} otherwise."
             )
-        spec = importlib.util.spec_from_file_location(name, path)
+        places = [str(inside)] if inside else None
+        spec = importlib.util.spec_from_file_location(
+            name, file, submodule_search_locations=places
+        )
         if spec is None or spec.loader is None:
             raise UserError(f"'{path}' is no Python file; give one that ends in .py.")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # so that it can list itself
-        sys.path.append(str(path.resolve().parent))
+        beside = (inside or file.resolve()).parent
+        sys.path.append(str(beside))
         try:
             spec.loader.exec_module(module)
         except Exception as error:
             sys.modules.pop(name, None)
-            raise UserError(_told(path, error)) from None
+            raise UserError(_told(file, beside, error)) from None
 
 
 def _is_taken(name: str, path: Path) -> bool:
@@ -55,12 +65,28 @@ def _is_taken(name: str, path: Path) -> bool:
     return False
 
 
-def _told(path: Path, error: Exception) -> str:
-    """What failed, and the last line of the file that led there."""
-    line = error.lineno if isinstance(error, SyntaxError) else None
-    for frame in traceback.extract_tb(error.__traceback__):
-        if Path(frame.filename) == path.resolve() or Path(frame.filename) == path:
-            line = frame.lineno
-    place = f"{path}, line {line}" if line else str(path)
+def _told(path: Path, beside: Path, error: Exception) -> str:
+    """What failed, and the last line of the user's own that led there.
+
+    Args:
+        path: The file that was imported.
+        beside: The folder in which stands what it may import.
+        error: What it failed with.
+    """
+    steps = traceback.extract_tb(error.__traceback__)
+    places = [(Path(step.filename).absolute(), step.lineno) for step in steps]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append((Path(error.filename).absolute(), error.lineno))
+    own = [
+        (file, line)
+        for file, line in places
+        if file.resolve().is_relative_to(beside)
+        and "site-packages" not in file.parts
+        and not file.is_relative_to(KVNMT)
+    ]
+    place = str(path)
+    if own:
+        file, line = own[-1]
+        place = f"{path if file.resolve() == path.resolve() else file}, line {line}"
     reason = " ".join(str(error).split()).rstrip(".")
     return f"{place}: {type(error).__name__}: {reason}; mend the file."

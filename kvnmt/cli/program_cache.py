@@ -33,10 +33,10 @@ def keep_programs(folder: str | None = None) -> None:
     if folder is None:
         if jax.config.jax_compilation_cache_dir:  # pyright: ignore
             return
-        folder = os.environ.get(VARIABLE) or str(default_folder())
+        folder = os.environ.get(VARIABLE) or default_folder()
     programs = None
     if folder != NONE:
-        programs = _writable(machine_folder(Path(folder).expanduser().absolute()))
+        programs = writable(folder)
     jax.config.update("jax_compilation_cache_dir", programs and str(programs))
     if programs is None:
         return
@@ -47,11 +47,11 @@ def keep_programs(folder: str | None = None) -> None:
     prune(programs.parent)
 
 
-def default_folder() -> Path:
+def default_folder() -> str:
     """Where programs are kept if nothing else is said, by the rules of XDG."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    caches = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    return caches / "kvnmt" / "programs"
+    caches = base if os.path.isabs(base) else "~/.cache"
+    return f"{caches}/kvnmt/programs"
 
 
 def machine_folder(base: Path) -> Path:
@@ -88,10 +88,11 @@ def prune(base: Path, most: int = MOST_BYTES) -> None:
         total -= size
 
 
-def _writable(folder: Path) -> Path | None:
-    """Makes a folder for this user; None if it cannot be made or written."""
+def writable(base: str) -> Path | None:
+    """Makes the part of a cache for this machine; None if it cannot be written."""
     try:
+        folder = machine_folder(Path(base).expanduser().absolute())
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError:
+    except (OSError, RuntimeError, ValueError):  # a user may have no home
         return None
     return folder if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else None

@@ -28,7 +28,14 @@ from kvnmt.data.vocabularies import (
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import check_fields
-from kvnmt.files import DamagedError, check_once, not_made, read_small, write_json
+from kvnmt.files import (
+    DamagedError,
+    check_once,
+    check_path,
+    not_made,
+    read_small,
+    write_json,
+)
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
 from kvnmt.model import assembly
@@ -82,6 +89,7 @@ def chosen(path: Path) -> tuple[Path, int | None]:
     Raises:
         UserError: It names one that is not there.
     """
+    check_path(path)
     inside = path.absolute()
     if inside.parent.name != "checkpoints" or not inside.name.isdecimal():
         return path, None
@@ -152,6 +160,7 @@ def check_free(folder: Path) -> None:
     Raises:
         UserError: There is something in it.
     """
+    check_path(folder)
     # What a start that was killed has left is no run.
     names = "versions.json", "config.json"
     half = {"lock", "vocabulary", "versions.json", *(f"{name}.new" for name in names)}

@@ -78,6 +78,7 @@ def test_an_attention_of_ones_own_is_trained_and_used(kvnmt, tmp_path, mine):
         ("broken.py", "a = 1\nb = a / 0\n", "broken.py, line 2: ZeroDivisionError: "),
         ("spelt.py", "a = 1\nif\n", "spelt.py, line 2: SyntaxError: "),
         ("lacking.py", "import no_such_module_here\n", "lacking.py, line 1: ModuleNot"),
+        ("apart.py", "import sunk\n", "sunk.py, line 3: NameError: name 'gone'"),
         ("json.py", "", "there is a module 'json' already; call the file otherwise"),
         ("wave.py", "", "there is a module 'wave' already"),  # not imported yet
         ("notes.txt", "", "is no Python file"),
@@ -87,10 +88,28 @@ def test_an_attention_of_ones_own_is_trained_and_used(kvnmt, tmp_path, mine):
 def test_what_cannot_be_imported_is_one_sentence(kvnmt, tmp_path, name, code, part):
     before, modules = list(sys.path), {*sys.modules}
     path = tmp_path / (name or "nowhere.py")
+    (tmp_path / "sunk.py").write_text("import os\n\ngone\n")
     if name:
         path.write_text(code)
     check_sentence(kvnmt("systems", "--import", path), part)
     assert path.stem in modules or path.stem not in sys.modules
+    sys.path[:] = before
+
+
+@pytest.mark.parametrize("name", ["", "__init__.py"])
+def test_a_package_is_imported_whole(kvnmt, tmp_path, name):
+    before, package = list(sys.path), tmp_path / "my_own"
+    package.mkdir()
+    (package / "__init__.py").write_text("from . import core\n")
+    (package / "core.py").write_text("from my_own.core_parts import y\n")
+    said = kvnmt("systems", "--import", package / name)
+    check_sentence(said, f"{package / 'core.py'}, line 1: ModuleNotFoundError")
+    sys.modules.pop("my_own.core", None)
+    (package / "core_parts.py").write_text("y = 1\n")
+    assert kvnmt("systems", "--import", package / name).status == 0
+    assert sys.modules["my_own.core"].y == 1
+    for module in [m for m in sys.modules if m.startswith("my_own")]:
+        del sys.modules[module]
     sys.path[:] = before
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from kvnmt.cli import program_cache
-from kvnmt.cli.program_cache import default_folder, machine_folder, prune
+from kvnmt.cli.program_cache import default_folder, machine_folder, prune, writable
 
 # Compiles, and tells where programs are kept.
 CODE = """
@@ -72,6 +72,11 @@ def test_a_folder_that_cannot_be_made_is_none(tmp_path):
     assert (tmp_path / "file").read_text() == "here"
 
 
+def test_a_user_without_a_home_keeps_none():
+    for base in ("~no-such-user-here/programs", f"{chr(0)}"):
+        assert writable(base) is None
+
+
 SPOILT = {
     "garbage": lambda data: bytes(255 - byte for byte in data),
     "truncated": lambda data: data[: len(data) // 2],
@@ -117,7 +122,7 @@ def test_xdg_folders_are_absolute(tmp_path, monkeypatch):
     expected = tmp_path / ".cache" / "kvnmt" / "programs"
     for value in ("", "relative"):
         monkeypatch.setenv("XDG_CACHE_HOME", value)
-        assert default_folder() == expected
+        assert Path(default_folder()).expanduser() == expected
 
 
 def test_the_programs_used_longest_ago_go_first(tmp_path):

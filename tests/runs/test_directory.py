@@ -16,7 +16,7 @@ from kvnmt.errors import UserError
 from kvnmt.runs import directory
 from kvnmt.runs.average import average
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import load_run
+from kvnmt.runs.directory import check_free, load_run
 from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import untrained
 
@@ -76,3 +76,11 @@ def test_a_run_tells_its_versions_where_kvnmt_is_not_installed(monkeypatch):
     versions = directory.package_versions()
     assert versions["kvnmt"] == kvnmt.__version__
     assert versions["jax"] == jax.__version__
+
+
+def test_a_name_that_no_checkpoint_could_be_written_to_is_refused(tmp_path):
+    """Before anything is trained, or read as if it were damaged."""
+    folder = tmp_path / os.fsdecode(b"m\xfcller")
+    for use in (load_run, check_free):
+        with pytest.raises(UserError, match="ller' has a name that is not UTF-8"):
+            use(folder)
