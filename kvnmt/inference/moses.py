@@ -4,24 +4,49 @@
 ::
 
     number ||| translation ||| logP= log-probability ||| score
+    number ||| translation ||| logP= log-probability ||| score ||| links
+    translation ||| links
 
 Numbers count lines of the input from 0; log-probabilities are in nats, and scores are
-what the search ranked by. ``|||`` in a translation is written ``&#124;&#124;&#124;``,
-as Moses escapes it.
+what the search ranked by. Links are between words, as Pharaoh writes them: ``0-0 1-2``.
+``|||`` in a translation is written ``&#124;&#124;&#124;``, as Moses escapes it.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from kvnmt.data.words import split_words
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import Translation
+from kvnmt.metrics.links import format_pharaoh, parse_pharaoh
 
 BAR, ESCAPED = "|||", "&#124;" * 3
 
 
-def nbest_list(
-    run: Trained, number: int, parts: Sequence[Sequence[Translation]]
-) -> list[str]:
-    """The entries of a line, best first.
+class Part(NamedTuple):
+    """A line, or a part of one that was split, with its translations, best first."""
+
+    line: str
+    ways: Sequence[Translation]
+    links: Sequence[str] | None = None  # of each of them, where they are asked for
+
+
+class Entry(NamedTuple):
+    """A translation of a whole line."""
+
+    text: str
+    log_prob: float
+    score: float
+    links: str | None
+
+    def __str__(self) -> str:
+        """All but the number."""
+        scores = f"{self.text} ||| logP= {self.log_prob:.6f} ||| {self.score:.6f}"
+        return scores if self.links is None else f"{scores} ||| {self.links}"
+
+
+def entries(run: Trained, parts: Sequence[Part]) -> list[Entry]:
+    """The translations of a line, best first.
 
     Of a line that was split, an entry has what stands at its place for every part, the
     last of a part that has fewer, and the sums of the log-probabilities and of the
@@ -30,14 +55,29 @@ def nbest_list(
 
     Args:
         run: The trained model.
-        number: Of the line, from 0.
-        parts: The translations of every part, one at least for each.
+        parts: Of the line, with one translation at least for each.
     """
-    entries = []
-    for place in range(max(map(len, parts))):
-        ways = [part[min(place, len(part) - 1)] for part in parts]
-        texts = (run.vocabularies.target.decode(way.ids) for way in ways)
-        log_prob, score = sum(way.log_prob for way in ways), sum(w.score for w in ways)
-        text = " ".join(filter(None, texts)).replace(BAR, ESCAPED)
-        entries.append(f"{number} ||| {text} ||| logP= {log_prob:.6f} ||| {score:.6f}")
-    return entries
+    return [_entry(run, parts, n) for n in range(max(len(part.ways) for part in parts))]
+
+
+def _entry(run: Trained, parts: Sequence[Part], place: int) -> Entry:
+    places = [min(place, len(part.ways) - 1) for part in parts]
+    ways = [part.ways[n] for part, n in zip(parts, places)]
+    texts = [run.vocabularies.target.decode(way.ids) for way in ways]
+    links = [part.links[n] for part, n in zip(parts, places) if part.links is not None]
+    return Entry(
+        " ".join(filter(None, texts)).replace(BAR, ESCAPED),
+        sum(way.log_prob for way in ways),
+        sum(way.score for way in ways),
+        _joined(parts, texts, links) if links else None,
+    )
+
+
+def _joined(parts: Sequence[Part], texts: Sequence[str], links: Sequence[str]) -> str:
+    """The links of a whole line: the words of a part count on from those before."""
+    joined, before = [], (0, 0)
+    for part, text, own in zip(parts, texts, links):
+        joined += [(before[0] + i, before[1] + j) for i, j in parse_pharaoh(own).sure]
+        counts = len(split_words(part.line)), len(split_words(text))
+        before = before[0] + counts[0], before[1] + counts[1]
+    return format_pharaoh(joined)

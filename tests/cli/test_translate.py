@@ -17,8 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvnmt.cli import answers as answering
 from kvnmt.cli import translate as command
-from kvnmt.cli.translate import Translate, answers
+from kvnmt.cli.answers import answers
+from kvnmt.cli.translate import Translate
 from kvnmt.cli.windows import read_windows
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.data.words import cut
@@ -92,7 +94,7 @@ def test_as_many_lines_out_as_in(run):
 
     @given(lines=st.lists(text))
     def check(lines):
-        options = Translate(Path("run"), PLAIN, max_input=7)
+        options = Translate(run=Path("run"), search=PLAIN, max_input=7)
         (answer,) = answers(counted, [[*lines, "a b c"] * 2], options)
         found = answer.lines
         assert len(found) == 2 * len(lines) + 2
@@ -107,7 +109,7 @@ def test_as_many_lines_out_as_in(run):
 
 def test_windows_know_what_was_too_long(run):
     """Whatever is done with it; and the lines of all windows are one text."""
-    options = Translate(Path("run"), PLAIN, max_input=2)
+    options = Translate(run=Path("run"), search=PLAIN, max_input=2)
     windows = [["a b c d e", "a"], [""], ["b c d"]]
     found = list(answers(run, windows, options))
     assert [len(answer.lines) for answer in found] == [2, 1, 1]
@@ -154,7 +156,7 @@ def test_who_types_is_answered_line_by_line(folder, monkeypatch):
     read = []
     windows = lambda stream, size: read.append(size) or iter([])  # noqa: E731
     monkeypatch.setattr(command, "read_windows", windows)
-    asked = Translate(folder, SearchConfig(beam=1, batch_size=8))
+    asked = Translate(run=folder, search=SearchConfig(beam=1, batch_size=8))
     for typed in (False, True):
         lines = Mock(isatty=Mock(return_value=typed), seekable=Mock(return_value=False))
         monkeypatch.setattr(sys, "stdin", Mock(buffer=lines))
@@ -225,10 +227,10 @@ def test_the_first_part_with_words_has_the_prefix(tmp_path_factory):
     base = tmp_path_factory.getbasetemp()
     run = load_run(untrained(base, "rnnsearch-star", vocabulary="bpe", subwords=14))
     lines = ["\u3000 abcdefgh abcdefgh", "\u3000"]
-    options = Translate(Path(), PLAIN, max_input=8)
+    options = Translate(run=Path(), search=PLAIN, max_input=8)
     cuts = [cut(run.vocabularies.source, line, 8) for line in lines]
     assert not run.vocabularies.source.encode(cuts[0][0]) and len(cuts[0]) > 1
-    assert command._begun(run, ["A B", "C"], cuts)[:2] == ["", "A B"]
+    assert answering._begun(run, ["A B", "C"], cuts)[:2] == ["", "A B"]
     path = base / "first-part"
     path.write_text("A B\n\n")
     asked = dataclasses.replace(options, prefix=path)
@@ -270,6 +272,48 @@ def test_lists_as_moses_writes_them(kvnmt, folder):
         value = [folder] if flag == "--nearest" else []
         said = kvnmt(*several, "--moses", flag, *value, given=text)
         assert said.status == 2 and "--moses" in said.err and "leave" in said.err
+
+
+def test_links_stand_behind_translations(kvnmt, folder):
+    """Those of --json; of a line that is split they count on."""
+    text = b"a b c\n\nd e f a\na b c d e f g h a b\n"
+    asked = "translate", folder, "--search.beam", 4, "--max-input", 5
+    told = [json.loads(one) for one in lines_of(kvnmt(*asked, "--json", given=text))]
+    plain = [
+        one.split(" ||| ") for one in lines_of(kvnmt(*asked, "--alignment", given=text))
+    ]
+    assert [one[0] for one in plain] == [one["translation"] for one in told]
+    assert [one[1] for one in plain[:3]] == [one["links"] for one in told[:3]]
+    first, second = told[3]["parts"]
+    links, words = first["links"].split(), len(first["translation"].split())
+    for link in second["links"].split():
+        i, j = map(int, link.split("-"))
+        links.append(f"{i + 5}-{j + words}")
+    assert plain[3][1].split() == links
+    best = lines_of(kvnmt(*asked, "--moses", "--alignment", given=text))
+    assert [one.split(" ||| ")[1::3] for one in best] == plain
+    for flag in ("--json", "--nearest", "--replace-unknown"):
+        value = [folder] if flag == "--nearest" else []
+        said = kvnmt(*asked, "--alignment", flag, *value, given=text)
+        assert said.status == 2 and "--alignment" in said.err and "leave" in said.err
+
+
+def test_a_model_without_attention_has_no_links(kvnmt, tmp_path_factory):
+    other = untrained(tmp_path_factory.getbasetemp(), "rnnencdec")
+    said = kvnmt("translate", other, "--alignment", given=b"a b\n")
+    assert said.status == 2 and "no attention" in said.err and not said.out
+
+
+def test_text_may_be_a_file(kvnmt, folder, tmp_path):
+    text = b"a b c\r\n\nd e f a"
+    (tmp_path / "text").write_bytes(text)
+    (tmp_path / "packed").write_bytes(gzip.compress(text))
+    asked = "translate", folder, "--search.beam", 2
+    want = kvnmt(*asked, given=text).out
+    for name in ("text", "packed"):
+        assert kvnmt(*asked, "--input", tmp_path / name).out == want
+    said = kvnmt(*asked, "--input", tmp_path / "none")
+    assert said.status == 2 and "there is no file" in said.err
 
 
 def test_of_several_the_nearest_to_the_reference_is_written(kvnmt, folder, tmp_path):
@@ -330,7 +374,7 @@ def test_nearest_of_one_or_of_all_is_refused(kvnmt, folder, tmp_path, monkeypatc
     said = kvnmt("translate", folder, "--nearest", path, given=b"a\n")
     assert said.status == 2 and "--nearest chooses among several" in said.err
     several = "--search.beam", 4, "--search.nbest", 4
-    monkeypatch.setattr(command, "bleu_metric", Mock(side_effect=UserError("none.")))
+    monkeypatch.setattr(answering, "bleu_metric", Mock(side_effect=UserError("none.")))
     said = kvnmt("translate", folder, *several, "--nearest", path, given=b"a\n")
     assert (said.status, said.out, said.err) == (2, b"", "kvnmt: none.\n")
     said = kvnmt("translate", folder, *several, "--json", "--nearest", path)

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from kvnmt.data.vocabulary import Words
-from kvnmt.inference.moses import nbest_list
+from kvnmt.inference.moses import Part, entries
 from kvnmt.inference.translate import NOTHING, Translation
 
 WORDS = Words(("a", "b", "|||"))  # ids from 2
@@ -15,18 +15,27 @@ RUN: Any = SimpleNamespace(vocabularies=SimpleNamespace(target=WORDS))
 def test_a_part_with_fewer_translations_leaves_the_list_long():
     first = [Translation([2], -1.0, -2.0), Translation([3], -3.0, -4.0)]
     second = [Translation([3, 3], -0.5, -0.25)]
-    assert nbest_list(RUN, 7, [first, second]) == [
-        "7 ||| a b b ||| logP= -1.500000 ||| -2.250000",
-        "7 ||| b b b ||| logP= -3.500000 ||| -4.250000",
+    parts = [Part("x y", first), Part("z", second)]
+    assert [*map(str, entries(RUN, parts))] == [
+        "a b b ||| logP= -1.500000 ||| -2.250000",
+        "b b b ||| logP= -3.500000 ||| -4.250000",
+    ]
+    parts = [
+        Part("x y", first, ["0-0", "1-0"]),
+        Part("z", second, ["0-1 0-0"]),
+    ]
+    assert [entry.links for entry in entries(RUN, parts)] == [
+        "0-0 2-1 2-2",
+        "1-0 2-1 2-2",
     ]
 
 
 def test_what_is_impossible_is_not_certain():
-    (entry,) = nbest_list(RUN, 0, [[NOTHING]])
-    assert entry == "0 |||  ||| logP= -inf ||| -inf"
+    (entry,) = entries(RUN, [Part("x", [NOTHING])])
+    assert str(entry) == " ||| logP= -inf ||| -inf"
 
 
 def test_a_translation_does_not_part_the_fields():
-    (entry,) = nbest_list(RUN, 0, [[Translation([2, 4], -1.0, -1.0)]])
-    fields = entry.split(" ||| ")
-    assert fields[1] == "a &#124;&#124;&#124;" and len(fields) == 4
+    (entry,) = entries(RUN, [Part("x", [Translation([2, 4], -1.0, -1.0)])])
+    fields = str(entry).split(" ||| ")
+    assert fields[0] == "a &#124;&#124;&#124;" and len(fields) == 3

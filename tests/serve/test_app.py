@@ -26,7 +26,8 @@ import httpx
 import numpy as np
 import pytest
 
-from kvnmt.cli.translate import Translate, answers
+from kvnmt.cli.answers import answers
+from kvnmt.cli.translate import Translate
 from kvnmt.errors import UserError
 from kvnmt.evaluation.exploration import explore
 from kvnmt.inference.describe import describe
@@ -79,7 +80,7 @@ def refused(reply: httpx.Response, status: int, part: str) -> None:
 
 def test_lines_are_those_of_the_command_line(service, runs):
     lines = [*ODD.split("|"), "a b c d e f g h " * 4]
-    options = Translate(Path("run"), SEARCH, max_input=LIMITS.tokens)
+    options = Translate(run=Path("run"), search=SEARCH, max_input=LIMITS.tokens)
     read = [line.removesuffix("\r") for line in lines]
     (found,) = answers(runs["plain"], [read], options)
     assert found.long == 1

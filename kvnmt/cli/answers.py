@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `kvnmt translate` writes: lines, JSON or n-best lists, of lines that come in."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Literal, NamedTuple, TypeVar, Unpack
+
+from kvnmt.cli.beside import read_beside
+from kvnmt.data.words import beginning, cut, first_filled
+from kvnmt.fields import at_least
+from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.describe import describe, join, read_back
+from kvnmt.inference.ids import part_number
+from kvnmt.inference.moses import Part, entries
+from kvnmt.inference.nearest import Nearest
+from kvnmt.inference.shortlist_file import read_shortlist
+from kvnmt.inference.translate import (
+    Request,
+    Translation,
+    translate_lines,
+    translate_nbest,
+)
+from kvnmt.inference.unknown_words import check_replaceable, read_dictionary
+from kvnmt.metrics.bleu import Settings, bleu_metric
+from kvnmt.runs.directory import Run
+
+T = TypeVar("T")
+
+WINDOW = 20  # batches that are read, sorted by length and written together
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answering:
+    """How lines are translated, and what is written of them."""
+
+    search: SearchConfig
+    prefix: Path | None = None  # what each translation begins with, a line for a line
+    nearest: Path | None = None  # references; of --search.nbest the nearest is written
+    shortlist: Path | None = None  # table of what may be written: kvnmt shortlist
+    json: bool = False  # JSON lines: scores, tokens, alignment, n-best
+    moses: bool = False  # n-best lists in Moses' format, of --search.nbest entries
+    # links between words behind each translation: ||| 0-0 1-2
+    alignment: bool = False
+    replace_unknown: bool = False  # by the source word attended to, or its translation
+    dictionary: Path | None = None  # for that: lines of word, tab, translation
+    max_input: Annotated[int, at_least(1)] = 200  # most tokens of a line
+    too_long: Literal["split", "truncate"] = "split"  # what to do with a longer one
+
+
+class Answer(NamedTuple):
+    """What is written for a window of lines."""
+
+    lines: list[str]  # one for every line of the window, or more in n-best lists
+    long: int  # how many of them had too many tokens
+
+
+def answers(
+    run: Run,
+    windows: Iterable[Sequence[str]],
+    options: Answering,
+    advance: Callable[[int], None] = lambda sentences: None,
+) -> Iterator[Answer]:
+    """Translates windows of lines, each before the next is read.
+
+    Args:
+        run: The trained model.
+        windows: The lines of the whole input, in order.
+        options: How to translate, and what to do with long lines.
+        advance: Told of every batch how many sentences it held.
+
+    Raises:
+        UserError: The dictionary, the prefixes, the references or the shortlist cannot
+            be read, or there are fewer prefixes or references than lines; or, once all
+            lines are translated, more.
+    """
+    dictionary = None
+    if options.dictionary or options.replace_unknown:
+        check_replaceable(run)
+        path = options.dictionary
+        dictionary = read_dictionary(path) if path else {}
+    prefixes, references = read_beside(options.prefix), read_beside(options.nearest)
+    if references:
+        bleu_metric(_settings(run))  # complains before anything is translated
+    shortlist = None
+    if options.shortlist:
+        shortlist = read_shortlist(options.shortlist, run.vocabularies)
+    lines = 0  # before the window
+    expected = None  # parts in all windows, as far as the first one tells
+    full = options.search.batch_size * WINDOW
+    for window in windows:
+        cuts = [cut(run.vocabularies.source, one, options.max_input) for one in window]
+        long = sum(len(pieces) > 1 for pieces in cuts)
+        if options.too_long == "truncate":
+            words, most = run.vocabularies.source, options.max_input
+            cuts = [
+                pieces if len(pieces) == 1 else [beginning(words, line, most)]
+                for line, pieces in zip(window, cuts)
+            ]
+        count = sum(map(len, cuts))
+        if expected is None:
+            expected = count * (1 if len(window) < full else WINDOW)
+        begun = near = None
+        if prefixes:
+            begun = _begun(run, prefixes.window(lines, len(window)), cuts)
+        if references:
+            near = _near(run, references.window(lines, len(window)), cuts)
+        written = _written(
+            run,
+            cuts,
+            options,
+            dictionary=dictionary,
+            nearest=near,
+            begun=begun,
+            line=lines,
+            shortlist=shortlist,
+            numbers=[
+                part_number(lines + n, part)
+                for n, pieces in enumerate(cuts)
+                for part in range(len(pieces))
+            ],
+            expected=expected,
+            advance=advance,
+        )
+        lines += len(window)
+        yield Answer(written, long)
+    for file in filter(None, (prefixes, references)):
+        file.check_end(lines)
+
+
+def _written(
+    run: Run,
+    cuts: Sequence[Sequence[str]],
+    options: Answering,
+    *,
+    dictionary: Mapping[str, str] | None,
+    nearest: Nearest | None,
+    begun: Sequence[str] | None,
+    line: int,
+    advance: Callable[[int], None],
+    **request: Unpack[Request],
+) -> list[str]:
+    """Translates the parts of lines, the first of that number.
+
+    A line comes out for each, or for every entry of n-best lists.
+    """
+    flat = [part for pieces in cuts for part in pieces]
+    if begun is not None:
+        request["prefixes"] = [run.vocabularies.target.encode(text) for text in begun]
+    if options.json:
+        records = describe(run, flat, options.search, advance, **request)
+        joined = (join(pieces) for pieces in _grouped(records, cuts))
+        return [json.dumps(record, ensure_ascii=False) for record in joined]
+    if options.moses or options.alignment:
+        ids = [run.vocabularies.source.encode(part) for part in flat]
+        ways = translate_nbest(
+            run.model, run.params, ids, options.search, advance, **request
+        )
+        parts = map(Part, flat, ways)
+        if options.alignment:
+            parts = map(Part, flat, ways, _links(run, flat, ways, options.search))
+        return list(_listed(run, _grouped(parts, cuts), line, options))
+    texts = translate_lines(
+        run,
+        flat,
+        options.search,
+        advance,
+        dictionary=dictionary,
+        begun=begun,
+        nearest=nearest,
+        **request,
+    )
+    return [" ".join(filter(None, pieces)) for pieces in _grouped(texts, cuts)]
+
+
+def _links(
+    run: Run,
+    lines: Sequence[str],
+    ways: Sequence[Sequence[Translation]],
+    search: SearchConfig,
+) -> list[list[str]]:
+    """The links of every translation of every line."""
+    limits = search.batch_size, search.batch_tokens
+    records = read_back(run, lines, ways, nbest=True, limits=limits)
+    return [[way["links"] for way in record["nbest"]] for record in records]
+
+
+def _listed(
+    run: Run, lines: Iterable[Sequence[Part]], first: int, options: Answering
+) -> Iterator[str]:
+    """The n-best lists of lines, or their best translations with links behind them.
+
+    Args:
+        run: The trained model.
+        lines: The parts of every line.
+        first: The number of the first of them.
+        options: Which of the two is asked for.
+    """
+    for number, parts in enumerate(lines, first):
+        every = entries(run, parts)
+        if options.moses:
+            yield from (f"{number} ||| {entry}" for entry in every)
+        else:
+            yield f"{every[0].text} ||| {every[0].links}"
+
+
+def _grouped(flat: Iterable[T], cuts: Sequence[Sequence[str]]) -> Iterator[list[T]]:
+    """Results of parts, by the line that each belongs to."""
+    results = iter(flat)
+    return (list(islice(results, len(pieces))) for pieces in cuts)
+
+
+def _begun(
+    run: Run, prefixes: Sequence[str], cuts: Sequence[Sequence[str]]
+) -> list[str]:
+    """What the translation of every part begins with: nothing but the first's."""
+    begun: list[str] = []
+    for prefix, pieces in zip(prefixes, cuts):
+        first = first_filled(run.vocabularies.source, pieces)
+        begun += [prefix if n == first else "" for n in range(len(pieces))]
+    return begun
+
+
+def _near(
+    run: Run, references: Sequence[str], cuts: Sequence[Sequence[str]]
+) -> Nearest:
+    """The reference of every part: a line that was split has none for its parts."""
+    near: list[str | None] = []
+    for reference, pieces in zip(references, cuts):
+        near += [reference] if len(pieces) == 1 else [None] * len(pieces)
+    return Nearest(near, _settings(run))
+
+
+def _settings(run: Run) -> Settings:
+    return Settings(run.experiment.training.bleu_tokenize)
