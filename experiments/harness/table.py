@@ -175,8 +175,9 @@ def make_table(
         preview.show_plans(rows)
         return []
     failures = work(rows, train)
-    results, _ = preview.usable(rows)  # why others are not is among the failures
-    _show_some(made, results, len(rows) - len(failures))
+    results, wrong = preview.usable(rows)
+    notes = [why for why in wrong if why not in failures.values()]  # of other workers
+    _show_some(made, results, len(rows) - len(failures), notes)
     refuse(failures, len(rows))
     return results
 

@@ -26,6 +26,7 @@ MEASURE_HELP = (
     "several systems, and what --gold and --brackets are for"
 )
 
+OF_BLEU = "score", "significance", "length", "frequency"  # measures of strings
 DRAWN = (1, 2, 3)  # lines, unless others are named
 
 
@@ -128,14 +129,21 @@ class Evaluate:
     def _check_used(self, measures: Sequence[str]) -> None:
         """Refuses flags of measures that are not taken."""
         flags = (
-            ("--stem", self.stem, "adequacy"),
-            ("--links", self.links, "alignment"),
-            ("--reverse", self.reverse, "alignment"),
-            ("--brackets", self.brackets, "self-attention"),
+            ("--stem", self.stem, ("adequacy",)),
+            ("--links", self.links, ("alignment",)),
+            ("--reverse", self.reverse, ("alignment",)),
+            ("--brackets", self.brackets, ("self-attention",)),
+            ("--tokenize", self.tokenize, OF_BLEU),
+            ("--lowercase", self.lowercase, OF_BLEU),
+            ("--more-references", self.more_references, OF_BLEU),
         )
-        for flag, value, measure in flags:
-            if value and measure not in measures:
-                raise UserError(f"{flag} is for {measure}; name that in --measures.")
+        taken = {*measures, *(["length"] if self.pictures else [])}
+        for flag, value, uses in flags:
+            if value and not taken & {*uses}:
+                which = "that" if len(uses) == 1 else "one"
+                raise UserError(
+                    f"{flag} is for {', '.join(uses)}; name {which} in --measures."
+                )
         if self.gold and not (self.pictures or {"alignment", "adequacy"} & {*measures}):
             raise UserError(
                 "--gold is for alignment and adequacy; name one in --measures."

@@ -56,6 +56,12 @@ class Score:
             f"{counted(len(sums), 'pair')}, {counted(count, 'token')}, "
             f"log-probability {total:.2f}, perplexity {perplexity(total, count):.3f}"
         )
+        pairs = zip(text.source, text.target)
+        if empty := sum(not (x.strip() and y.strip()) for x, y in pairs):
+            say(
+                f"warning: {counted(empty, 'pair')} with an empty side; what is scored "
+                "there is no translation."
+            )
 
     def _print(self, run: Run, line: str, pair: Scored) -> None:
         if not self.json:

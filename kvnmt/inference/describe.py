@@ -103,7 +103,7 @@ def _record(
     spoken = bool(run.vocabularies.source.encode(line))
     if spoken:
         record["tokens"] = run.vocabularies.target.pieces([*ids, EOS])
-        record["token_log_probs"] = pair.token_log_probs
+        record["token_log_probs"] = list(map(_finite, pair.token_log_probs))
     else:  # an empty line stays empty; nothing was predicted
         record |= {"tokens": [], "token_log_probs": []}
     if pair.alignments:
@@ -125,5 +125,5 @@ def _alignment(
     matrix = pair.alignments[-1]
     return {
         "links": format_pharaoh(forced.links()),
-        "alignment": [[round(float(a), 6) for a in row] for row in matrix],
+        "alignment": [[_finite(round(float(a), 6)) for a in row] for row in matrix],
     }

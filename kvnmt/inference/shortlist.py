@@ -46,7 +46,12 @@ class Lexicon(NamedTuple):
         order = np.lexsort((self.target, -self.probability, self.source))
         source = self.source[order]
         ranks = np.arange(len(source)) - np.searchsorted(source, source)
-        most = np.where(source == NO_TOKEN, common or len(order), best or len(order))
+        every = len(order)
+        most = np.where(
+            source == NO_TOKEN,
+            every if common is None else common,
+            every if best is None else best,
+        )
         order = order[ranks < most]
         return Lexicon(self.source[order], self.target[order], self.probability[order])
 

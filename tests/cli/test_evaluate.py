@@ -357,6 +357,14 @@ MISTAKES = [
         "--links is for alignment; name that in --measures",
     ),
     (
+        ["RUN", "--gold", "TEXT/test.align", "--lowercase", "--measures", "adequacy"],
+        "--lowercase is for score, significance, length, frequency; name one",
+    ),
+    (
+        ["RUN", "--tokenize", "char", "--measures", "perplexity"],
+        "--tokenize is for score",
+    ),
+    (
         ["RUN", "--gold", "TEXT/test.align", "--links", *["TEXT/test.align"] * 2],
         "is named twice",
     ),

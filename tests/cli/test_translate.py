@@ -378,7 +378,7 @@ def test_nearest_of_one_or_of_all_is_refused(kvnmt, folder, tmp_path, monkeypatc
     said = kvnmt("translate", folder, *several, "--nearest", path, given=b"a\n")
     assert (said.status, said.out, said.err) == (2, b"", "kvnmt: none.\n")
     said = kvnmt("translate", folder, *several, "--json", "--nearest", path)
-    assert said.status == 2 and "leave it or --nearest out" in said.err
+    assert said.status == 2 and "leave out either it or --json" in said.err
     said = kvnmt("translate", folder, *several, given=b"a\n")
     assert said.status == 2 and "--nearest or --search.mbr, which choose" in said.err
 

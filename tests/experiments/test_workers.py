@@ -266,6 +266,23 @@ def test_a_table_is_shown_though_a_row_came_from_others(tmp_path, capsys):
     assert " base " in capsys.readouterr().out
 
 
+def test_what_another_worker_makes_otherwise_is_told_in_the_end(
+    tmp_path, capsys, monkeypatch
+):
+    """Though it was still at work when this one last looked."""
+    row = replace(other(tmp_path / "there"), config="new")
+
+    def work(rows: object, train: object) -> dict[str, str]:
+        replace(row, config="old").make(never, Console())
+        return {}
+
+    monkeypatch.setattr(table, "work", work)
+    made = Table("all", [Column("system", "system")], [row])
+    make_table(Options(workdir=tmp_path), made, never)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "was measured of another configuration" in said and "1 of 1 rows" in said
+
+
 def test_a_row_that_kills_its_processes_does_not_kill_all_of_them(tmp_path):
     """Two that leave no new checkpoint are enough; one that left one does not count."""
     rows = [other(tmp_path / name) for name in ("deadly", "slow", "good")]

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -70,6 +71,10 @@ def test_nothing_that_may_be_written_is_no_number(run):
     whole = summary(run, Translation([], -1.0, -1.0))
     assert join([whole, whole])["log_prob"] == -2
     assert join([whole, record])["log_prob"] is None
+    params = jax.tree.map(lambda leaf: leaf * np.nan, run.params)
+    (told,) = describe(run._replace(params=params), ["a b"], SearchConfig(beam=1))
+    json.dumps(told, allow_nan=False)
+    assert set(told["token_log_probs"]) == {None}
 
 
 def test_more_than_the_beam_holds_is_refused(run):

@@ -127,6 +127,7 @@ def test_the_score_command(folder, run, pair, capsys):
     perplexity = math.exp(-sum(numbers) / 6)
     assert f"3 pairs, 6 tokens, log-probability {sum(numbers):.2f}" in said.err
     assert f"perplexity {perplexity:.3f}" in said.err
+    assert "warning: 1 pair with an empty side;" in said.err
     cli.main([*given, "--json"])
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["tokens"] for line in lines] == [

@@ -186,6 +186,8 @@ def test_links_are_counted():
     ]
     fewer = count_links(blocks, (5, 4), best=1, common=1).lexicon
     assert fewer.target.tolist() == [THE, THE, DOG]
+    none = count_links(blocks, (5, 4), best=1, common=0).lexicon
+    assert none.target.tolist() == [THE, DOG]
 
 
 def test_links_between_words_are_spread_over_their_tokens():

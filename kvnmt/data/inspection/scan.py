@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.lines import opened
+from kvnmt.data.lines import disguise, opened
 from kvnmt.data.vocabulary import UNK, AnyVocabulary
+from kvnmt.errors import UserError
 
 BLOCK = 1 << 22  # bytes; a block goes on to the end of its last line
 KINDS = {  # odd characters; all that `str.split` takes for a space is among them
@@ -105,19 +106,23 @@ def scan(
     """Reads a file once.
 
     Args:
-        path: The file; any bytes will do.
+        path: The file; any bytes will do that are not those of packed text.
         index: Numbers the words; new ones are added.
         vocabulary: Counts tokens and unknown words, instead of words.
         block: Bytes that are read at a time.
 
     Raises:
-        UserError: The file cannot be read.
+        UserError: The file cannot be read, or is text of another kind.
     """
     reading = _Pass(index, vocabulary)
     with opened(path) as file:
         reading.bytes = file.tell()  # a byte-order mark
-        while start := file.read(block):
+        start = file.read(block)
+        if remedy := disguise(start):
+            raise UserError(f"'{path}' is no text: {remedy}.")
+        while start:
             reading.add(start + file.readline())  # whole lines
+            start = file.read(block)
     return reading.scan(str(path))
 
 

@@ -3,6 +3,7 @@
 
 import gzip
 import json
+import lzma
 import random
 
 import numpy as np
@@ -42,6 +43,9 @@ def test_gzipped_text_is_looked_over_as_it_is(tmp_path):
     assert [file.tokens for file in report.files] == [len(t.split()) for t in plain]
     paths[0].write_bytes(gzip.compress(plain[0])[:-20])
     with pytest.raises(UserError, match="cannot be decompressed"):
+        validate(ValidateConfig(source=paths[0], target=paths[1]))
+    paths[0].write_bytes(lzma.compress(plain[0]))
+    with pytest.raises(UserError, match="source' is no text: .*xz -dc"):
         validate(ValidateConfig(source=paths[0], target=paths[1]))
 
 
