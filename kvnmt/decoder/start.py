@@ -7,7 +7,9 @@
               Bahdanau et al. 2015, section A.2.2
 ``last``      ``tanh(W h_S + b)``, the last annotation
 ``read``      ``tanh(W c + b)``, c what the attention gives to a query of zeros:
-              with a fixed context, the start of RNNencdec
+              with a fixed context, the start of RNNencdec. A linear memory
+              gives nothing to such a query: there it is ``tanh(b)``, with steep
+              gradients behind layer normalisation; take another
 ``zero``      0, without parameters: language models
 ============  ===============================================================
 
