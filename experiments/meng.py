@@ -4,7 +4,8 @@ r"""KVMemAtt: a key memory that is written as it is read, in one and two rounds.
 Claim (Meng et al. 2018, tables 1, 2 and 4): keys that keep track of what was attended
 to improve on RNNsearch* and on MemAtt, two rounds on one, ATTEOS on each; alignment
 error falls, and fewer source words are dropped or repeated (table 3: from 13.1 and 2.7%
-to 9.7 and 1.3%, counted by people). All start from the trained baseline.
+to 9.7 and 1.3%, counted by people). KVMemAtt starts from the trained baseline; here
+MemAtt does, too.
 
 Published, table 1 (NIST Chinese-English, means over MT03 to MT06; parameters; words a
 second in training on one Tesla P40): RNNsearch 36.53 (53.98M, 2773), MemAtt 37.80
@@ -12,7 +13,7 @@ second in training on one Tesla P40): RNNsearch 36.53 (53.98M, 2773), MemAtt 37.
 1804), with ATTEOS 39.33 (1676). Tables 2 and 4, and what table 1 cites: see the tables
 of experiments/README.md.
 
-Setting: 512 everywhere with summed annotations, as the count of parameters implies,
+Setting: 512 everywhere with summed annotations, which fits the count of parameters,
 Adadelta, batches of 80, dropout 0.5 on the output layer, beam 10; 30 000 words and at
 most 80 of them, or for German and English (WMT 2017) 36 000 joint pieces and at most
 100. Epochs are not named: at most 20, until BLEU stops to rise. The Chinese corpora

@@ -3,8 +3,8 @@
 
 =============  ===============================================================
 ``gaussian``   N(0, 0.01²), recurrent matrices orthogonal, biases 0: Wang et al.
-               2016, section 4; dl4mt but for its square matrices. The default of
-               a config and of ``--recipe papers``.
+               2016, section 4 (recalled); dl4mt but for its square matrices.
+               The default of a config and of ``--recipe papers``.
 ``dl4mt``      as ``gaussian``, every other square matrix orthogonal too: the code
                of Miculicich et al. 2018.
 ``groundhog``  as ``gaussian``, but W, U of an alignment N(0, 0.001²) and v = 0:

@@ -4,7 +4,7 @@
 F. Meng, Z. Tu, Y. Cheng, H. Wu, J. Zhai, Y. Yang, D. Wang (2018),
 "Neural Machine Translation with Key-Value Memory-Augmented Attention", section 3,
 equations 6 to 16; with ``values = rewritten`` the interactive attention of
-F. Meng, Z. Lu, H. Li, Q. Liu (2016), there called MemAtt.
+F. Meng, Z. Lu, H. Li, Q. Liu (2016), which the paper calls MemAtt.
 
 The key memory is addressed by the query; the values are read; then the new decoder
 state addresses the same keys again and rewrites them: it forgets and adds. Keys

@@ -2,7 +2,7 @@
 """Linguistic coverage: attention is booked on the words that receive it.
 
 Z. Tu, Z. Lu, Y. Liu, X. Liu, H. Li (2016), "Modeling Coverage for Neural Machine
-Translation", section 3.1; details from the authors' code.
+Translation", section 3; details from the authors' code.
 
 =============  ==============================================================
 parameters     v, W, U, b, G; U_f, b_f of fertility

@@ -2,7 +2,7 @@
 """Neural coverage: a small recurrent cell per source word keeps what it received.
 
 Z. Tu, Z. Lu, Y. Liu, X. Liu, H. Li (2016), "Modeling Coverage for Neural Machine
-Translation", section 3.2; details from the authors' code.
+Translation", section 3; details from the authors' code.
 
 =============  ==============================================================
 parameters     v, W, U, b, G; a GRU, or four matrices without bias

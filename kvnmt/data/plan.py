@@ -4,7 +4,7 @@
 A plan depends on the seed, the epoch and the lengths alone, so a position in
 training is one integer and a restart needs no other memory. There are two kinds:
 
-* batches of so many pairs, as in RNNsearch (Bahdanau et al. 2015, section A.2.3): the
+* batches of so many pairs, as in RNNsearch (Bahdanau et al. 2015, appendix B): the
   shuffled corpus is fetched twenty batches at a time, sorted by length and cut;
 * batches of so many tokens: pairs that are padded to the same shape share batches, the
   more of them the shorter they are.

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The conditional decoder: query, R rounds of read, advance and write.
 
-RNNsearch* of Meng et al. (2018), section 2, and of Wang et al. (2016), known since
-dl4mt as the conditional GRU; with several rounds, the decoder of KVMemAtt
-(Meng et al. 2018, section 3).
+RNNsearch* of Meng et al. (2018), section 2, known since dl4mt as the conditional GRU;
+with several rounds, the decoder of KVMemAtt (Meng et al. 2018, section 3).
 
 =============  ==============================================================
 parameters     initial state, GRU1 (query), per round: attention and GRU2

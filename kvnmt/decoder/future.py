@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three cells of the FUTURE layer: Zheng et al. (2018), section 3.2.
+"""The three cells of the FUTURE layer: Zheng et al. (2018), section 3.
 
 What was just translated, c, is taken out of what is still to be translated, F::
 

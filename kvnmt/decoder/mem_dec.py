@@ -2,7 +2,8 @@
 """MemDec, the decoder with an external memory matrix.
 
 M. Wang, Z. Lu, H. Li, Q. Liu (2016), "Memory-enhanced Decoder for Neural Machine
-Translation", section 3, equations 4 to 15.
+Translation", section 3, equations 4 to 15. The formulas are recalled, and from the code
+of others: the text at hand has lost them.
 
 =============  ==============================================================
 parameters     initial state, query, per round: attention and GRU; memory:

@@ -5,7 +5,7 @@
 sign test          Collins et al. 2005, section 3; Meng et al. 2018, table 1:
                    for every sentence, corpus BLEU of the baseline with that
                    one translation replaced by the system's. Two-sided.
-t-test             Miculicich et al. 2018, section 6: paired, one-tailed, here
+t-test             Miculicich et al. 2018, section 7: paired, one-tailed, here
                    over smoothed sentence BLEU (the paper does not say over
                    what)
 bootstrap          Koehn 2004: 1 000 resamples. Two-sided, not as sacrebleu has it.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """N-gram recurrent network: parts of the last states side by side.
 
-M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel (2017), section 2.4; as the decoder of
-a translation model in L. Miculicich Werlen et al. (2018), table 6.
+M. Daniluk, T. Rocktäschel, J. Welbl, S. Riedel (2017), section 2.4; beside
+others in L. Miculicich Werlen et al. (2018), table 6, and in a translation model there.
 
 =============  ==============================================================
 parameters     W_N                                           D² / P numbers
