@@ -86,7 +86,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     return UnknownNameError(sentence)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """What an error of a library says, in one line and without a full stop."""
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 

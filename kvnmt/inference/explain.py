@@ -39,6 +39,7 @@ class Explanation(NamedTuple):
     self_attention: list[NDArray[np.floating]]  # [T, T], as `kvnmt.inference.score`
     memory: Changes | None  # what each write forgot and added; None: no such memory
     weights: SignedWeights | None  # with signs; None: the alignment has none to hide
+    members: int = 1  # of an ensemble, which has no one memory and no one weight
 
     @property
     def log_prob(self) -> float:
@@ -67,6 +68,7 @@ class Explanation(NamedTuple):
         from kvnmt.pictures.heatmaps import memory_heatmap  # matplotlib is slow
 
         if self.memory is None:
+            self._refuse_several("memory")
             raise UserError("the system rewrites no memory; there is nothing to draw.")
         memory_heatmap(
             self.memory.forgotten,
@@ -85,9 +87,31 @@ class Explanation(NamedTuple):
         from kvnmt.pictures.heatmaps import signed_heatmap  # matplotlib is slow
 
         if self.weights is None:
+            self._refuse_several("signed weights")
             raise UserError("the system has no signed weights; see the alignment.")
         words = self.source_tokens, self.target_tokens
         signed_heatmap(self.weights.signed, self.weights.own, *words, path)
+
+    def draw_self_attention(self, path: str | os.PathLike[str] | BinaryIO) -> None:
+        """Writes a PNG of the words that each step looked back at.
+
+        There is a panel for each mechanism that does.
+
+        Raises:
+            UserError: None does, or the file cannot be written.
+        """
+        from kvnmt.pictures.heatmaps import self_attention_heatmap  # matplotlib is slow
+
+        if not self.self_attention:
+            raise UserError("the system does not look back; there is nothing to draw.")
+        words = [self.target_tokens] * len(self.self_attention)
+        self_attention_heatmap(self.self_attention, words, path)
+
+    def _refuse_several(self, what: str) -> None:
+        if self.members > 1:
+            raise UserError(
+                f"an ensemble has no one {what} to draw; explain one of its members."
+            )
 
     def _repr_html_(self) -> str:
         cells = "".join(
@@ -101,6 +125,8 @@ class Explanation(NamedTuple):
         )
         if self.alignments:
             shown += _picture(self.draw, "alignment")
+        if self.self_attention:
+            shown += _picture(self.draw_self_attention, "earlier words looked at")
         if self.memory is not None:
             shown += _picture(self.draw_memory, "what the memory forgot and added")
         if self.weights is not None:
@@ -133,7 +159,8 @@ def explain(
         ids = words.target.encode(target)
     pair = score(model, params, source, [ids])[0]
     memory = weights = None
-    if count_members(params) == 1:  # of an ensemble there is no one memory
+    members = count_members(params)
+    if members == 1:  # of an ensemble there is no one memory
         if has_memory(config):
             memory = memory_changes(config, params, source, [ids])[0]
         if has_signs(config):
@@ -148,6 +175,7 @@ def explain(
         self_attention=pair.self_attention,
         memory=memory,
         weights=weights,
+        members=members,
     )
 
 

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
-from io import BytesIO
+from io import BytesIO, TextIOBase
 from pathlib import Path
 from typing import BinaryIO
 
@@ -126,6 +126,10 @@ def save(figure: Figure, path: str | os.PathLike[str] | BinaryIO) -> None:
     drawn, kind = BytesIO(), "png"
     if isinstance(path, (str, os.PathLike)):
         kind = kind_of(path)
+    elif isinstance(path, TextIOBase) or not hasattr(path, "write"):
+        raise UserError(
+            f"a picture is written to a path or to a file open for bytes, not {path!r}."
+        )
     with _quiet_about_fonts():
         figure.savefig(drawn, format=kind, dpi=150, bbox_inches="tight")
     if isinstance(path, (str, os.PathLike)):

@@ -28,7 +28,7 @@ from kvnmt.pictures.panels import (
 )
 
 _NULL = "∅"
-_OWN = "own writes"
+_OWN = "own writes, 0 to 1"
 
 
 class _Panel(NamedTuple):
@@ -109,7 +109,7 @@ def memory_heatmap(
         matrices += [np.asarray(less, np.float64), np.asarray(more, np.float64)]
         titles += [f"forgotten{of_round}", f"added{of_round}"]
     _check_shapes(matrices, (len(target), len(source)), titles, frozenset())
-    greatest = max(float(matrix.max()) for matrix in matrices) or 1.0
+    greatest = _greatest(matrices)
     paint = partial(shade, greatest=greatest)
     drawn = [_Panel(*one, source, paint) for one in zip(titles, matrices, strict=True)]
     figure, _ = _draw(drawn, target)
@@ -144,7 +144,7 @@ def signed_heatmap(
     size = (len(target), len(source))
     for heads in rounds:
         _check_shapes(list(heads), size, [""] * len(heads), frozenset())
-    greatest = max(float(np.abs(heads).max()) for heads in rounds) or 1.0
+    greatest = _greatest(rounds)
     signs = partial(shade_signs, greatest=greatest)
     written = any(np.any(np.asarray(shares) > 0) for shares in own)
     panels = []
@@ -162,7 +162,7 @@ def signed_heatmap(
 def self_attention_heatmap(
     weights: Sequence[np.ndarray],
     words: Sequence[Sequence[str]],
-    path: str | os.PathLike[str],
+    path: str | os.PathLike[str] | BinaryIO,
     *,
     titles: Sequence[str] | None = None,
 ) -> None:
@@ -229,6 +229,12 @@ def _draw(
         rule(panel, matrix.shape)
     add_color_bar(figure, panels[0].images[0])
     return figure, panels
+
+
+def _greatest(matrices: Sequence[np.ndarray]) -> float:
+    """The greatest size of an entry, of those that are numbers; 1 if that is 0."""
+    sizes = [np.nan_to_num(np.abs(matrix), posinf=0.0) for matrix in matrices]
+    return max(float(size.max()) for size in sizes) or 1.0
 
 
 def _check_shapes(

@@ -21,9 +21,13 @@ def outline(panel: Axes, gold: Links) -> None:
 
 
 def dot_moves(panel: Axes, before: np.ndarray, after: np.ndarray) -> bool:
-    """Marks where a target word changed its strongest source word; did any?"""
+    """Marks where a target word changed its strongest source word; did any?
+
+    Where a row holds no number nothing is known of it.
+    """
     was, now = before.argmax(axis=1), after.argmax(axis=1)
-    for j in np.flatnonzero(was != now):
+    moved = (was != now) & ~np.isnan(before + after).any(axis=1)
+    for j in np.flatnonzero(moved):
         panel.add_patch(
             Circle(
                 (float(now[j]), float(j)),
@@ -33,7 +37,7 @@ def dot_moves(panel: Axes, before: np.ndarray, after: np.ndarray) -> bool:
                 linewidth=0.8,
             )
         )
-    return bool((was != now).any())
+    return bool(moved.any())
 
 
 def explain_marks(figure: Figure, *, outlined: bool, dotted: bool) -> None:

@@ -2,7 +2,7 @@
 """Panels of shaded cells side by side, words along both axes, a color bar."""
 
 from collections.abc import Sequence
-from unicodedata import east_asian_width
+from unicodedata import category, east_asian_width
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -85,10 +85,19 @@ def rule(panel: Axes, shape: tuple[int, int]) -> None:
 
 
 def shorten(word: str) -> str:
-    """A word as a label: its beginning, if it is long."""
+    """A word as a label: its beginning, if it is long.
+
+    What is not seen, such as a tab or a mark of direction, is named by its number.
+    """
+    word = "".join(f"\\u{ord(c):04x}" if _is_unseen(c) else c for c in word)
     if len(word) <= _LONGEST_LABEL:
         return word
     return word[: _LONGEST_LABEL - 1] + "…"
+
+
+def _is_unseen(character: str) -> bool:
+    """Whether it controls others; what joins or parts letters is a part of a word."""
+    return category(character) in ("Cc", "Cf") and character not in "\u200c\u200d"
 
 
 def _shorten_column(word: str) -> str:

@@ -8,6 +8,7 @@ documented where it lives.
 import dataclasses
 import html
 from collections import UserDict
+from operator import index
 from pathlib import Path
 
 from kvnmt.data.config import DataConfig
@@ -114,9 +115,8 @@ def build(
         >>> jax.jit(model.forward)(params, source, target).logits.shape
         (1, 3, 30)
     """
-    for name, words in ("source_words", source_words), ("target_words", target_words):
-        if not isinstance(words, int) or words < 1:
-            raise UserError(f"{name} is {words!r} but must be at least 1, an int.")
+    source_words = _count("source_words", source_words)
+    target_words = _count("target_words", target_words)
     if isinstance(system, ModelConfig):
         if sizes is not None:
             raise UserError("a config has its sizes; pass sizes with a name only.")
@@ -222,3 +222,14 @@ def _check_kind(name: str, value: object, *kinds: type) -> None:
         raise UserError(
             f"{name} is of type {type(value).__name__} but must be {needed}."
         )
+
+
+def _count(name: str, words: int) -> int:
+    """The size of a vocabulary; NumPy's integers are integers, too."""
+    try:
+        count = 0 if isinstance(words, bool) else index(words)
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise UserError(f"{name} is {words!r} but must be at least 1, an int.")
+    return count

@@ -37,6 +37,8 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
 }
+# What is refused before all of it is read: what still comes is not waited for.
+UNREAD = (401, 403, 408, 413, 415)
 PATIENCE = 16  # times the size of a body that is read, to be thrown away
 GONE = 499  # the client went away; nobody reads it
 
@@ -210,7 +212,7 @@ def make_app(answers: Answers) -> Starlette:
         allow_methods=("GET", "POST"),
         allow_headers=("Authorization", "Content-Type"),
     )
-    return Starlette(
+    app = Starlette(
         routes=[
             Route("/", answers.explorer),
             Route("/health", answers.health),
@@ -219,15 +221,20 @@ def make_app(answers: Answers) -> Starlette:
         middleware=[across] if answers.guard.origins else [],
         exception_handlers=handlers,
     )
+    # Another address would be told before it is known who asks, and by which name.
+    app.router.redirect_slashes = False
+    return app
 
 
 async def _refused(request: Request, refusal: Refusal) -> Response:
     extra = {
         401: {"WWW-Authenticate": 'Basic realm="kvnmt", charset="UTF-8"'},
-        408: {"Connection": "close"},  # what still comes of it is not waited for
         503: {"Retry-After": "1"},
     }
-    return _error(refusal.message, refusal.status, extra.get(refusal.status, {}))
+    headers = extra.get(refusal.status, {})
+    if refusal.status in UNREAD:
+        headers = headers | {"Connection": "close"}
+    return _error(refusal.message, refusal.status, headers)
 
 
 async def _not_found(request: Request, error: HTTPException) -> Response:

@@ -12,7 +12,8 @@ from typing import NoReturn
 
 import uvicorn
 
-from kvnmt.errors import StoppedError, UserError
+from kvnmt.console import say
+from kvnmt.errors import StoppedError, UserError, first_line
 from kvnmt.evaluation.exploration import system
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.shortlist import Shortlist
@@ -45,10 +46,18 @@ class Serving:
             self.batcher.close(LEAVING)
 
     def compile(self, search: SearchConfig) -> None:
-        """Asks for what needs the usual programs, a batch after the other."""
-        for task, lines in self.service.usual(search):
-            with contextlib.suppress(FullError):
-                self.batcher.submit(task, lines).exception()
+        """Asks for what needs the usual programs, a batch after the other.
+
+        Why one cannot be used stands in the log; whoever needs it is told, too.
+        """
+        try:
+            for task, lines in self.service.usual(search):
+                with contextlib.suppress(FullError):
+                    if error := self.batcher.submit(task, lines).exception():
+                        say(f"the usual programs cannot be used: {first_line(error)}.")
+                        return
+        finally:
+            self.service.preparing = False
 
 
 def make_serving(
@@ -104,6 +113,7 @@ def serve(
     """
     if search is not None:
         # Nobody waits for it, so leaving does not either.
+        serving.service.preparing = True
         threading.Thread(target=serving.compile, args=(search,), daemon=True).start()
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host

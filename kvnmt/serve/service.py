@@ -53,6 +53,7 @@ class Service:
         self.aside = mesh.size == 1
         self._known: Shapes = set()  # those whose programs are compiled
         self._compiling: float | None = None  # since when
+        self.preparing = False  # whether the usual programs are still to come
 
     def __call__(self, task: Task, items: list[Any], long: bool = True) -> list[Any]:
         """Works on a batch.
@@ -72,9 +73,14 @@ class Service:
         return WORKS[task.kind](batch)[: len(items)]
 
     def compiling(self) -> float | None:
-        """For how many seconds a program has been compiled; None: none is."""
+        """For how many seconds a program has been compiled; None: none is.
+
+        Between two of the usual programs that is 0: it is not over.
+        """
         since = self._compiling
-        return None if since is None else time.monotonic() - since
+        if since is None:
+            return 0.0 if self.preparing else None
+        return time.monotonic() - since
 
     def usual(self, search: SearchConfig) -> list[tuple[Task, list[Line]]]:
         """Batches that together need the programs of short lines and this search."""

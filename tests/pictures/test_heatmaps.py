@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plots: what is drawn is read from the figure."""
 
+import io
 import logging
 
 import numpy as np
@@ -15,6 +16,7 @@ from kvnmt.pictures.heatmaps import (
     self_attention_heatmap,
     signed_heatmap,
 )
+from kvnmt.pictures.panels import shorten
 
 SOURCE = ["ein", "$5", "und", "$6", "</s>"]
 TARGET = ["a", "科学", "", "</s>"]
@@ -244,6 +246,33 @@ def test_a_memory_that_nothing_changed_is_drawn(tmp_path, saved):
     assert saved[0].axes[0].images[0].get_clim() == (0, 1)
 
 
+def test_what_is_no_number_spoils_no_other_cell(tmp_path, saved):
+    (matrix,) = _rounds(1)
+    broken = matrix.copy()
+    broken[1, 2] = np.nan
+    memory_heatmap([broken], [matrix], SOURCE, TARGET, tmp_path / "a.png")
+    assert saved[0].axes[0].images[0].get_clim() == (0, matrix.max())
+    signed_heatmap([broken[None]], [np.zeros(4)], SOURCE, TARGET, tmp_path / "b.png")
+    assert saved[1].axes[0].images[0].get_clim() == (-matrix.max(), matrix.max())
+    turned = matrix[:, ::-1].copy()
+    turned[0, 0] = np.nan
+    attention_heatmap([matrix, turned], SOURCE, TARGET, tmp_path / "c.png")
+    rows = {patch.center[1] for patch in saved[2].axes[1].patches}
+    assert rows and 0 not in rows  # of moves
+
+
+def test_what_is_not_seen_is_named_in_labels():
+    assert shorten("a\tb") == "a\\u0009b"
+    assert shorten("\u202eabc") == "\\u202eabc"
+    assert shorten("\u0915\u200d\u0937") == "\u0915\u200d\u0937"  # letters that join
+
+
+@pytest.mark.parametrize("path", [None, 3, io.StringIO()])
+def test_a_picture_needs_a_place(path):
+    with pytest.raises(UserError, match="to a path or to a file open for bytes"):
+        attention_heatmap(_rounds(1), SOURCE, TARGET, path)
+
+
 def test_a_memory_of_another_sentence_is_refused(tmp_path):
     turned = [matrix.T for matrix in _rounds(1)]
     with pytest.raises(ValueError, match="4 target and 5 source labels"):
@@ -271,7 +300,9 @@ def test_signs_are_told_apart_by_head_and_round(tmp_path, saved, count, written)
         if written:
             share = shown[2].images[0].get_array()
             np.testing.assert_array_equal(share, own[0][:, None])
-            assert [t.get_text() for t in shown[2].get_xticklabels()] == ["own writes"]
+            assert [t.get_text() for t in shown[2].get_xticklabels()] == [
+                "own writes, 0 to 1"
+            ]
     purple, orange = (panels[0].images[0].cmap(place)[::2] for place in (1.0, 0.0))
     assert purple[1] > purple[0] and orange[0] > orange[1]
 

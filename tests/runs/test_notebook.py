@@ -299,11 +299,13 @@ def test_a_mechanism_that_is_listed_anew_is_built_anew():
 
 
 @pytest.mark.parametrize(
-    ("words", "name"), [((0, 9), "source_words"), ((9, -4), "target_words")]
+    ("words", "name"),
+    [((0, 9), "source_words"), ((9, -4), "target_words"), ((True, 9), "source_words")],
 )
 def test_a_vocabulary_has_words(words, name):
     with pytest.raises(kvnmt.UserError, match=f"{name} is .* must be at least 1"):
         kvnmt.build("rnnsearch-star", *words)
+    assert kvnmt.build("rnnsearch-star", np.int64(9), 9).source_words == 9
 
 
 def test_memories_are_explained(tmp_path_factory):
@@ -317,6 +319,20 @@ def test_memories_are_explained(tmp_path_factory):
         untrained(base, "kvmematt-r2"), untrained(base, "rnnsearch-star")
     ).explain("a b", "A B C")
     assert both.memory is None  # two models have no memory in common
+    for draw in (both.draw_memory, both.draw_weights):
+        with pytest.raises(kvnmt.UserError, match="explain one of its members"):
+            draw("memory.png")
+
+
+def test_what_a_decoder_looks_back_at_is_drawn(run, tmp_path_factory, tmp_path):
+    base = tmp_path_factory.getbasetemp()
+    looks = kvnmt.load(untrained(base, "self-attentive-residual"))
+    explanation = looks.explain("a b", "A B C")
+    explanation.draw_self_attention(tmp_path / "looks.png")
+    assert (tmp_path / "looks.png").read_bytes().startswith(b"\x89PNG")
+    assert explanation._repr_html_().count("data:image/png;base64,iVBOR") == 2
+    with pytest.raises(kvnmt.UserError, match="does not look back"):
+        run.explain("a b", "A B").draw_self_attention("looks.png")
 
 
 def test_signed_weights_are_explained_and_drawn(tmp_path_factory, tmp_path):

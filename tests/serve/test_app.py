@@ -34,7 +34,7 @@ from kvnmt.inference.describe import describe
 from kvnmt.inference.score import score_lines
 from kvnmt.inference.shortlist import NO_TOKEN, Lexicon, Shortlist
 from kvnmt.inference.translate import translate_lines
-from kvnmt.serve import works
+from kvnmt.serve import server, works
 from kvnmt.serve.guard import Guard, guard_of
 from tests.helpers import toy_lines
 from tests.serve.serving import LIMITS, SEARCH, Started, started
@@ -326,6 +326,25 @@ def test_health_tells_of_a_program_that_is_compiled(runs, monkeypatch):
             assert asked.result(60).status_code == 200
 
 
+def test_health_waits_for_all_of_the_usual_programs(runs, monkeypatch):
+    """And whoever cannot have them is told once; then it is as ready as it gets."""
+    said, health = list[str](), list[dict[str, object]]()
+    monkeypatch.setattr(server, "say", said.append)
+    with started({"plain": runs["plain"]}) as service:
+
+        def fails(*arguments, **options):
+            health.append(service.get("/health").json())
+            raise ValueError("no room")
+
+        monkeypatch.setattr(works, "translate_nbest", fails)
+        service.serving.service.preparing = True
+        assert service.get("/health").json()["status"] == "compiling"
+        service.serving.compile(SEARCH)
+        assert service.get("/health").json()["status"] == "ready"
+    assert [one["status"] for one in health] == ["compiling"]
+    assert said == ["the usual programs cannot be used: no room."]
+
+
 def test_who_needs_a_program_holds_up_nobody_else(runs, monkeypatch):
     begun, go, search = threading.Event(), threading.Event(), works.translate_nbest
 
@@ -438,9 +457,11 @@ def test_a_bad_question_is_refused_in_a_sentence(service, path, body, status, pa
 
 def test_other_addresses_methods_and_kinds_are_refused(service, runs):
     refused(service.get("/nothing"), 404, "nothing at this address")
+    refused(service.post("/translate/", {"lines": ["a"]}), 404, "at this address")
     refused(service.get("/translate"), 405, "another method")
     form = httpx.post(f"{service.url}/translate", data={"lines": "a"})
     refused(form, 415, "application/json")
+    assert form.headers["connection"] == "close"  # whatever it still sends
     huge = {"content": b" " * 10_000_000, "headers": {"Content-Type": JSON}}
     # Far too much is not read to its end, so that a client may not hear why.
     with suppress(httpx.WriteError, httpx.ReadError):

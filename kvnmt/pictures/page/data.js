@@ -33,11 +33,21 @@ const plural = (count, noun) => `${count} ${noun}${count === 1 ? '' : 's'}`;
 
 const strongest = (row) => row.indexOf(Math.max(...row));
 
+// Weights are thousandths: of several that are alike here, who knows which is greatest.
+function isTied(row) {
+  const most = Math.max(...row);
+  return row.indexOf(most) !== row.lastIndexOf(most);
+}
+
+function hasMoved(before, after) {
+  return !isTied(before) && !isTied(after) && strongest(before) !== strongest(after);
+}
+
 // Where target word t looks at another word most than in the round before.
 function movedCells(rounds, round) {
   if (round === 0) return [];
   const cells = rounds[round].map((row, t) => [t, strongest(row)]);
-  return cells.filter(([t, s]) => s !== strongest(rounds[round - 1][t]));
+  return cells.filter(([t]) => hasMoved(rounds[round - 1][t], rounds[round][t]));
 }
 
 // The few words that most of the weight is on, the strongest first.

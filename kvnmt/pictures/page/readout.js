@@ -23,12 +23,12 @@ function sayWord({ target, token_log_probs: logs }, t) {
 
 function sayRound(rounds, round, t, source) {
   const words = topWords(rounds[round][t], source);
-  const before = round > 0 ? strongest(rounds[round - 1][t]) : strongest(rounds[0][t]);
-  const moved = before !== strongest(rounds[round][t]);
+  const before = rounds[Math.max(round - 1, 0)][t];
+  const moved = hasMoved(before, rounds[round][t]);
   return sayLine(
     `round ${round + 1}`,
     words,
-    moved ? `moved from ${source[before]}` : null,
+    moved ? `moved from ${source[strongest(before)]}` : null,
   );
 }
 
