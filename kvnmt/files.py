@@ -48,7 +48,7 @@ def check_path(path: Path) -> None:
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:
-        name = str(path).encode(errors="backslashreplace").decode()
+        name = str(path.absolute()).encode(errors="backslashreplace").decode()
         raise UserError(
             f"'{name}' has a name that is not UTF-8, or the locale is not (LANG, "
             "PYTHONUTF8=1); rename the folder, or choose another."

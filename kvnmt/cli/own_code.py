@@ -6,6 +6,7 @@ Only what is named when the command is started is run, nothing that a run names.
 
 import importlib.util
 import sys
+import sysconfig
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
@@ -16,6 +17,7 @@ from kvnmt.errors import UserError
 IMPORTED: list[Path] = []  # by this command
 PACKAGE = "__init__.py"  # the file that makes a folder a package
 KVNMT = Path(__file__).parents[1]
+PYTHON = Path(sysconfig.get_path("stdlib"))
 
 
 def run_first(paths: Iterable[str]) -> None:
@@ -74,7 +76,8 @@ def _told(path: Path, beside: Path, error: Exception) -> str:
         error: What it failed with.
     """
     steps = traceback.extract_tb(error.__traceback__)
-    places = [(Path(step.filename).absolute(), step.lineno) for step in steps]
+    named = (step for step in steps if not step.filename.startswith("<"))
+    places = [(Path(step.filename).absolute(), step.lineno) for step in named]
     if isinstance(error, SyntaxError) and error.filename:
         places.append((Path(error.filename).absolute(), error.lineno))
     own = [
@@ -83,6 +86,7 @@ def _told(path: Path, beside: Path, error: Exception) -> str:
         if file.resolve().is_relative_to(beside)
         and "site-packages" not in file.parts
         and not file.is_relative_to(KVNMT)
+        and not file.is_relative_to(PYTHON)
     ]
     place = str(path)
     if own:

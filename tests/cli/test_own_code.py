@@ -79,13 +79,21 @@ def test_an_attention_of_ones_own_is_trained_and_used(kvnmt, tmp_path, mine):
         ("spelt.py", "a = 1\nif\n", "spelt.py, line 2: SyntaxError: "),
         ("lacking.py", "import no_such_module_here\n", "lacking.py, line 1: ModuleNot"),
         ("apart.py", "import sunk\n", "sunk.py, line 3: NameError: name 'gone'"),
+        (
+            "late.py",
+            "from importlib import import_module as m\nm('x.y')\n",
+            "late.py, line 2",
+        ),
         ("json.py", "", "there is a module 'json' already; call the file otherwise"),
         ("wave.py", "", "there is a module 'wave' already"),  # not imported yet
         ("notes.txt", "", "is no Python file"),
         (None, "", "there is no file"),
     ],
 )
-def test_what_cannot_be_imported_is_one_sentence(kvnmt, tmp_path, name, code, part):
+def test_what_cannot_be_imported_is_one_sentence(
+    kvnmt, tmp_path, monkeypatch, name, code, part
+):
+    monkeypatch.chdir(tmp_path)
     before, modules = list(sys.path), {*sys.modules}
     path = tmp_path / (name or "nowhere.py")
     (tmp_path / "sunk.py").write_text("import os\n\ngone\n")
