@@ -81,7 +81,7 @@ class Evaluate:
         systems = self._systems(test)
         test.settings = Settings(self._tokenizer(systems), self.lowercase)
         measures = choose(self.measures, test, systems)
-        self._check_used(measures)
+        check_used(self, measures)
         if self.output:  # also if no measure asks for translations
             for system in systems:
                 _ = system.hypotheses
@@ -126,29 +126,6 @@ class Evaluate:
         if self.stem is not None and not self.gold:
             raise UserError("--stem is for adequacy by gold links, which needs --gold.")
 
-    def _check_used(self, measures: Sequence[str]) -> None:
-        """Refuses flags of measures that are not taken."""
-        flags = (
-            ("--stem", self.stem, ("adequacy",)),
-            ("--links", self.links, ("alignment",)),
-            ("--reverse", self.reverse, ("alignment",)),
-            ("--brackets", self.brackets, ("self-attention",)),
-            ("--tokenize", self.tokenize, OF_BLEU),
-            ("--lowercase", self.lowercase, OF_BLEU),
-            ("--more-references", self.more_references, OF_BLEU),
-        )
-        taken = {*measures, *(["length"] if self.pictures else [])}
-        for flag, value, uses in flags:
-            if value and not taken & {*uses}:
-                which = "that" if len(uses) == 1 else "one"
-                raise UserError(
-                    f"{flag} is for {', '.join(uses)}; name {which} in --measures."
-                )
-        if self.gold and not (self.pictures or {"alignment", "adequacy"} & {*measures}):
-            raise UserError(
-                "--gold is for alignment and adequacy; name one in --measures."
-            )
-
     def _check_draw(self, lines: int) -> None:
         """Refuses to draw what is not there."""
         if self.draw != DRAWN and max(self.draw, default=0) > lines:
@@ -188,6 +165,32 @@ class Evaluate:
         say(f"the pictures are in {folder}")
         if lacking:
             say(lacking)
+
+
+def check_used(options: Evaluate, measures: Sequence[str]) -> None:
+    """Refuses flags of measures that are not taken.
+
+    Raises:
+        UserError: There is one.
+    """
+    flags = (
+        ("--stem", options.stem, ("adequacy",)),
+        ("--links", options.links, ("alignment",)),
+        ("--reverse", options.reverse, ("alignment",)),
+        ("--brackets", options.brackets, ("self-attention",)),
+        ("--tokenize", options.tokenize, OF_BLEU),
+        ("--lowercase", options.lowercase, OF_BLEU),
+        ("--more-references", options.more_references, OF_BLEU),
+    )
+    taken = {*measures, *(["length"] if options.pictures else [])}
+    for flag, value, uses in flags:
+        if value and not taken & {*uses}:
+            which = "that" if len(uses) == 1 else "one"
+            raise UserError(
+                f"{flag} is for {', '.join(uses)}; name {which} in --measures."
+            )
+    if options.gold and not (options.pictures or {"alignment", "adequacy"} & taken):
+        raise UserError("--gold is for alignment and adequacy; name one in --measures.")
 
 
 def _plain(reports: dict[str, list[Report]]) -> dict[str, list[dict[str, object]]]:

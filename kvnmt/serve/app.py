@@ -186,11 +186,8 @@ class Answers:
             answers.add_done_callback(lambda one: one.cancelled() or one.exception())
 
     def _late(self) -> Refusal:
-        why = (
-            "a program is being compiled"
-            if self.service.compiling() is not None
-            else "busy"
-        )
+        compiles = self.service.compiling() is not None
+        why = "a program is being compiled" if compiles else "busy"
         return Refusal(
             504,
             f"there was no answer within {self.limits.seconds:g} s ({why}); ask "
