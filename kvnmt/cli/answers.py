@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar, Unpack
 
 from kvnmt.cli.beside import read_beside
-from kvnmt.data.words import beginning, cut, first_filled
+from kvnmt.data.words import beginning, cut, first_filled, word_places
 from kvnmt.fields import at_least
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import describe, join, read_back
@@ -109,6 +109,7 @@ def answers(
             near = _near(run, references.window(lines, len(window)), cuts)
         written = _written(
             run,
+            window,
             cuts,
             options,
             dictionary=dictionary,
@@ -132,6 +133,7 @@ def answers(
 
 def _written(
     run: Run,
+    lines: Sequence[str],
     cuts: Sequence[Sequence[str]],
     options: Answering,
     *,
@@ -158,9 +160,10 @@ def _written(
         ways = translate_nbest(
             run.model, run.params, ids, options.search, advance, **request
         )
-        parts = map(Part, flat, ways)
+        words = [one for of_line in map(word_places, lines, cuts) for one in of_line]
+        parts = map(Part, words, ways)
         if options.alignment:
-            parts = map(Part, flat, ways, _links(run, flat, ways, options.search))
+            parts = map(Part, words, ways, _links(run, flat, ways, options.search))
         return list(_listed(run, _grouped(parts, cuts), line, options))
     texts = translate_lines(
         run,

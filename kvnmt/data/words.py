@@ -115,6 +115,28 @@ def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
     return _cut(vocabulary, line, limit)
 
 
+def word_places(line: str, parts: Sequence[str]) -> list[list[int]]:
+    """For every word of every part that `cut` made, the number of the line's word.
+
+    Of a word that was cut inside, all pieces have its number. Symbols that stand before
+    every part are those that the line begins with; one that is no word of its own, but
+    written together with the first, is not told apart.
+    """
+    words, places = split_words(line), list[list[int]]()
+    at = done = 0  # the line's word that comes next, and how much of it was there
+    for part in parts:
+        places.append([])
+        for word in split_words(part):
+            if at < len(words) and words[at][done:].startswith(word):
+                places[-1].append(at)
+                done += len(word)
+                if done == len(words[at]):
+                    at, done = at + 1, 0
+            else:
+                places[-1].append(len(places[-1]))
+    return places
+
+
 def _cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
     """The same; nothing stands before every part."""
     if len(vocabulary.encode(line)) <= limit:

@@ -26,7 +26,7 @@ BAR, ESCAPED = "|||", "&#124;" * 3
 class Part(NamedTuple):
     """A line, or a part of one that was split, with its translations, best first."""
 
-    line: str
+    words: Sequence[int]  # the number that each of its words has in the whole line
     ways: Sequence[Translation]
     links: Sequence[str] | None = None  # of each of them, where they are asked for
 
@@ -74,10 +74,9 @@ def _entry(run: Trained, parts: Sequence[Part], place: int) -> Entry:
 
 
 def _joined(parts: Sequence[Part], texts: Sequence[str], links: Sequence[str]) -> str:
-    """The links of a whole line: the words of a part count on from those before."""
-    joined, before = [], (0, 0)
+    """The links of a whole line; translated words count on from part to part."""
+    joined, before = set[tuple[int, int]](), 0
     for part, text, own in zip(parts, texts, links):
-        joined += [(before[0] + i, before[1] + j) for i, j in parse_pharaoh(own).sure]
-        counts = len(split_words(part.line)), len(split_words(text))
-        before = before[0] + counts[0], before[1] + counts[1]
+        joined |= {(part.words[i], before + j) for i, j in parse_pharaoh(own).sure}
+        before += len(split_words(text))
     return format_pharaoh(joined)

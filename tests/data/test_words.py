@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from kvnmt.data.subwords import build_subwords
 from kvnmt.data.vocabulary import Characters, Subwords, Words
-from kvnmt.data.words import beginning, cut, split_words
+from kvnmt.data.words import beginning, cut, split_words, word_places
 from tests.helpers import toy_lines
 
 WORDS = Words(("a", "b", "c"))
@@ -46,6 +46,11 @@ def test_nothing_is_lost_and_nothing_is_too_long(pieces, line, limit):
         assert "".join(parts).replace(" ", "") == line.replace(" ", "")
         for part in parts:
             assert len(vocabulary.encode(part)) <= limit or len(part.strip()) == 1
+        words = [""] * len(split_words(line))
+        for part, places in zip(parts, word_places(line, parts), strict=True):
+            for piece, place in zip(split_words(part), places, strict=True):
+                words[place] += piece
+        assert words == split_words(line)
 
 
 def test_tags_stand_before_every_part():
@@ -57,6 +62,11 @@ def test_tags_stand_before_every_part():
     assert all(len(words.encode(part)) <= 9 for part in parts)
     rest = (part.removeprefix("<2de> <polite> ") for part in parts)
     assert " ".join(rest) == "a b c d e f <2de> a"
+    first, *others = word_places(line, parts)
+    assert first[:3] == [0, 1, 2] and all(some[:2] == [0, 1] for some in others)
+    assert [n for some in (first[2:], *(s[2:] for s in others)) for n in some] == [
+        *range(2, 10)
+    ]
     joined = cut(words, "<2de><polite>a b c d e f a b", 9)
     assert len(joined) > 1
     assert all(part.startswith("<2de><polite>") for part in joined)

@@ -15,14 +15,14 @@ RUN: Any = SimpleNamespace(vocabularies=SimpleNamespace(target=WORDS))
 def test_a_part_with_fewer_translations_leaves_the_list_long():
     first = [Translation([2], -1.0, -2.0), Translation([3], -3.0, -4.0)]
     second = [Translation([3, 3], -0.5, -0.25)]
-    parts = [Part("x y", first), Part("z", second)]
+    parts = [Part([0, 1], first), Part([2], second)]
     assert [*map(str, entries(RUN, parts))] == [
         "a b b ||| logP= -1.500000 ||| -2.250000",
         "b b b ||| logP= -3.500000 ||| -4.250000",
     ]
     parts = [
-        Part("x y", first, ["0-0", "1-0"]),
-        Part("z", second, ["0-1 0-0"]),
+        Part([0, 1], first, ["0-0", "1-0"]),
+        Part([2], second, ["0-1 0-0"]),
     ]
     assert [entry.links for entry in entries(RUN, parts)] == [
         "0-0 2-1 2-2",
@@ -31,11 +31,11 @@ def test_a_part_with_fewer_translations_leaves_the_list_long():
 
 
 def test_what_is_impossible_is_not_certain():
-    (entry,) = entries(RUN, [Part("x", [NOTHING])])
+    (entry,) = entries(RUN, [Part([0], [NOTHING])])
     assert str(entry) == " ||| logP= -inf ||| -inf"
 
 
 def test_a_translation_does_not_part_the_fields():
-    (entry,) = entries(RUN, [Part("x", [Translation([2, 4], -1.0, -1.0)])])
+    (entry,) = entries(RUN, [Part([0], [Translation([2, 4], -1.0, -1.0)])])
     fields = str(entry).split(" ||| ")
     assert fields[0] == "a &#124;&#124;&#124;" and len(fields) == 3
