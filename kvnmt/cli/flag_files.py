@@ -46,6 +46,9 @@ def common_flags(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
     try:
         return parser.parse_known_args(list(words))
     except argparse.ArgumentError as error:
-        needs = {"--program-cache": "a folder, or none", "--import": "a Python file"}
+        needs = {
+            "--program-cache": "a folder, or none",
+            "--import": "a Python file or package",
+        }
         flag = str(error.argument_name)
         raise UserError(f"{flag} needs {needs[flag]}.") from None

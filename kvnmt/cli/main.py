@@ -126,8 +126,8 @@ FOOT = """
 kvnmt COMMAND --help shows the flags of a command. Every command takes
   --program-cache FOLDER|none  where compiled programs are kept for the next run
                                (by default below ~/.cache)
-  --import FILE.py             your own code, which is run first: it may list an
-                               attention of yours
+  --import FILE.py             your own code, or a package's folder; it is run
+                               first, and may list an attention
   @FILE                        the flags in a file; # is a comment
 and kvnmt itself --help and --version.
 """

@@ -5,6 +5,7 @@ Only what is named when the command is started is run, nothing that a run names.
 """
 
 import importlib.util
+import os
 import sys
 import sysconfig
 import traceback
@@ -33,8 +34,12 @@ def run_first(paths: Iterable[str]) -> None:
     for path in IMPORTED:
         file = path / PACKAGE if (path / PACKAGE).is_file() else path
         if not file.is_file():
-            raise UserError(f"there is no file '{file}' to import; check the path.")
-        inside = file.resolve().parent if file.name == PACKAGE else None
+            raise UserError(
+                f"there is no file '{file}' to import; check the path (a package is a "
+                f"folder with {PACKAGE})."
+            )
+        # As it is called here: what it is a link to may be called otherwise.
+        inside = Path(os.path.abspath(file)).parent if file.name == PACKAGE else None
         name = inside.name if inside else file.stem
         if name in sys.modules or _is_taken(name, file):
             raise UserError(
@@ -49,7 +54,7 @@ def run_first(paths: Iterable[str]) -> None:
             raise UserError(f"'{path}' is no Python file; give one that ends in .py.")
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module  # so that it can list itself
-        beside = (inside or file.resolve()).parent
+        beside = inside.parent if inside else file.resolve().parent
         sys.path.append(str(beside))
         try:
             spec.loader.exec_module(module)
@@ -77,13 +82,13 @@ def _told(path: Path, beside: Path, error: Exception) -> str:
     """
     steps = traceback.extract_tb(error.__traceback__)
     named = (step for step in steps if not step.filename.startswith("<"))
-    places = [(Path(step.filename).absolute(), step.lineno) for step in named]
+    places = [(_path(step.filename), step.lineno) for step in named]
     if isinstance(error, SyntaxError) and error.filename:
-        places.append((Path(error.filename).absolute(), error.lineno))
+        places.append((_path(error.filename), error.lineno))
     own = [
         (file, line)
         for file, line in places
-        if file.resolve().is_relative_to(beside)
+        if beside in (*file.parents, *file.resolve().parents)
         and "site-packages" not in file.parts
         and not file.is_relative_to(KVNMT)
         and not file.is_relative_to(PYTHON)
@@ -94,3 +99,7 @@ def _told(path: Path, beside: Path, error: Exception) -> str:
         place = f"{path if file.resolve() == path.resolve() else file}, line {line}"
     reason = " ".join(str(error).split()).rstrip(".")
     return f"{place}: {type(error).__name__}: {reason}; mend the file."
+
+
+def _path(name: str) -> Path:
+    return Path(os.path.abspath(name))

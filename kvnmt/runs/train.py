@@ -147,9 +147,7 @@ def _keep_search(folder: Path, experiment: Experiment, console: Console) -> None
     """
     before = load_experiment(folder)
     kept = replace(before, search=experiment.search)
-    learns = ("objective.", "optimizer.", "training.")
-    others = set(changed_fields(kept, experiment)) - set(BOUNDS)
-    if idle := sorted(name for name in others if name.startswith(learns)):
+    if idle := sorted(set(changed_fields(kept, experiment)) - set(BOUNDS)):
         names = " and ".join(idle)
         say(f"nothing is left to train, so that another {names} is not kept", console)
     if kept != before:

@@ -105,9 +105,15 @@ def test_what_cannot_be_imported_is_one_sentence(
 
 
 @pytest.mark.parametrize("name", ["", "__init__.py"])
-def test_a_package_is_imported_whole(kvnmt, tmp_path, name):
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_package_is_imported_whole(kvnmt, tmp_path, name, linked):
+    """By the name that its folder has here, though it is a link to another."""
     before, package = list(sys.path), tmp_path / "my_own"
-    package.mkdir()
+    if linked:
+        (tmp_path / "version_2").mkdir()
+        package.symlink_to(tmp_path / "version_2")
+    else:
+        package.mkdir()
     (package / "__init__.py").write_text("from . import core\n")
     (package / "core.py").write_text("from my_own.core_parts import y\n")
     said = kvnmt("systems", "--import", package / name)
