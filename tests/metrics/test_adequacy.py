@@ -128,9 +128,9 @@ def test_repeated_ngrams_by_hand():
 
 
 def test_shares_of_nothing_are_0():
-    assert (Coverage().under, Coverage().over) == (0, 0)
-    total = Coverage(4, 1, 2) + Coverage(4, 1)
-    assert (total.under, total.over) == (2 / 8, 2 / 8)
+    nothing, total = Coverage(), Coverage(4, 1, 2, 1, 5) + Coverage(4, 1)
+    assert (nothing.under, nothing.over, nothing.invention) == (0, 0, 0)
+    assert (total.under, total.over, total.invention) == (2 / 8, 2 / 8, 1 / 5)
     assert coverage_by_attention(np.zeros((0, 3)), frozenset()) == Coverage(
         3, 3, 0, 0, 0
     )

@@ -124,8 +124,8 @@ def test_soft_error_of_hard_links_is_the_hard_error(sentences):
 
 
 def test_attention_between_words_by_hand():
-    # Source pieces 0 1 | 2 and EOS, target pieces 0 | 1 2 and EOS; source word 2 and
-    # target word 2 have no piece.
+    # Source pieces 0 1 | 2 and EOS, target pieces 0 | 1 2 and EOS; source words 2
+    # and 3 and target word 2 have no piece.
     alignment = np.array(
         [
             [0.1, 0.2, 0.3, 0.4],
@@ -134,8 +134,8 @@ def test_attention_between_words_by_hand():
             [9.0, 9.0, 9.0, 9.0],
         ]
     )
-    found = word_matrix(alignment, [0, 0, 1], [0, 1, 1], (3, 3))
-    want = [[0.3, 0.3, 0.0], [0.4, 0.2, 0.0], [0.0, 0.0, 0.0]]
+    found = word_matrix(alignment, [0, 0, 1], [0, 1, 1], (4, 3))
+    want = [[0.3, 0.3, 0.0, 0.0], [0.4, 0.2, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]
     np.testing.assert_allclose(found, want)
 
 

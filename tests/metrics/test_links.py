@@ -164,6 +164,14 @@ def test_the_forward_direction_comes_first():
     assert symmetrize(backward, forward, "grow-diag-final-and") == backward
 
 
+@pytest.mark.parametrize("place", [(a, b) for a in (1, 2, 3) for b in (1, 2, 3)])
+def test_growth_reaches_all_eight_neighbours(place):
+    """And nothing that is two words away."""
+    middle, far = (2, 2), ((2, 4), (4, 2), (2, 0), (0, 2))
+    assert symmetrize({middle, place, *far}, {middle}, "grow-diag") >= {middle, place}
+    assert symmetrize({middle, *far}, {middle}, "grow-diag") == {middle}
+
+
 def test_growth_goes_on_from_what_was_added():
     # From 00 to 11 to 22: each is a neighbour of the one before alone.
     forward, backward = parse_pharaoh("0-0 1-1 2-2").sure, parse_pharaoh("0-0").sure

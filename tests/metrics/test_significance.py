@@ -117,9 +117,11 @@ def test_t_test_by_hand():
     # Sentence BLEU 100 against 50 and 100 against 100, by sacrebleu's own function.
     baseline, system = counted(noisy(1, 0.4)), counted(noisy(2, 0.1))
     metric = BLEU(tokenize="none", effective_order=True, force=True)
-    given = zip(noisy(1, 0.4), REFERENCES)
-    scores = [metric.sentence_score(h, [r]).score for h, r in given]
-    np.testing.assert_allclose(sentence_bleu(baseline), scores)
+    shorter = [" ".join(line.split()[n % 3 :]) for n, line in enumerate(REFERENCES)]
+    for lines in (noisy(1, 0.4), shorter):
+        pairs = zip(lines, REFERENCES)
+        scores = [metric.sentence_score(line, [wanted]).score for line, wanted in pairs]
+        np.testing.assert_allclose(sentence_bleu(counted(lines)), scores)
     difference = sentence_bleu(system) - sentence_bleu(baseline)
     n = len(difference)
     t = difference.mean() / (difference.std(ddof=1) / math.sqrt(n))
@@ -207,6 +209,15 @@ def test_no_p_is_smaller_than_so_few_sentences_allow(kind):
     lower = Settings("none", lowercase=True)
     assert resample([cased, plain], plain, kind, lower).p == {"BLEU": [1], "chrF2": [1]}
     assert "case:lc" in resample([cased, plain], plain, kind, lower).signatures["chrF2"]
+
+
+@pytest.mark.parametrize("kind", ["bootstrap", "randomisation"])
+def test_no_difference_at_all_is_less_than_any_chance(kind):
+    """One is wrong where the other is right: all of the trials differ as much."""
+    right = ["a b c d e f"] * 6
+    one, other = ["a b c d x y", *right[1:]], [*right[1:], "a b c d x y"]
+    assert resample([one, other], right, kind, PLAIN).p == {"BLEU": [1], "chrF2": [1]}
+    assert resample([one, one], right, kind, PLAIN).p == {"BLEU": [1], "chrF2": [1]}
 
 
 @pytest.mark.usefixtures("all_trials")
