@@ -45,7 +45,7 @@ from kvnmt.errors import UserError
 from kvnmt.evaluation import System, Test, self_attention
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.inputs import read_test
-from kvnmt.metrics.self_attention import RelativePositions, relative_positions
+from kvnmt.metrics.self_attention import RelativePositions, pooled, relative_positions
 from kvnmt.metrics.trees import Tree
 from kvnmt.model.config import ModelConfig
 from kvnmt.pictures.charts import relative_positions_chart
@@ -148,7 +148,7 @@ def look_back(trees: list[Tree] | None, test: Test | None, system: System) -> Fi
     if not looks:
         return {}
     positions = relative_positions(looks[0][1])
-    total, counts = max(sum(positions.counts), 1), positions.cut(5).counts
+    total, counts = max(sum(positions.counts), 1), pooled(positions.counts, 5)
     figures = asdict(positions)
     figures |= {"previous": counts[0] / total, "further": counts[-1] / total}
     if trees:

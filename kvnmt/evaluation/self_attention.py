@@ -11,7 +11,12 @@ from kvnmt.data.words import split_words
 from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
 from kvnmt.inference.forced import Forced
 from kvnmt.inference.score import looks_back
-from kvnmt.metrics.self_attention import RelativePositions, focus, relative_positions
+from kvnmt.metrics.self_attention import (
+    RelativePositions,
+    focus,
+    pooled,
+    relative_positions,
+)
 from kvnmt.metrics.trees import Tree, parseval, right_branching, sentence_tree
 
 NEAREST = 5  # positions with columns of their own
@@ -87,7 +92,7 @@ def _between_words(pair: Forced, n: int) -> NDArray[np.floating]:
 
 def _positions(positions: RelativePositions) -> dict[str, Any]:
     total = max(sum(positions.counts), 1)
-    counts = positions.cut(NEAREST).counts
+    counts = pooled(positions.counts, NEAREST)
     shares = {str(p + 1): count / total for p, count in enumerate(counts)}
     shares["more"] = shares.pop(str(NEAREST + 1))
     return {

@@ -163,11 +163,12 @@ def _score(
     in_sure: float, in_possible: float, proposed: float, sure: float
 ) -> AlignmentScore:
     return AlignmentScore(
-        aer=1.0 - _share(in_sure + in_possible, proposed + sure),
-        precision=_share(in_possible, proposed),
-        recall=_share(in_sure, sure),
+        aer=1.0 - share(in_sure + in_possible, proposed + sure),
+        precision=share(in_possible, proposed),
+        recall=share(in_sure, sure),
     )
 
 
-def _share(part: float, whole: float) -> float:
+def share(part: float, whole: float) -> float:
+    """A part of the whole; of nothing it is 1."""
     return part / whole if whole else 1.0

@@ -9,7 +9,7 @@ column 0 stands before the first word (a null slot) and column i > 0 is word i -
 t sees columns 0 to t, hence t earlier words; what lies to the right of them is 0.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -41,28 +41,11 @@ class RelativePositions:
         pairs = zip(self.counts, self.available, strict=True)
         return tuple(count / total if total else 0.0 for count, total in pairs)
 
-    def cut(self, greatest: int) -> "RelativePositions":
-        """Keeps positions 1 to ``greatest``; one more entry pools all beyond.
 
-        The pooled share is that of predictions which had any word beyond. Positions
-        that no sentence has are 0. A result is not to be cut again further out.
-
-        Raises:
-            ValueError: No position is kept.
-        """
-        if greatest < 1:
-            raise ValueError(
-                f"the greatest position is {greatest}; it must be 1 or more"
-            )
-        fill = (0,) * (greatest + 1 - len(self.counts))
-        counts = self.counts + fill
-        normalised = self.normalised + fill
-        return RelativePositions(
-            counts=(*counts[:greatest], sum(counts[greatest:])),
-            normalised=(*normalised[:greatest], sum(normalised[greatest:])),
-            # Whoever has any word further back has the next one.
-            available=(self.available + fill)[: greatest + 1],
-        )
+def pooled(values: Sequence[float], greatest: int) -> list[float]:
+    """Those of positions 1 to ``greatest``, then the sum of all beyond."""
+    near = [*values[:greatest], *[0] * (greatest - len(values))]
+    return [*near, sum(values[greatest:])]
 
 
 def focus(weights: np.ndarray) -> list[int | None]:

@@ -20,7 +20,7 @@ A tree is kept as its words and spans, not as nested nodes: no sentence is too l
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvnmt.errors import UserError
+from kvnmt.metrics.alignment import share
 
 Span = tuple[int, int]  # from the first word to before the last, counted from 0
 
@@ -50,11 +50,6 @@ class Tree:
                 raise ValueError(f"phrase {start, end} fits not into {around[-1]}")
             around.append((start, end))
 
-    def spans(self, *, root: bool = True) -> frozenset[Span]:
-        """The constituents that ParsEval counts, with or without the sentence."""
-        whole = (0, len(self.words))
-        return self.phrases if root else self.phrases - {whole}
-
 
 @dataclass(frozen=True)
 class ParsEval:
@@ -66,13 +61,7 @@ class ParsEval:
     sentences: int
 
 
-def sentence_tree(
-    words: Sequence[str] | int,
-    focus: Sequence[int | None],
-    *,
-    new_only: bool = False,
-    binary: bool = True,
-) -> Tree:
+def sentence_tree(words: Sequence[str], focus: Sequence[int | None]) -> Tree:
     """Algorithm 1, of which only lines 11 to 14 were at hand; the rest is inferred.
 
         SPLIT(tree, A, s):
@@ -83,82 +72,51 @@ def sentence_tree(
     The first word has no focus and the second has no choice: the third is the first
     that can differ from the word before it. So a focus that changes at every step gives
     ((w0 w1) (w2 (w3 ...))), one constituent away from the right-branching tree, which
-    itself comes of a focus that never changes.
-
-    Where the energies do not depend on t, as with the content score (equation 13), the
-    focus moves only to words never focused before, and ``new_only`` changes nothing.
+    itself comes of a focus that never changes. Within a phrase words branch to the
+    right.
 
     Args:
-        words: The sentence, or its length; then words are called by their numbers.
+        words: The sentence.
         focus: For each word the earlier one attended to most, as ``focus`` of
             self_attention gives it, without EOS.
-        new_only: Split only where the focus moves to a word never focused before.
-        binary: Branch phrases to the right; else those of more than two words are flat.
 
     Raises:
         ValueError: The focus is none of this sentence, or there are no words.
     """
-    words = _names(words)
     _check_focus(focus, len(words))
-    changes = []
-    for k in range(2, len(words)):
-        known = focus[:k] if new_only else focus[k - 1 : k]
-        if focus[k] not in known:
-            changes.append(k)
+    changes = [k for k in range(2, len(words)) if focus[k] != focus[k - 1]]
     phrases = list(zip([0, *changes], [*changes, len(words)]))
-    spans = {(start, len(words)) for start, _ in phrases} | set(phrases)
-    if binary:
-        spans |= {(i, end) for start, end in phrases for i in range(start, end)}
-    return Tree(words, frozenset(s for s in spans if s[1] - s[0] > 1))
+    spans = {(start, len(words)) for start, _ in phrases}
+    spans |= {(i, end) for start, end in phrases for i in range(start, end)}
+    return Tree(tuple(words), frozenset(s for s in spans if s[1] - s[0] > 1))
 
 
-def right_branching(words: Sequence[str] | int) -> Tree:
+def right_branching(words: Sequence[str]) -> Tree:
     """The trivial tree (w0 (w1 (w2 ...))), the paper's baseline."""
-    words = _names(words)
     count = len(words)
-    return Tree(words, frozenset((start, count) for start in range(count - 1)))
+    return Tree(tuple(words), frozenset((start, count) for start in range(count - 1)))
 
 
-def parseval(
-    hypotheses: Sequence[Tree], gold: Sequence[Tree], *, root: bool = True
-) -> ParsEval:
+def parseval(hypotheses: Sequence[Tree], gold: Sequence[Tree]) -> ParsEval:
     """Compares trees of the same sentences, as the module describes it.
+
+    The whole sentence, which is always right, counts as a constituent.
 
     Args:
         hypotheses: Trees in the order of the gold file.
-        gold: Trees of a parser or of people. Only lengths are compared, not words,
-            which may be escaped or lower-cased.
-        root: Whether the whole sentence counts as a constituent, which is always right.
-
-    Raises:
-        UserError: The numbers of sentences differ, or of words in one of them.
+        gold: Trees of a parser or of people, over as many words. Words may differ: they
+            may be escaped or lower-cased.
     """
-    if len(hypotheses) != len(gold):
-        raise UserError(
-            f"there are {len(hypotheses)} trees but {len(gold)} gold trees; they must "
-            "match line by line."
-        )
-    for number, pair in enumerate(zip(hypotheses, gold), start=1):
-        ours, theirs = (len(tree.words) for tree in pair)
-        if ours != theirs:
-            raise UserError(
-                f"line {number}: the tree has {ours} words but the gold tree {theirs}; "
-                "both must have the same tokens."
-            )
-    pairs = [(h.spans(root=root), g.spans(root=root)) for h, g in zip(hypotheses, gold)]
+    pairs = [(h.phrases, g.phrases) for h, g in zip(hypotheses, gold, strict=True)]
     right = sum(len(h & g) for h, g in pairs)
     proposed = sum(len(h) for h, _ in pairs)
     wanted = sum(len(g) for _, g in pairs)
     return ParsEval(
-        precision=_share(right, proposed),
-        recall=_share(right, wanted),
-        f1=_share(2 * right, proposed + wanted),
+        precision=share(right, proposed),
+        recall=share(right, wanted),
+        f1=share(2 * right, proposed + wanted),
         sentences=len(pairs),
     )
-
-
-def _names(words: Sequence[str] | int) -> tuple[str, ...]:
-    return tuple(map(str, range(words) if isinstance(words, int) else words))
 
 
 def _check_focus(focus: Sequence[int | None], count: int) -> None:
@@ -169,7 +127,3 @@ def _check_focus(focus: Sequence[int | None], count: int) -> None:
             raise ValueError(
                 f"the focus of word {t} is {word}, which is no earlier word"
             )
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 1.0

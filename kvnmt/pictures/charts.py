@@ -4,22 +4,16 @@
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from kvnmt.metrics.self_attention import RelativePositions
+from kvnmt.metrics.self_attention import RelativePositions, pooled
 from kvnmt.pictures.drawing import GOLD, MARKERS, PALETTE, font_families, save, style
 
-Measure = Literal["counts", "normalised", "share"]
-
-_MEASURES: dict[str, str] = {
-    "counts": "predictions",
-    "normalised": "predictions,\neach over its number of earlier words",
-    "share": "share of the predictions\nwith a word at this position",
-}
+FARTHEST = 15  # the last relative position with bars of its own
 
 
 def learning_curve(
@@ -103,19 +97,14 @@ def bleu_by_length(
 
 
 def relative_positions_chart(
-    systems: Mapping[str, RelativePositions],
-    path: str | os.PathLike[str],
-    *,
-    measure: Measure = "normalised",
-    greatest: int = 15,
+    systems: Mapping[str, RelativePositions], path: str | os.PathLike[str]
 ) -> None:
     """Draws how far back systems attend most (Miculicich Werlen et al. 2018, figure 2).
 
     Args:
-        systems: What ``relative_positions`` gave for each system, by its name.
+        systems: What ``relative_positions`` gave for each system, by its name; drawn
+            is ``normalised``.
         path: Where to write the PNG.
-        measure: Which of its values; the figure of the paper has ``normalised``.
-        greatest: The last position with bars of its own; "more" has the rest.
 
     Raises:
         ValueError: There is nothing to draw.
@@ -123,19 +112,19 @@ def relative_positions_chart(
     """
     if not systems:
         raise ValueError("there is no system to draw")
-    places = np.arange(greatest + 1)
+    places = np.arange(FARTHEST + 1)
     width = 0.8 / len(systems)
     figure = Figure((9.0, 4.0), layout="constrained")
     panel = figure.subplots()
     for number, (name, positions) in enumerate(systems.items()):
         left = places - 0.4 + width * number
-        values = getattr(positions.cut(greatest), measure)
+        values = pooled(positions.normalised, FARTHEST)
         look = {"color": _pick(PALETTE, number), "label": _label(name), "zorder": 2}
         panel.bar(left, values, width, align="edge", **look)
-    panel.set_xticks(places, [*map(str, range(1, greatest + 1)), "more"])
-    panel.set_xlim(-0.6, greatest + 0.6)
+    panel.set_xticks(places, [*map(str, range(1, FARTHEST + 1)), "more"])
+    panel.set_xlim(-0.6, FARTHEST + 0.6)
     panel.set_xlabel("position of the word attended to most (1: the previous word)")
-    panel.set_ylabel(_MEASURES[measure])
+    panel.set_ylabel("predictions,\neach over its number of earlier words")
     panel.set_ylim(bottom=0)
     _finish(panel, path)
 
@@ -143,16 +132,13 @@ def relative_positions_chart(
 def growth_chart(
     panels: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]],
     path: str | os.PathLike[str],
-    *,
-    axis: str = "target tokens/s",
 ) -> None:
-    """Draws how a figure of systems grows with several things, a panel for each.
+    """Draws how fast systems are as several things grow, a panel for each.
 
     Args:
         panels: For what is changed, for each system by its name, pairs of a value and
-            the figure there, both above zero.
+            the target tokens per second there, both above zero.
         path: Where to write the PNG.
-        axis: What the figure is.
 
     Raises:
         ValueError: There is nothing to draw.
@@ -174,7 +160,7 @@ def growth_chart(
         panel.minorticks_off()
         panel.yaxis.set_major_formatter("{x:,.0f}")
         _tidy(panel)
-    row[0].set_ylabel(axis)
+    row[0].set_ylabel("target tokens/s")
     _finish(row[-1], path)
 
 

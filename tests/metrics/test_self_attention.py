@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt.metrics.self_attention import RelativePositions, focus, relative_positions
+from kvnmt.metrics.self_attention import focus, pooled, relative_positions
 
 FIRST = np.array(
     [
@@ -78,30 +78,17 @@ def test_relative_positions_by_hand():
     assert found.share == pytest.approx((3 / 5, 1 / 3, 1))
 
 
-def test_cut_pools_what_lies_beyond():
-    # Of the 3 predictions with a word beyond position 1, 2 looked there.
-    found = relative_positions([FIRST, SECOND]).cut(1)
-    assert found.counts == (3, 2)
-    assert found.normalised == pytest.approx((5 / 2, 5 / 6))
-    assert found.available == (5, 3)
-    assert found.share == pytest.approx((3 / 5, 2 / 3))
+@pytest.mark.parametrize(
+    ("greatest", "expected"),
+    [(1, [3, 3]), (2, [3, 1, 2]), (3, [3, 1, 2, 0]), (5, [3, 1, 2, 0, 0, 0])],
+)
+def test_positions_beyond_the_last_are_pooled(greatest, expected):
+    assert pooled((3, 1, 2), greatest) == expected
+    assert pooled((), 2) == [0, 0, 0]
 
 
-def test_cut_beyond_the_last_position_adds_zeros():
-    found = relative_positions([FIRST]).cut(4)
-    assert found == RelativePositions(
-        (2, 0, 1, 0, 0), (1.5, 0, 1 / 3, 0, 0), (3, 2, 1, 0, 0)
-    )
-    assert found.share == pytest.approx((2 / 3, 0, 1, 0, 0))
-    assert relative_positions([]).cut(2) == RelativePositions(
-        (0,) * 3, (0,) * 3, (0,) * 3
-    )
-    with pytest.raises(ValueError, match="greatest position is 0"):
-        found.cut(0)
-
-
-@given(st.lists(self_attention(), max_size=4), st.integers(1, 9))
-def test_relative_positions_counted_one_by_one(matrices, greatest):
+@given(st.lists(self_attention(), max_size=4))
+def test_relative_positions_counted_one_by_one(matrices):
     size = max([len(weights) for weights in matrices] + [1])
     counts, normalised = np.zeros(size), np.zeros(size)
     available = np.zeros(size, dtype=int)
@@ -117,8 +104,3 @@ def test_relative_positions_counted_one_by_one(matrices, greatest):
     assert found.counts == tuple(counts[1:])
     assert found.normalised == pytest.approx(tuple(normalised[1:]))
     assert found.available == tuple(available[1:])
-    cut = found.cut(greatest)
-    assert len(cut.counts) == len(cut.normalised) == len(cut.share) == greatest + 1
-    assert sum(cut.counts) == sum(counts)
-    assert sum(cut.normalised) == pytest.approx(sum(normalised))
-    assert cut.cut(greatest) == cut

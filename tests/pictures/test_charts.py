@@ -8,6 +8,7 @@ import pytest
 
 from kvnmt.errors import UserError
 from kvnmt.metrics.self_attention import RelativePositions, relative_positions
+from kvnmt.pictures import charts
 from kvnmt.pictures.charts import (
     bleu_by_length,
     growth_chart,
@@ -92,39 +93,24 @@ def test_systems_must_have_the_same_buckets(tmp_path, systems):
         bleu_by_length(systems, tmp_path / "bleu.png")
 
 
-@pytest.mark.parametrize(
-    ("measure", "near", "far"),
-    [
-        ("counts", [3, 0, 0], [1, 1, 1]),
-        ("normalised", [11 / 6, 0, 0], [1, 1 / 2, 1 / 3]),
-        ("share", [1, 0, 0], [1 / 3, 1 / 2, 1]),
-    ],
-)
-def test_relative_positions_are_bars_side_by_side(tmp_path, saved, measure, near, far):
-    path = tmp_path / "positions.png"
-    systems = {"near": NEAR, "far": FAR}
-    relative_positions_chart(systems, path, measure=measure, greatest=3)
+def test_relative_positions_are_bars_side_by_side(tmp_path, saved, monkeypatch):
+    monkeypatch.setattr(charts, "FARTHEST", 2)
+    relative_positions_chart({"near": NEAR, "far": FAR}, tmp_path / "positions.png")
     (panel,) = saved[0].axes
     first, second = panel.containers
     heights = [[bar.get_height() for bar in bars] for bars in (first, second)]
-    np.testing.assert_allclose(heights, [[*near, 0], [*far, 0]])
+    np.testing.assert_allclose(heights, [[11 / 6, 0, 0], [1, 1 / 2, 1 / 3]])
     for place, (left, right) in enumerate(zip(first, second, strict=True)):
         assert left.get_x() + left.get_width() == pytest.approx(right.get_x())
         assert right.get_x() == pytest.approx(place)
     labels = [text.get_text() for text in panel.get_xticklabels()]
-    assert labels == ["1", "2", "3", "more"]
+    assert labels == ["1", "2", "more"]
 
 
 def test_a_name_that_begins_with_a_dash_below_stands_in_the_legend(tmp_path, saved):
     relative_positions_chart({"_near": NEAR, "far": FAR}, tmp_path / "a.png")
     legend = saved[0].axes[0].get_legend()
     assert [text.get_text().strip() for text in legend.get_texts()] == ["_near", "far"]
-
-
-def test_far_positions_are_pooled(tmp_path, saved):
-    relative_positions_chart({"far": FAR}, tmp_path / "a.png", greatest=1)
-    bars = saved[0].axes[0].containers[0]
-    assert [bar.get_height() for bar in bars] == pytest.approx([1, 1 / 2 + 1 / 3])
 
 
 def test_system_without_words_has_no_bars(tmp_path, saved):
