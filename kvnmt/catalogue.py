@@ -42,10 +42,6 @@ class Catalogue(Mapping[str, Mechanism]):
             raise unknown_name(self.kind, name, self._members)
         return self._members[name]
 
-    def __contains__(self, name: object) -> bool:
-        """Whether a mechanism is listed under a name."""
-        return name in self._members
-
     def __iter__(self) -> Iterator[str]:
         """Names in the order of listing."""
         return iter(self._members)

@@ -21,7 +21,7 @@ from typing import Any
 import jax
 from jax._src import distributed  # no public name leads to the store of all processes
 
-from kvnmt.errors import StoppedError, UserError
+from kvnmt.errors import StoppedError, UserError, tell
 
 LOOK = 0.5  # seconds between two looks whether another has failed
 GRACE = 30.0  # seconds that the others have to end by themselves, once one has failed
@@ -96,8 +96,7 @@ def _watch(ended: threading.Event) -> None:
             return
     if ended.wait(GRACE):
         return
-    with suppress(OSError):
-        print(f"kvnmt: {ANOTHER}", file=sys.stderr)
+    tell(f"kvnmt: {ANOTHER}")
     _leave(2)
 
 

@@ -4,7 +4,6 @@
 import contextlib
 import os
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError, UserError, first_line, tell
 from kvnmt.typing import PyTree
 
 MOST_CORES = 16  # a batch of 64 gives each four rows
@@ -81,10 +80,10 @@ def join(
             coordinator, processes, process, initialization_timeout=2 * WAIT
         )
     except (ValueError, RuntimeError) as error:
-        reason = (str(error).splitlines() or ["?"])[0].rstrip(".")
         raise UserError(
-            f"the processes cannot be joined ({reason}); give --coordinator HOST:PORT, "
-            "--processes and --process, or start them by SLURM or on a TPU pod."
+            f"the processes cannot be joined ({first_line(error)}); give --coordinator "
+            "HOST:PORT, --processes and --process, or start them by SLURM or on a TPU "
+            "pod."
         ) from None
     finally:
         late.cancel()
@@ -92,16 +91,11 @@ def join(
 
 def _give_up() -> None:
     """Ends this process, whose main thread JAX would end with no sentence."""
-    _tell(
+    tell(
         f"not all processes came within {WAIT} s; check --coordinator, --processes and "
         "--process, and that all were started and can reach the first."
     )
     os._exit(2)
-
-
-def _tell(sentence: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads it, or the disk is full
-        print(sentence, file=sys.stderr, flush=True)
 
 
 def _check_place(coordinator: str, process: int | None) -> None:
@@ -135,7 +129,7 @@ def _find(host: str, seconds: float) -> None:
         except (OSError, UnicodeError) as error:
             if time.monotonic() < until and not isinstance(error, UnicodeError):
                 if not told:
-                    _tell(f"'{host}' of --coordinator is not known yet; waiting for it")
+                    tell(f"'{host}' of --coordinator is not known yet; waiting for it")
                 told = True
                 time.sleep(1)
                 continue

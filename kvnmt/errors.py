@@ -91,6 +91,12 @@ def first_line(error: BaseException) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
+def tell(message: str) -> None:
+    """Writes a line to standard error, if that can be."""
+    with suppress(OSError):  # such as a full disk: the status tells, too
+        print(message, file=sys.stderr)
+
+
 def run_program(name: str, work: Callable[[], object]) -> None:
     """Does the work of a program; a user's mistake is one sentence and status 2.
 
@@ -99,7 +105,7 @@ def run_program(name: str, work: Callable[[], object]) -> None:
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # nobody wants to read it
     if sys.stdout is None:
-        _tell(f"{name}: standard output is closed; write to a file.")
+        tell(f"{name}: standard output is closed; write to a file.")
         raise SystemExit(2)
     try:
         try:
@@ -114,7 +120,7 @@ def run_program(name: str, work: Callable[[], object]) -> None:
             raise
         _forget_output()
         reason = f"what it gives cannot be written ({error.strerror})"
-        _tell(f"{name}: {reason}; make room, or write elsewhere.")
+        tell(f"{name}: {reason}; make room, or write elsewhere.")
         raise SystemExit(2) from None
 
 
@@ -123,18 +129,18 @@ def _run(name: str, work: Callable[[], object]) -> None:
         work()
     except UserError as error:
         told = error.by_flag if isinstance(error, OptionError) else error
-        _tell(f"{name}: {told}")
+        tell(f"{name}: {told}")
         raise SystemExit(2) from None
     except FileNotFoundError as error:
         if error.filename is not None or _is_somewhere():
             raise
-        _tell(f"{name}: the current folder is gone; change to another.")
+        tell(f"{name}: the current folder is gone; change to another.")
         raise SystemExit(2) from None
     except StoppedError as stopped:
-        _tell(f"{name}: {stopped}")
+        tell(f"{name}: {stopped}")
         raise SystemExit(stopped.status) from None
     except KeyboardInterrupt:
-        _tell(f"{name}: interrupted.")
+        tell(f"{name}: interrupted.")
         raise SystemExit(130) from None
 
 
@@ -143,11 +149,6 @@ def _is_somewhere() -> bool:
     with suppress(FileNotFoundError):
         return bool(os.getcwd())
     return False
-
-
-def _tell(message: str) -> None:
-    with suppress(OSError):  # such as a full disk: the status tells, too
-        print(message, file=sys.stderr)
 
 
 def _forget_output() -> None:

@@ -157,5 +157,5 @@ def write_untrained(
     save_vocabularies(words, folder / "vocabulary")
     with Checkpoints(folder / "checkpoints") as checkpoints:
         about = {"vocabularies": digests(words)}
-        checkpoints.save_params(draw(model), {}, about)
+        checkpoints.save_params(draw(model), about)
     (folder / "config.json").write_text(json.dumps(config.to_plain(exp)))

@@ -59,7 +59,6 @@ def adequacy(hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Coverage:
     total = Coverage()
     for hypothesis, pair in zip(hypotheses, pairs, strict=True):
         total += coverage_by_gold(
-            pair.source,
             pair.target,
             pair.links,
             hypothesis.split(),

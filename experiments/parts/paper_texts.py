@@ -13,7 +13,7 @@ from experiments.parts.recipes import parallel_text
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Corpus, Pair
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, flag
 from kvnmt.evaluation import Test
 from kvnmt.evaluation.inputs import read_test
 from kvnmt.fields import at_least
@@ -104,7 +104,7 @@ def material_of(options: PaperOptions, base: DataConfig, text: MadeUp) -> Materi
         UserError: Some of it is not named, or cannot be read.
     """
     files = {name: getattr(options, name) for name in TEXT}
-    missing = [_flag(name) for name, path in files.items() if path is None]
+    missing = [flag(name) for name, path in files.items() if path is None]
     named = any(files.values()) or options.test_source or options.test_target
     if options.looks:
         return _to_look_at(options, base, files)
@@ -137,10 +137,6 @@ def _to_look_at(
 
 def _files(options: PaperOptions) -> tuple[Path, ...]:
     return tuple(path for pair in options.tests.values() for path in pair)
-
-
-def _flag(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
 
 
 def _made_up(options: PaperOptions, base: DataConfig, made: MadeUp) -> Material:

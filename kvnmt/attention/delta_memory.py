@@ -209,7 +209,8 @@ def weigh(
 ) -> base.Weighed:
     """The signed weights, and how much of the context the decoder wrote itself."""
     looked = _look(options, params, source, state, moment)
-    theirs, own = _length(looked.theirs), _length(looked.own)
+    # Of all heads together: lengths, not norms of matrices.
+    theirs, own = (jnp.linalg.norm(x, axis=(1, 2)) for x in (looked.theirs, looked.own))
     total = theirs + own
     return base.Weighed(looked.signed, own / jnp.where(total > 0, total, 1))
 
@@ -252,10 +253,6 @@ def _turned(
         return x
     forward, backward = jnp.split(x, 2, axis=1)
     return jnp.concatenate([forward, jnp.flip(backward, axis)], axis=1)
-
-
-def _length(x: Float[Array, "B N V"]) -> Float[Array, " B"]:
-    return jnp.sqrt(jnp.sum(x * x, axis=(1, 2)))
 
 
 def build(options: Options) -> base.Attention:

@@ -11,7 +11,7 @@ is not to say that there is none.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -22,6 +22,7 @@ from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.report import Report, speeds, to_plain, yardstick
 from kvnmt.benchmark.rounds import Spread
 from kvnmt.errors import UserError, counted
+from kvnmt.runs.config import leaves
 
 Verdict: TypeAlias = Literal["faster", "slower", "no difference seen", "too few rounds"]
 
@@ -128,7 +129,7 @@ def check_sizes(config: BenchmarkConfig, old: Mapping[str, Any], path: Path) -> 
             "by; measure it again with this version."
         )
     plain = json.loads(json.dumps(asdict(config)))
-    now, before = dict(_flat(plain)), dict(_flat(old["config"]))
+    now, before = leaves(plain), leaves(old["config"])
     for name, value in now.items():
         is_size = name.split(".")[0] in SIZES
         if is_size and value != before.get(name):
@@ -142,12 +143,3 @@ def check_sizes(config: BenchmarkConfig, old: Mapping[str, Any], path: Path) -> 
             f"'{path}' was measured with {counted(there, 'device')} of a CPU, not "
             f"{here}, as by --no-train or without; do as then to compare."
         )
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The fields of a config by their paths."""
-    for name, value in config.items():
-        if isinstance(value, dict):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value

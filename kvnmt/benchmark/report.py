@@ -15,7 +15,7 @@ from kvnmt import __version__, devices
 from kvnmt.benchmark.config import BenchmarkConfig, check, check_devices
 from kvnmt.benchmark.decoding import DecodingRow, decoders, decoding_rows
 from kvnmt.benchmark.peak import SIZES, Product, flops_of, product
-from kvnmt.benchmark.rounds import Lane, Spread, spread, time_rounds
+from kvnmt.benchmark.rounds import Lane, Spread, per_second, spread, time_rounds
 from kvnmt.benchmark.training import (
     CompiledSystem,
     TrainingRow,
@@ -154,8 +154,7 @@ def yardstick(report: Mapping[str, Any]) -> Spread | None:
     if not (size := report.get("yardstick_size")):
         return None
     flops = flops_of(size) * (report["devices"] if report["device"] == "cpu" else 1)
-    took = Spread(**report["yardstick_seconds"])
-    return Spread(flops / took.high, flops / took.median, flops / took.low)
+    return per_second(flops, Spread(**report["yardstick_seconds"]))
 
 
 def _compile(

@@ -47,10 +47,11 @@ class Explore:
         runs = dict(zip(names(self.runs), map(load_translator, self.runs)))
         if self.forced:
             self._check_forced(next(iter(runs.values())).experiment.search)
-        source, reference = read_lines(self.source), None
         if self.reference:
             text = read_parallel(self.source, self.reference, faulty="keep")
             source, reference = text.source, text.target[: self.first]
+        else:
+            source, reference = read_lines(self.source), None
         if not source:
             raise UserError(f"'{self.source}' is empty; there is nothing to look at.")
         claim(self.output, [self.source, self.reference])

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands that make a run directory: train and average."""
 
-import math
 import shlex
 from dataclasses import dataclass
 from operator import attrgetter
@@ -17,6 +16,7 @@ from kvnmt.companions import together
 from kvnmt.console import say
 from kvnmt.errors import UserError, flag
 from kvnmt.fields import at_least, check_fields
+from kvnmt.metrics.perplexity import perplexity
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.config import STARTS, Experiment
@@ -124,7 +124,7 @@ def summary(result: Result) -> str:
             f"{result.steps} steps in {result.minutes:.1f} minutes, and no validation "
             "that gave a number: the last checkpoint translates"
         )
-    figure = f"perplexity {math.exp(min(result.best['valid_loss'], 700)):.2f}"
+    figure = f"perplexity {perplexity(-result.best['valid_loss'], 1):.2f}"
     if "valid_bleu" in result.best:
         figure = f"BLEU {result.best['valid_bleu']:.2f}"
     if "valid_chrf" in result.best:

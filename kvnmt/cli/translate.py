@@ -9,7 +9,7 @@ from pathlib import Path
 import tyro
 
 from kvnmt.cli.answers import WINDOW, Answering, answers
-from kvnmt.cli.windows import count_lines, read_windows
+from kvnmt.cli.windows import awaited_lines, read_windows
 from kvnmt.console import counting, say
 from kvnmt.data.text import read_lines
 from kvnmt.devices import own_mesh, replicate, use_cores
@@ -71,7 +71,7 @@ class Translate(Answering):
         text = sys.stdin.buffer
         if text.isatty() or self.search.batch_size == 1:
             full = 1  # whoever types a line waits for its translation
-        return count_lines(text), read_windows(text, full)
+        return awaited_lines(text), read_windows(text, full)
 
 
 def check_together(options: Translate) -> None:

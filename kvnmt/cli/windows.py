@@ -6,6 +6,7 @@ from codecs import BOM_UTF8
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from kvnmt.data.lines import bare
 from kvnmt.data.text import decode
 from kvnmt.errors import UserError
 
@@ -21,8 +22,7 @@ def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:
         if number == 1:
             line = line.removeprefix(BOM_UTF8)
         try:
-            line = line.removesuffix(b"\n").removesuffix(b"\r")
-            window.append(decode(line, "standard input, line", number))
+            window.append(decode(bare(line), "standard input, line", number))
         except UserError:
             if window:
                 yield window
@@ -34,7 +34,7 @@ def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:
         yield window
 
 
-def count_lines(stream: BinaryIO) -> int | None:
+def awaited_lines(stream: BinaryIO) -> int | None:
     """How many lines there will be, where that can be known and somebody looks."""
     if not (sys.stderr.isatty() and stream.seekable()):
         return None

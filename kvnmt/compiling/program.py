@@ -26,6 +26,7 @@ from kvnmt.model.config import ModelConfig
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import step as steps
 from kvnmt.training.ahead import Shape, batch_of
+from kvnmt.training.device_memory import bytes_of
 from kvnmt.training.freezing import check_frozen
 from kvnmt.training.losses import Objective, check_risk
 from kvnmt.training.optimizer import OptimizerConfig
@@ -184,12 +185,12 @@ def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
     copies = NamedSharding(mesh, PartitionSpec())
     shape = Shape(config.rows, config.source_length, config.target_length)
     batch = batch_of(shape, mesh, linked=config.objective.guided > 0)
-    parameters = _bytes(state.params)
+    parameters = bytes_of(state.params)
     return Traced(
         stage=step.trace(_shape(jax.random.key_data(key), copies), state, *batch),
         parameters=assembly.count_parameters(state.params),
         parameter_bytes=parameters,
-        optimizer_bytes=_bytes(state) - parameters,
+        optimizer_bytes=bytes_of(state) - parameters,
     )
 
 
@@ -220,18 +221,10 @@ def _search(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
     return Traced(
         stage=searching.trace(numbers_of(config.search), params, *rows, words=words),
         parameters=assembly.count_parameters(params),
-        parameter_bytes=_bytes(params),
+        parameter_bytes=bytes_of(params),
         optimizer_bytes=0,
     )
 
 
 def _shape(leaf: PyTree, sharding: NamedSharding) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
-
-
-def _bytes(tree: PyTree) -> int:
-    """Of a tree's arrays on one device."""
-    return sum(
-        int(np.prod(leaf.sharding.shard_shape(leaf.shape))) * leaf.dtype.itemsize
-        for leaf in jax.tree.leaves(tree)
-    )

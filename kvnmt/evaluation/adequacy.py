@@ -52,13 +52,13 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     """What was dropped and repeated, as exactly as the input allows."""
     rows, notes = [], [TEXT_NOTE]
     columns = [Column("system", "system")]
-    if test.gold and test.source:
+    if test.gold:
         columns, notes = [*columns, *BY_GOLD], [GOLD_NOTE, *notes]
     if any(system.rounds for system in systems):
         columns, notes = [*columns, *BY_ATTENTION], [*notes, ATTENTION_NOTE]
     for system in systems:
         row: dict[str, Any] = {"system": system.name, **_by_text(test, system)}
-        if test.gold and test.source:
+        if test.gold:
             row |= _by_gold(test, system)
         if system.rounds:
             row |= _by_attention(test, system)
@@ -67,13 +67,15 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
 
 
 def _by_gold(test: Test, system: System) -> dict[str, float]:
-    assert test.source is not None and test.gold is not None
+    assert test.gold is not None
     total = Coverage()
-    lines = zip(test.source, test.reference, test.gold, system.hypotheses)
-    for source, reference, gold, hypothesis in lines:
-        x, y, z = map(split_words, (source, reference, hypothesis))
+    for lines in zip(test.reference, test.gold, system.hypotheses):
+        reference, gold, hypothesis = lines
         total += coverage_by_gold(
-            x, y, gold.possible, z, stem=lambda word: word[: test.stem]
+            split_words(reference),
+            gold.possible,
+            split_words(hypothesis),
+            stem=lambda word: word[: test.stem],
         )
     return {
         "dropped": total.under,

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kvnmt.evaluation.base import Column, Report, System, Test
 from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf, summed_bleu
-from kvnmt.metrics.significance import sign_test, stars
+from kvnmt.metrics.significance import LEVEL, sign_test, stars
 
 COLUMNS = (
     Column("system", "system"),
@@ -16,7 +16,7 @@ COLUMNS = (
     Column("chrf", "chrF2", "{:.2f}"),
     Column("length_ratio", "length ratio", "{:.3f}"),
 )
-STARS = "sign test, p < 0.01: * better than the row above, + than the first row"
+STARS = f"sign test, p < {LEVEL}: * better than the row above, + than the first row"
 
 
 def measure(test: Test, systems: Sequence[System]) -> Report:

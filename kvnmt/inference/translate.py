@@ -81,11 +81,7 @@ def translate_nbest(
     sentences: Sequence[Sequence[int]],
     config: SearchConfig = SearchConfig(),
     advance: Callable[[int], None] = lambda sentences: None,
-    *,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    shortlist: Shortlist | None = None,
-    numbers: Sequence[int] | None = None,
-    expected: int | None = None,
+    **request: Unpack[Request],
 ) -> list[list[Translation]]:
     """Translates sentences, each in several ways, best first.
 
@@ -100,10 +96,7 @@ def translate_nbest(
         sentences: Source ids, without EOS.
         config: How to search.
         advance: Called after every batch with how many sentences it held.
-        prefixes: As of a `Request`, like the next three.
-        shortlist: See there.
-        numbers: See there.
-        expected: See there.
+        **request: What else is asked for.
 
     Raises:
         UserError: A number of the config is out of its bounds, more translations are
@@ -111,19 +104,16 @@ def translate_nbest(
             aligned, the shortlist is of other words, or an id is no word.
     """
     search, mesh = compiled_search(model, config), own_mesh()
-    if shortlist is not None:
+    if (shortlist := request.get("shortlist")) is not None:
         check_shortlist(shortlist, model.source_words, model.target_words)
     check_ids(sentences, model.source_words, "source sentence")
-    if numbers is not None:
+    if (numbers := request.get("numbers")) is not None:
         check_counts(len(sentences), "sentences", len(numbers), "numbers")
-    if prefixes is not None:
+    if (prefixes := request.get("prefixes")) is not None:
         check_counts(len(sentences), "sentences", len(prefixes), "prefixes")
         check_ids(prefixes, model.target_words, "prefix")
     translations = [[Translation([], 0.0, 0.0)] for _ in sentences]
     params = replicate(params, mesh)
-    request = Request(
-        prefixes=prefixes, shortlist=shortlist, numbers=numbers, expected=expected
-    )
     for places, rows, words in search_blocks(sentences, config, **request):
         rows = split_rows(rows, mesh)
         hypotheses = jax.device_get(search(params, *rows, words=words))

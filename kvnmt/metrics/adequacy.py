@@ -59,7 +59,6 @@ class Coverage:
 
 
 def coverage_by_gold(
-    source: Sequence[str],
     reference: Sequence[str],
     links: Links,
     hypothesis: Sequence[str],
@@ -74,9 +73,8 @@ def coverage_by_gold(
     counts with all its source words.
 
     Args:
-        source: Words.
-        reference: Words of its translation by people.
-        links: (source, target) of the two.
+        reference: Words of a translation by people.
+        links: (source, target), of each source word and the reference's.
         hypothesis: Words of the translation looked at.
         stem: What of a target word tells which word it is, without its inflection.
 

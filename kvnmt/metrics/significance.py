@@ -47,6 +47,7 @@ from kvnmt.metrics.bleu import (
 )
 
 TIE = 1e-9  # BLEU points; a smaller difference is none
+LEVEL = 0.01  # below which p has a star, as in Meng et al.
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # as sacrebleu has them
 
 Counts: TypeAlias = Sequence[NDArray[np.int64]]  # [sentences, counts] of every system
@@ -174,19 +175,18 @@ def bootstrap(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> flo
     return max(p, _differing(baseline, system))
 
 
-def stars(p_above: float | None, p_baseline: float | None, level: float = 0.01) -> str:
+def stars(p_above: float | None, p_baseline: float | None) -> str:
     """What tables print behind a score.
 
     Args:
         p_above: Against the row above, where the system's score is the higher one.
         p_baseline: Against the baseline, where the system's score is the higher one.
-        level: Below which a difference is significant; Meng et al. take 0.01.
 
     Returns:
         ``*`` for the row above, ``+`` for the baseline, or both.
     """
     marks = (("*", p_above), ("+", p_baseline))
-    return "".join(mark for mark, p in marks if p is not None and p < level)
+    return "".join(mark for mark, p in marks if p is not None and p < LEVEL)
 
 
 def seed_of_environment() -> int | None:
@@ -262,9 +262,5 @@ def _by_chance(resampled: NDArray[np.floating], difference: float) -> float:
 
 def _differing(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> float:
     """The least p of an exact test on the sentences that differ."""
-    return _least_p(int((baseline != system).any(1).sum()))
-
-
-def _least_p(differing: int) -> float:
-    """The least p of an exact test on so many sentences that differ."""
-    return min(1.0, 2.0 ** (1 - differing))
+    count = int((baseline != system).any(1).sum())
+    return min(1.0, 2.0 ** (1 - count))

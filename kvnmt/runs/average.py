@@ -14,7 +14,6 @@ from kvnmt.data.vocabularies import (
     Vocabularies,
     check_digests,
     digests,
-    load_vocabularies,
 )
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import check_once, not_made
@@ -83,7 +82,8 @@ def average(
     check_once(places)
     count = len(names)
     mean = jax.tree.map(lambda a, b: (a / count).astype(b.dtype), total, like)
-    _write(output, runs[0][0], jax.tree.map(jax.numpy.asarray, mean), names)
+    about = {"averaged": names, "vocabularies": digests(first)}
+    _write(output, runs[0][0], jax.tree.map(jax.numpy.asarray, mean), about)
     return names
 
 
@@ -121,7 +121,7 @@ def _sum(
     return steps, total
 
 
-def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
+def _write(output: Path, model: Path, params: Params, about: dict[str, Any]) -> None:
     """The run directory; its config is there only once all the rest is."""
     try:
         output.mkdir(parents=True)
@@ -130,9 +130,7 @@ def _write(output: Path, model: Path, params: Params, names: list[str]) -> None:
     try:
         shutil.copytree(model / "vocabulary", output / "vocabulary")
         with Checkpoints(output / "checkpoints") as checkpoints:
-            words = digests(load_vocabularies(model))
-            about = {"averaged": names, "vocabularies": words}
-            checkpoints.save_params(params, {}, about)
+            checkpoints.save_params(params, about)
         for name in ("versions.json", "config.json"):
             if (model / name).exists():  # a run that was put together may lack versions
                 shutil.copy(model / name, output / name)

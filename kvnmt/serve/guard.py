@@ -61,9 +61,7 @@ class Guard:
         return hmac.compare_digest(given, self.token.encode())
 
 
-def guard_of(
-    host: str, token: str | None, origins: tuple[str, ...] = (), where: str = "--host"
-) -> Guard:
+def guard_of(host: str, token: str | None, origins: tuple[str, ...] = ()) -> Guard:
     """The guard of a service at an address.
 
     Raises:
@@ -80,7 +78,7 @@ def guard_of(
         return Guard(token, LOCAL | {host}, origins)
     if token is None:
         raise UserError(
-            f"{where} {host} lets other machines ask, so a token is needed: give "
+            f"--host {host} lets other machines ask, so a token is needed: give "
             f"--token, or set {VARIABLE}."
         )
     return Guard(token, None, origins)

@@ -30,7 +30,7 @@ def report(
     plain = {"step": step, "seed": seed, "pairs": pairs}
     text = json.dumps(plain, indent=2, ensure_ascii=False)
     with suppress(OSError):  # the error to come is the thing to tell
-        (folder / NAME).write_text(text + "\n")
+        (folder / NAME).write_text(text + "\n", encoding="utf-8")
 
 
 def too_many(folder: Path, count: int, step: int) -> UserError:

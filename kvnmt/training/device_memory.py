@@ -95,8 +95,8 @@ def program_bytes(program: jax.stages.Compiled) -> int | None:
     )
 
 
-def held(arrays: PyTree) -> int:
-    """Bytes of arrays on one device."""
+def bytes_of(arrays: PyTree) -> int:
+    """Bytes that arrays, or what will be some, have on one device."""
     # By shapes: JAX does not give the shards of a process that has one device of many.
     leaves = jax.tree.leaves(arrays)
     shapes = (leaf.sharding.shard_shape(leaf.shape) for leaf in leaves)

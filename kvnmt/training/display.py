@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people see of a training: a bar while it runs, a line for every validation."""
 
-import math
 from collections.abc import Mapping
 
 from rich.console import Console
@@ -14,6 +13,7 @@ from rich.progress import (
 )
 
 from kvnmt.console import is_watched
+from kvnmt.metrics.perplexity import perplexity
 
 
 class Bar:
@@ -62,7 +62,7 @@ def running(loss: float, skipped: int, padding: float, rate: float) -> str:
 
 def validated(record: Mapping[str, float], better: bool) -> str:
     """The line of a validation."""
-    quality = f"perplexity {math.exp(min(record['valid_loss'], 700)):.1f}"
+    quality = f"perplexity {perplexity(-record['valid_loss'], 1):.1f}"
     if "valid_bleu" in record:
         quality = f"BLEU {record['valid_bleu']:5.2f}"
     if "valid_chrf" in record:

@@ -146,7 +146,7 @@ def _check_memory(job: Job, state: LoopState, ahead: StepAhead) -> None:
         job.tell(str(need))
     with StepAhead(job.eval_step, state.arrays.served, job.mesh) as step:
         if available is not None:
-            available -= device_memory.held(state.arrays.rest)
+            available -= device_memory.bytes_of(state.arrays.rest)
         device_memory.check(step, job.valid_plan, available, device_memory.VALIDATION)
 
 

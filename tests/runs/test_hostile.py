@@ -188,7 +188,7 @@ def test_numbers_that_are_not_finite_are_refused(run, tmp_path, value):
     table = good.params.target_embedding.at[-1, -1].set(value)
     params = good.params.replace(target_embedding=table)
     with Checkpoints(bad / "checkpoints") as checkpoints:
-        checkpoints.save_params(params, {}, words)
+        checkpoints.save_params(params, words)
     said = "checkpoints/0' has parameters that are not finite"
     refused(bad, str(bad), said)
     refused(bad, said, read=lambda bad: average([run, bad], tmp_path / "mean"))

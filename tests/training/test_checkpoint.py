@@ -528,7 +528,7 @@ def test_a_field_that_holds_no_array_does_not_count(tmp_path):
     """A class may gain or lose one; its checkpoints stay what they are."""
     arrays = {"W": jnp.arange(6.0).reshape(2, 3), "b": (jnp.ones(3), jnp.zeros(2))}
     with Checkpoints(tmp_path) as checkpoints:
-        checkpoints.save_params(arrays | {"gone": None}, {}, {})
+        checkpoints.save_params(arrays | {"gone": None}, {})
     with Checkpoints(tmp_path, read_only=True) as checkpoints:
         like = arrays | {"new": None}
         step = checkpoints.find("best").step

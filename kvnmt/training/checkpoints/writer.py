@@ -93,11 +93,9 @@ class Checkpoints(CheckpointReader):
         arrays = {"params": state.served, "rest": state.rest}
         self._save(int(state.step), arrays, None, progress, about)
 
-    def save_params(
-        self, params: Params, progress: dict[str, Any], about: dict[str, Any]
-    ) -> None:
+    def save_params(self, params: Params, about: dict[str, Any]) -> None:
         """Writes parameters alone, which cannot be trained on from there."""
-        self._save(0, {"params": params}, 0.0, progress, about)
+        self._save(0, {"params": params}, 0.0, {}, about)
 
     def rate(self, step: int, score: float, progress: dict[str, Any]) -> None:
         """Adds what validation found to a checkpoint, and removes what is not kept."""
