@@ -2,6 +2,7 @@
 """The laws of what an attention carries, and of how it runs."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -13,6 +14,7 @@ from kvnmt.laws.law import (
     faults_of_form,
     faults_of_precision,
     leaves,
+    named,
     pairs,
     size,
 )
@@ -35,10 +37,11 @@ def state(trial: Trial) -> Iterator[str]:
 def kept(trial: Trial) -> Iterator[str]:
     """What is carried of padding stays as it began."""
     first, *later = trial.course().states
+    slots = _slots(trial)
     for word, now in enumerate(later, start=1):
         for name, old, new in pairs(first, now):
-            slots = old.shape == new.shape and old.shape[:2] == (B, S)
-            if slots and np.any(new[~MASK] != old[~MASK]):
+            alike = name in slots and old.shape == new.shape
+            if alike and np.any(new[~MASK] != old[~MASK]):
                 yield f"after word {word} {name} has changed at padding"
 
 
@@ -60,7 +63,7 @@ def explained(trial: Trial) -> Iterator[str]:
         room = 1e-5 * size(most)
         if np.any(changed > most + room) or np.any(changed < least - room):
             yield f"at word {word} what changed is not what was added and forgotten"
-        moves = _moves(course.states[word - 1], course.states[word])
+        moves = _moves(course.states[word - 1], course.states[word], _slots(trial))
         if moves and np.any((changed > room) & (sum(moves) == 0)):
             yield f"at word {word} it tells of slots that did not change"
         if moves and np.any((sum(moves) > 0) & (changed == 0)):
@@ -135,27 +138,53 @@ def gradient(trial: Trial) -> Iterator[str]:
 
 
 def reach(trial: Trial) -> Iterator[str]:
-    """The gradient reaches everything that it should."""
+    """The gradient reaches everything that it should, the query that is heeded too."""
     for name, leaf in _leaves_of(trial, trial.gradient):
         if not np.isfinite(leaf).all():
             yield f"the gradient of {name} is not finite once compiled"
         elif not np.any(leaf != 0):
             yield f"the gradient of {name} is 0"
+    first, *_ = moments = trial.moments
+    *_, by_query = trial.gradient(trial.params, trial.annotations, MASK, moments)
+    other = trial.run(
+        *(trial.params, trial.annotations, MASK),
+        [replace(first, query=-first.query), *moments[1:]],
+    )
+    context = trial.course().looks[0].context
+    if np.any(context != other.looks[0].context) and not np.any(by_query):
+        yield "the context changes with the query, whose gradient is 0"
 
 
-def _moves(before: PyTree, after: PyTree) -> list[np.ndarray]:
+def _slots(trial: Trial) -> set[str]:
+    """The arrays of the State with a row for each source word, however many."""
+    prepare, initial = trial.attention.prepare, trial.attention.initial_state
+
+    def begin(columns: int) -> PyTree:
+        annotations = jnp.zeros((B, columns, trial.sizes.annotation))
+        source = prepare(trial.params, annotations, jnp.ones((B, columns), bool))
+        return initial(trial.params, source)
+
+    few, more = (dict(named(jax.eval_shape(partial(begin, n)))) for n in (S, S + 1))
+    return {
+        name
+        for name, leaf in few.items()
+        if leaf.shape[:2] == (B, S) and more[name].shape[:2] == (B, S + 1)
+    }
+
+
+def _moves(before: PyTree, after: PyTree, slots: set[str]) -> list[np.ndarray]:
     """By how much the slots of a State have changed, [B, S] for each array of them."""
     return [
         np.sqrt(np.sum((new - old) ** 2, axis=tuple(range(2, old.ndim))))
-        for _, old, new in pairs(before, after)
-        if old.shape[:2] == (B, S)
+        for name, old, new in pairs(before, after)
+        if name in slots
     ]
 
 
 def _leaves_of(
     trial: Trial, gradient: Callable[..., PyTree]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    by_params, by_annotations = gradient(
+    by_params, by_annotations, _ = gradient(
         trial.params, trial.annotations, MASK, trial.moments
     )
     yield from leaves(by_params)

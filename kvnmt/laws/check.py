@@ -16,6 +16,7 @@ from kvnmt import attention, target_context
 from kvnmt.attention import Attention
 from kvnmt.catalogue import Mechanism
 from kvnmt.errors import UserError, unknown_name
+from kvnmt.fields import check_fields
 from kvnmt.laws import attention as attention_laws
 from kvnmt.laws import target_context as context_laws
 from kvnmt.laws import trial as trials
@@ -146,7 +147,9 @@ def check(
     try:
         built: Any = mechanism
         if not isinstance(mechanism, kind.Built):
-            built = built.build(built.Options() if options is None else options)
+            chosen = built.Options() if options is None else options
+            check_fields(chosen)
+            built = built.build(chosen)
         trial = kind.make_trial(built, *([] if sizes is None else [sizes]))
         trial.course()
     except Exception as error:  # a mechanism may raise anything

@@ -17,6 +17,7 @@ from kvnmt.typing import Array, DType, PyTree, Sizes
 
 Trial = TypeVar("Trial")
 
+LARGE = 1e3  # times numbers that are not tiny
 PRECISIONS = (jnp.bfloat16, jnp.float64)  # that are not float32
 
 
@@ -91,6 +92,8 @@ def faults_of_init(init: Callable[..., PyTree], sizes: Sizes) -> Iterator[str]:
     for name, leaf in named(first):
         if not hasattr(leaf, "dtype"):
             yield f"{name} begins as a {type(leaf).__name__}, which is no array"
+        elif leaf.dtype != jnp.float32:
+            yield f"{name} begins as {leaf.dtype}, and what is trained is float32"
         elif not np.isfinite(leaf).all():
             yield f"{name} begins with numbers that are not finite"
     for name, leaf, repeated in pairs(first, again):

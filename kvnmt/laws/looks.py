@@ -10,6 +10,7 @@ import numpy as np
 
 from kvnmt.attention import Attended
 from kvnmt.laws.law import (
+    LARGE,
     differences,
     faults_of_init,
     leaves,
@@ -19,7 +20,6 @@ from kvnmt.laws.trial import MASK, B, Course, S, Trial
 
 ORDER = np.array([3, 0, 4, 2, 1])  # of source words
 ROWS = [1, 0, 0]  # the empty row leaves, the first comes twice
-LARGE = 1e3  # times numbers that are not tiny
 MORE = 2  # columns of padding
 TINY = 1e-30  # for no sum to be divided by
 
@@ -43,7 +43,10 @@ def source(trial: Trial) -> Iterator[str]:
 
 def context(trial: Trial) -> Iterator[str]:
     """Shapes and finite numbers of everything that is read."""
-    shape = B, trial.attention.context_size(trial.sizes)
+    attention, sizes = trial.attention, trial.sizes
+    shape = B, (width := attention.context_size(sizes))
+    if not 0 <= attention.unread(sizes) < width:
+        yield f"{attention.unread(sizes)} of {width} columns are to be unread"
     for word, look in enumerate(trial.course().looks, start=1):
         if look.context.shape != shape:
             yield f"the context of word {word} has shape {look.context.shape}"

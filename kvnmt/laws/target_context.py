@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.laws.law import (
+    LARGE,
     Law,
     differences,
     drawn,
@@ -84,6 +85,8 @@ def widths(trial: Trial) -> Iterator[str]:
     """Names, shapes and finite numbers of what the readout takes."""
     shapes = {name: array.shape for name, array in trial.course().items()}
     promised = trial.context.widths(trial.sizes)
+    if "context" in promised:
+        yield "context is the name of what the attention gives"
     if shapes != (want := {name: (B, T, width) for name, width in promised.items()}):
         yield f"it gives {shapes}, and its widths say {want}"
     for name, array in leaves(trial.course()):
@@ -158,6 +161,14 @@ def precision(trial: Trial) -> Iterator[str]:
     yield from faults_of_precision(stepped, *_arrays(trial))
 
 
+def large(trial: Trial) -> Iterator[str]:
+    """Numbers far larger than usual: an exponential of a score may overflow."""
+    inputs = (LARGE * x for x in (trial.states, trial.embedded))
+    for name, leaf in leaves(trial.over_time(trial.params, *inputs)):
+        if not np.isfinite(leaf).all():
+            yield f"{name} is not finite"
+
+
 def reach(trial: Trial) -> Iterator[str]:
     """The gradient reaches the parameters and something of what is read."""
 
@@ -186,6 +197,7 @@ LAWS: tuple[Law[Trial], ...] = (
     Law("rows", "the rows of a batch do not know each other", rows),
     Law("state", "what is carried keeps its form, rows first", state),
     Law("attended", "`self_attention` tells weights of earlier words", attended),
+    Law("large", "large numbers do not overflow", large),
     Law("precision", "results have the types of what is given, or finer", precision),
     Law("reach", "the loss has a finite gradient in every parameter", reach),
 )

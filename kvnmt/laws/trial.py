@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.attention import Attended, Attention, Change, Moment, Weighed
+from kvnmt.errors import UserError
 from kvnmt.laws.law import drawn, normal_numbers
 from kvnmt.typing import Array, PyTree, Sizes
 
@@ -40,7 +41,8 @@ class Trial(NamedTuple):
     annotations: Array  # [B, S, C]
     moments: list[Moment]
     run: Callable[..., Course]  # of params, annotations, mask, moments
-    gradient: Callable[..., PyTree]  # likewise, by params and annotations
+    # likewise: by params and annotations of everything, by the first query of its look
+    gradient: Callable[..., tuple[PyTree, Array, Array]]
 
     def course(self) -> Course:
         """What happens with the arrays as they are."""
@@ -104,6 +106,8 @@ def step(
 ) -> tuple[PyTree, Attended]:
     """Reads, and writes if the attention does."""
     look = attention.read(params, source, state, replace(moment, decoder_state=None))
+    if not isinstance(look, Attended):
+        raise UserError(f"`read` gives a {type(look).__name__}, not an Attended")
     if attention.write is not None:
         after = replace(moment, attended=look)
         state = attention.write(params, source, state, after)
@@ -124,12 +128,23 @@ def scan(
     return jax.lax.scan(partial(step, attention, params, source), state, over_time)
 
 
-def gradient_of(attention: Attention) -> Callable[..., PyTree]:
-    """The gradient, by params and annotations, of all that is read and carried."""
+def gradient_of(
+    attention: Attention,
+) -> Callable[..., tuple[PyTree, Array, Array]]:
+    """Gradients, as `Trial` has them."""
 
     def total(*arrays: PyTree) -> Array:
         course = unroll(attention, *arrays)
         leaves = jax.tree.leaves((course.looks, course.states))
         return jnp.asarray(sum(jnp.sum(jnp.sin(leaf)) for leaf in leaves))
 
-    return jax.grad(total, argnums=(0, 1))
+    def first(query: Array, *arrays: PyTree) -> Array:
+        *before, moments = arrays
+        course = unroll(attention, *before, [replace(moments[0], query=query)])
+        return jnp.sum(jnp.sin(course.looks[0].context))
+
+    def gradients(*arrays: PyTree) -> tuple[PyTree, Array, Array]:
+        by_query = jax.grad(first)(arrays[-1][0].query, *arrays)
+        return *jax.grad(total, argnums=(0, 1))(*arrays), by_query
+
+    return gradients

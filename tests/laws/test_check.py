@@ -213,11 +213,11 @@ def overflows(scores, source):
     return weights / jnp.where(total == 0, 1, total)
 
 
-def begins_as_a_float() -> Attention:
-    """Additive attention with a number that is no array."""
+def beginning_with(number) -> Attention:
+    """Additive attention with a number that cannot be trained."""
 
     def init(key, sizes, weights):
-        return SOUND.init(key, sizes, weights), 1.0
+        return SOUND.init(key, sizes, weights), number
 
     def prepare(params, annotations, mask):
         return SOUND.prepare(params[0], annotations, mask)
@@ -227,6 +227,18 @@ def begins_as_a_float() -> Attention:
         return look.replace(context=params[1] * look.context)
 
     return SOUND._replace(init=init, prepare=prepare, read=read)
+
+
+def heeds_no_query(params, source, state, moment):
+    query = jax.lax.stop_gradient(moment.query)
+    return SOUND.read(params, source, state, moment.replace(query=query))
+
+
+def shows_more_than_it_reads(params, source, state, moment):
+    shown = masked_softmax(scores(params, source, moment), source.mask)
+    best = _at(shown.argmax(axis=1), shown.shape[1]) & source.mask
+    context = read_values(best.astype(shown.dtype), source.annotations)
+    return base.Attended(context, shown)
 
 
 def is_coarse(scores, source):
@@ -312,7 +324,11 @@ WRONG = {
     "rows-counted": (changed(counts_rows), {"alone"}),
     "callback": (changed(calls_back), {"hypotheses"}),
     "overflow": (changed(overflows), {"large"}),
-    "float": (begins_as_a_float(), {"init"}),
+    "float": (beginning_with(1.0), {"init"}),
+    "whole": (beginning_with(jnp.int32(1)), {"init"}),
+    "heedless": (SOUND._replace(read=heeds_no_query), {"reach"}),
+    "shown": (SOUND._replace(read=shows_more_than_it_reads), {"reach"}),
+    "all-unread": (SOUND._replace(unread=lambda sizes: sizes.annotation), {"context"}),
     "key": (starting(from_one_key), {"init"}),
     "no-key": (starting(from_no_key), {"init"}),
     "infinite": (starting(from_infinity), {"init"}),
@@ -365,6 +381,30 @@ def test_sound_mechanisms_hold():
         assert [verdict.law for verdict in verdicts.laws] == ["runs", *NAMES]
         assert {verdict.outcome for verdict in verdicts.laws} == {"holds"}
     assert check(dot, dot.Options(score="general")).hold
+
+
+def test_as_many_earlier_states_as_source_words_are_no_slots():
+    def last_five(params, source):
+        return jnp.zeros((source.mask.shape[0], 5, 7))
+
+    def push(params, source, state, moment):
+        return jnp.concatenate([state[:, 1:], moment.decoder_state[:, None]], axis=1)
+
+    (law,) = [law for law in LAWS if law.name == "kept"]
+    assert not [*law.violations(make_trial(carrying(last_five, push)))]
+
+
+def test_a_look_is_an_attended():
+    verdicts = check(SOUND._replace(read=lambda *_: (1, 2)))
+    assert verdicts.failed == ["runs"]
+    assert "`read` gives a tuple, not an Attended" in repr(verdicts)
+    assert "give sizes" not in repr(verdicts)
+
+
+def test_options_are_within_their_bounds():
+    verdicts = check(kv_memory, kv_memory.Options(write_bias=float("nan")))
+    assert verdicts.failed == ["runs"]
+    assert "write_bias is nan but must be a finite number" in repr(verdicts)
 
 
 def test_a_law_may_be_excused():

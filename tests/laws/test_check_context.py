@@ -54,8 +54,17 @@ def is_no_number(inputs, states):
     return inputs | {"word": inputs["word"] / 0}
 
 
-def leaves_out(inputs, states):
-    return {"word": inputs["word"]}
+def overflows(inputs, states):
+    most = jnp.exp(jnp.abs(inputs["word"]))
+    return inputs | {"word": inputs["word"] * most / (1 + most)}
+
+
+def names_the_context(inputs, states):
+    return {"state": inputs["state"], "context": inputs["word"]}
+
+
+def context_and_state(sizes):
+    return {"state": sizes.state, "context": sizes.embedding}
 
 
 def carrying(start, follow):
@@ -127,8 +136,13 @@ WRONG = {
     "ahead": (over_time(looks_ahead), {"steps", "earlier"}),
     "rows": (everywhere(mixes_rows), {"rows", "state"}),
     "nothing": (everywhere(reads_nothing), {"reach"}),
-    "number": (everywhere(is_no_number), {"widths", "reach"}),
+    "number": (everywhere(is_no_number), {"widths", "large", "reach"}),
     "widths": (SOUND._replace(widths=lambda sizes: {"state": 1}), {"widths"}),
+    "overflow": (everywhere(overflows), {"large"}),
+    "context": (
+        everywhere(names_the_context)._replace(widths=context_and_state),
+        {"widths"},
+    ),
     "names": (
         over_time(lambda inputs, _: {"word": inputs["word"]}),
         {"widths", "steps"},
