@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A catalogue of mechanisms: one module each, chosen by name or by its options."""
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -54,10 +55,13 @@ class Catalogue(Mapping[str, Mechanism]):
         """Lists one more mechanism.
 
         Raises:
-            ValueError: The name is taken, or the options are those of another member.
+            ValueError: The name is taken, or the options are those of another member or
+                cannot be written into a config.
         """
         if name in self._members:
             raise ValueError(f"there is a {self.kind} '{name}' already.")
+        if fault := _fault_of(member.Options):
+            raise ValueError(f"the Options of {self.kind} '{name}' {fault}.")
         for other, listed in self._members.items():
             if listed.Options is member.Options:
                 raise ValueError(f"the {self.kind} '{other}' has the same options.")
@@ -113,3 +117,18 @@ class Catalogue(Mapping[str, Mechanism]):
         """
         check_fields(options, f"model.{self.kind.replace(' ', '_')}.")
         return self[self.name_of(options)].build(options, *arguments)
+
+
+def _fault_of(kind: Any) -> str | None:
+    """Why options cannot be part of a config, which is compared, hashed and saved."""
+    if not dataclasses.is_dataclass(kind):
+        return "are no dataclass"
+    if kind.__hash__ is None:
+        return "are not frozen; write @dataclass(frozen=True)"
+    for option in dataclasses.fields(kind):
+        if option.name == "name":
+            return "have a field 'name', which is how a config calls the mechanism"
+        lacks = option.default is option.default_factory is dataclasses.MISSING
+        if option.init and lacks:
+            return f"have no default for '{option.name}'; give one"
+    return None

@@ -35,6 +35,41 @@ def member(label: str) -> SimpleNamespace:
     return SimpleNamespace(Options=options, build=build)
 
 
+@dataclasses.dataclass
+class Thawed:
+    """Options that may change."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Wanting:
+    """Options that somebody has to choose."""
+
+    size: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """Options that would overwrite the mechanism's name."""
+
+    name: str = "x"
+
+
+@pytest.mark.parametrize(
+    ("options", "fault"),
+    [
+        (object, "are no dataclass"),
+        (Thawed, "are not frozen; write"),
+        (Wanting, "have no default for 'size'; give one"),
+        (Named, "have a field 'name'"),
+    ],
+)
+def test_options_that_no_config_can_hold(options, fault):
+    catalogue = Catalogue("colour", {})
+    with pytest.raises(ValueError, match=f"Options of colour 'red' {fault}"):
+        catalogue.add("red", SimpleNamespace(Options=options, build=print))
+    assert not catalogue
+
+
 def test_lookup_by_name_and_by_options():
     first, second = member("first"), member("second")
     catalogue = Catalogue("colour", {"red": first, "green": second})

@@ -138,13 +138,16 @@ def gradient_of(
         leaves = jax.tree.leaves((course.looks, course.states))
         return jnp.asarray(sum(jnp.sum(jnp.sin(leaf)) for leaf in leaves))
 
-    def first(query: Array, *arrays: PyTree) -> Array:
-        *before, moments = arrays
-        course = unroll(attention, *before, [replace(moments[0], query=query)])
+    def first(
+        query: Array, params: PyTree, annotations: Array, mask: Array, moment: Moment
+    ) -> Array:
+        moments = [replace(moment, query=query)]
+        course = unroll(attention, params, annotations, mask, moments)
         return jnp.sum(jnp.sin(course.looks[0].context))
 
     def gradients(*arrays: PyTree) -> tuple[PyTree, Array, Array]:
-        by_query = jax.grad(first)(arrays[-1][0].query, *arrays)
+        *before, moments = arrays
+        by_query = jax.grad(first)(moments[0].query, *before, moments[0])
         return *jax.grad(total, argnums=(0, 1))(*arrays), by_query
 
     return gradients

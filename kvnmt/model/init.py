@@ -12,11 +12,11 @@ from kvnmt import encoder as encoders
 from kvnmt import lexicon
 from kvnmt import readout as readouts
 from kvnmt import target_context as target_contexts
-from kvnmt.errors import OptionError
+from kvnmt.errors import OptionError, UserError
 from kvnmt.layers import Linear, has_units, init_linear
 from kvnmt.model.arrays import Params
 from kvnmt.model.config import ModelConfig
-from kvnmt.typing import Array, Float
+from kvnmt.typing import Array, Float, Sizes
 
 
 class Parts(NamedTuple):
@@ -38,7 +38,7 @@ def init(
     sizes, scheme = config.sizes, config.weights
     keys = jax.random.split(key, 7)
     E, table = sizes.embedding, scheme.table(parts.decoder.gain(sizes))
-    inputs = parts.target_context.widths(sizes) | parts.decoder.feature_sizes(sizes)
+    inputs = _inputs(parts.target_context.widths(sizes), parts.decoder, sizes)
     size = config.readout_size or E
     width = readouts.output_size(config.readout, inputs, size, config.low_rank)
     params = Params(
@@ -65,6 +65,19 @@ def init(
         ),
     )
     return _check_units(params, config.dropout.recurrent)
+
+
+def _inputs(
+    before: dict[str, int], decoder: decoders.Decoder, sizes: Sizes
+) -> dict[str, int]:
+    """What the readout reads, by name, and how wide it is."""
+    now = decoder.feature_sizes(sizes)
+    if twice := sorted(before.keys() & now.keys()):
+        raise UserError(
+            f"target context and decoder both give the readout '{twice[0]}'; name "
+            "one of them otherwise in its code."
+        )
+    return before | now
 
 
 def _init_lexicon(config: ModelConfig, key: Array, width: int) -> lexicon.Params | None:

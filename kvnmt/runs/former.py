@@ -12,8 +12,8 @@ from typing import Any
 def name_coverage_by_kind(plain: dict[str, Any]) -> None:
     """One attention ``coverage`` held two mechanisms, told apart by its ``kind``."""
     attention = plain.get("model", {}).get("attention", {})
-    if attention.get("name") != "coverage":
-        return
+    if attention.get("name") != "coverage" or "kind" not in attention:
+        return  # another, or somebody's own of that name
     if attention["kind"] == "linguistic":
         modelled = attention["fertility"]
         plain["model"]["attention"] = {

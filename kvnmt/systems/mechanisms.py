@@ -60,12 +60,18 @@ def options_of(kind: type) -> list[Option]:
     return [
         Option(
             name=field.name,
-            default=getattr(defaults, field.name),
+            default=_plain(getattr(defaults, field.name)),
             choices=tuple(c for c in get_args(hints[field.name]) if type(c) is str),
             bounds=str(bounds.get(field.name, "")),
         )
         for field in dataclasses.fields(kind)
     ]
+
+
+def _plain(value: Any) -> Any:
+    """The options of another mechanism, held inside, by their names."""
+    held: Any = value
+    return dataclasses.asdict(held) if dataclasses.is_dataclass(value) else value
 
 
 def table(rows: Sequence[Row]) -> Table:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kvnmt import target_context
 from kvnmt.data.batches import pad
 from kvnmt.errors import UserError
 from kvnmt.inference.program import SearchConfig
@@ -25,6 +26,7 @@ from kvnmt.inference.translate import translate
 from kvnmt.model import assembly
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.warm_start import warm_start
+from kvnmt.target_context import previous_word
 from kvnmt.training.losses import Objective, loss
 from kvnmt.trees import by_name
 from tests.laws import cases
@@ -216,6 +218,22 @@ def _field(request, tmp_path_factory) -> Iterator[str]:
 def config_of(field: str, **options: Any) -> ModelConfig:
     chosen = cases.CATALOGUES[field][NAME].Options(**options)
     return dataclasses.replace(cases.BASE, **{field: chosen})
+
+
+@dataclasses.dataclass(frozen=True)
+class Clashing(target_context.Options):
+    """Of a target context that gives what the attention gives."""
+
+
+def test_no_name_of_the_readout_is_given_twice():
+    context = previous_word.build(previous_word.Options())
+    context = context._replace(widths=lambda sizes: {"state": 5, "context": 3})
+    module = SimpleNamespace(Options=Clashing, build=lambda options: context)
+    target_context.CATALOGUE.add("clashing", module)
+    config = dataclasses.replace(cases.BASE, target_context=Clashing())
+    with pytest.raises(UserError, match="both give the readout 'context'; name one"):
+        assembly.build(config, 7, 9).init(jax.random.key(0))
+    target_context.CATALOGUE.remove("clashing")
 
 
 def test_it_predicts_and_learns(field):

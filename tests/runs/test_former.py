@@ -145,6 +145,12 @@ def test_coverage_is_named_by_its_kind(changes, attention):
     assert plain["model"]["attention"] == COVERAGE | changes
 
 
+def test_an_attention_of_somebodys_own_may_be_called_coverage():
+    plain = to_plain(Experiment())
+    plain["model"]["attention"] = {"name": "coverage", "size": 3}
+    assert upgraded(plain) == plain
+
+
 @pytest.mark.parametrize(
     ("remat", "steps"), [("none", 0), ("step", 1), ("chunk:8", 8), (3, 3)]
 )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can be chosen is read off the catalogues."""
 
+import dataclasses
 import io
 import json
 import types
@@ -11,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from kvnmt import attention, decoder, target_context
+from kvnmt.attention import kv_memory
 from kvnmt.fields import between
 from kvnmt.systems.mechanisms import Option, mechanisms, table
 
@@ -22,6 +24,7 @@ class Mine(attention.Options):
     power: Annotated[float, between(0, 2)] = 0.5
     shape: Literal["round", "square"] = "round"
     many: bool = True
+    inner: kv_memory.Options = kv_memory.Options(write_bias=2.0)
 
 
 @pytest.fixture(name="listed")
@@ -48,6 +51,7 @@ def test_a_new_member_shows_up_with_its_options(listed):
         Option("power", 0.5, (), "at least 0 and at most 2"),
         Option("shape", "round", ("round", "square"), ""),
         Option("many", True, (), ""),
+        Option("inner", dataclasses.asdict(kv_memory.Options(write_bias=2.0)), (), ""),
     ]
 
 
