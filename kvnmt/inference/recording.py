@@ -18,7 +18,6 @@ from flax import struct
 from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment, Weighed
 from kvnmt.data.buckets import pairs_in_batches
 from kvnmt.inference.ids import check_counts, check_ids
-from kvnmt.inference.score import rounds_of
 from kvnmt.inference.trained import KEPT
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
@@ -38,10 +37,10 @@ class Source:
 
 @struct.dataclass
 class State:
-    """The State of the mechanism, and what it told of the last looks."""
+    """The State of the mechanism, and what it told of the looks at this word."""
 
     inner: PyTree
-    told: PyTree  # leaves [B, R, ...], oldest first
+    told: PyTree  # leaves [B, R, ...], in order; as many as there were looks
 
 
 def tells(config: ModelConfig, asked: Asked) -> bool:
@@ -94,8 +93,11 @@ def record(
 
 
 @cache
-def recording(rounds: int, asked: Asked) -> Callable[[Attention], Attention]:
-    """Makes of a mechanism one that notes what it tells of its last so many looks."""
+def recording(asked: Asked) -> Callable[[Attention], Attention]:
+    """Makes of a mechanism one that notes what it tells of each look.
+
+    Its State grows; `taken` gives what was noted and a State as it was at first.
+    """
 
     def around(attention: Attention) -> Attention:
         tell, rewrite = getattr(attention, asked), attention.write
@@ -106,7 +108,7 @@ def recording(rounds: int, asked: Asked) -> Callable[[Attention], Attention]:
 
         def initial_state(params: PyTree, source: Source) -> State:
             inner = attention.initial_state(params, source.inner)
-            return State(inner, _nothing(attention, asked, rounds, source.mask))
+            return State(inner, _nothing(attention, asked, source.mask))
 
         def read(
             params: PyTree, source: Source, state: State, moment: Moment
@@ -117,7 +119,7 @@ def recording(rounds: int, asked: Asked) -> Callable[[Attention], Attention]:
             params: PyTree, source: Source, state: State, moment: Moment
         ) -> State:
             new = tell(params, source.inner, state.inner, moment)
-            told = jax.tree.map(_append, state.told, new)
+            told = jax.tree.map(_appended, state.told, new)
             inner = state.inner
             if rewrite is not None:
                 inner = rewrite(params, source.inner, inner, moment)
@@ -130,20 +132,37 @@ def recording(rounds: int, asked: Asked) -> Callable[[Attention], Attention]:
     return around
 
 
+def taken(state: PyTree) -> tuple[PyTree, PyTree]:
+    """The State of a decoder with nothing noted, and what was.
+
+    That of the last layer, whose alignments are shown, where several have a memory.
+    """
+
+    def is_one(part: PyTree) -> bool:
+        return isinstance(part, State)
+
+    def emptied(part: PyTree) -> PyTree:
+        if not is_one(part):
+            return part
+        return State(part.inner, jax.tree.map(lambda leaf: leaf[:, :0], part.told))
+
+    told = [p.told for p in jax.tree.leaves(state, is_leaf=is_one) if is_one(p)]
+    return jax.tree.map(emptied, state, is_leaf=is_one), told[-1]
+
+
 def _nothing(
-    attention: Attention, asked: Asked, rounds: int, mask: Bool[Array, "B S"]
+    attention: Attention, asked: Asked, mask: Bool[Array, "B S"]
 ) -> Change | Weighed:
     B, S = mask.shape
-    words = jnp.zeros((B, rounds, S))
+    words = jnp.zeros((B, 0, S))
     if asked == "explain":
         return Change(words, words, words)
-    heads = jnp.zeros((B, rounds, attention.weighed_heads, S))
-    return Weighed(heads, own=words[..., 0])
+    return Weighed(jnp.zeros((B, 0, attention.weighed_heads, S)), jnp.zeros((B, 0)))
 
 
-def _append(old: Array, new: Array) -> Array:
-    """Leaves [B, R, ...] less the oldest, and one more."""
-    return jnp.concatenate([old[:, 1:], new[:, None].astype(old.dtype)], axis=1)
+def _appended(old: Array, new: Array) -> Array:
+    """Leaves [B, R, ...] and one more."""
+    return jnp.concatenate([old, new[:, None].astype(old.dtype)], axis=1)
 
 
 @lru_cache(maxsize=KEPT)
@@ -159,22 +178,15 @@ def _compiled(
     ) -> PyTree:
         assert params.source_embedding is not None
         sizes = params.source_embedding.shape[0], params.target_embedding.shape[0]
-        rounds = rounds_of(assembly.build(config, *sizes), params)
-        model = assembly.build(config, *sizes, recording(rounds, asked))
+        model = assembly.build(config, *sizes, recording(asked))
         constants = model.encode(params, source)
         previous = jnp.pad(target[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
 
         def step(state: assembly.State, tokens: Array) -> tuple[assembly.State, PyTree]:
             state, _ = model.step(params, constants, state, tokens)
-            return state, _recorded(state)
+            return taken(state)
 
         start = model.initial_state(params, constants, target.shape[1])
         return jax.lax.scan(step, start, previous.T)[1]
 
     return jax.jit(run)
-
-
-def _recorded(state: PyTree) -> PyTree:
-    """Of the last layer, whose alignments are shown, where several have a memory."""
-    leaves = jax.tree.leaves(state, is_leaf=lambda part: isinstance(part, State))
-    return [part.told for part in leaves if isinstance(part, State)][-1]

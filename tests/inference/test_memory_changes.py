@@ -12,7 +12,7 @@ import pytest
 from kvnmt import decoder as decoders
 from kvnmt.attention import CATALOGUE, Moment, kv_memory
 from kvnmt.inference.memory_changes import has_memory, memory_changes
-from kvnmt.inference.recording import recording
+from kvnmt.inference.recording import recording, taken
 from kvnmt.inference.score import score
 from kvnmt.initializers import gaussian
 from kvnmt.model import assembly
@@ -78,7 +78,7 @@ def test_which_mechanisms_tell():
 def test_writes_are_kept_in_their_order(key):
     attention = kv_memory.build(kv_memory.Options())
     watched, params = (
-        recording(2, "explain")(attention),
+        recording("explain")(attention),
         attention.init(key, SIZES, gaussian(1.0)),
     )
     annotations = jax.random.normal(key, (2, 4, 8))
@@ -89,10 +89,12 @@ def test_writes_are_kept_in_their_order(key):
         moment = Moment(query, query[:, :3], query, decoder_state=query)
         told.append(attention.explain(params, source.inner, state.inner, moment))
         state = watched.write(params, source, state, moment)
+    emptied, noted = taken(state)
     for kind in ("changed", "forgotten", "added"):
-        for place, change in enumerate(told[1:]):
-            kept = getattr(state.told, kind)[:, place]
+        for place, change in enumerate(told):
+            kept = getattr(noted, kind)[:, place]
             np.testing.assert_allclose(kept, getattr(change, kind), rtol=1e-6)
+        assert getattr(emptied.told, kind).shape == (2, 0, 4)
 
 
 def test_what_is_not_added_is_not_told():
@@ -118,12 +120,9 @@ def test_any_decoder_carries_the_record(name):
     model, params = make(config)
     found = memory_changes(config, params, SOURCE, TARGET)
     rounds = len(score(model, params, SOURCE[:1], TARGET[:1])[0].alignments)
-    watched = assembly.build(config, 9, 8, recording(rounds, "explain"))
-    source, target = np.array([[3, 4, 5, 0]]), np.array([[3, 4, 0]])
+    watched = assembly.build(config, 9, 8, recording("explain"))
     np.testing.assert_allclose(
-        *(jax.jit(m.forward)(params, source, target).logits for m in (model, watched)),
-        rtol=1e-5,
-        atol=1e-7,
+        _logits(model, params), _logits(watched, params), rtol=1e-5, atol=1e-7
     )
     for one, x, y in zip(found, SOURCE, TARGET):
         for kind in one:
@@ -131,6 +130,16 @@ def test_any_decoder_carries_the_record(name):
         changed, forgotten, added = (np.stack(kind) for kind in one)
         assert np.all(changed > 0)
         assert np.all(changed <= forgotten + added + 1e-6)
+
+
+def _logits(model, params):
+    """Of two words, in steps."""
+    source, step = model.encode(params, np.array([[3, 4, 5, 0]])), jax.jit(model.step)
+    state, logits = model.initial_state(params, source, 2), []
+    for token in (-1, 3):
+        state, prediction = step(params, source, state, jnp.array([token]))
+        logits.append(prediction.logits)
+    return np.stack(logits)
 
 
 def test_rows_are_the_writes_after_each_word():
