@@ -60,7 +60,7 @@ BY_COMMAND = (  # their figures come from commands that the README names
         ],
     ),
 )
-IN_LATEX = {"±": r"$\pm$", "%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#"}
+IN_LATEX = {"±": r"$\pm$", "|": r"\textbar{}"} | {c: f"\\{c}" for c in "%_&#"}
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,8 @@ def _latex_line(cells: list[str]) -> str:
 
 
 def _escaped(cell: str) -> str:
-    cell = re.sub("|".join(IN_LATEX), lambda match: IN_LATEX[match[0]], cell)
+    special = "|".join(map(re.escape, IN_LATEX))
+    cell = re.sub(special, lambda match: IN_LATEX[match[0]], cell)
     return re.sub(r"`([^`]*)`", r"\\texttt{\1}", cell)
 
 

@@ -37,10 +37,12 @@ def most_alike(
     Args:
         translations: Target ids without EOS, one translation at least.
         log_probs: log P of each, in nats.
-        exponent: a.
+        exponent: a. With 0 all that are possible count alike.
     """
-    scores = exponent * np.asarray(log_probs)
-    weights = np.exp(scores - scores.max())
+    known = np.asarray(log_probs)
+    possible = known > -np.inf
+    scores = exponent * np.where(possible, known, 0.0)
+    weights = possible * np.exp(scores - scores.max(where=possible, initial=-np.inf))
     return int(np.argmax(pairwise_bleu(translations) @ weights))
 
 

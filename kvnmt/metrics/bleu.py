@@ -192,16 +192,16 @@ def bleu_metric(settings: Settings) -> BLEU:
 def streams(
     references: Sequence[str], more: Sequence[Sequence[str]]
 ) -> list[Sequence[Any]]:
-    """All references as sacrebleu takes them: None where a further one is not there.
+    """All references as sacrebleu takes them: None where one is not there.
 
-    A blank line would be a reference of no words, which no translation is shorter than;
-    beside a blank first one it is a reference.
+    A blank line would be a reference of no words, which no translation is shorter than.
+    Where all are blank they are references.
     """
-    further = [
-        [b if b.strip() or not a.strip() else None for a, b in zip(references, lines)]
-        for lines in more
+    rows = [
+        [line if line.strip() or not "".join(row).strip() else None for line in row]
+        for row in zip(references, *more)
     ]
-    return [references, *further]
+    return [*map(list, zip(*rows))]
 
 
 def check_counts(hypotheses: Sequence[str], *references: Sequence[str]) -> None:

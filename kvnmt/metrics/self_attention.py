@@ -53,14 +53,14 @@ def focus(weights: np.ndarray) -> list[int | None]:
 
         focus[t] = argmax over i < t of the weight of word i
 
-    The null slot is left out. Of equal weights the first counts, so that a row without
-    any weight on words chooses the first word.
+    The null slot is left out. Of equal weights the first counts.
 
     Args:
         weights: [T, T], as the module describes it.
 
     Returns:
-        T words, counted from 0; None for step 0, which has no earlier word.
+        T words, counted from 0; None for a step without weight on any, such as step 0,
+        which has no earlier word, or that of a word of no piece.
 
     Raises:
         ValueError: The weights are not square, not finite, or look ahead.
@@ -71,9 +71,8 @@ def focus(weights: np.ndarray) -> list[int | None]:
         raise ValueError("the self-attention holds values that are not finite")
     if np.triu(weights, 1).any():
         raise ValueError("a step has weight on words that were not yet written")
-    return [
-        int(row[1 : t + 1].argmax()) if t else None for t, row in enumerate(weights)
-    ]
+    words = [row[1 : t + 1] for t, row in enumerate(weights)]
+    return [int(row.argmax()) if row.any() else None for row in words]
 
 
 def relative_positions(matrices: Iterable[np.ndarray]) -> RelativePositions:

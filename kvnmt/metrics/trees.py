@@ -78,13 +78,17 @@ def sentence_tree(words: Sequence[str], focus: Sequence[int | None]) -> Tree:
     Args:
         words: The sentence.
         focus: For each word the earlier one attended to most, as ``focus`` of
-            self_attention gives it, without EOS.
+            self_attention gives it, without EOS. Where it is on none it stays where
+            it was.
 
     Raises:
         ValueError: The focus is none of this sentence, or there are no words.
     """
     _check_focus(focus, len(words))
-    changes = [k for k in range(2, len(words)) if focus[k] != focus[k - 1]]
+    stays = [*focus[:1]]
+    for word in focus[1:]:
+        stays.append(stays[-1] if word is None else word)
+    changes = [k for k in range(2, len(words)) if stays[k] != stays[k - 1]]
     phrases = list(zip([0, *changes], [*changes, len(words)]))
     spans = {(start, len(words)) for start, _ in phrases}
     spans |= {(i, end) for start, end in phrases for i in range(start, end)}
@@ -123,7 +127,7 @@ def _check_focus(focus: Sequence[int | None], count: int) -> None:
     if len(focus) != count:
         raise ValueError(f"the focus of {len(focus)} words for a sentence of {count}")
     for t, word in enumerate(focus):
-        if (word is None) != (t == 0) or not 0 <= (word or 0) <= max(t - 1, 0):
+        if word is not None and not 0 <= word < t:
             raise ValueError(
                 f"the focus of word {t} is {word}, which is no earlier word"
             )

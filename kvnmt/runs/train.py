@@ -23,7 +23,7 @@ from kvnmt.errors import OptionError
 from kvnmt.fields import check_fields
 from kvnmt.files import make_folder, write_json
 from kvnmt.inference.config import check_search
-from kvnmt.metrics.bleu import check_tokenizer
+from kvnmt.metrics.bleu import Settings, bleu_metric, check_tokenizer
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
@@ -178,7 +178,11 @@ def _checked(experiment: Experiment) -> Experiment:
     """The experiment as its file will have it, once what needs no text is right."""
     check_fields(experiment)
     check_search(experiment.search)
-    check_tokenizer(experiment.training.bleu_tokenize)
+    tokenizer = experiment.training.bleu_tokenize
+    if experiment.model.reads_source:
+        bleu_metric(Settings(tokenizer))  # which may lack a package
+    else:
+        check_tokenizer(tokenizer)
     return as_kept(experiment)
 
 

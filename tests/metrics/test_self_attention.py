@@ -33,8 +33,10 @@ def test_focus_by_hand():
     assert focus(np.empty((0, 0))) == []
 
 
-def test_row_without_weight_on_words_chooses_the_first():
-    assert focus(np.array([[1.0, 0, 0], [1.0, 0, 0], [1.0, 0, 0]])) == [None, 0, 0]
+def test_row_without_weight_on_words_is_no_prediction():
+    weights = np.array([[1.0, 0, 0], [0.5, 0.5, 0], [1.0, 0, 0]])
+    assert focus(weights) == [None, 0, None]
+    assert relative_positions([weights]).counts == (1,)
 
 
 @given(st.lists(st.integers(-5, 5), min_size=1, max_size=12))
@@ -89,17 +91,21 @@ def test_positions_beyond_the_last_are_pooled(greatest, expected):
 
 @given(st.lists(self_attention(), max_size=4))
 def test_relative_positions_counted_one_by_one(matrices):
-    size = max([len(weights) for weights in matrices] + [1])
+    rows = [
+        (t, list(row[1 : t + 1]))
+        for weights in matrices
+        for t, row in enumerate(weights)
+    ]
+    rows = [(t, words) for t, words in rows if any(words)]
+    size = max([t for t, _ in rows], default=0) + 1
     counts, normalised = np.zeros(size), np.zeros(size)
     available = np.zeros(size, dtype=int)
-    for weights in matrices:
-        for t in range(1, len(weights)):
-            words = [weights[t, column] for column in range(1, t + 1)]
-            p = t - words.index(max(words))
-            counts[p] += 1
-            normalised[p] += 1 / t
-            for earlier in range(1, t + 1):
-                available[earlier] += 1
+    for t, words in rows:
+        p = t - words.index(max(words))
+        counts[p] += 1
+        normalised[p] += 1 / t
+        for earlier in range(1, t + 1):
+            available[earlier] += 1
     found = relative_positions(matrices)
     assert found.counts == tuple(counts[1:])
     assert found.normalised == pytest.approx(tuple(normalised[1:]))

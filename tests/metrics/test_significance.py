@@ -247,7 +247,7 @@ def test_the_seed_0_is_one(monkeypatch):
     assert once == again and "seed:0" in once.signatures["BLEU"]
 
 
-def test_a_blank_line_is_no_further_reference():
+def test_a_blank_line_is_no_reference_beside_a_filled_one():
     """Nor does it let a translation of no words be long enough."""
     lines = ["the cat sat on the mat"] * 4
     blank = ["", *lines[1:]]
@@ -259,6 +259,9 @@ def test_a_blank_line_is_no_further_reference():
     assert (counts == sentence_statistics(cut, lines, PLAIN)).all()
     nothing = corpus_bleu(["", "a b"], ["", "a b"], more=[["", "b a"]], tokenize="none")
     assert "nrefs:2" in nothing.signature
+    filled, empty = sentence_statistics(["a", "a"], ["", ""], PLAIN, [["a b", " "]])
+    assert (filled[-1], empty[-1]) == (2, 0)  # words of the reference
+    assert corpus_chrf(["ab"], [""], more=[["ab"]]).score == 100
 
 
 def test_as_many_hypotheses_as_references():
