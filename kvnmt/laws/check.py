@@ -12,12 +12,15 @@ import flax
 import jax
 import numpy as np
 
-from kvnmt import attention, target_context
-from kvnmt.attention import Attention
+from kvnmt import attention, decoder, target_context
+from kvnmt.attention import Attention, additive
 from kvnmt.catalogue import Mechanism
+from kvnmt.decoder import Decoder
 from kvnmt.errors import UserError, unknown_name
 from kvnmt.fields import check_fields
 from kvnmt.laws import attention as attention_laws
+from kvnmt.laws import decoder as decoder_laws
+from kvnmt.laws import decoder_trial
 from kvnmt.laws import target_context as context_laws
 from kvnmt.laws import trial as trials
 from kvnmt.laws.law import Law
@@ -93,6 +96,7 @@ class Kind(NamedTuple):
     Built: type
     laws: Sequence[Law[Any]]
     make_trial: Callable[..., Any]  # of what was built, perhaps of other sizes
+    around: tuple[Any, ...] = ()  # what ``build`` takes beside the options
 
 
 KINDS = (
@@ -103,11 +107,18 @@ KINDS = (
         context_laws.LAWS,
         context_laws.make_trial,
     ),
+    Kind(
+        decoder.Options,
+        Decoder,
+        decoder_laws.LAWS,
+        decoder_trial.make_trial,
+        around=(additive.build(additive.Options()),),
+    ),
 )
 
 
 def check(
-    mechanism: Mechanism | Attention | TargetContext,
+    mechanism: Mechanism | Attention | TargetContext | Decoder,
     options: Any = None,
     *,
     excused: Collection[str] = (),
@@ -119,9 +130,10 @@ def check(
     the mechanism itself.
 
     Args:
-        mechanism: An attention or a target context: what has ``Options`` and ``build``,
-            such as a module, or the `Attention` or `TargetContext` that ``build``
-            returns.
+        mechanism: An attention, a target context or a decoder: what has ``Options``
+            and ``build``, such as a module, or the `Attention`, `TargetContext` or
+            `Decoder` that ``build`` returns. A decoder is built around additive
+            attention.
         options: Its choices; by default ``Options()``.
         excused: Names of laws that need not hold: a mechanism that knows the order
             of the source does not keep ``order``.
@@ -130,7 +142,7 @@ def check(
 
     Raises:
         UserError: There is no law of a name that is excused, what is to be checked is
-            neither, or the options are those of another.
+            none of these, or the options are those of another.
 
     Example::
 
@@ -149,7 +161,7 @@ def check(
         if not isinstance(mechanism, kind.Built):
             chosen = built.Options() if options is None else options
             check_fields(chosen)
-            built = built.build(chosen)
+            built = built.build(chosen, *kind.around)
         trial = kind.make_trial(built, *([] if sizes is None else [sizes]))
         trial.course()
     except Exception as error:  # a mechanism may raise anything
@@ -179,11 +191,11 @@ def _kind_of(mechanism: Any, options: Any) -> Kind:
         derived = isinstance(listed, type) and issubclass(listed, kind.Options)
         if isinstance(mechanism, kind.Built) or derived:
             return kind
-    names = " or ".join(f"{kind.Options.__module__}.Options" for kind in KINDS)
+    names = ", ".join(f"{kind.Options.__module__}.Options" for kind in KINDS)
     name = getattr(mechanism, "__name__", f"what is of type {type(mechanism).__name__}")
     raise UserError(
         f"{name} is of no kind that has laws; give a module, or what has build and an "
-        f"Options like one, derived from {names}."
+        f"Options like one, derived from one of {names}."
     )
 
 

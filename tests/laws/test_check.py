@@ -12,7 +12,7 @@ from flax import struct
 import kvnmt
 from kvnmt.attention import Attention, additive, base, distortion, dot, kv_memory
 from kvnmt.attention.address import energies, read_values
-from kvnmt.decoder import single
+from kvnmt.encoder import recurrent
 from kvnmt.errors import UserError
 from kvnmt.laws.attention import LAWS
 from kvnmt.laws.check import check
@@ -418,7 +418,7 @@ def test_a_law_may_be_excused():
         check(distortion, excused=["ordre"])
 
 
-@pytest.mark.parametrize("what", ["additive", additive.Options(), single, None])
+@pytest.mark.parametrize("what", ["additive", additive.Options(), recurrent, None])
 def test_what_has_no_laws_is_refused(what):
     with pytest.raises(UserError, match="is of no kind that has laws; give a module"):
         check(what)

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The laws of a decoder under its contract."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kvnmt.decoder import Features
+from kvnmt.encoder import Encoded
+from kvnmt.laws.decoder_trial import MASK, B, S, T, Trial, at_once, step, stepped
+from kvnmt.laws.law import (
+    Law,
+    differences,
+    faults_of_form,
+    faults_of_init,
+    faults_of_precision,
+    leaves,
+    named,
+)
+from kvnmt.typing import Array, PyTree
+
+SEEN = 2  # steps before those that are changed
+ROOM, MORE = 2, 2  # for steps that are not made, columns of padding
+COMPANIES = ([2, 0, 0], [1])  # one leaves and one comes twice; one alone
+
+
+def init(trial: Trial) -> Iterator[str]:
+    """The numbers that training starts from."""
+    yield from faults_of_init(trial.decoder.init, trial.sizes)
+
+
+def source(trial: Trial) -> Iterator[str]:
+    """Every array of the Source begins with the rows, however many there are."""
+    for rows in (B, B - 1):
+        encoded = jax.tree.map(lambda x, rows=rows: x[:rows], trial.encoded)
+        prepared = jax.eval_shape(trial.decoder.prepare, trial.params, encoded)
+        for name, leaf in named(prepared):
+            if leaf.shape[:1] != (rows,):
+                yield f"of {rows} rows, {name} has shape {leaf.shape}"
+
+
+def widths(trial: Trial) -> Iterator[str]:
+    """Names, shapes and finite numbers of what readout, losses and people take."""
+    found, decoder, sizes = trial.course(), trial.decoder, trial.sizes
+    have = {"state": found.state, **found.extras}
+    if found.context is not None:
+        have["context"] = found.context
+    promised = {"state": sizes.state, **decoder.feature_sizes(sizes)}
+    shapes = {name: x.shape for name, x in have.items()}
+    if shapes != (want := {name: (B, T, width) for name, width in promised.items()}):
+        yield f"it gives {shapes}, and its feature_sizes say {want}"
+    auxiliary = tuple(x.shape for x in found.auxiliary)
+    if auxiliary != tuple((B, T, n) for n in decoder.auxiliary_sizes(sizes)):
+        yield f"what predicts on its own has shapes {auxiliary}"
+    for alignment in found.alignments:
+        if alignment.shape != (B, T, S):
+            yield f"an alignment has shape {alignment.shape} of {B, T, S}"
+    if found.waiting is not None:
+        yield "`attend` leaves what `step` let wait"
+    for name, leaf in leaves(found):
+        if not np.isfinite(leaf).all():
+            yield f"{name} is not finite"
+
+
+def padding(trial: Trial) -> Iterator[str]:
+    """Alignments are distributions over the words that are there."""
+    alignments = [np.asarray(a) for a in trial.course().alignments]
+    for number, alignment in enumerate(alignments, start=1):
+        if alignment.shape != (B, T, S):
+            continue  # see `widths`
+        if np.any(np.moveaxis(alignment, 2, 1)[~MASK] != 0):
+            yield f"alignment {number} looks at padding"
+        if np.any(alignment < 0) or np.any(alignment.sum(axis=2) > 1 + 1e-5):
+            yield f"alignment {number} is negative somewhere or sums to more than 1"
+
+
+def steps(trial: Trial) -> Iterator[str]:
+    """What a search computes is what training computed."""
+    for room in (0, ROOM):
+        each, _ = trial.stepped(T + room, *_arrays(trial))
+        together = jax.tree.map(lambda *x: jnp.stack(x, axis=1), *map(_shown, each))
+        yield from _compared(_shown(trial.course()), together)
+
+
+def earlier(trial: Trial) -> Iterator[str]:
+    """Other words later on change nothing."""
+    other = trial.embedded.at[:, SEEN:].add(1.0)
+    changed = trial.at_once(trial.params, trial.encoded, other)
+    first, got = (
+        jax.tree.map(lambda x: x[:, :SEEN], _shown(features))
+        for features in (trial.course(), changed)
+    )
+    yield from _compared(first, got)
+
+
+def wider(trial: Trial) -> Iterator[str]:
+    """More columns of padding change nothing."""
+    encoded = replace(
+        trial.encoded,
+        annotations=jnp.pad(trial.encoded.annotations, ((0, 0), (0, MORE), (0, 0))),
+        mask=jnp.pad(trial.encoded.mask, ((0, 0), (0, MORE))),
+    )
+    got = trial.at_once(trial.params, encoded, trial.embedded)
+    cut = replace(got, alignments=tuple(a[..., :S] for a in got.alignments))
+    yield from _compared(trial.course(), cut)
+
+
+def rows(trial: Trial) -> Iterator[str]:
+    """Sentences in other rows and company."""
+    for rows in map(np.array, COMPANIES):
+        encoded, embedded, want = jax.tree.map(
+            lambda x, rows=rows: x[rows],
+            (trial.encoded, trial.embedded, trial.course()),
+        )
+        got = trial.at_once(trial.params, encoded, embedded)
+        for difference in _compared(want, got):
+            yield f"in rows {rows.tolist()}, {difference}"
+
+
+def state(trial: Trial) -> Iterator[str]:
+    """What is carried keeps its form, rows first; a search reorders them."""
+    features, states = trial.stepped(T, *_arrays(trial))
+    faults = list(faults_of_form(states, B))
+    yield from faults
+    if faults:
+        return
+    order = np.array(COMPANIES[0])
+    encoded, embedded, now, want = jax.tree.map(
+        lambda x: x[order],
+        (trial.encoded, trial.embedded, states[SEEN], features[SEEN]),
+    )
+    constants = trial.decoder.prepare(trial.params, encoded)
+    inputs = trial.decoder.inputs(trial.params, embedded[:, SEEN])
+    _, got = step(trial.decoder, trial.params, constants, now, inputs)
+    for difference in _compared(want, got):
+        yield f"once rows are {COMPANIES[0]}, {difference}"
+
+
+def hypotheses(trial: Trial) -> Iterator[str]:
+    """As a search has them, on an axis behind the rows, with one Source for all."""
+    decoder, params = trial.decoder, trial.params
+
+    @jax.jit
+    def run(encoded: Encoded, embedded: Array) -> tuple[PyTree, PyTree]:
+        constants = decoder.prepare(params, encoded)
+        begun = decoder.initial_state(params, constants, T)
+        of = partial(step, decoder, params, constants)
+        given = [(begun, decoder.inputs(params, embedded[:, t])) for t in (0, 1)]
+        each = [of(*pair) for pair in given]
+        both, wanted = (
+            jax.tree.map(lambda *x: jnp.stack(x, axis=1), *two) for two in (given, each)
+        )
+        return wanted, jax.vmap(of, in_axes=1, out_axes=1)(*both)
+
+    yield from differences(*run(trial.encoded, trial.embedded), tolerance=1e-5)
+
+
+def precision(trial: Trial) -> Iterator[str]:
+    """In bfloat16 what the readout takes is of it; in float64 nothing is coarser."""
+
+    def results(*arrays: PyTree) -> tuple[PyTree, PyTree, list[PyTree]]:
+        found, (_, states) = (
+            at_once(trial.decoder, *arrays),
+            stepped(trial.decoder, T, *arrays),
+        )
+        seen = {"alignment": found.alignments, "self_attention": found.self_attention}
+        return replace(found, alignments=(), self_attention=None), seen, states
+
+    yield from faults_of_precision(results, *_arrays(trial))
+
+
+def reach(trial: Trial) -> Iterator[str]:
+    """From what the readout takes, it reaches parameters, annotations and words."""
+
+    def total(params: PyTree, annotations: Array, embedded: Array) -> Array:
+        encoded = replace(trial.encoded, annotations=annotations)
+        found = trial.at_once(params, encoded, embedded)
+        read = jax.tree.leaves(replace(_shown(found), alignments=()))
+        return jnp.asarray(sum(jnp.sum(jnp.sin(leaf)) for leaf in read))
+
+    gradient = jax.grad(total, argnums=(0, 1, 2))
+    by_params, by_annotations, by_words = gradient(
+        trial.params, trial.encoded.annotations, trial.embedded
+    )
+    read = {"the annotations": by_annotations, "the words": by_words}
+    for name, leaf in (*leaves(by_params), *leaves(read)):
+        if not np.isfinite(leaf).all():
+            yield f"the gradient of {name} is not finite"
+        elif not np.any(leaf != 0):
+            yield f"the gradient of {name} is 0"
+
+
+LAWS: tuple[Law[Trial], ...] = (
+    Law("init", "parameters begin with finite numbers, drawn from the key", init),
+    Law("source", "every array of the Source begins with the rows", source),
+    Law("widths", "features have the promised shapes and are finite", widths),
+    Law("padding", "alignments are of the words that are there", padding),
+    Law("steps", "step after step it computes what it computes at once", steps),
+    Law("earlier", "no step sees a later word", earlier),
+    Law("wider", "more padding changes nothing", wider),
+    Law("rows", "the rows of a batch do not know each other", rows),
+    Law("state", "what is carried keeps its form, rows first", state),
+    Law("hypotheses", "hypotheses of a search do not know each other", hypotheses),
+    Law("precision", "results have the types of what is given, or finer", precision),
+    Law("reach", "the loss has a finite gradient in every parameter", reach),
+)
+
+
+def _arrays(trial: Trial) -> tuple[PyTree, Encoded, Array]:
+    return trial.params, trial.encoded, trial.embedded
+
+
+def _shown(features: Features) -> Features:
+    """All but the looks at states so far, which are as wide as there is room."""
+    return replace(features, self_attention=None)
+
+
+def _compared(want: Features, got: Features) -> Iterator[str]:
+    if jax.tree.structure(want) != jax.tree.structure(got):
+        yield "it gives other features"
+    else:
+        yield from differences(want, got, tolerance=1e-5)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A decoder at work on small random numbers, for laws to be tried on.
+
+It is built around additive attention, whose own laws are others.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from kvnmt.decoder import Decoder, Features, scanned
+from kvnmt.encoder import Encoded
+from kvnmt.laws.law import drawn, normal_numbers
+from kvnmt.typing import Array, PyTree, Sizes
+
+# Widths differ, so that a transposed or swapped matrix cannot fit.
+SIZES = Sizes(embedding=9, encoder=4, annotation=8, state=12, alignment=6)
+B, S, T = 3, 5, 4  # sentences, their words, and steps
+MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0]], dtype=bool)
+
+
+class Trial(NamedTuple):
+    """A decoder, what it works on, and its two compiled forms."""
+
+    decoder: Decoder
+    sizes: Sizes
+    params: PyTree
+    encoded: Encoded
+    embedded: Array  # [B, T, E]; no word precedes the first
+    at_once: Callable[..., Features]  # of params, encoded, embedded
+    stepped: Callable[..., tuple[list[Features], list[PyTree]]]  # of length, too
+
+    def course(self) -> Features:
+        """What training computes with the arrays as they are."""
+        return self.at_once(self.params, self.encoded, self.embedded)
+
+
+def make_trial(decoder: Decoder, sizes: Sizes = SIZES) -> Trial:
+    """Draws parameters, annotations and words, none of them tiny."""
+    draw = normal_numbers(3)
+    encoded = Encoded(
+        annotations=draw((B, S, sizes.annotation)) * MASK[..., None],
+        mask=jnp.asarray(MASK),
+        backward_first=draw((B, sizes.encoder)),
+        sizes=sizes,
+    )
+    return Trial(
+        decoder=decoder,
+        sizes=sizes,
+        params=drawn(decoder.init, sizes),
+        encoded=encoded,
+        embedded=draw((B, T, sizes.embedding)).at[:, 0].set(0),
+        at_once=jax.jit(partial(at_once, decoder)),
+        stepped=jax.jit(partial(stepped, decoder), static_argnums=0),
+    )
+
+
+def at_once(
+    decoder: Decoder, params: PyTree, encoded: Encoded, embedded: Array
+) -> Features:
+    """Takes all words, as training does."""
+    source = decoder.prepare(params, encoded)
+    inputs = decoder.inputs(params, embedded)
+    state = decoder.initial_state(params, source, embedded.shape[1])
+    if decoder.over_time is None:
+        features = scanned(partial(decoder.step, params, source), state, inputs)
+    else:
+        features = decoder.over_time(params, source, state, inputs)
+    return _completed(decoder, params, source, features)
+
+
+def stepped(
+    decoder: Decoder, length: int, params: PyTree, encoded: Encoded, embedded: Array
+) -> tuple[list[Features], list[PyTree]]:
+    """Takes word after word, as a search does: all features, and all States."""
+    source = decoder.prepare(params, encoded)
+    states, all_features = [decoder.initial_state(params, source, length)], []
+    for t in range(embedded.shape[1]):
+        state, features = step(
+            decoder, params, source, states[-1], decoder.inputs(params, embedded[:, t])
+        )
+        states.append(state)
+        all_features.append(features)
+    return all_features, states
+
+
+def step(
+    decoder: Decoder, params: PyTree, source: PyTree, state: PyTree, inputs: PyTree
+) -> tuple[PyTree, Features]:
+    """Takes one word."""
+    state, features = decoder.step(params, source, state, inputs)
+    alone = jax.tree.map(lambda x: x[:, None], features)  # a time axis of one step
+    features = _completed(decoder, params, source, alone)
+    return state, jax.tree.map(lambda x: x[:, 0], features)
+
+
+def _completed(
+    decoder: Decoder, params: PyTree, source: PyTree, features: Features
+) -> Features:
+    if decoder.attend is None:
+        return features
+    return decoder.attend(params, source, features)

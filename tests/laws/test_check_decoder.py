@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`kvnmt.check` of a decoder: a sound one passes, each law catches something."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import kvnmt
+from kvnmt.attention import additive
+from kvnmt.decoder import scanned, single
+from kvnmt.laws.decoder import LAWS
+
+NAMES = [law.name for law in LAWS]
+SOUND = single.build(single.Options(), additive.build(additive.Options()))
+
+
+def giving(change):
+    """The decoder whose step gives other features."""
+
+    def step(params, source, state, inputs):
+        state, features = SOUND.step(params, source, state, inputs)
+        return state, change(features)
+
+    return SOUND._replace(step=step)
+
+
+def carrying(start, follow):
+    """The decoder, which carries something else beside its state."""
+
+    def initial_state(params, source, length, key=None):
+        return SOUND.initial_state(params, source, length), start(source.start)
+
+    def step(params, source, state, inputs):
+        own, features = SOUND.step(params, source, state[0], inputs)
+        return (own, follow(state[1])), features
+
+    return SOUND._replace(initial_state=initial_state, step=step)
+
+
+def at_once(change):
+    """The decoder, of whose inputs training makes something else."""
+
+    def over_time(params, source, state, inputs, key=None, scanning=None):
+        return scanned(
+            lambda state, now: SOUND.step(params, source, state, now),
+            state,
+            jax.tree.map(change, inputs),
+        )
+
+    return SOUND._replace(over_time=over_time)
+
+
+def turned():
+    """The decoder, whose State has the rows in the other order."""
+
+    def back(state):
+        return jax.tree.map(lambda leaf: leaf[::-1], state)
+
+    def initial_state(params, source, length, key=None):
+        return back(SOUND.initial_state(params, source, length))
+
+    def step(params, source, state, inputs):
+        state, features = SOUND.step(params, source, back(state), inputs)
+        return back(state), features
+
+    return SOUND._replace(initial_state=initial_state, step=step)
+
+
+def starts_from_all_columns(params, encoded):
+    """s_0 from a mean over all columns, padding too."""
+    source = SOUND.prepare(params, encoded)
+    mean = encoded.annotations.mean(axis=1).mean(axis=1, keepdims=True)
+    return source.replace(start=source.start + mean)
+
+
+def keeps_a_matrix(params, encoded):
+    return SOUND.prepare(params, encoded), params.rounds[0].attention.address.v_energy
+
+
+def prepared(prepare, unpack=lambda source: source):
+    """The decoder with another Source."""
+
+    def initial_state(params, source, length, key=None):
+        return SOUND.initial_state(params, unpack(source), length)
+
+    def step(params, source, state, inputs):
+        return SOUND.step(params, unpack(source), state, inputs)
+
+    return SOUND._replace(prepare=prepare, initial_state=initial_state, step=step)
+
+
+def looks_ahead(x):
+    return x + x.mean(axis=1, keepdims=True)
+
+
+def mixes_rows(features):
+    return replace(features, state=features.state + features.state.mean(axis=0))
+
+
+def looks_everywhere(features):
+    (alignment,) = features.alignments
+    return replace(features, alignments=(alignment + 0.1,))
+
+
+def looks_at_one_column(features):
+    (alignment,) = features.alignments
+    return replace(features, alignments=(alignment[:, :1],))
+
+
+def names_something_more(features):
+    return replace(features, extras={"more": features.state})
+
+
+def calls_back(features):
+    same = jax.ShapeDtypeStruct(features.state.shape, features.state.dtype)
+    told = jax.pure_callback(lambda x: x, same, jax.lax.stop_gradient(features.state))
+    return replace(features, state=features.state + 0 * told)
+
+
+def is_coarse(features):
+    return replace(features, context=features.context.astype(jnp.float32))
+
+
+def heeds_no_context(features):
+    return replace(
+        features,
+        context=jax.lax.stop_gradient(features.context),
+        state=jax.lax.stop_gradient(features.state),
+    )
+
+
+def from_one_key(key, sizes, weights):
+    return SOUND.init(jax.random.key(0), sizes, weights)
+
+
+WRONG = {
+    "key": (SOUND._replace(init=from_one_key), {"init"}),
+    "matrix": (prepared(keeps_a_matrix, lambda source: source[0]), {"source"}),
+    "columns": (prepared(starts_from_all_columns), {"wider"}),
+    "names": (giving(names_something_more), {"widths"}),
+    "one-column": (giving(looks_at_one_column), {"widths"}),
+    "everywhere": (giving(looks_everywhere), {"padding"}),
+    "scaled": (at_once(lambda x: 0.9 * x), {"steps"}),
+    "ahead": (
+        at_once(looks_ahead),
+        {"steps", "earlier"},
+    ),
+    "rows": (giving(mixes_rows), {"rows", "state"}),
+    "turned": (turned(), {"state"}),
+    "scalar": (
+        carrying(lambda start: jnp.zeros(()), lambda n: n + 1),
+        {"state", "hypotheses"},
+    ),
+    "callback": (giving(calls_back), {"hypotheses"}),
+    "coarse": (giving(is_coarse), {"precision"}),
+    "dead": (giving(heeds_no_context), {"reach"}),
+}
+
+
+def test_a_sound_one_holds():
+    verdicts = kvnmt.check(single)
+    assert verdicts.hold, verdicts
+    assert [verdict.law for verdict in verdicts.laws] == ["runs", *NAMES]
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_decoder_is_caught(name):
+    decoder, broken = WRONG[name]
+    verdicts = kvnmt.check(decoder)
+    assert set(verdicts.failed) == broken, verdicts
+
+
+def test_every_law_catches_something():
+    assert set().union(*(broken for _, broken in WRONG.values())) == set(NAMES)
