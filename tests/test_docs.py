@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import pkgutil
 import re
+import sys
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ import jax.numpy as jnp
 import pytest
 
 import experiments
+import kvnmt
 from kvnmt import attention, decoder, target_context
 from kvnmt.attention import Moment
 from kvnmt.catalogue import Catalogue
@@ -123,7 +125,7 @@ def test_there_are_examples():
 
 
 def test_the_mechanism_of_the_catalogue_s_page_works(key):
-    (source,) = blocks("docs/catalogue.md", "python")
+    source, _ = blocks("docs/catalogue.md", "python")
     tired = types.ModuleType("tired")
     exec(compile(source, "tired.py", "exec"), tired.__dict__)
     own = Catalogue("attention", {"tired": tired}).build(tired.Options(rate=3.0))
@@ -149,6 +151,16 @@ def test_the_mechanism_of_the_catalogue_s_page_works(key):
         for attended in (first, second)
     )
     assert (now < before).all()
+
+
+def test_the_decoder_of_the_catalogue_s_page_keeps_all_laws():
+    _, source = blocks("docs/catalogue.md", "python")
+    fading = types.ModuleType("fading")
+    sys.modules["fading"] = fading  # where a dataclass looks for its module
+    exec(compile(source, "fading.py", "exec"), fading.__dict__)
+    verdicts = kvnmt.check(fading, fading.Options(kept=0.5))
+    del sys.modules["fading"]
+    assert verdicts.hold, verdicts
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

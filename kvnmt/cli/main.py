@@ -127,7 +127,7 @@ kvnmt COMMAND --help shows the flags of a command. Every command takes
   --program-cache FOLDER|none  where compiled programs are kept for the next run
                                (by default below ~/.cache)
   --import FILE.py             your own code, or a package's folder; it is run
-                               first, and may list an attention
+                               first, and may list mechanisms
   @FILE                        the flags in a file; # is a comment
 and kvnmt itself --help and --version.
 """
