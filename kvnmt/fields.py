@@ -10,11 +10,13 @@ The kind of a field is its annotation, and so are the bounds of a number::
         window: Annotated[int | None, at_least(1)] = None
         rate: Annotated[float, between(0, 0.99)] = 0.0
         tau: Annotated[float, idle_while(gate="abc")] = 8.0
+        slots: Annotated[int, at_least(1), EXTENDS] = 8
 
 `check_fields` finds them wherever such a config is held, so a new option brings them
 along. The command line makes no other kinds; a notebook does, and what was never
 compared with them would mean something else, or fail after hours. `check_used` refuses
-what somebody gave though another field keeps it from doing anything.
+what somebody gave though another field keeps it from doing anything. A warm start takes
+another model with the same options but for those that are marked by `EXTENDS`.
 """
 
 import dataclasses
@@ -65,6 +67,16 @@ class IdleWhile(NamedTuple):
     other: str
     values: tuple[Any, ...]
 
+
+class Extends(NamedTuple):
+    """A trained model may start one in which this field is another.
+
+    There is then more of something, or it has another size, which shapes tell, or
+    another start or loss; what is trained means the same.
+    """
+
+
+EXTENDS = Extends()
 
 # What a config may ask for at most, so that one from elsewhere cannot ask for a program
 # or an array without end: repetitions that a program is written out for, entries of a
@@ -150,6 +162,11 @@ def bounds_of(kind: type) -> dict[str, Bounds]:
         for name, hint in _hints(kind).items()
         for bound in _marks(hint, Bounds)
     }
+
+
+def extending(kind: type) -> set[str]:
+    """The fields of a dataclass that are marked by `EXTENDS`."""
+    return {name for name, hint in _hints(kind).items() if _marks(hint, Extends)}
 
 
 def _idle(

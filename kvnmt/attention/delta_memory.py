@@ -51,7 +51,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import base
-from kvnmt.fields import WIDEST, between
+from kvnmt.fields import EXTENDS, WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import shares
 from kvnmt.layers.linear_memory import (
@@ -78,9 +78,10 @@ class Options(base.Options):
 
     update: Update = "delta"
     heads: Annotated[int, between(1, WIDEST)] = 1  # N in each direction
-    key_size: Annotated[int | None, between(1, WIDEST)] = None  # N d_k; None: A
+    # N d_k; None: A
+    key_size: Annotated[int | None, between(1, WIDEST), EXTENDS] = None
     direction: Literal["forward", "both"] = "forward"
-    write: Literal["none", "decoder"] = "none"
+    write: Annotated[Literal["none", "decoder"], EXTENDS] = "none"
 
     @property
     def ends(self) -> int:

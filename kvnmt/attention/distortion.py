@@ -45,7 +45,7 @@ from kvnmt.attention.address import (
     prepare,
     read_values,
 )
-from kvnmt.fields import DEEPEST, between
+from kvnmt.fields import DEEPEST, EXTENDS, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise, shares
 from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
@@ -56,7 +56,7 @@ class Options(base.Options):
     """Static choices; the defaults are H-Distortion."""
 
     context: Literal["source", "target", "hidden"] = "hidden"
-    window: Annotated[int, between(0, DEEPEST)] = 3  # L
+    window: Annotated[int, between(0, DEEPEST), EXTENDS] = 3  # L
     weight: Annotated[float, between(0, 1)] = 0.5  # lambda
     renormalise: Literal["none", "distortion", "final"] = "none"
 

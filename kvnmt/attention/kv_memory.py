@@ -43,7 +43,7 @@ Readings of the paper:
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +56,7 @@ from kvnmt.attention.address import (
     init_address,
     read_values,
 )
+from kvnmt.fields import EXTENDS
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise
 from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
@@ -65,10 +66,11 @@ from kvnmt.typing import Array, Bool, Float, Key, Sizes, typed
 class Options(base.Options):
     """Static choices; the defaults are KVMemAtt as its paper counts it."""
 
-    values: Literal["fixed", "rewritten"] = "fixed"  # rewritten: MemAtt
+    # rewritten: MemAtt
+    values: Annotated[Literal["fixed", "rewritten"], EXTENDS] = "fixed"
     add: Literal["sigmoid", "tanh"] = "sigmoid"
-    share_addresses: bool = False
-    write_bias: float = 0.0  # initial value of b_F and b_A
+    share_addresses: Annotated[bool, EXTENDS] = False
+    write_bias: Annotated[float, EXTENDS] = 0.0  # initial value of b_F and b_A
 
 
 @struct.dataclass

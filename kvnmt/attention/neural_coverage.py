@@ -35,7 +35,7 @@ from flax import struct
 from kvnmt.attention import address, base
 from kvnmt.attention.address import Address, init_address
 from kvnmt.attention.coverage import State, init_G, read, received
-from kvnmt.fields import WIDEST, between
+from kvnmt.fields import EXTENDS, WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import GRU, gru, init_gru, init_linear
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
@@ -48,7 +48,7 @@ class Options(base.Options):
     """Static choices; the defaults are the gated coverage of the paper."""
 
     cell: CellName = "gru"
-    size: Annotated[int, between(1, WIDEST)] = 1  # k
+    size: Annotated[int, between(1, WIDEST), EXTENDS] = 1  # k
 
 
 @struct.dataclass

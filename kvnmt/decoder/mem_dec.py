@@ -56,7 +56,7 @@ from kvnmt.decoder.rounds import Round, RoundOptions, look
 from kvnmt.decoder.start import init_start
 from kvnmt.decoder.word_gru import Inputs, Query, from_state, tanh_query, word_inputs
 from kvnmt.encoder import Encoded
-from kvnmt.fields import WIDEST, at_least, between
+from kvnmt.fields import EXTENDS, WIDEST, at_least, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, draw, masked_mean, precise
 from kvnmt.typing import Array, Float, Key, Sizes
@@ -66,8 +66,8 @@ from kvnmt.typing import Array, Float, Key, Sizes
 class Options(RoundOptions):
     """Static choices; the defaults are our reading of the paper."""
 
-    slots: Annotated[int, between(1, WIDEST)] = 8  # M
-    noise: Annotated[float, at_least(0)] = 0.1  # standard deviation
+    slots: Annotated[int, between(1, WIDEST), EXTENDS] = 8  # M
+    noise: Annotated[float, at_least(0), EXTENDS] = 0.1  # standard deviation
     score: Literal["tanh", "linear"] = "tanh"
     seat: Literal["read", "state_and_read"] = "read"
     weights: Literal["shared", "recomputed", "reused"] = "shared"

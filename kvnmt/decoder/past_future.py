@@ -36,6 +36,7 @@ context of the last round.
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -48,6 +49,7 @@ from kvnmt.decoder.gru_pair import Inputs
 from kvnmt.decoder.rounds import Round, Source, look
 from kvnmt.decoder.start import init_start
 from kvnmt.errors import OptionError
+from kvnmt.fields import EXTENDS
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     GRU,
@@ -65,10 +67,11 @@ from kvnmt.typing import Array, Float, Key, Sizes
 class Options(gru_pair.QueryOptions):
     """Static choices; the defaults are the full system of the paper."""
 
-    past: bool = True
-    future: bool = True
+    past: Annotated[bool, EXTENDS] = True
+    future: Annotated[bool, EXTENDS] = True
     cell: Cell = "inside"  # of FUTURE
-    subtractive: bool = True  # have the predictors of the subtractive losses
+    # have the predictors of the subtractive losses
+    subtractive: Annotated[bool, EXTENDS] = True
 
 
 @struct.dataclass

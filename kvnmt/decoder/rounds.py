@@ -27,7 +27,7 @@ from kvnmt.attention import Attended, Attention, Moment
 from kvnmt.decoder import base
 from kvnmt.decoder.start import Initial, affine_start
 from kvnmt.encoder import Encoded
-from kvnmt.fields import DEEPEST, between
+from kvnmt.fields import DEEPEST, EXTENDS, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import GRU, Linear, init_gru
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes
@@ -37,8 +37,8 @@ from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 class RoundOptions(base.Options):
     """Static choices of every decoder with rounds."""
 
-    rounds: Annotated[int, between(1, DEEPEST)] = 1  # R
-    share_rounds: bool = False
+    rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1  # R
+    share_rounds: Annotated[bool, EXTENDS] = False
     initial: Initial = "mean"  # s_0
 
     def place(self, r: int) -> int:

@@ -42,7 +42,7 @@ from kvnmt.decoder import base
 from kvnmt.decoder.rounds import alignments, look_once
 from kvnmt.decoder.start import Initial, affine_start, init_start
 from kvnmt.encoder import Encoded
-from kvnmt.fields import DEEPEST, between
+from kvnmt.fields import DEEPEST, EXTENDS, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     LSTM,
@@ -61,7 +61,7 @@ from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 class Options(base.Options):
     """Static choices; the defaults are those of Mino et al. (2017)."""
 
-    layers: Annotated[int, between(1, DEEPEST)] = 2
+    layers: Annotated[int, between(1, DEEPEST), EXTENDS] = 2
     initial: Initial = "last"
     score_state: Literal["current", "previous"] = "current"
     input_feeding: bool = False

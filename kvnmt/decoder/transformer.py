@@ -44,7 +44,7 @@ from kvnmt.attention import Attention, multi_head
 from kvnmt.decoder import base, source_look
 from kvnmt.decoder.source_look import Look, Looked, Now, Round
 from kvnmt.encoder import Encoded
-from kvnmt.fields import DEEPEST, between
+from kvnmt.fields import DEEPEST, EXTENDS, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     Blocks,
@@ -75,9 +75,10 @@ from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes
 class Options(base.Options, Blocks):
     """Static choices of the Transformer decoder."""
 
-    layers: Annotated[int, between(1, DEEPEST)] = 2
-    rounds: Annotated[int, between(1, DEEPEST)] = 1  # R, of the chosen attention
-    attention_in: Literal["last", "each"] = "last"  # layers; others have multi-head
+    layers: Annotated[int, between(1, DEEPEST), EXTENDS] = 2
+    rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1  # R, of the attention
+    # Layers; others have multi-head attention.
+    attention_in: Annotated[Literal["last", "each"], EXTENDS] = "last"
 
 
 @struct.dataclass

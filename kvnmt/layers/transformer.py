@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.errors import OptionError
-from kvnmt.fields import WIDEST, between
+from kvnmt.fields import EXTENDS, WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers.basic import (
     Linear,
@@ -45,10 +45,11 @@ class Blocks:
     heads: Annotated[int | None, between(1, WIDEST)] = (
         None  # N; none given: 64 wide or more
     )
-    feed_forward: Annotated[int | None, between(1, WIDEST)] = None  # F; none given: 4 D
+    # F; none given: 4 D
+    feed_forward: Annotated[int | None, between(1, WIDEST), EXTENDS] = None
     # of what a part adds, of weights of self-attention, and of embedded words with
     # their positions
-    dropout: Annotated[float, between(0, 0.99)] = 0.0
+    dropout: Annotated[float, between(0, 0.99), EXTENDS] = 0.0
 
 
 @struct.dataclass

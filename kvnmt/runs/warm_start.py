@@ -18,19 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.errors import OptionError, UserError
+from kvnmt.fields import extending
 from kvnmt.model.assembly import Params, word_gain
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.shared_words import SharedWords
 from kvnmt.trees import by_name, path_name
 
 OUTPUT, AUXILIARY = map(jax.tree_util.GetAttrKey, ("output", "auxiliary"))
-# Options of mechanisms by which one extends another: there is more of something, or it
-# has another size, which shapes tell, or another start or loss.
-EXTENDS = (
-    *("rounds", "share_rounds", "layers", "attention_in", "values", "write"),
-    *("past", "future", "subtractive", "share_addresses", "window", "write_bias"),
-    *("slots", "key_size", "size", "parts", "feed_forward", "noise", "dropout"),
-)
 
 
 class WarmStart(NamedTuple):
@@ -101,7 +95,6 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
         f"{part}.{name}"
         for part in ("blocks", "attention", "decoder", "target_context")
         for name in _common(getattr(trained, part), getattr(config, part))
-        if name not in EXTENDS
     ]
     for field in fields:
         before, now = attrgetter(field)(trained), attrgetter(field)(config)
@@ -123,10 +116,10 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
 
 
 def _common(before: Any, now: Any) -> list[str]:
-    """The options of mechanisms of the same name; of others that of all GRUs."""
+    """Options that mean the same of both: of other mechanisms that of all GRUs."""
     names = [option.name for option in fields_of(now)]
     if type(before) is type(now):
-        return names
+        return [name for name in names if name not in extending(type(now))]
     return [name for name in ("reset",) if name in names and hasattr(before, name)]
 
 

@@ -27,7 +27,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.fields import WIDEST, between
+from kvnmt.fields import EXTENDS, WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers.linear_memory import (
     Shape,
@@ -52,7 +52,8 @@ class Options(base.Options):
 
     update: Update = "delta"
     heads: Annotated[int, between(1, WIDEST)] = 1  # N
-    key_size: Annotated[int | None, between(1, WIDEST)] = None  # N d_k; None: A
+    # N d_k; None: A
+    key_size: Annotated[int | None, between(1, WIDEST), EXTENDS] = None
 
     def shape(self, sizes: Sizes) -> Shape:
         """The heads, and the widths of one."""

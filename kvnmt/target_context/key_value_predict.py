@@ -33,7 +33,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.errors import UserError
-from kvnmt.fields import WIDEST, between
+from kvnmt.fields import EXTENDS, WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import masked_softmax
 from kvnmt.target_context import base
@@ -57,7 +57,7 @@ class Options(base.Options):
     """Static choices of key-value-predict attention."""
 
     form: Literal["plain", "kv", "kvp"] = "kvp"
-    window: Annotated[int | None, between(1, WIDEST)] = None  # L
+    window: Annotated[int | None, between(1, WIDEST), EXTENDS] = None  # L
     word: bool = True  # the readout also reads x_t
 
 

@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.errors import UserError
-from kvnmt.fields import DEEPEST, between
+from kvnmt.fields import DEEPEST, EXTENDS, between
 from kvnmt.initializers import Weights
 from kvnmt.target_context import base
 from kvnmt.typing import Array, DType, Float, Key, Sizes
@@ -39,7 +39,7 @@ from kvnmt.typing import Array, DType, Float, Key, Sizes
 class Options(base.Options):
     """Static choices of the N-gram network."""
 
-    parts: Annotated[int, between(1, DEEPEST)] = 4  # P
+    parts: Annotated[int, between(1, DEEPEST), EXTENDS] = 4  # P
     word: bool = True  # the readout also reads x_t
 
 

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.fields import WIDEST, at_least, between, idle_while
+from kvnmt.fields import EXTENDS, WIDEST, at_least, between, idle_while
 from kvnmt.initializers import Weights
 from kvnmt.layers import precise
 from kvnmt.layers.slot_memory import (
@@ -47,8 +47,9 @@ class Options(base.Options):
     """Static choices; the defaults are gated slot attention."""
 
     gate: Gate = "gsa"
-    slots: Annotated[int, between(1, WIDEST)] = 8  # m
-    key_size: Annotated[int | None, between(1, WIDEST)] = None  # d_k; None: A
+    slots: Annotated[int, between(1, WIDEST), EXTENDS] = 8  # m
+    # d_k; None: A
+    key_size: Annotated[int | None, between(1, WIDEST), EXTENDS] = None
     # of gsa: how slowly slots fade
     tau: Annotated[float, at_least(1), idle_while(gate="abc")] = 8.0
 

@@ -4,8 +4,9 @@
 import dataclasses
 import functools
 import re
+import types
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -13,18 +14,17 @@ import pytest
 
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
-from kvnmt import target_context as target_contexts
-from kvnmt.attention import kv_memory
+from kvnmt.attention import additive, kv_memory
 from kvnmt.data import vocabulary
 from kvnmt.decoder import conditional, single, transformer
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
+from kvnmt.fields import EXTENDS
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.runs.warm_start import (
-    EXTENDS,
     WarmStart,
     check_computed_alike,
     warm_start,
@@ -405,13 +405,6 @@ def test_a_mechanism_may_be_extended(tmp_path):
     twice = conditional.Options(rounds=2)
     more = dataclasses.replace(BASELINE, attention=rewritten, decoder=twice)
     check_computed_alike(fixed, more, tmp_path)
-    names = {
-        option.name
-        for catalogue in (attentions, decoders, target_contexts)
-        for mechanism in catalogue.CATALOGUE.values()
-        for option in dataclasses.fields(mechanism.Options)
-    }
-    assert set(EXTENDS) <= names
 
 
 def test_what_tied_layers_read_is_nothing_to_others(tmp_path):
@@ -424,3 +417,29 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path, base):
     with pytest.raises(UserError, match="no' is no run directory"):
         experiment.run(exp, tmp_path / "run", console=quiet())
     assert not (tmp_path / "run").exists()
+
+
+@dataclasses.dataclass(frozen=True)
+class Mine(additive.Options):
+    """Options of somebody's own."""
+
+    shade: float = 0.1
+    size: Annotated[int, EXTENDS] = 1
+
+
+@pytest.fixture(name="mine")
+def _mine():
+    module = types.SimpleNamespace(Options=Mine, build=additive.build)
+    attentions.CATALOGUE.add("mine", module)
+    yield
+    attentions.CATALOGUE.remove("mine")
+
+
+@pytest.mark.usefixtures("mine")
+def test_an_option_of_ones_own_is_the_same_unless_it_extends(tmp_path):
+    def config(**options: Any) -> ModelConfig:
+        return dataclasses.replace(BASELINE, attention=Mine(**options))
+
+    check_computed_alike(config(), config(size=2), tmp_path)
+    with pytest.raises(OptionError, match="was trained with attention.shade 0.1"):
+        check_computed_alike(config(), config(shade=0.3), tmp_path)
