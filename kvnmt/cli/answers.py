@@ -12,14 +12,13 @@ from kvnmt.cli.beside import read_beside
 from kvnmt.data.words import beginning, cut, first_filled, word_places
 from kvnmt.fields import at_least
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.describe import describe, join, read_back
+from kvnmt.inference.describe import describe, join, linked
 from kvnmt.inference.ids import part_number
 from kvnmt.inference.moses import Part, entries
 from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.inference.translate import (
     Request,
-    Translation,
     translate_lines,
     translate_nbest,
 )
@@ -163,7 +162,8 @@ def _written(
         words = [one for of_line in map(word_places, lines, cuts) for one in of_line]
         parts = map(Part, words, ways)
         if options.alignment:
-            parts = map(Part, words, ways, _links(run, flat, ways, options.search))
+            limits = options.search.batch_size, options.search.batch_tokens
+            parts = map(Part, words, ways, linked(run, flat, ways, limits))
         return list(_listed(run, _grouped(parts, cuts), line, options))
     texts = translate_lines(
         run,
@@ -176,18 +176,6 @@ def _written(
         **request,
     )
     return [" ".join(filter(None, pieces)) for pieces in _grouped(texts, cuts)]
-
-
-def _links(
-    run: Run,
-    lines: Sequence[str],
-    ways: Sequence[Sequence[Translation]],
-    search: SearchConfig,
-) -> list[list[str]]:
-    """The links of every translation of every line."""
-    limits = search.batch_size, search.batch_tokens
-    records = read_back(run, lines, ways, nbest=True, limits=limits)
-    return [[way["links"] for way in record["nbest"]] for record in records]
 
 
 def _listed(

@@ -2,10 +2,11 @@
 """Translations with all that is known of them, as plain data for JSON."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Unpack
 
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
+from kvnmt.data.links import Links
 from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.forced import forced_pair
@@ -61,16 +62,31 @@ def read_back(
         nbest: Whether a record has a list of them all, beside what is told of the best.
         limits: Most pairs and most source positions that are read at a time.
     """
-    source = [run.vocabularies.source.encode(line) for line in lines]
-    beside = [x for x, ways in zip(source, translations) for _ in ways]
-    ids = [way.ids for ways in translations for way in ways]
-    size, tokens = limits
-    scored = iter(score(run.model, run.params, beside, ids, size=size, tokens=tokens))
     records = []
-    for line, ways in zip(lines, translations):
-        several = [_record(run, line, way, next(scored)) for way in ways]
+    for line, pairs in zip(lines, _scored(run, lines, translations, limits)):
+        several = [_record(run, line, way, pair) for way, pair in pairs]
         records.append(several[0] | ({"nbest": several} if nbest else {}))
     return records
+
+
+def linked(
+    run: Trained,
+    lines: Sequence[str],
+    translations: Sequence[Sequence[Translation]],
+    limits: tuple[int, int] = (BATCH_SIZE, BATCH_TOKENS),
+) -> list[list[Links]]:
+    """The links between the words of lines and of each of their translations.
+
+    Args:
+        run: A trained model that aligns.
+        lines: What was translated.
+        translations: Of every line.
+        limits: As of `read_back`.
+    """
+    return [
+        [_links(run, line, way.ids, pair) for way, pair in pairs]
+        for line, pairs in zip(lines, _scored(run, lines, translations, limits))
+    ]
 
 
 def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -93,6 +109,21 @@ def summary(run: Trained, translation: Translation) -> dict[str, Any]:
         "score": _finite(translation.score),
         "log_prob": _finite(translation.log_prob),
     }
+
+
+def _scored(
+    run: Trained,
+    lines: Sequence[str],
+    translations: Sequence[Sequence[Translation]],
+    limits: tuple[int, int],
+) -> Iterator[list[tuple[Translation, Scored]]]:
+    """Every translation of every line, with what forced decoding tells of it."""
+    source = [run.vocabularies.source.encode(line) for line in lines]
+    beside = [x for x, ways in zip(source, translations) for _ in ways]
+    ids = [way.ids for ways in translations for way in ways]
+    size, tokens = limits
+    scored = iter(score(run.model, run.params, beside, ids, size=size, tokens=tokens))
+    return ([(way, next(scored)) for way in ways] for ways in translations)
 
 
 def _record(
@@ -120,10 +151,16 @@ def _alignment(
     run: Trained, line: str, ids: Sequence[int], pair: Scored
 ) -> dict[str, Any]:
     """Links between the words of both lines, and the attention that they are from."""
-    translation = run.vocabularies.target.decode(ids)
-    forced = forced_pair(run, line, translation, ids, pair)
     matrix = pair.alignments[-1]
     return {
-        "links": format_pharaoh(forced.links()),
+        "links": format_pharaoh(_links(run, line, ids, pair)),
         "alignment": [[_finite(round(float(a), 6)) for a in row] for row in matrix],
     }
+
+
+def _links(run: Trained, line: str, ids: Sequence[int], pair: Scored) -> Links:
+    """None of an empty line: nothing was predicted."""
+    if not run.vocabularies.source.encode(line):
+        return frozenset()
+    translation = run.vocabularies.target.decode(ids)
+    return forced_pair(run, line, translation, ids, pair).links()

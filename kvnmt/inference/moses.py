@@ -15,10 +15,11 @@ what the search ranked by. Links are between words, as Pharaoh writes them: ``0-
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from kvnmt.data.links import Links
 from kvnmt.data.words import split_words
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import Translation
-from kvnmt.metrics.links import format_pharaoh, parse_pharaoh
+from kvnmt.metrics.links import format_pharaoh
 
 BAR, ESCAPED = "|||", "&#124;" * 3
 
@@ -28,7 +29,7 @@ class Part(NamedTuple):
 
     words: Sequence[int]  # the number that each of its words has in the whole line
     ways: Sequence[Translation]
-    links: Sequence[str] | None = None  # of each of them, where they are asked for
+    links: Sequence[Links] | None = None  # of each of them, where they are asked for
 
 
 class Entry(NamedTuple):
@@ -73,10 +74,10 @@ def _entry(run: Trained, parts: Sequence[Part], place: int) -> Entry:
     )
 
 
-def _joined(parts: Sequence[Part], texts: Sequence[str], links: Sequence[str]) -> str:
+def _joined(parts: Sequence[Part], texts: Sequence[str], links: Sequence[Links]) -> str:
     """The links of a whole line; translated words count on from part to part."""
     joined, before = set[tuple[int, int]](), 0
     for part, text, own in zip(parts, texts, links):
-        joined |= {(part.words[i], before + j) for i, j in parse_pharaoh(own).sure}
+        joined |= {(part.words[i], before + j) for i, j in own}
         before += len(split_words(text))
     return format_pharaoh(joined)

@@ -21,8 +21,8 @@ def test_a_part_with_fewer_translations_leaves_the_list_long():
         "b b b ||| logP= -3.500000 ||| -4.250000",
     ]
     parts = [
-        Part([0, 1], first, ["0-0", "1-0"]),
-        Part([2], second, ["0-1 0-0"]),
+        Part([0, 1], first, [{(0, 0)}, {(1, 0)}]),
+        Part([2], second, [{(0, 1), (0, 0)}]),
     ]
     assert [entry.links for entry in entries(RUN, parts)] == [
         "0-0 2-1 2-2",
