@@ -172,7 +172,9 @@ def _tests(
         p = p_over_seeds(groups[row], found, against)
         seeds.append("" if p is None else f"{p:.3f}")
         several = p_over_sentences(groups[row], found, against)
-        sentences.append(" / ".join(f"{p:.3f}" for p in several))
+        fewer = 0 < len(several) < len(_seeds_of(groups[row]))
+        told = " / ".join(f"{p:.3f}" for p in several)
+        sentences.append(f"{told} ({len(several)})" if fewer else told)
     if any(seeds):
         yield f"p against {name}, seeds", seeds
     if any(sentences):

@@ -313,7 +313,7 @@ def test_rows_are_tested_over_the_sentences_of_the_baseline_of_their_seed(tmp_pa
     assert {line[0]: line[place] for line in grid.rows} == {
         "`rnnsearch-star`": "",
         "`mematt`": "",
-        "`kvmematt-r1`": f"{expected[1]:.3f} / {expected[2]:.3f}",
+        "`kvmematt-r1`": f"{expected[1]:.3f} / {expected[2]:.3f} (2)",  # of 3 seeds
     }
     lines = with_p(AGAINST, summary.by, found)
     told = {(line["system"], line["seed"]): line["p"] for line in lines if "p" in line}
