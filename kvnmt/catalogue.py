@@ -121,14 +121,18 @@ class Catalogue(Mapping[str, Mechanism]):
 
 def _fault_of(kind: Any) -> str | None:
     """Why options cannot be part of a config, which is compared, hashed and saved."""
-    if not dataclasses.is_dataclass(kind):
-        return "are no dataclass"
-    if kind.__hash__ is None:
+    if "__dataclass_fields__" not in vars(kind):  # those of a base are not its own
+        return "are no dataclass; write @dataclass(frozen=True) above them"
+    if not kind.__dataclass_params__.frozen:
         return "are not frozen; write @dataclass(frozen=True)"
     for option in dataclasses.fields(kind):
         if option.name == "name":
             return "have a field 'name', which is how a config calls the mechanism"
         lacks = option.default is option.default_factory is dataclasses.MISSING
-        if option.init and lacks:
+        if lacks:
             return f"have no default for '{option.name}'; give one"
-    return None
+    try:
+        hash(kind())
+    except TypeError:
+        return "hold what has no hash, such as a list; write a tuple"
+    return None if kind() == kind() else "differ from themselves; leave eq out"

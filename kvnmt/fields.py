@@ -15,8 +15,8 @@ The kind of a field is its annotation, and so are the bounds of a number::
 `check_fields` finds them wherever such a config is held, so a new option brings them
 along. The command line makes no other kinds; a notebook does, and what was never
 compared with them would mean something else, or fail after hours. `check_used` refuses
-what somebody gave though another field keeps it from doing anything. A warm start takes
-another model with the same options but for those that are marked by `EXTENDS`.
+what somebody gave though another field keeps it from doing anything. Where
+one model starts another, options that are not marked by `EXTENDS` must be equal.
 """
 
 import dataclasses

@@ -54,10 +54,31 @@ class Named:
     name: str = "x"
 
 
+class Undecorated(Named):
+    """Options that forgot to be a dataclass."""
+
+    size: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Unhashable:
+    """Options that hold a list."""
+
+    sizes: list[int] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Unequal:
+    """Options that are like no others."""
+
+
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
         (object, "are no dataclass"),
+        (Undecorated, "are no dataclass; write"),
+        (Unhashable, "hold what has no hash, such as a list"),
+        (Unequal, "differ from themselves"),
         (Thawed, "are not frozen; write"),
         (Wanting, "have no default for 'size'; give one"),
         (Named, "have a field 'name'"),

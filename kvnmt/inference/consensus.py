@@ -40,9 +40,10 @@ def most_alike(
         exponent: a. With 0 all that are possible count alike.
     """
     known = np.asarray(log_probs)
-    possible = known > -np.inf
-    scores = exponent * np.where(possible, known, 0.0)
-    weights = possible * np.exp(scores - scores.max(where=possible, initial=-np.inf))
+    possible = (known > -np.inf) | (known.max() == -np.inf)  # or all are alike
+    scores = exponent * np.where(known > -np.inf, known, 0.0)
+    scores = np.where(possible, scores, -np.inf)
+    weights = np.exp(scores - scores.max())
     return int(np.argmax(pairwise_bleu(translations) @ weights))
 
 

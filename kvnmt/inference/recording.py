@@ -4,7 +4,8 @@
 The mechanism is run inside another one that has its parameters, does what it does and
 notes what it tells of each look: of its write (``explain``) or of its read (``weigh``).
 Any decoder carries the notes, since it carries the State of any attention; training and
-search know nothing of them.
+search know nothing of them. Notes grow with every look, so that a step must make its
+looks in Python, not in a scan.
 """
 
 from collections.abc import Callable, Sequence

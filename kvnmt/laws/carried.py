@@ -21,6 +21,8 @@ from kvnmt.laws.law import (
 from kvnmt.laws.trial import MASK, B, S, Trial, gradient_of, scan, step, unroll
 from kvnmt.typing import Array, PyTree
 
+QUERY = "the first query"
+
 
 def state(trial: Trial) -> Iterator[str]:
     """The State keeps its form and lets a search reorder it; every write is seen."""
@@ -142,17 +144,18 @@ def reach(trial: Trial) -> Iterator[str]:
     for name, leaf in _leaves_of(trial, trial.gradient):
         if not np.isfinite(leaf).all():
             yield f"the gradient of {name} is not finite once compiled"
-        elif not np.any(leaf != 0):
+        elif not np.any(leaf != 0) and (name != QUERY or _heeded(trial)):
             yield f"the gradient of {name} is 0"
-    first, *_ = moments = trial.moments
-    *_, by_query = trial.gradient(trial.params, trial.annotations, MASK, moments)
+
+
+def _heeded(trial: Trial) -> bool:
+    """Whether another query gives another context."""
+    first, *others = trial.moments
     other = trial.run(
         *(trial.params, trial.annotations, MASK),
-        [replace(first, query=-first.query), *moments[1:]],
+        [replace(first, query=-first.query), *others],
     )
-    context = trial.course().looks[0].context
-    if np.any(context != other.looks[0].context) and not np.any(by_query):
-        yield "the context changes with the query, whose gradient is 0"
+    return bool(np.any(trial.course().looks[0].context != other.looks[0].context))
 
 
 def _slots(trial: Trial) -> set[str]:
@@ -184,8 +187,9 @@ def _moves(before: PyTree, after: PyTree, slots: set[str]) -> list[np.ndarray]:
 def _leaves_of(
     trial: Trial, gradient: Callable[..., PyTree]
 ) -> Iterator[tuple[str, np.ndarray]]:
-    by_params, by_annotations, _ = gradient(
+    by_params, by_annotations, by_query = gradient(
         trial.params, trial.annotations, MASK, trial.moments
     )
     yield from leaves(by_params)
     yield "the annotations", np.asarray(by_annotations)
+    yield QUERY, np.asarray(by_query)

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from kvnmt import attention, decoder, target_context
-from kvnmt.attention import Attention, additive
+from kvnmt.attention import Attention, kv_memory
 from kvnmt.catalogue import Mechanism
 from kvnmt.decoder import Decoder
 from kvnmt.errors import UserError, unknown_name
@@ -112,7 +112,7 @@ KINDS = (
         Decoder,
         decoder_laws.LAWS,
         decoder_trial.make_trial,
-        around=(additive.build(additive.Options()),),
+        around=(kv_memory.build(kv_memory.Options()),),
     ),
 )
 
@@ -132,8 +132,7 @@ def check(
     Args:
         mechanism: An attention, a target context or a decoder: what has ``Options``
             and ``build``, such as a module, or the `Attention`, `TargetContext` or
-            `Decoder` that ``build`` returns. A decoder is built around additive
-            attention.
+            `Decoder` that ``build`` returns. A decoder is built around a key memory.
         options: Its choices; by default ``Options()``.
         excused: Names of laws that need not hold: a mechanism that knows the order
             of the source does not keep ``order``.

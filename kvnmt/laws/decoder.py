@@ -13,10 +13,12 @@ from kvnmt.decoder import Features
 from kvnmt.encoder import Encoded
 from kvnmt.laws.decoder_trial import MASK, B, S, T, Trial, at_once, step, stepped
 from kvnmt.laws.law import (
+    LARGE,
     Law,
     differences,
     faults_of_form,
     faults_of_init,
+    faults_of_looks,
     faults_of_precision,
     leaves,
     named,
@@ -64,6 +66,18 @@ def widths(trial: Trial) -> Iterator[str]:
     for name, leaf in leaves(found):
         if not np.isfinite(leaf).all():
             yield f"{name} is not finite"
+
+
+def keys(trial: Trial) -> Iterator[str]:
+    """Keys, a row each, are there in training alone; what they drop has its shape."""
+    drawn = jax.random.split(jax.random.key(5), B)
+    found = trial.at_once(*_arrays(trial), drawn)
+    form, want = (jax.tree.map(jnp.shape, _shown(x)) for x in (found, trial.course()))
+    if form != want:
+        yield "with keys it gives features of another form"
+    for name, leaf in leaves(found):
+        if not np.isfinite(leaf).all():
+            yield f"with keys {name} is not finite"
 
 
 def padding(trial: Trial) -> Iterator[str]:
@@ -159,6 +173,23 @@ def hypotheses(trial: Trial) -> Iterator[str]:
     yield from differences(*run(trial.encoded, trial.embedded), tolerance=1e-5)
 
 
+def attended(trial: Trial) -> Iterator[str]:
+    """Shares of what earlier states are in a mixture."""
+    looks = trial.course().self_attention
+    if looks is not None:
+        yield from faults_of_looks(np.asarray(looks)[..., :T], B, T)
+
+
+def large(trial: Trial) -> Iterator[str]:
+    """Numbers far larger than usual: an exponential of a score may overflow."""
+    annotations = LARGE * trial.encoded.annotations
+    encoded = replace(trial.encoded, annotations=annotations)
+    found = trial.at_once(trial.params, encoded, LARGE * trial.embedded)
+    for name, leaf in leaves(found):
+        if not np.isfinite(leaf).all():
+            yield f"{name} is not finite"
+
+
 def precision(trial: Trial) -> Iterator[str]:
     """In bfloat16 what the readout takes is of it; in float64 nothing is coarser."""
 
@@ -198,6 +229,7 @@ LAWS: tuple[Law[Trial], ...] = (
     Law("init", "parameters begin with finite numbers, drawn from the key", init),
     Law("source", "every array of the Source begins with the rows", source),
     Law("widths", "features have the promised shapes and are finite", widths),
+    Law("keys", "with the keys of training it gives features of that form", keys),
     Law("padding", "alignments are of the words that are there", padding),
     Law("steps", "step after step it computes what it computes at once", steps),
     Law("earlier", "no step sees a later word", earlier),
@@ -205,6 +237,8 @@ LAWS: tuple[Law[Trial], ...] = (
     Law("rows", "the rows of a batch do not know each other", rows),
     Law("state", "what is carried keeps its form, rows first", state),
     Law("hypotheses", "hypotheses of a search do not know each other", hypotheses),
+    Law("attended", "`self_attention` tells weights of earlier states", attended),
+    Law("large", "large numbers do not overflow", large),
     Law("precision", "results have the types of what is given, or finer", precision),
     Law("reach", "the loss has a finite gradient in every parameter", reach),
 )

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A decoder at work on small random numbers, for laws to be tried on.
 
-It is built around additive attention, whose own laws are others.
+It is built around an attention that writes: around another all rounds but the last are
+idle. The laws of the attention are others.
 """
 
 from collections.abc import Callable
@@ -15,7 +16,8 @@ import numpy as np
 from kvnmt.decoder import Decoder, Features, scanned
 from kvnmt.encoder import Encoded
 from kvnmt.laws.law import drawn, normal_numbers
-from kvnmt.typing import Array, PyTree, Sizes
+from kvnmt.layers import Scanning
+from kvnmt.typing import Array, Key, PyTree, Sizes
 
 # Widths differ, so that a transposed or swapped matrix cannot fit.
 SIZES = Sizes(embedding=9, encoder=4, annotation=8, state=12, alignment=6)
@@ -60,16 +62,20 @@ def make_trial(decoder: Decoder, sizes: Sizes = SIZES) -> Trial:
 
 
 def at_once(
-    decoder: Decoder, params: PyTree, encoded: Encoded, embedded: Array
+    decoder: Decoder,
+    params: PyTree,
+    encoded: Encoded,
+    embedded: Array,
+    key: Key[Array, " B"] | None = None,
 ) -> Features:
-    """Takes all words, as training does."""
+    """Takes all words, as training does; with keys, which a decoder may draw from."""
     source = decoder.prepare(params, encoded)
     inputs = decoder.inputs(params, embedded)
-    state = decoder.initial_state(params, source, embedded.shape[1])
+    state = decoder.initial_state(params, source, embedded.shape[1], key)
     if decoder.over_time is None:
         features = scanned(partial(decoder.step, params, source), state, inputs)
     else:
-        features = decoder.over_time(params, source, state, inputs)
+        features = decoder.over_time(params, source, state, inputs, key, Scanning())
     return _completed(decoder, params, source, features)
 
 

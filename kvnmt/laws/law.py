@@ -123,6 +123,21 @@ def faults_of_form(states: Sequence[PyTree], rows: int) -> Iterator[str]:
                 )
 
 
+def faults_of_looks(weights: np.ndarray, rows: int, steps: int) -> Iterator[str]:
+    """Of weights of what came earlier, [B, T, T]; column 0 stands before the first."""
+    if weights.shape != (rows, steps, steps):
+        yield f"the weights have shape {weights.shape}"
+        return
+    if not (np.isfinite(weights).all() and (weights >= 0).all()):
+        yield "weights are negative or no numbers"
+    elif np.any(np.triu(weights, 1) != 0):
+        yield "a step looks at words that come later"
+    elif (most := weights.sum(axis=-1).max()) > 1 + 1e-5:
+        yield f"the weights of a step sum to {most:.4g}"
+    elif (least := weights[:, -1].sum(axis=-1).min()) < 1 - 1e-5:
+        yield f"the weights of the last step sum to {least:.4g}"
+
+
 def faults_of_precision(
     results: Callable[..., tuple[PyTree, PyTree, Sequence[PyTree]]],
     *arrays: PyTree,

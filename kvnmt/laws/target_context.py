@@ -16,6 +16,7 @@ from kvnmt.laws.law import (
     drawn,
     faults_of_form,
     faults_of_init,
+    faults_of_looks,
     faults_of_precision,
     leaves,
     normal_numbers,
@@ -142,17 +143,7 @@ def attended(trial: Trial) -> Iterator[str]:
     if trial.context.self_attention is None:
         return
     weights = np.asarray(trial.context.self_attention(*_arrays(trial)))
-    if weights.shape != (B, T, T):
-        yield f"the weights have shape {weights.shape}"
-        return
-    if not (np.isfinite(weights).all() and (weights >= 0).all()):
-        yield "weights are negative or no numbers"
-    elif np.any(np.triu(weights, 1) != 0):
-        yield "a step looks at words that come later"
-    elif (most := weights.sum(axis=-1).max()) > 1 + 1e-5:
-        yield f"the weights of a step sum to {most:.4g}"
-    elif (least := weights[:, -1].sum(axis=-1).min()) < 1 - 1e-5:
-        yield f"the weights of the last step sum to {least:.4g}"
+    yield from faults_of_looks(weights, B, T)
 
 
 def precision(trial: Trial) -> Iterator[str]:

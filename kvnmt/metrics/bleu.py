@@ -5,7 +5,7 @@ BLEU: Papineni et al. 2002. chrF: Popović 2015. Post 2018 tells why a score wit
 its signature cannot be compared with another one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -86,8 +86,10 @@ def corpus_chrf(
     """Scores sentences with chrF2: character n-grams up to 6, no word n-grams."""
     check_counts(hypotheses, references, *more)
     metric = CHRF(lowercase=lowercase)
-    result = metric.corpus_score(hypotheses, streams(references, more))
-    characters = _count_characters(references)
+    given = streams(references, more)
+    result = metric.corpus_score(hypotheses, given)
+    first = (next(line for line in row if line is not None) for row in zip(*given))
+    characters = _count_characters(first)
     ratio = _count_characters(hypotheses) / characters if characters else 0.0
     return Score(result.score, str(metric.get_signature()), ratio)
 
@@ -220,5 +222,5 @@ def check_counts(hypotheses: Sequence[str], *references: Sequence[str]) -> None:
         raise UserError("there is no sentence to score; the hypotheses are empty.")
 
 
-def _count_characters(sentences: Sequence[str]) -> int:
+def _count_characters(sentences: Iterable[str]) -> int:
     return sum(len("".join(sentence.split())) for sentence in sentences)

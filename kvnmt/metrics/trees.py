@@ -85,9 +85,9 @@ def sentence_tree(words: Sequence[str], focus: Sequence[int | None]) -> Tree:
         ValueError: The focus is none of this sentence, or there are no words.
     """
     _check_focus(focus, len(words))
-    stays = [*focus[:1]]
-    for word in focus[1:]:
-        stays.append(stays[-1] if word is None else word)
+    stays: list[int] = []
+    for word in focus:
+        stays.append((stays or [0])[-1] if word is None else word)
     changes = [k for k in range(2, len(words)) if stays[k] != stays[k - 1]]
     phrases = list(zip([0, *changes], [*changes, len(words)]))
     spans = {(start, len(words)) for start, _ in phrases}
@@ -110,8 +110,14 @@ def parseval(hypotheses: Sequence[Tree], gold: Sequence[Tree]) -> ParsEval:
         hypotheses: Trees in the order of the gold file.
         gold: Trees of a parser or of people, over as many words. Words may differ: they
             may be escaped or lower-cased.
+
+    Raises:
+        ValueError: They are of other sentences.
     """
-    pairs = [(h.phrases, g.phrases) for h, g in zip(hypotheses, gold, strict=True)]
+    sizes = [[len(tree.words) for tree in trees] for trees in (hypotheses, gold)]
+    if sizes[0] != sizes[1]:
+        raise ValueError("the trees are of sentences of other lengths")
+    pairs = [(h.phrases, g.phrases) for h, g in zip(hypotheses, gold)]
     right = sum(len(h & g) for h, g in pairs)
     proposed = sum(len(h) for h, _ in pairs)
     wanted = sum(len(g) for _, g in pairs)

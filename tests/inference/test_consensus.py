@@ -61,3 +61,11 @@ def test_it_leads_the_list_and_the_rest_stay(sample):
         assert new == [old[place], *old[:place], *old[place + 1 :]]
         moved += place > 0
     assert moved
+
+
+def test_what_is_impossible_counts_for_nothing():
+    with np.errstate(all="raise"):
+        assert most_alike([[5], [6, 7], [6, 7]], [-math.inf, -1, -1], 0.0) == 1
+        far = [-2000.0, -2000.1, -2000.2, -math.inf]
+        assert most_alike([[5], [6, 7], [6, 7], [5]], far, 1.0) == 1
+        assert most_alike([[5], [6, 7], [6, 7]], [-math.inf] * 3, 1.0) == 1

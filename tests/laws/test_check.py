@@ -241,6 +241,13 @@ def shows_more_than_it_reads(params, source, state, moment):
     return base.Attended(context, shown)
 
 
+def has_no_gradient_by_the_query(params, source, state, moment):
+    look = SOUND.read(params, source, state, moment)
+    apart = moment.query - jax.lax.stop_gradient(moment.query)
+    nothing = jnp.sqrt(jnp.sum(apart**2, axis=1, keepdims=True))
+    return look.replace(context=look.context + nothing)
+
+
 def is_coarse(scores, source):
     return masked_softmax(scores.astype(jnp.float32), source.mask)
 
@@ -327,6 +334,10 @@ WRONG = {
     "float": (beginning_with(1.0), {"init"}),
     "whole": (beginning_with(jnp.int32(1)), {"init"}),
     "heedless": (SOUND._replace(read=heeds_no_query), {"reach"}),
+    "distance": (
+        SOUND._replace(read=has_no_gradient_by_the_query),
+        {"gradient", "reach"},
+    ),
     "shown": (SOUND._replace(read=shows_more_than_it_reads), {"reach"}),
     "all-unread": (SOUND._replace(unread=lambda sizes: sizes.annotation), {"context"}),
     "key": (starting(from_one_key), {"init"}),

@@ -91,6 +91,25 @@ def prepared(prepare, unpack=lambda source: source):
     return SOUND._replace(prepare=prepare, initial_state=initial_state, step=step)
 
 
+def takes_no_key():
+    """The decoder, whose start takes no key."""
+
+    def initial_state(params, source, length, key=None):
+        assert key is None
+        return SOUND.initial_state(params, source, length)
+
+    return SOUND._replace(initial_state=initial_state)
+
+
+def overflows(features):
+    most = jnp.exp(jnp.abs(features.context))
+    return replace(features, context=features.context * most / (1 + most))
+
+
+def looks_at_nothing(features):
+    return replace(features, self_attention=features.state[:, :4] ** 2 - 7)
+
+
 def looks_ahead(x):
     return x + x.mean(axis=1, keepdims=True)
 
@@ -154,6 +173,9 @@ WRONG = {
         {"state", "hypotheses"},
     ),
     "callback": (giving(calls_back), {"hypotheses"}),
+    "no-key": (takes_no_key(), {"keys"}),
+    "overflow": (giving(overflows), {"large"}),
+    "looks": (giving(looks_at_nothing), {"attended"}),
     "coarse": (giving(is_coarse), {"precision"}),
     "dead": (giving(heeds_no_context), {"reach"}),
 }

@@ -261,7 +261,8 @@ def test_a_blank_line_is_no_reference_beside_a_filled_one():
     assert "nrefs:2" in nothing.signature
     filled, empty = sentence_statistics(["a", "a"], ["", ""], PLAIN, [["a b", " "]])
     assert (filled[-1], empty[-1]) == (2, 0)  # words of the reference
-    assert corpus_chrf(["ab"], [""], more=[["ab"]]).score == 100
+    chrf = corpus_chrf(["ab", "cd"], ["", "cd"], more=[["ab", ""]])
+    assert (chrf.score, chrf.length_ratio) == (100, 1)
 
 
 def test_as_many_hypotheses_as_references():

@@ -68,7 +68,7 @@ def test_where_the_focus_is_on_no_word_it_stays(focus, data):
         if data.draw(st.booleans()):
             focus[t] = focus[t - 1]
     words = WORDS[: len(focus)]
-    same = [None if t > 1 and w == focus[t - 1] else w for t, w in enumerate(focus)]
+    same = [None if t == 1 or w == focus[t - 1] else w for t, w in enumerate(focus)]
     assert sentence_tree(words, same) == sentence_tree(words, focus)
 
 
@@ -150,6 +150,11 @@ def test_parseval_by_hand():
     hypotheses = _trees("(the (dog (chased (the cat))))", "(a (b c))")
     score = parseval(hypotheses, gold)
     assert score == ParsEval(pytest.approx(4 / 6), 4 / 5, pytest.approx(8 / 11), 2)
+
+
+def test_trees_of_other_sentences():
+    with pytest.raises(ValueError, match="of sentences of other lengths"):
+        parseval([right_branching(["a"])], [right_branching(["a", "b"])])
 
 
 @given(st.lists(focuses(), max_size=4))
