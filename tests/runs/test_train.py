@@ -3,6 +3,7 @@
 
 import json
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -140,9 +141,13 @@ BAD = [
     [
         ("model.average_auxiliary", True, "auxiliary predictors"),
         ("training.warm_start", Path("nowhere"), "'nowhere' is no run directory"),
+        ("training.bleu_tokenize", "ja-mecab", "'ja-mecab' cannot be used here"),
     ],
 )
-def test_choices_are_checked_before_text_is_read(tmp_path, path, value, part):
+def test_choices_are_checked_before_text_is_read(
+    tmp_path, path, value, part, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "MeCab", None)  # as where it is not installed
     exp = replaced(tiny(DataConfig(source=Path("no.text"))), path, value)
     with pytest.raises(UserError, match=part):
         experiment.run(exp, tmp_path / "run", console=quiet())

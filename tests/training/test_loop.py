@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import shutil
+import types
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from kvnmt.model.assembly import Params
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
-from kvnmt.training import loop
+from kvnmt.training import bad_numbers, loop
 from kvnmt.training import step as steps
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.folder import only_writer
@@ -611,6 +612,24 @@ def test_a_validation_waits_for_a_sound_step(tmp_path, data):
     fit_with(exp, tmp_path / "saves", step=bad_at(2, 5))
     assert steps_kept(tmp_path / "saves") == {7, 8}
     assert [record["step"] for record in records(tmp_path / "saves")] == [4, 8]
+
+
+def test_a_bad_batch_is_written_in_any_locale(tmp_path, monkeypatch):
+    write = Path.write_text
+
+    def write_text(path: Path, text: str, encoding: str = "ascii") -> int:
+        return write(path, text, encoding)
+
+    monkeypatch.setattr(Path, "write_text", write_text)
+    words = types.SimpleNamespace(decode=lambda ids: "é")
+    side = {3: np.array([2])}
+    corpora: Any = types.SimpleNamespace(
+        vocabularies=(words, words),
+        train=types.SimpleNamespace(source=side, target=side),
+    )
+    bad_numbers.report(tmp_path, corpora, [3], step=1, seed=1)
+    report = json.loads((tmp_path / bad_numbers.NAME).read_text(encoding="utf-8"))
+    assert report["pairs"] == [{"source": "é", "target": "é"}]
 
 
 def test_many_bad_batches_in_a_row_stop_the_run(tmp_path, data):
