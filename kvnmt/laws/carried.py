@@ -12,6 +12,7 @@ import numpy as np
 from kvnmt.laws.law import (
     differences,
     faults_of_form,
+    faults_of_gradient,
     faults_of_precision,
     leaves,
     named,
@@ -20,8 +21,6 @@ from kvnmt.laws.law import (
 )
 from kvnmt.laws.trial import MASK, B, S, Trial, gradient_of, scan, step, unroll
 from kvnmt.typing import Array, PyTree
-
-QUERY = "the first query"
 
 
 def state(trial: Trial) -> Iterator[str]:
@@ -141,11 +140,8 @@ def gradient(trial: Trial) -> Iterator[str]:
 
 def reach(trial: Trial) -> Iterator[str]:
     """The gradient reaches everything that it should, the query that is heeded too."""
-    for name, leaf in _leaves_of(trial, trial.gradient):
-        if not np.isfinite(leaf).all():
-            yield f"the gradient of {name} is not finite once compiled"
-        elif not np.any(leaf != 0) and (name != QUERY or _heeded(trial)):
-            yield f"the gradient of {name} is 0"
+    *others, query = _leaves_of(trial, trial.gradient)
+    yield from faults_of_gradient([*others, query] if _heeded(trial) else others)
 
 
 def _heeded(trial: Trial) -> bool:
@@ -192,4 +188,4 @@ def _leaves_of(
     )
     yield from leaves(by_params)
     yield "the annotations", np.asarray(by_annotations)
-    yield QUERY, np.asarray(by_query)
+    yield "the first query", np.asarray(by_query)

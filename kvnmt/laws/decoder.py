@@ -17,11 +17,13 @@ from kvnmt.laws.law import (
     Law,
     differences,
     faults_of_form,
+    faults_of_gradient,
     faults_of_init,
     faults_of_looks,
     faults_of_precision,
     leaves,
     named,
+    not_finite,
 )
 from kvnmt.typing import Array, PyTree
 
@@ -63,9 +65,7 @@ def widths(trial: Trial) -> Iterator[str]:
             yield f"an alignment has shape {alignment.shape} of {B, T, S}"
     if found.waiting is not None:
         yield "`attend` leaves what `step` let wait"
-    for name, leaf in leaves(found):
-        if not np.isfinite(leaf).all():
-            yield f"{name} is not finite"
+    yield from not_finite(found)
 
 
 def keys(trial: Trial) -> Iterator[str]:
@@ -75,9 +75,7 @@ def keys(trial: Trial) -> Iterator[str]:
     form, want = (jax.tree.map(jnp.shape, _shown(x)) for x in (found, trial.course()))
     if form != want:
         yield "with keys it gives features of another form"
-    for name, leaf in leaves(found):
-        if not np.isfinite(leaf).all():
-            yield f"with keys {name} is not finite"
+    yield from not_finite(found)
 
 
 def padding(trial: Trial) -> Iterator[str]:
@@ -184,10 +182,7 @@ def large(trial: Trial) -> Iterator[str]:
     """Numbers far larger than usual: an exponential of a score may overflow."""
     annotations = LARGE * trial.encoded.annotations
     encoded = replace(trial.encoded, annotations=annotations)
-    found = trial.at_once(trial.params, encoded, LARGE * trial.embedded)
-    for name, leaf in leaves(found):
-        if not np.isfinite(leaf).all():
-            yield f"{name} is not finite"
+    yield from not_finite(trial.at_once(trial.params, encoded, LARGE * trial.embedded))
 
 
 def precision(trial: Trial) -> Iterator[str]:
@@ -218,11 +213,7 @@ def reach(trial: Trial) -> Iterator[str]:
         trial.params, trial.encoded.annotations, trial.embedded
     )
     read = {"the annotations": by_annotations, "the words": by_words}
-    for name, leaf in (*leaves(by_params), *leaves(read)):
-        if not np.isfinite(leaf).all():
-            yield f"the gradient of {name} is not finite"
-        elif not np.any(leaf != 0):
-            yield f"the gradient of {name} is 0"
+    yield from faults_of_gradient([*leaves(by_params), *leaves(read)])
 
 
 LAWS: tuple[Law[Trial], ...] = (

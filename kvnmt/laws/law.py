@@ -5,7 +5,7 @@ A law looks at a trial, a mechanism at work on small random numbers, and yields 
 sentence for everything that is not as the law says; no sentence means that it holds.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import jax
@@ -121,6 +121,22 @@ def faults_of_form(states: Sequence[PyTree], rows: int) -> Iterator[str]:
                     f"after step {step} {name} is {new.dtype}{list(new.shape)}, at "
                     f"first {old.dtype}{list(old.shape)}"
                 )
+
+
+def not_finite(tree: PyTree) -> Iterator[str]:
+    """A sentence for every array that holds what is no finite number."""
+    for name, leaf in leaves(tree):
+        if not np.isfinite(leaf).all():
+            yield f"{name} is not finite"
+
+
+def faults_of_gradient(gradients: Iterable[tuple[str, np.ndarray]]) -> Iterator[str]:
+    """Of a gradient by something that is called so: it is finite, and not all 0."""
+    for name, leaf in gradients:
+        if not np.isfinite(leaf).all():
+            yield f"the gradient of {name} is not finite"
+        elif not np.any(leaf != 0):
+            yield f"the gradient of {name} is 0"
 
 
 def faults_of_looks(weights: np.ndarray, rows: int, steps: int) -> Iterator[str]:

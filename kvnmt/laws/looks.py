@@ -13,8 +13,8 @@ from kvnmt.laws.law import (
     LARGE,
     differences,
     faults_of_init,
-    leaves,
     named,
+    not_finite,
 )
 from kvnmt.laws.trial import MASK, B, Course, S, Trial
 
@@ -140,9 +140,7 @@ def large(trial: Trial) -> Iterator[str]:
         lambda leaf: LARGE * leaf, (trial.annotations, trial.moments)
     )
     course = trial.run(trial.params, annotations, MASK, moments)
-    for name, leaf in leaves({"looks": course.looks, "states": course.states}):
-        if not np.isfinite(leaf).all():
-            yield f"{name} is not finite"
+    yield from not_finite({"looks": course.looks, "states": course.states})
 
 
 def _alignments(course: Course) -> Iterator[tuple[int, np.ndarray]]:

@@ -15,11 +15,13 @@ from kvnmt.laws.law import (
     differences,
     drawn,
     faults_of_form,
+    faults_of_gradient,
     faults_of_init,
     faults_of_looks,
     faults_of_precision,
     leaves,
     normal_numbers,
+    not_finite,
 )
 from kvnmt.target_context import TargetContext
 from kvnmt.typing import Array, PyTree, Sizes
@@ -90,9 +92,7 @@ def widths(trial: Trial) -> Iterator[str]:
         yield "context is the name of what the attention gives"
     if shapes != (want := {name: (B, T, width) for name, width in promised.items()}):
         yield f"it gives {shapes}, and its widths say {want}"
-    for name, array in leaves(trial.course()):
-        if not np.isfinite(array).all():
-            yield f"{name} is not finite"
+    yield from not_finite(trial.course())
 
 
 def steps(trial: Trial) -> Iterator[str]:
@@ -155,9 +155,7 @@ def precision(trial: Trial) -> Iterator[str]:
 def large(trial: Trial) -> Iterator[str]:
     """Numbers far larger than usual: an exponential of a score may overflow."""
     inputs = (LARGE * x for x in (trial.states, trial.embedded))
-    for name, leaf in leaves(trial.over_time(trial.params, *inputs)):
-        if not np.isfinite(leaf).all():
-            yield f"{name} is not finite"
+    yield from not_finite(trial.over_time(trial.params, *inputs))
 
 
 def reach(trial: Trial) -> Iterator[str]:
@@ -169,11 +167,7 @@ def reach(trial: Trial) -> Iterator[str]:
 
     gradient = jax.grad(total, argnums=(0, 1, 2))
     by_params, *read = gradient(trial.params, trial.states, trial.embedded)
-    for name, leaf in leaves(by_params):
-        if not np.isfinite(leaf).all():
-            yield f"the gradient of {name} is not finite"
-        elif not np.any(leaf != 0):
-            yield f"the gradient of {name} is 0"
+    yield from faults_of_gradient(leaves(by_params))
     if not all(np.isfinite(leaf).all() for leaf in read):
         yield "the gradient of what is read is not finite"
     elif not any(np.any(np.asarray(leaf) != 0) for leaf in read):
