@@ -119,7 +119,8 @@ def _common(before: Any, now: Any) -> list[str]:
     """Options that mean the same of both: of other mechanisms that of all GRUs."""
     names = [option.name for option in fields_of(now)]
     if type(before) is type(now):
-        return [name for name in names if name not in extending(type(now))]
+        others = extending(type(now))
+        return [name for name in names if name not in others]
     return [name for name in ("reset",) if name in names and hasattr(before, name)]
 
 

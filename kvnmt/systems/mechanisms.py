@@ -70,8 +70,9 @@ def options_of(kind: type) -> list[Option]:
 
 def _plain(value: Any) -> Any:
     """The options of another mechanism, held inside, by their names."""
-    held: Any = value
-    return dataclasses.asdict(held) if dataclasses.is_dataclass(value) else value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    return value
 
 
 def table(rows: Sequence[Row]) -> Table:
