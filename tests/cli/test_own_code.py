@@ -116,11 +116,12 @@ def test_a_package_is_imported_whole(kvnmt, tmp_path, name, linked):
         package.mkdir()
     (package / "__init__.py").write_text("from . import core\n")
     (package / "core.py").write_text("from my_own.core_parts import y\n")
-    said = kvnmt("systems", "--import", package / name)
+    command = "systems", "--systems", "memdec", "--import", package / name
+    said = kvnmt(*command)
     check_sentence(said, f"{package / 'core.py'}, line 1: ModuleNotFoundError")
     sys.modules.pop("my_own.core", None)
     (package / "core_parts.py").write_text("y = 1\n")
-    assert kvnmt("systems", "--import", package / name).status == 0
+    assert kvnmt(*command).status == 0
     assert sys.modules["my_own.core"].y == 1
     for module in [m for m in sys.modules if m.startswith("my_own")]:
         del sys.modules[module]

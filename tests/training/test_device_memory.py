@@ -120,7 +120,7 @@ def test_what_there_is_is_the_containers(monkeypatch):
 def test_the_remedies_help(job):
     """A memory that is rewritten in each step is not kept for each step."""
     plain, *less = (
-        need_of(*job("kvmematt-r2", longest=23, shapes=1, **remedy))
+        need_of(*job("kvmematt-r1", longest=23, shapes=1, **remedy))
         for remedy in ({}, {"remat": 4}, {"accumulate": 4})
     )
     assert max(need.bytes for need in less) < 0.8 * plain.bytes
