@@ -5,7 +5,7 @@ Claim (Meng et al. 2018, table 2, 900 Chinese-English pairs): RNNsearch* 39.97, 
 37.70, R1 + ATTEOS 36.89, R2 35.70, R2 + ATTEOS 35.39% AER. Here the systems are
 trained on small free text and read hand-aligned text of another domain: French to
 English on Tatoeba, read on Hansards of the Canadian parliament; Japanese to English on
-Tanaka, read on Wikipedia articles on Kyoto. Results: experiments/README.md.
+Tanaka, read on Wikipedia articles on Kyoto. Results: experiments/findings/alignment.md.
 
 The text is not shipped. Get, below one folder, ``tatoeba-fren/{train,valid}.{fr,en}``,
 ``tanaka-enja/{train,valid}.{ja,en}``, and the hand alignments as
@@ -83,7 +83,7 @@ PUBLISHED = {  # Meng et al. (2018), table 2
 
 
 def summary_of(pair: str) -> Summary:
-    """The table of a pair in experiments/README.md."""
+    """The table of a pair in experiments/findings/alignment.md."""
     return Summary(
         name=f"alignment-{pair}",
         folder="alignment",
@@ -131,7 +131,7 @@ def main(options: Alignment, train: Train = training.run) -> None:
     if options.aligners and not aligners:
         raise UserError(
             "no word aligner is installed; put eflomal-align on the PATH, or install "
-            "Thot as experiments/README.md says."
+            "Thot as experiments/findings/alignment.md says."
         )
     for pair in options.pairs:
         if pair not in TASKS:

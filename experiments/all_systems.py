@@ -8,7 +8,7 @@ optimiser and the same number of updates, on the made-up language of the quickst
 (with gold alignments) and, if its text is given, on Multi30k. Speeds come from an
 interleaved benchmark, as ratios, the memory of a step from the compiler. A system takes
 two to four minutes of two cores on the made-up language. Results:
-experiments/README.md.
+experiments/findings/catalogue.md.
 
 Launch::
 

@@ -18,7 +18,7 @@ Not run at this setting: it takes WMT 2014's text, selected as theirs, and days 
 GPU.
 
 Small setting: one to four sentences of the made-up language in a row, 4 to 80 words; it
-took 8 minutes of processor time. Results and picture: experiments/README.md.
+took 8 minutes of processor time. Results and picture: experiments/findings/papers.md.
 
 Launch::
 

@@ -16,7 +16,8 @@ interrupted.
 
 What still differs: JoeyNMT feeds the attentional vector back into the decoder, and its
 state is not refined after the context is read (one GRU for a word, not two). It has no
-dropout of annotations, and concatenates them. Results: experiments/README.md.
+dropout of annotations, and concatenates them. Results:
+experiments/findings/captions.md.
 
 Launch::
 

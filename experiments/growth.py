@@ -7,7 +7,7 @@ more the longer the source; a round costs as much as the first.
 
 Setting: 256 everywhere, annotations summed, batches of 80 pairs of 25 and 25 tokens,
 85% of them real, 10 000 words on each side; one of these is changed at a time. Medians
-of `kvnmt benchmark`, both systems by turns. Results: experiments/README.md.
+of `kvnmt benchmark`, both systems by turns. Results: experiments/findings/speed.md.
 
 Launch, on an idle device::
 

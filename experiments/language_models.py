@@ -6,7 +6,8 @@ parameters): a window of attention, a 4-gram of states, and the mean or self-att
 residual each lower the perplexity of an LSTM. Here the same models at half the
 paper's widths on a text of your own, sentence by sentence: paragraphs are cut after
 " . ", nothing is carried from one sentence to the next, and the perplexity counts the
-end of every sentence. Results and published figures: experiments/README.md.
+end of every sentence. Results and published figures:
+experiments/findings/language_models.md.
 
 Launch::
 

@@ -13,7 +13,7 @@ its test text is not used here. English and Japanese are Tanaka's short sentence
 of Chinese and Japanese targets are of the characters as they are: normalised as usual,
 the references themselves would score 94 and 99.
 Published figures with a setting like this were not found. A row takes 30 to 80 minutes
-of two cores. Results: experiments/README.md.
+of two cores. Results: experiments/findings/languages.md.
 
 Launch::
 

@@ -11,7 +11,7 @@ Published, table 1 (NIST Chinese-English, means over MT03 to MT06; parameters; w
 second in training on one Tesla P40): RNNsearch 36.53 (53.98M, 2773), MemAtt 37.80
 (55.03M, 2319), R1 38.45 (55.03M, 2263), with ATTEOS 38.66 (1992), R2 38.93 (58.18M,
 1804), with ATTEOS 39.33 (1676). Tables 2 and 4, and what table 1 cites: see the tables
-of experiments/README.md.
+of experiments/findings/papers.md.
 
 Setting: 512 everywhere with summed annotations, which fits the count of parameters,
 Adadelta, batches of 80, dropout 0.5 on the output layer, beam 10; 30 000 words and at

@@ -19,7 +19,7 @@ units, Adadelta, dropout 0.5 before the output layer, as in the authors' code (t
 says after each layer); alignment layers are as wide as the state, as its appendix says
 (the code has 2 048). Batches of 80 and beam 10 are ours. Theirs took 7 to 12 days a
 model on a Tesla K40; not run at this setting. Trees need the references parsed, one
-bracketed tree a line. Results: experiments/README.md.
+bracketed tree a line. Results: experiments/findings/papers.md.
 
 Launch::
 

@@ -18,7 +18,7 @@ Not run at this setting: the corpora must be asked for, and it takes a GPU.
 The small setting trains by SGD as Luong et al. (2015), since stacked LSTMs learn late
 under Adam. It was run on the made-up language, two minutes a row.
 ``small_parallel_enja`` (50 000 pairs of the Tanaka corpus) is text for it that is free;
-on that it was not run. Results: experiments/README.md.
+on that it was not run. Results: experiments/findings/papers.md.
 
 Launch::
 

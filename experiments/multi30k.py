@@ -5,7 +5,7 @@ Claim (Meng et al. 2018, table 1, there on 1.25 million Chinese-English pairs):
 KVMemAtt-R1 improves on RNNsearch*, R2 on R1, ATTEOS on each; the memory models start
 from the trained baseline. Here the same systems on 29 000 short captions, started
 both ways; the baseline trained on from itself is the control. Results and published
-figures: experiments/README.md.
+figures: experiments/findings/captions.md.
 
 The corpus is not shipped: get the tokenised text of "task 1" of Multi30k (Elliott et
 al. 2016), github.com/multi30k/dataset, folder ``data/task1/tok``. Its names

@@ -8,7 +8,7 @@ statistical system is Thot's, not Moses: links of an HMM, a phrase table, a 3-gr
 model, a monotone stack decoder; the word penalty chosen by BLEU on the first hundred
 lines of valid. Its row stands in the table of experiments.multi30k, whose text it
 reads, and its translations go through ``kvnmt evaluate`` beside those of the neural
-systems. Half an hour of two cores. Results: experiments/README.md.
+systems. Half an hour of two cores. Results: experiments/findings/captions.md.
 
 Thot is not one of kvnmt's requirements. Its trainer pins much that is not needed, so
 that it is installed alone::

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the tables of experiments/README.md from the results that are kept.
+"""Writes the tables of experiments/findings/ from the results that are kept.
 
-A module names its tables in ``TABLES``; in the README each stands between
+A module names its tables in ``TABLES``; on its page each stands between
 ``<!-- table NAME -->`` and ``<!-- end -->``. Results are kept in
 ``experiments/results/NAME/``, where ``--collect`` copies them from the folder of the
 runs. A table that is deleted between its marks is made again, to the byte.
 
 Launch::
 
-    python -m experiments.report                              # writes the README
+    python -m experiments.report                              # writes the pages
     python -m experiments.report --collect runs/multi30k      # and keeps results first
     python -m experiments.report --tables multi30k            # of these alone
     python -m experiments.report --latex --tables multi30k
@@ -31,9 +31,9 @@ from kvnmt.errors import UserError, run_program, unknown_name
 from kvnmt.evaluation.base import Column
 from kvnmt.files import write_whole
 
-README = HERE / "README.md"
+PAGES = HERE / "findings"
 MARKED = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
-BY_COMMAND = (  # their figures come from commands that the README names
+BY_COMMAND = (  # their figures come from commands that the pages name
     Summary(
         name="adequacy",
         by=("system",),
@@ -69,7 +69,7 @@ class ReportOptions:
 
     collect: Path | None = None  # folder of runs whose results are kept from now on
     name: str | None = None  # of their table; default: of that folder
-    latex: bool = False  # print the tables as LaTeX; the README stays
+    latex: bool = False  # print the tables as LaTeX; pages stay
     tables: tuple[str, ...] = ()  # which are printed or written; default: all
 
 
@@ -77,12 +77,13 @@ def main(options: ReportOptions) -> None:
     """Keeps results, and writes or prints tables.
 
     Raises:
-        UserError: A result, a table or the README is not there.
+        UserError: A result, a table or the pages are not there.
     """
-    if not README.exists():
+    pages = sorted(PAGES.glob("*.md"))
+    if not pages:
         raise UserError(
-            f"there is no '{README}'; report from a copy of the repository, not "
-            "from an installed package."
+            f"there are no pages in '{PAGES}'; report from a copy of the repository, "
+            "not from an installed package."
         )
     tables = all_tables()
     for name in options.tables:
@@ -100,11 +101,11 @@ def main(options: ReportOptions) -> None:
         for name in options.tables or tables:
             print(latex(grid_of(_known(tables, name), KEPT)))
         return
-    before = README.read_text()
-    after = written(before, tables, KEPT, options.tables)
-    if after != before:
-        write_whole(README, after)
-        say(f"'{README}' is written anew")
+    made = [written(page.read_text(), tables, KEPT, options.tables) for page in pages]
+    for page, text in zip(pages, made):
+        if text != page.read_text():
+            write_whole(page, text)
+            say(f"'{page}' is written anew")
 
 
 def all_tables() -> dict[str, Summary]:
@@ -138,19 +139,19 @@ def written(
         start, name, end = match.groups()
         if "<!-- table" in match[0].removeprefix(start):
             raise UserError(
-                f"table '{name}' of the page has no '<!-- end -->' before the next "
-                "table begins; put it behind the last line of the table."
+                f"table '{name}' has no '<!-- end -->' before the next table begins; "
+                "put it behind the last line of the table."
             )
         if only and name not in only:
             return match[0]
         return f"{start}{markdown(grid_of(_known(tables, name), kept))}{end}"
 
-    marked, begun = len(MARKED.findall(text)), text.count("<!-- table ")
+    begun = re.findall(r"<!-- table ([\w-]+) -->", text)
     made = MARKED.sub(make, text)
-    if marked < begun:
+    if len(MARKED.findall(text)) < len(begun):
         raise UserError(
-            "the last table of the page has no '<!-- end -->'; put it behind the last "
-            "line of the table."
+            f"table '{begun[-1]}', the last of its page, has no '<!-- end -->'; put it "
+            "behind the last line of the table."
         )
     return made
 

@@ -15,7 +15,7 @@ layer alone. Recalled are 30 000 words, embedding 512, states and cells of 1 024
 dropout 0.5. Which coverage it is they do not say; ours is the neural one of ten values.
 The corpora (LDC, 1.25 million pairs) are not free, so this setting was not run. The
 small one, 8 000 made-up pairs, was: ten rows of two minutes each on two cores. Results:
-experiments/README.md.
+experiments/findings/papers.md.
 
 Launch::
 

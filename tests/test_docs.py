@@ -31,6 +31,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "CHANGELOG.md",
     ROOT / "experiments/README.md",
+    *sorted(ROOT.glob("experiments/findings/*.md")),
     *sorted(ROOT.glob("docs/*.md")),
 ]
 TOPS = ("kvnmt", "experiments", "tests", "docs")
@@ -89,8 +90,9 @@ def test_figures_of_memories_are_those_of_the_table():
 
     The table of Transformers, with a warm-up, comes after the first.
     """
-    table = rows("experiments/README.md", "## The catalogue on one budget")
-    table |= rows("experiments/README.md", "<!-- table all_systems-warmup -->")
+    page = "experiments/findings/catalogue.md"
+    table = rows(page, "<!-- table all_systems -->")
+    table |= rows(page, "<!-- table all_systems-warmup -->")
     for name, figures in rows("docs/memories.md", "## What comes of it").items():
         if name.startswith("`"):
             assert table[name][1:6] == figures, name
@@ -163,12 +165,21 @@ def test_the_decoder_of_the_catalogue_s_page_keeps_all_laws():
     assert verdicts.hold, verdicts
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def anchors(text: str) -> set[str]:
+    """Of the headings of a page, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    return {re.sub(r"[^\w\- ]", "", h).lower().replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     text = page.read_text()
-    for target in re.findall(r"\]\(([^)\s#]+)", text):
-        if not target.startswith("https://"):
-            assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)", text):
+        if target.startswith("https://"):
+            continue
+        led_to = page.parent / target if target else page
+        assert led_to.exists(), target
+        assert not anchor or anchor in anchors(led_to.read_text()), (target, anchor)
     for name in re.findall(rf"`((?:{'|'.join(TOPS)})/[\w/.-]*)`", text):
         assert name == NEW or (ROOT / name).exists(), name
     tests = {path.name for path in ROOT.glob("tests/**/*.py")}
@@ -178,7 +189,7 @@ def test_links_lead_somewhere(page):
 CURRENT = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names the past
 
 
-@pytest.mark.parametrize("page", CURRENT, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", CURRENT, ids=lambda page: str(page.relative_to(ROOT)))
 def test_names_of_python_exist(page):
     for name in re.findall(r"`((?:kvnmt|experiments)\.[\w.]+)`", page.read_text()):
         parts = name.split(".")
@@ -194,11 +205,13 @@ def test_the_core_of_the_suite_is_there():
     assert len(core) > 10 and all((ROOT / path).is_file() for path in core)
 
 
-def test_every_page_of_the_docs_is_on_the_front_page():
-    front = (ROOT / "README.md").read_text()
+@pytest.mark.parametrize("folder, pages", [("", "docs"), ("experiments", "findings")])
+def test_every_page_is_on_the_front_page(folder, pages):
+    front = (ROOT / folder / "README.md").read_text()
     assert len(front.splitlines()) <= 150
-    for page in ROOT.glob("docs/*.md"):
-        assert f"](docs/{page.name})" in front
+    found = [page.name for page in (ROOT / folder / pages).glob("*.md")]
+    assert len(found) > 5
+    assert all(f"]({pages}/{name}" in front for name in found)
 
 
 def test_the_drawing_of_the_rooms_has_every_floor():

@@ -2,7 +2,7 @@
 """What a row leaves behind: its figures, and what they were measured with.
 
 A result stands as ``result.json`` in the run directory. Those that the tables of
-experiments/README.md are made from are kept under ``experiments/results/TABLE/``. A
+experiments/findings/ are made from are kept under ``experiments/results/TABLE/``. A
 result with ``rows`` stands for several: each has its own figures and shares the rest.
 """
 

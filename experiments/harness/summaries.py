@@ -19,9 +19,9 @@ NOT_RUN = "not run"
 
 @dataclass(frozen=True)
 class Summary:
-    """A table of experiments/README.md: what of which results it shows."""
+    """A table of experiments/findings/: what of which results it shows."""
 
-    name: str  # in the README
+    name: str  # on its page
     columns: Sequence[Column]  # a key of two parts is of that data alone
     folder: str = ""  # of its results; by default its name
     data: str = ""  # of results that name none, and of what is published
@@ -244,11 +244,20 @@ def _named(name: str) -> str:
 
 def _note(results: Sequence[Figures]) -> str:
     """When, with which code and where all figures were measured."""
-    ways = []
+    days: dict[str, dict[str, list[str]]] = {}  # by device, then by day
     for result in results:
         commit = result.get("commit")
-        code = f"commit {commit[:12]}" if commit else "commit not noted"
+        code = commit[:12] if commit else "not noted"
         if commit and commit.endswith("-dirty"):
             code += " with changes"
-        ways.append(f"{result['measured']} ({code}) on {result['device']}")
-    return f"Measured {'; '.join(dict.fromkeys(ways))}." if ways else ""
+        of_device = days.setdefault(result["device"], {})
+        of_device.setdefault(result["measured"], []).append(code)
+    ways = []
+    for device, of_device in days.items():
+        told = []
+        for day, codes in sorted(of_device.items()):
+            commits = [*dict.fromkeys(codes)]
+            plural = "s" * (len(commits) > 1)
+            told.append(f"{day} (commit{plural} {', '.join(commits)})")
+        ways.append(f"{', '.join(told)} on {device}")
+    return f"Measured {'; '.join(ways)}." if ways else ""

@@ -295,6 +295,6 @@ legend = scores.legend(frameon=False)
 
 # %% [markdown]
 # Small models and short sentences say little about which system is better;
-# `experiments/README.md` has the tables of the papers. `key_memory` looks into a
-# trained key memory, `linear_memory` at the weights of memories without a softmax,
-# `your_own_mechanism` adds a new kind of attention.
+# `experiments/findings/papers.md` has the tables of the papers. `key_memory` looks
+# into a trained key memory, `linear_memory` at the weights of memories without a
+# softmax, `your_own_mechanism` adds a new kind of attention.

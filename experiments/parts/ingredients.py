@@ -2,7 +2,7 @@
 """What a recipe is made of: each ingredient left out, and systems composed of several.
 
 Each is a change of an `Experiment` to another. What was tried and is not in the recipe
-stands in experiments/README.md, "Tried and not kept": look there first.
+stands in experiments/findings/best_captions.md, "Tried and not kept": look there first.
 """
 
 from collections.abc import Callable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the papers in experiments/README.md, with columns for each setting."""
+"""Tables of experiments/findings/papers.md, with columns for each setting."""
 
 from collections.abc import Mapping, Sequence
 
@@ -22,7 +22,7 @@ def summary(
     differences: Mapping[str, str] | None = None,
     folder: str = "",
 ) -> Summary:
-    """A table of experiments/README.md, with columns for each setting."""
+    """A table of experiments/findings/papers.md, with columns for each setting."""
     return Summary(
         name=name,
         columns=[

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the README: every figure comes from a result that is kept."""
+"""Tables of the pages: every figure comes from a result that is kept."""
 
 import json
 import re
@@ -18,7 +18,7 @@ from experiments.harness.significance import (
     with_p,
 )
 from experiments.harness.summaries import Grid, Summary, grid_of, mean_and_spread
-from experiments.report import README, ReportOptions, all_tables, latex, written
+from experiments.report import PAGES, ReportOptions, all_tables, latex, written
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.metrics.bleu import Settings
@@ -41,13 +41,17 @@ def row(seed: int, bleu: float, start: str = "scratch") -> dict[str, object]:
     return named | {"bleu": bleu, "parameters": 1234567}
 
 
-def test_the_readme_is_what_the_results_make_of_it():
-    text = README.read_text()
+@pytest.fixture(scope="module", name="text")
+def _text() -> str:
+    """That of all pages."""
+    return "\n".join(page.read_text() for page in sorted(PAGES.glob("*.md")))
+
+
+def test_the_pages_are_what_the_results_make_of_them(text):
     assert written(text, all_tables()) == text
 
 
-def test_a_table_that_was_deleted_is_made_again_and_a_changed_figure_mended():
-    text = README.read_text()
+def test_a_table_that_was_deleted_is_made_again_and_a_changed_figure_mended(text):
     marked = re.compile(r"(<!-- table [\w-]+ -->\n).*?(?=<!-- end -->)", re.S)
     assert len(marked.findall(text)) == len(all_tables())
     assert written(marked.sub(r"\1", text), all_tables()) == text
@@ -56,8 +60,8 @@ def test_a_table_that_was_deleted_is_made_again_and_a_changed_figure_mended():
     assert changed != text and written(changed, all_tables()) == text
 
 
-def test_every_table_of_a_module_stands_in_the_readme():
-    names = re.findall(r"<!-- table ([\w-]+) -->", README.read_text())
+def test_every_table_of_a_module_stands_on_a_page(text):
+    names = re.findall(r"<!-- table ([\w-]+) -->", text)
     assert sorted(names) == sorted(all_tables())
     for summary in all_tables().values():
         # What was not run has published figures, and says so.
@@ -66,10 +70,10 @@ def test_every_table_of_a_module_stands_in_the_readme():
         assert summary.published_with or summary.differences or not summary.published
 
 
-def test_a_table_without_results_says_that_it_was_measured_once():
-    text = re.sub(r"<!-- table .*?<!-- end -->", "", README.read_text(), flags=re.S)
-    modules, *tables = re.findall(r"(\n\n[^|]*)(\n\n\|.*?\n\n)", text, flags=re.S)
-    assert "One module per claim" in modules[0] and len(tables) == 6
+def test_a_table_without_results_says_that_it_was_measured_once(text):
+    text = re.sub(r"<!-- table .*?<!-- end -->", "", text, flags=re.S)
+    tables = re.findall(r"(\n\n[^|]*)(\n\n\|.*?\n\n)", text, flags=re.S)
+    assert len(tables) == 6
     for above, table in tables:
         assert "Measured once" in above, table
 
@@ -220,8 +224,7 @@ def test_a_kept_result_of_another_setting_is_not_overwritten(tmp_path):
     assert json.loads(path.read_text())["bleu"] == 21.0
 
 
-def test_only_the_tables_that_are_named_are_written():
-    text = README.read_text()
+def test_only_the_tables_that_are_named_are_written(text):
     marked = re.compile(r"(<!-- table [\w-]+ -->\n).*?(?=<!-- end -->)", re.S)
     none = marked.sub(r"\1", text)
     some = written(none, all_tables(), only=["multi30k-5"])
@@ -247,13 +250,15 @@ def test_what_is_collected_stands_in_a_table(tmp_path, monkeypatch, capsys):
     run = tmp_path / "alignment" / "row-1"
     run.mkdir(parents=True)
     (run / "result.json").write_text(json.dumps(MEASURED | {"system": "x"}))
-    page = tmp_path / "README.md"
+    page, other = tmp_path / "alignment.md", tmp_path / "other.md"
     page.write_text("<!-- table alignment-fr-en -->\n<!-- end -->\n")
-    monkeypatch.setattr(report, "README", page)
+    other.write_text("nothing")
+    monkeypatch.setattr(report, "PAGES", tmp_path)
     monkeypatch.setattr(report, "KEPT", tmp_path / "kept")
     report.main(ReportOptions(collect=tmp_path / "alignment"))
     assert (tmp_path / "kept" / "alignment" / "row-1.json").exists()
-    assert "not run" in page.read_text()
+    assert "not run" in page.read_text() and other.read_text() == "nothing"
+    assert capsys.readouterr().err.count("is written anew") == 1
 
 
 def test_results_of_an_unknown_table_are_refused_before_any_is_kept(tmp_path):
@@ -361,10 +366,10 @@ def test_what_cannot_be_reported_is_not_kept(tmp_path):
 
 def test_a_table_without_an_end_takes_no_prose(tmp_path):
     page = "<!-- table mine -->\nprose\n<!-- table mine -->\n<!-- end -->\n"
-    with pytest.raises(UserError, match="table 'mine' of the page has no '<!-- end"):
+    with pytest.raises(UserError, match="table 'mine' has no '<!-- end"):
         written(page, {"mine": SUMMARY}, tmp_path)
     page = "<!-- table mine -->\n<!-- end -->\n<!-- table mine -->\nprose\n"
-    with pytest.raises(UserError, match="last table of the page has no '<!-- end"):
+    with pytest.raises(UserError, match="the last of its page, has no '<!-- end"):
         written(page, {"mine": SUMMARY}, tmp_path)
 
 
