@@ -135,9 +135,24 @@ def check_bleu(test: Test, systems: Sequence[System]) -> None:
 def force(
     run: Run, source: Sequence[str], target: Sequence[str], name: str
 ) -> list[Forced]:
-    """Forced decoding of pairs, under a progress bar."""
+    """Forced decoding of pairs, under a progress bar.
+
+    Raises:
+        LackingError: The weights of a pair are no numbers, as after a training that
+            diverged.
+    """
     with counting(f"aligning {name}", len(source)) as advance:
-        return force_lines(run, source, target, advance)
+        pairs = force_lines(run, source, target, advance)
+    for number, (scored, *_) in enumerate(pairs, 1):
+        if not all(map(_are_finite, (*scored.alignments, *scored.self_attention))):
+            raise LackingError(
+                f"in line {number} '{name}' has weights that are not finite"
+            )
+    return pairs
+
+
+def _are_finite(weights: NDArray[np.floating]) -> bool:
+    return bool(np.isfinite(weights).all())
 
 
 def need(value: Any, flag: str) -> Any:

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -160,6 +161,16 @@ def test_alignments_of_both_directions(tmp_path_factory):
     mean = statistics.fmean(rows["ours"]["sentences"])
     assert rows["ours"]["mean_aer"] == pytest.approx(mean)
     assert min(rows["ours"]["sentences"]) < mean
+
+
+@pytest.mark.parametrize("name", ["alignment", "adequacy"])
+def test_weights_that_are_no_numbers_are_told(tmp_path_factory, name):
+    run = load_run(untrained(tmp_path_factory.getbasetemp(), "kvmematt-r2"))
+    run = run._replace(params=jax.tree.map(lambda leaf: leaf * np.nan, run.params))
+    test = Test(["a b", "b"], ["A B", "B"], gold=[parse_pharaoh("0-0")] * 2)
+    system = System("ours", lambda: ["a b", "b"], run)
+    with pytest.raises(LackingError, match="line 1 'ours' has weights .* not finite"):
+        reports(name, test, [system])
 
 
 def test_adequacy_compares_stems_and_takes_possible_links():
