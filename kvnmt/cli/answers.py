@@ -43,8 +43,10 @@ class Answering:
     moses: bool = False  # n-best lists in Moses' format, of --search.nbest entries
     # links between words behind each translation: ||| 0-0 1-2
     alignment: bool = False
-    replace_unknown: bool = False  # by the source word attended to, or its translation
-    dictionary: Path | None = None  # for that: lines of word, tab, translation
+    # write, for an unknown word, the source word it attends to most, or that word's
+    # entry in --dictionary
+    replace_unknown: bool = False
+    dictionary: Path | None = None  # lines of word, tab, translation
     max_input: Annotated[int, at_least(1)] = 200  # most tokens of a line
     too_long: Literal["split", "truncate"] = "split"  # what to do with a longer one
 

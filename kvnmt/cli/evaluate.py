@@ -52,7 +52,8 @@ class Evaluate:
     swap: bool = False  # the gold links and those of --links are target-source
     links: tuple[Path, ...] = ()  # alignments by other programs, for the same table
     reverse: Path | None = None  # run of the other direction, to join alignments with
-    stem: Limit = None  # adequacy: letters that tell a word from its inflection
+    # adequacy by --gold: compare only so many first letters of words
+    stem: Limit = None
     brackets: Path | None = None  # trees of the references
     ensemble: tuple[Path, ...] = ()  # further runs that translate with a single one
     tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training

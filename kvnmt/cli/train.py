@@ -40,20 +40,21 @@ class Train:
     run: tyro.conf.Positional[Path]  # run directory to write
     experiment: Annotated[Experiment, FLAT]
     system: str = "rnnsearch-star"  # one of the named systems
-    attention: str | None = None  # another attention mechanism, by name
-    decoder: str | None = None  # another decoder
-    target_context: str | None = None  # another target context
-    # what all other flags start from, but in a run that is resumed; default: modern.
-    # papers: as in those of 2015 to 2018.
+    attention: str | None = None  # another attention than the system's, by name
+    decoder: str | None = None  # another decoder than the system's
+    target_context: str | None = None  # another target context than the system's
+    # where the defaults of all other flags come from; default: modern. papers: as in
+    # those of 2015 to 2018. A resumed run starts from its own config.
     recipe: Recipe | None = None
     # a run whose config all other flags start from instead; its text and its system too
     like: Path | None = None
     resume: bool = False  # go on from the last checkpoint
     verbose: bool = False  # name every array that a warm start copies
     distributed: bool = False  # with other processes, by SLURM, Open MPI or a TPU pod
-    coordinator: str | None = None  # or: HOST:PORT of the first process
-    processes: int | None = None  # how many there are
-    process: int | None = None  # which one this is, from 0
+    # HOST:PORT of the first process, instead of --distributed
+    coordinator: str | None = None
+    processes: int | None = None  # how many processes there are, by --coordinator
+    process: int | None = None  # which of them this is, from 0
 
     def __call__(self) -> None:
         """Trains."""

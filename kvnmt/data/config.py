@@ -30,49 +30,56 @@ class DataConfig:
     """
 
     source: Path | None = None  # training text
-    target: Path | None = None
+    target: Path | None = None  # its translation, line by line
     valid_source: Path | None = None  # text that chooses the best checkpoint
-    valid_target: Path | None = None
-    pairs: Path | None = None  # or one file: a sentence, a tab, its translation
-    valid_pairs: Path | None = None
-    tfds: str | None = None  # or a prepared dataset of TFDS: my_corpus, opus/de-en
-    tfds_folder: Path | None = None  # where it is prepared; default: where TFDS does
-    tfds_train: str = "train"  # its split to train on; slices such as train[1%:] too
-    tfds_valid: str = "validation"  # its split that chooses the best checkpoint
-    languages: tuple[str, str] | None = (
-        None  # its source and target; default: by itself
-    )
+    valid_target: Path | None = None  # its translation
+    # instead of two files, one of lines: a sentence, a tab, its translation
+    pairs: Path | None = None
+    valid_pairs: Path | None = None  # such a file that chooses the best checkpoint
+    # instead of files, a prepared dataset of TFDS: my_corpus, opus/de-en
+    tfds: str | None = None
+    # folder in which that dataset is prepared; default: that of TFDS
+    tfds_folder: Path | None = None
+    # split of the dataset to train on; slices such as train[1%:] too
+    tfds_train: str = "train"
+    # split of the dataset that chooses the best checkpoint
+    tfds_valid: str = "validation"
+    # source and target language of the dataset, as de en; default: as it has them
+    languages: tuple[str, str] | None = None
     # links i-j between the words of every training pair, a line for each
     links: Path | None = None
-    vocabularies: Path | None = None  # take those of this run directory
-    vocabulary: Kind = "words"  # or build such
+    # run directory whose vocabularies are taken, or folder of your own
+    vocabularies: Path | None = None
+    # what a token is, where vocabularies are built
+    vocabulary: Kind = "words"
     # words and characters seen less often are unknown
     min_count: Annotated[int, at_least(1)] = 2
-    # at most so many of them on each side
+    # most words or characters on each side
     vocabulary_size: Annotated[int | None, at_least(3)] = 30000
-    subwords: Annotated[int, at_least(3)] = 8000  # pieces to learn, at most, with bpe
+    subwords: Annotated[int, at_least(3)] = 8000  # bpe: most pieces to learn
     # bpe: what is a piece of its own wherever it stands, such as <2de>
     symbols: tuple[str, ...] = ()
-    # bpe: how characters are made alike before, by SentencePiece; cf: lower case
+    # bpe: how SentencePiece normalises characters first; cf: to lower case
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = (
         "nmt_nfkc"
     )
     joint: bool = False  # bpe: learn from both sides together
     # bpe: each side keeps only the pieces that it uses, unless --model.tie is all
     trimmed: bool = False
-    # bpe: how many of the merges are left out, by chance, in training text
+    # bpe: share of the merges that are left out, by chance, in training text
     subword_dropout: Annotated[float, between(0, 0.99)] = 0.0
     # how often training text comes in an epoch, each time with other merges left out
     segmentations: Annotated[int, at_least(1)] = 1
     # bpe: learn from at most so many of each side
     subword_sentences: Annotated[int, at_least(1)] = 2_000_000
-    # tokens; default: 80 words, 100 subwords, 400 characters
+    # most tokens of a side; default: 80 words, 100 subwords, 400 characters
     max_length: Annotated[int | None, at_least(1)] = None
-    # longer side over shorter, in tokens
+    # most tokens of the longer side for each of the shorter; default: any
     max_ratio: Annotated[float | None, at_least(1)] = None
-    faulty: Literal["stop", "skip"] = "stop"  # empty sides, bytes that are not UTF-8
+    # what to do at an empty side, or bytes that are not UTF-8
+    faulty: Literal["stop", "skip"] = "stop"
     cache: Path | None = None  # folder that keeps what is prepared, for other runs
-    # processes that prepare; default: by size and cores
+    # processes that prepare the text; default: by its size and the cores
     workers: Annotated[int | None, at_least(0)] = None
 
     @property

@@ -37,9 +37,10 @@ from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 class RoundOptions(base.Options):
     """Static choices of every decoder with rounds."""
 
-    rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1  # R
-    share_rounds: Annotated[bool, EXTENDS] = False
-    initial: Initial = "mean"  # s_0
+    # rounds of attention for each target word (R)
+    rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1
+    share_rounds: Annotated[bool, EXTENDS] = False  # all have the same parameters
+    initial: Initial = "mean"  # what the first state is made from (s_0)
 
     def place(self, r: int) -> int:
         """The place of the parameters of round r."""

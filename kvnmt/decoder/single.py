@@ -43,7 +43,7 @@ from kvnmt.typing import Array, Float, Key, Sizes
 class Options(RoundOptions):
     """Static choices; the defaults are RNNsearch of Bahdanau et al. (2015)."""
 
-    initial: Initial = "backward"
+    initial: Initial = "backward"  # what the first state is made from (s_0)
     query: Literal["previous", "tanh"] = "previous"
     reset: Reset = "before"
     readout_state: Literal["previous", "current"] = "previous"

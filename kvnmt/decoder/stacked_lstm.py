@@ -62,7 +62,7 @@ class Options(base.Options):
     """Static choices; the defaults are those of Mino et al. (2017)."""
 
     layers: Annotated[int, between(1, DEEPEST), EXTENDS] = 2
-    initial: Initial = "last"
+    initial: Initial = "last"  # what the first state is made from (s_0)
     score_state: Literal["current", "previous"] = "current"
     input_feeding: bool = False
 

@@ -38,27 +38,28 @@ Number: TypeAlias = Array | float
 class SearchConfig:
     """How translations are searched for."""
 
-    beam: Width = 10  # 1: greedy
+    beam: Width = 10  # hypotheses that are kept; 1: greedy
     sample: bool = False  # draw words instead; draws are seeded sentence by sentence
-    temperature: Heat = 1.0  # of drawing; below 1: more probable words
+    temperature: Heat = 1.0  # when words are drawn; below 1: more probable ones
     top_k: Limit = None  # draw from so many words only
     top_p: Share = 1.0  # draw from the likeliest words that reach this probability
-    seed: Annotated[int, between(0, MOST)] = 1  # of drawing
-    normalization: Literal["gnmt", "length", "none"] = "gnmt"  # of log-probabilities
-    alpha: Exponent = 1.0  # its exponent: ((5 + n) / 6) ** alpha, or n ** alpha
+    seed: Annotated[int, between(0, MOST)] = 1  # of the words that are drawn
+    normalization: Literal["gnmt", "length", "none"] = "gnmt"  # of log P by length
+    # exponent of normalization: ((5 + n) / 6) ** alpha of gnmt, n ** alpha of length
+    alpha: Exponent = 1.0
     coverage: Weight = 0.0  # weight of the coverage penalty of Wu et al. (2016)
     diversity: Weight = 0.0  # nats a continuation costs per better sibling
-    length_ratio: Ratio = 1.5  # at most this many target words per source word ...
-    length_extra: Extra = 10  # ... and this many more, EOS included
+    length_ratio: Ratio = 1.5  # most target tokens for each source token ...
+    length_extra: Extra = 10  # ... and how many more beside length_ratio's, with EOS
     max_length: Limit = None  # most target words, whatever the source
     # fewest target words, as far as the bounds above allow
     min_length: Annotated[int, between(0, MOST)] = 0
     unknown: bool = True  # the unknown word may be written
-    # of a translation no n-gram of so many tokens is said twice; None: any may be
+    # a translation says no n-gram of so many tokens twice; None: it may
     no_repeat_ngram_size: Annotated[int | None, between(1, DEEPEST)] = None
     nbest: Width = 1  # translations per sentence, at most as many as the beam
-    # of these the most alike is the best, each weighted by its probability to this
-    # power (minimum Bayes risk); 0: all alike
+    # choose, of nbest translations, the one most like the others (minimum Bayes risk);
+    # each is weighted by its probability to this power; 0: all count the same
     mbr: Annotated[float | None, between(0, 1)] = None
     batch_size: Count = BATCH_SIZE  # most sentences at a time
     batch_tokens: Total = BATCH_TOKENS  # most source positions at a time, padding too

@@ -42,13 +42,12 @@ HEAD = 64  # units of a head, at least, where the number of heads is not given
 class Blocks:
     """Static choices of Transformer layers."""
 
-    heads: Annotated[int | None, between(1, WIDEST)] = (
-        None  # N; none given: 64 wide or more
-    )
-    # F; none given: 4 D
+    # heads of self-attention (N); default: as many as are 64 wide or wider
+    heads: Annotated[int | None, between(1, WIDEST)] = None
+    # width of the layer between (F); default: 4 times that of the states
     feed_forward: Annotated[int | None, between(1, WIDEST), EXTENDS] = None
-    # of what a part adds, of weights of self-attention, and of embedded words with
-    # their positions
+    # dropout of what a part adds, of weights of self-attention, and of embedded words
+    # with their positions
     dropout: Annotated[float, between(0, 0.99), EXTENDS] = 0.0
 
 

@@ -27,9 +27,10 @@ class Dropout:
     """Rates; the papers drop out the readout vector alone."""
 
     embedding: Rate = 0.0  # of source and previous target words
-    annotations: Rate = 0.0
-    output: Rate = 0.5  # of o_t, before the output layer
-    state: Rate = 0.0  # of s_t where attention and readout take it, after the scan
+    annotations: Rate = 0.0  # of the encoder's output
+    output: Rate = 0.5  # of the readout (o_t), before the output layer
+    # of the state (s_t) where attention and readout take it, after the scan
+    state: Rate = 0.0
     # of the states of all GRUs and LSTMs where the next step takes them:
     # the same entries at every step of a sentence (Gal and Ghahramani 2016).
     recurrent: Rate = 0.0
@@ -51,30 +52,31 @@ class ModelConfig:
     target_context: target_contexts.Options = field(
         default_factory=previous_word.Options
     )
-    embedding: Size = 256  # E
-    encoder: Size = 256  # H, in each direction
-    state: Size = 256  # D
-    alignment: MaybeSize = None  # A; none given: as wide as the state
+    embedding: Size = 256  # width of embedded words (E)
+    encoder: Size = 256  # units of the encoder in each direction (H)
+    state: Size = 256  # units of the decoder state (D)
+    alignment: MaybeSize = None  # width of energies (A); default: that of the state
+    # how the two directions become annotations; none: a language model, no source
     merge: encoders.Merge = "concat"
-    # of the encoder
+    # of the encoder: recurrent units, or layers of a Transformer
     cell: Annotated[encoders.CellName, idle_while(merge="none")] = "gru"
-    # of the encoder, in each direction
+    # layers of the encoder, in each direction
     layers: Annotated[int, between(1, DEEPEST), idle_while(merge="none")] = 1
-    # of its Transformer layers
+    # Of the Transformer layers of the encoder.
     blocks: Annotated[Blocks, idle_while(cell=("gru", "lstm"))] = field(
         default_factory=Blocks
     )
-    readout: readouts.Readout = "tanh"
-    # l; none given: as wide as the embedding
+    readout: readouts.Readout = "tanh"  # what stands before the output layer
+    # its width (l); default: that of the embedding
     readout_size: Annotated[MaybeSize, idle_while(readout="none")] = None
     low_rank: MaybeSize = None  # a linear layer of this width behind the readout
     # whether source words add to the readout by the alignment (Nguyen and Chiang 2018)
     lexicon: bool = False
-    # To the target embedding: the output layer, or the source embedding too, where both
-    # sides have one vocabulary.
+    # what shares the table of the target embedding: nothing, the output layer, or the
+    # source embedding too, where both sides have one vocabulary
     tie: Literal["none", "output", "all"] = "none"
-    # A tied output layer reads o_t / sqrt(E), as words of unit size need it, times what
-    # the decoder multiplies words by.
+    # a tied output layer divides its input by sqrt(E), as words of unit size need it,
+    # and multiplies it by what the decoder multiplies words by
     scale_tied: Annotated[bool, idle_while(tie="none")] = False
     initializer: Scheme = "gaussian"  # how arrays start
     # whether products of GRUs and LSTMs are normalised (Ba et al. 2016); Transformers

@@ -20,30 +20,32 @@ from kvnmt.training.step import StepOptions
 class TrainingConfig(StepOptions):
     """How long, how much at a time, and when to stop."""
 
-    epochs: Annotated[int, between(1, 10**6)] = 20  # at most
-    steps: Annotated[int | None, at_least(1)] = None  # at most, whatever the epochs
-    batch_size: Annotated[int, between(1, 2**20)] = 80  # pairs, over all devices
-    # or tokens of the longer side, padding included.
+    epochs: Annotated[int, between(1, 10**6)] = 20  # most epochs
+    steps: Annotated[int | None, at_least(1)] = None  # most steps, whatever the epochs
+    batch_size: Annotated[int, between(1, 2**20)] = 80  # pairs on all devices
+    # instead of pairs, most tokens of the longer side, padding included
     batch_tokens: Annotated[int | None, between(1, 2**30)] = None
-    shapes: Annotated[int, between(1, 255)] = 12  # at most so many are compiled, padded
+    shapes: Annotated[int, between(1, 255)] = 12  # most padded shapes of batches
     workers: Annotated[int, at_least(0)] = 0  # processes that make batches; 0: a thread
-    # devices that share what has an entry for each word.
+    # devices that share embeddings and output layers, at twice the memory for all else
     model_axis: Annotated[int, at_least(1)] = 1
     seed: Annotated[int, between(0, 2**32 - 1)] = 1  # of all that is random
-    validate_every: Annotated[int, at_least(0)] = 0  # steps; 0: after every epoch
+    # steps from one validation to the next; 0: after every epoch
+    validate_every: Annotated[int, at_least(0)] = 0
     metric: Literal["bleu", "chrf", "loss"] = "bleu"  # chooses the best checkpoint
-    bleu_tokenize: str = "13a"  # sacreBLEU's; none: the text is tokenised
-    # validations without a better score before an early stop.
+    # sacreBLEU's tokenizer in validation; none: the text is tokenised
+    bleu_tokenize: str = "13a"
+    # validations without a better score before training stops early
     patience: Annotated[int, at_least(1)] = 5
-    # steps in a row whose numbers are not finite.
+    # steps in a row with numbers that are not finite, before training stops
     skip_at_most: Annotated[int, at_least(1)] = 10
-    # steps, beside the save at every validation; 0: none.
+    # steps from one save to the next, beside that at every validation; 0: none
     save_every: Annotated[int, at_least(0)] = 0
     keep_last: Annotated[int, at_least(1)] = 2  # newest checkpoints kept, with the best
-    # checkpoints of steps that are multiples stay; 0: none.
+    # checkpoints whose step is a multiple of this are kept for good; 0: none
     keep_every: Annotated[int, at_least(0)] = 0
     warm_start: Path | None = None  # run directory of a trained model to start from
-    # its words may be others: those that this model has, too, keep their rows.
+    # the trained model may have other words; those that both have keep their rows
     new_words: Annotated[bool, idle_while(warm_start=None)] = False
     # text files of vectors (word2vec, GloVe, fastText) that embedded words start as.
     source_vectors: Path | None = None

@@ -24,19 +24,21 @@ from kvnmt.typing import Array, Bool, Float, Int, typed
 class Objective:
     """Weights of the terms; where all are 0, plain likelihood."""
 
+    # share of each word that is spread over the vocabulary
     label_smoothing: Annotated[float, between(0, 0.99)] = 0.0
-    # lambda of Meng et al. (2018), equation 19; theirs is 1
+    # weight of ATTEOS: lambda of Meng et al. (2018), equation 19; theirs is 1
     atteos: Annotated[float, at_least(0)] = 0.0
-    # whose alignment it is laid on
+    # the rounds whose alignment ATTEOS reads
     atteos_rounds: Annotated[Literal["last", "mean"], idle_while(atteos=0)] = "last"
-    # of each auxiliary predictor; Zheng et al. (2018): 1
+    # weight of each auxiliary predictor; Zheng et al. (2018): 1
     subtractive: Annotated[float, at_least(0)] = 0.0
-    # of the distance between the attention and links that are given (data.links);
-    # Chen et al. (2016)
+    # weight of the distance between the attention and the links of data.links; Chen et
+    # al. (2016)
     guided: Annotated[float, at_least(0)] = 0.0
-    # of what translations that the model draws lack; Shen et al. (2016)
+    # weight of the risk: mean 1 - BLEU of translations that the model draws; Shen et
+    # al. (2016)
     risk: Annotated[float, at_least(0)] = 0.0
-    # draws; theirs are 100
+    # draws for the risk, of each source; Shen et al. have 100
     risk_samples: Annotated[int, between(1, 1000), idle_while(risk=0)] = 10
 
 

@@ -18,27 +18,29 @@ from kvnmt.fields import at_least, between, idle_while
 class OptimizerConfig:
     """Which optimiser, and how its rate moves."""
 
-    name: Literal["adam", "adadelta", "sgd"] = "adam"
-    # None: that of adam is 0.001, of the others 1.
+    name: Literal["adam", "adadelta", "sgd"] = "adam"  # the optimiser
+    # the learning rate; None: 0.001 of adam, 1 of the others
     learning_rate: Annotated[float | None, at_least(0)] = None
-    momentum: Annotated[float, between(0, 0.999999)] = 0.0  # of sgd
-    # of adam: what stays of the mean of squared gradients; of Transformers often 0.98.
+    momentum: Annotated[float, between(0, 0.999999)] = 0.0  # momentum of sgd
+    # decay of adam's mean of squared gradients; 0.98 is common for Transformers
     beta2: Annotated[float, between(0, 0.999999)] = 0.999
-    # steps over which the rate rises, from a share of one of them on
+    # steps of linear warm-up, from 1/N of the rate to the whole rate; 0: none
     warmup: Annotated[int, at_least(0)] = 0
-    schedule: Literal["constant", "inverse_sqrt"] = "constant"  # after warm-up
-    # the rate is multiplied by this after each epoch ...
+    # of the rate, after warm-up
+    schedule: Literal["constant", "inverse_sqrt"] = "constant"
+    # the rate is multiplied by this after each epoch, from that of decay_after on
     decay: Annotated[float, between(0.000001, 1)] = 1.0
-    # ... from the end of this epoch on
+    # the epoch after which the rate falls by decay for the first time
     decay_after: Annotated[int, at_least(0), idle_while(decay=1)] = 0
-    # ... and by this where validation does not improve ...
+    # the rate is multiplied by this when validation has not improved so many times in a
+    # row as plateau_patience says; 1: it is not
     plateau: Annotated[float, between(0.000001, 1)] = 1.0
-    # ... so many times in a row
+    # validations without a better score before the rate falls by plateau
     plateau_patience: Annotated[int, at_least(1), idle_while(plateau=1)] = 2
-    # global L2 norm of the gradient; 0: no clipping.
+    # largest global L2 norm of the gradient; 0: no clipping
     clip: Annotated[float, at_least(0)] = 1.0
-    # of matrices, times the rate, taken from them at every step (Loshchilov and
-    # Hutter 2019); adam alone.
+    # share of every matrix, times the rate, that each step of adam takes from it
+    # (Loshchilov and Hutter 2019)
     weight_decay: Annotated[float, at_least(0)] = 0.0
 
 

@@ -14,7 +14,8 @@ Dtype: TypeAlias = Literal["float32", "bfloat16"]
 class StepOptions:
     """How a step computes what it computes; the sum is the same."""
 
-    dtype: Dtype = "float32"  # of products; parameters, softmax, memories: float32
+    # type of matrix products; parameters, softmax and memories stay float32
+    dtype: Dtype = "float32"
     # how float32 products are computed on an accelerator. fast: as it does by itself,
     # in bfloat16 on a TPU, in TF32 on newer NVIDIA; float32: in all bits, slower. A CPU
     # knows float32 alone.
@@ -26,14 +27,15 @@ class StepOptions:
     # are written once, which starts fewer kernels; auto: merged on a GPU, apart on a
     # CPU and a TPU.
     products: Literal["auto", "apart", "merged"] = "auto"
-    # target steps between those of which anything is kept; all between is computed
-    # again. 0: each keeps its residuals.
+    # keep the state of every Nth target step only, and compute the others again for
+    # the gradient (less memory); 0: keep the residuals of every step.
     remat: Annotated[int, at_least(0)] = 0
-    # parts of a batch that are computed one after the other.
+    # parts of a batch that are computed one after the other (less memory).
     accumulate: Annotated[int, between(1, 2**16)] = 1
-    # the parameters that translate are a mean, decaying so; 0: they are the last.
+    # translate with a running mean of the parameters that decays by this (EMA); 0: with
+    # the last ones.
     ema: Annotated[float, between(0, 0.999999)] = 0.0
-    # arrays that stay as they are: encoder, target_embedding, or parts with a *.
+    # arrays that are not trained: encoder, target_embedding, or names with a *.
     frozen: tuple[str, ...] = ()
 
     def scanning(self, platform: str) -> Scanning:
