@@ -36,7 +36,7 @@ FORMAT = 2  # of how text is read, too: raised when the same text gives other id
 # what is not trained on; who does the work. `longest` says what `max_length` does.
 NEVER_MATTERS = {"source", "target", "pairs", "tfds_folder", "cache", "workers"}
 NEVER_MATTERS |= {"links", "valid_source", "valid_target", "valid_pairs", "tfds_valid"}
-NEVER_MATTERS |= {"vocabularies", "max_length"}
+NEVER_MATTERS |= {"vocabularies", "max_length", "codes", "target_codes"}
 
 
 class Entry(NamedTuple):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where text comes from and how it becomes ids: what a user chooses."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,9 +9,15 @@ from typing import Annotated, Literal
 from kvnmt.errors import Idle, check_given
 from kvnmt.fields import at_least, between
 
-Kind = Literal["words", "bpe", "characters"]
+Kind = Literal["words", "bpe", "codes", "characters"]
 # Tokens of a training sentence, unless another number is chosen.
-LONGEST: dict[Kind, int] = {"words": 80, "bpe": 100, "characters": 400}
+LONGEST: dict[Kind, int] = {
+    "words": 80,
+    "bpe": 100,
+    "codes": 100,
+    "characters": 400,
+}
+MERGED: frozenset[Kind] = frozenset(("bpe", "codes"))  # by merges, of which some may go
 
 # How vocabularies are built, by kind: it decides no id once there are some.
 OF_COUNTED = ("min_count", "vocabulary_size")
@@ -19,7 +25,8 @@ OF_PIECES = (
     *("subwords", "symbols", "joint", "subword_sentences", "trimmed"),
     "normalization",
 )
-ONLY_BUILDS = ("vocabulary", *OF_COUNTED, *OF_PIECES)
+OF_CODES = ("codes", "target_codes")
+ONLY_BUILDS = ("vocabulary", *OF_COUNTED, *OF_PIECES, *OF_CODES)
 
 
 @dataclass(frozen=True)
@@ -52,9 +59,12 @@ class DataConfig:
     vocabularies: Path | None = None
     # what a token is, where vocabularies are built
     vocabulary: Kind = "words"
-    # words and characters seen less often are unknown
+    # codes: the merges of subword-nmt (learn-bpe, learn-joint-bpe-and-vocab)
+    codes: Path | None = None
+    target_codes: Path | None = None  # codes: those of the target, if it has others
+    # words and characters seen less often are unknown; pieces of codes are cut again
     min_count: Annotated[int, at_least(1)] = 2
-    # most words or characters on each side
+    # most words, characters or pieces of codes on each side
     vocabulary_size: Annotated[int | None, at_least(3)] = 30000
     subwords: Annotated[int, at_least(3)] = 8000  # bpe: most pieces to learn
     # bpe: what is a piece of its own wherever it stands, such as <2de>
@@ -66,7 +76,7 @@ class DataConfig:
     joint: bool = False  # bpe: learn from both sides together
     # bpe: each side keeps only the pieces that it uses, unless --model.tie is all
     trimmed: bool = False
-    # bpe: share of the merges that are left out, by chance, in training text
+    # bpe and codes: share of the merges left out, by chance, in training text
     subword_dropout: Annotated[float, between(0, 0.99)] = 0.0
     # how often training text comes in an epoch, each time with other merges left out
     segmentations: Annotated[int, at_least(1)] = 1
@@ -111,16 +121,21 @@ def check_vocabularies(config: DataConfig, *starts: DataConfig) -> None:
     Raises:
         OptionError: A choice was given that does nothing.
     """
-    check_given(config, [_idle(config)], *starts, prefix="data.")
+    check_given(config, _idle(config), *starts, prefix="data.")
 
 
-def _idle(config: DataConfig) -> Idle:
+def _idle(config: DataConfig) -> Iterator[Idle]:
     """What does nothing beside the other choices."""
     if config.vocabularies:
         why = "{0} builds vocabularies, and {1} takes those of a run; leave one of "
-        return Idle(ONLY_BUILDS, f"{why}them out.", ("vocabularies",))
-    fields, kind = OF_PIECES, "bpe"
-    if config.vocabulary == "bpe":
-        fields, kind = OF_COUNTED, "words or characters"
-    why = f"{{0}} is for {{1}} {kind}, which is {config.vocabulary}; leave it out, or "
-    return Idle(fields, f"{why}change {{1}}.", ("vocabulary",))
+        yield Idle(ONLY_BUILDS, f"{why}them out.", ("vocabularies",))
+        return
+    kind = config.vocabulary
+    for fields, kinds in (
+        (OF_COUNTED, ("words", "characters", "codes")),
+        (OF_PIECES, ("bpe",)),
+        (OF_CODES, ("codes",)),
+    ):
+        if kind not in kinds:
+            why = f"{{0}} is for {{1}} {' or '.join(kinds)}, which is {kind}; leave it "
+            yield Idle(fields, f"{why}out, or change {{1}}.", ("vocabulary",))

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from kvnmt.data.links import Links, links_between, token_links
 from kvnmt.data.text import Block, Faulty, Parallel, decode, faulty_side, numbered
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import EOS, AnyVocabulary, Subwords
+from kvnmt.data.vocabulary import EOS, Merging, Vocabulary
 
-Encode: TypeAlias = Callable[[AnyVocabulary, str], list[int]]
+Encode: TypeAlias = Callable[[Vocabulary, str], list[int]]
 
 
 class Ids(NamedTuple):
@@ -159,8 +159,8 @@ class PairEncoder:
         lengths = np.array([2 * len(links) for links in pairs], np.int32)
         return Ids(np.array(places, id_type(self.longest)), lengths)
 
-    def _encode(self, number: int, words: AnyVocabulary, line: str) -> list[int]:
-        if self.subword_dropout and isinstance(words, Subwords):
+    def _encode(self, number: int, words: Vocabulary, line: str) -> list[int]:
+        if self.subword_dropout and isinstance(words, Merging):
             return words.sample(line, self.subword_dropout, number)
         return words.encode(line)
 

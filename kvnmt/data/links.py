@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import AnyVocabulary
+from kvnmt.data.vocabulary import Vocabulary
 from kvnmt.data.words import split_words, word_numbers
 from kvnmt.errors import UserError
 
@@ -90,7 +90,7 @@ def token_links(
 
 
 def _by_word(
-    vocabulary: AnyVocabulary, line: str, ids: Sequence[int]
+    vocabulary: Vocabulary, line: str, ids: Sequence[int]
 ) -> dict[int, list[int]]:
     """The places of the tokens of every word that has some."""
     places: dict[int, list[int]] = {}

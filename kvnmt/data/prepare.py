@@ -10,10 +10,12 @@ from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import chain
-from typing import TypeVar
+from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from kvnmt.console import counting
-from kvnmt.data.config import DataConfig, Kind
+from kvnmt.data.codes import Codes, count_pieces, keep_pieces, read_codes
+from kvnmt.data.config import MERGED, DataConfig, Kind
 from kvnmt.data.encoding import Dropped, EncodedBlock, PairEncoder
 from kvnmt.data.pool import in_order
 from kvnmt.data.sources import TextReader
@@ -24,16 +26,15 @@ from kvnmt.data.text import (
     clean,
     nothing_left,
 )
-from kvnmt.data.vocabularies import Vocabularies
+from kvnmt.data.vocabularies import LARGEST, AnyVocabulary, Vocabularies
 from kvnmt.data.vocabulary import (
-    AnyVocabulary,
-    Subwords,
     count_characters,
     count_words,
     keep_characters,
     keep_words,
 )
 from kvnmt.errors import OptionError
+from kvnmt.files import DamagedError, read_small
 
 Result = TypeVar("Result")
 PAIRS_PER_WORKER = 100_000  # fewer are prepared before a process has begun
@@ -70,7 +71,7 @@ def check_cut(config: DataConfig, kinds: Collection[Kind]) -> None:
         OptionError: Merges are to be left out where there are none, or several
             segmentations made where none are.
     """
-    if config.subword_dropout and Subwords.kind not in kinds:
+    if config.subword_dropout and not MERGED & {*kinds}:
         instead = "vocabularies" if config.vocabularies else "vocabulary"
         remedy = {"vocabularies": "give {1} of subwords", "vocabulary": "{1} to bpe"}
         raise OptionError(
@@ -93,9 +94,12 @@ def build_vocabularies(config: DataConfig, text: TextReader) -> Vocabularies:
     """
     match config.vocabulary:
         case "words":
-            return _by_frequency(config, text, count_words, keep_words)
+            return _by_frequency(config, text, Counted(count_words, keep_words))
         case "characters":
-            return _by_frequency(config, text, count_characters, keep_characters)
+            counted = Counted(count_characters, keep_characters)
+            return _by_frequency(config, text, counted)
+        case "codes":
+            return _by_frequency(config, text, *map(_pieces_of, _codes(config)))
         case "bpe":
             return _subwords(config, text)
 
@@ -137,16 +141,54 @@ def _each_block(
             yield result
 
 
+class Counted(NamedTuple):
+    """How tokens of a side are counted, and the most frequent kept."""
+
+    count: Callable[[Iterable[str]], Counter[str]]
+    keep: Callable[..., AnyVocabulary]
+
+
+def _codes(config: DataConfig) -> tuple[Codes, Codes]:
+    """The merges of both sides.
+
+    Raises:
+        OptionError: None are given, or a file cannot be read or holds none; file and
+            line are named.
+    """
+    if config.codes is None:
+        raise OptionError(
+            "with {0} codes, {1} names the merges: a file that subword-nmt has learnt.",
+            *("data.vocabulary", "data.codes"),
+        )
+    ours = _read("codes", config.codes)
+    if config.target_codes is None:
+        return ours, ours
+    return ours, _read("target_codes", config.target_codes)
+
+
+def _read(name: str, path: Path) -> Codes:
+    try:
+        return read_codes(read_small(path, LARGEST))
+    except (DamagedError, OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OptionError(
+            f"{{0}} '{path}' holds no merges of subword-nmt: {reason}.",
+            f"data.{name}",
+        ) from None
+
+
+def _pieces_of(codes: Codes) -> Counted:
+    return Counted(partial(count_pieces, codes), partial(keep_pieces, codes))
+
+
 def _by_frequency(
-    config: DataConfig,
-    text: TextReader,
-    count: Callable[[Iterable[str]], Counter[str]],
-    keep: Callable[..., AnyVocabulary],
+    config: DataConfig, text: TextReader, ours: Counted, theirs: Counted | None = None
 ) -> Vocabularies:
-    """Vocabularies of what occurs most often, by functions to count and to choose."""
+    """Vocabularies of what occurs most often; the sides may be counted otherwise."""
+    theirs = theirs or ours
     source: Counter[str] = Counter()
     target: Counter[str] = Counter()
-    work = partial(_count, count, config.faulty)
+    work = partial(_count, (ours.count, theirs.count), config.faulty)
     workers = workers_for(config, text)
     for counts in _each_block(text, work, workers, config.vocabulary):
         source.update(counts[0])
@@ -155,16 +197,18 @@ def _by_frequency(
         raise nothing_left(text.unit)
     least, size = config.min_count, config.vocabulary_size
     return Vocabularies(
-        source=keep(source, min_count=least, size=size),
-        target=keep(target, min_count=least, size=size),
+        source=ours.keep(source, min_count=least, size=size),
+        target=theirs.keep(target, min_count=least, size=size),
     )
 
 
 def _count(
-    count: Callable[[Iterable[str]], Counter[str]], faulty: Faulty, block: Block
+    counts: tuple[Callable[[Iterable[str]], Counter[str]], ...],
+    faulty: Faulty,
+    block: Block,
 ) -> tuple[Counter[str], Counter[str]]:
-    pairs = clean(block, faulty)
-    return count(pairs.source), count(pairs.target)
+    pairs, (ours, theirs) = clean(block, faulty), counts
+    return ours(pairs.source), theirs(pairs.target)
 
 
 def _subwords(config: DataConfig, text: TextReader) -> Vocabularies:

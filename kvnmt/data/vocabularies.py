@@ -6,16 +6,17 @@ One vocabulary by itself is in `kvnmt.data.vocabulary`.
 
 from codecs import BOM_UTF8
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
+from kvnmt.data.codes import Codes, read_codes
 from kvnmt.data.config import Kind
 from kvnmt.data.vocabulary import (
     EOS,
     SPACE,
     SPECIAL,
     UNK,
-    AnyVocabulary,
     Characters,
     Subwords,
     Words,
@@ -26,6 +27,7 @@ from kvnmt.files import DamagedError, read_small
 
 LARGEST = 2**26  # bytes of a file
 MERGED = 2000  # pieces that are looked at, at most
+AnyVocabulary: TypeAlias = Words | Characters | Subwords | Codes
 
 
 class Vocabularies(NamedTuple):
@@ -116,9 +118,9 @@ def check_digests(
 
 
 def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
-    """Writes ``folder/side.words``, ``.characters`` or ``.model``, that one alone."""
+    """Writes ``folder/side.words`` or of another suffix, that one alone."""
     folder.mkdir(parents=True, exist_ok=True)
-    for kind in (Words, Characters, Subwords):  # of a start that came to nothing
+    for kind in _readers():  # of a start that came to nothing
         (folder / f"{side}{kind.suffix}").unlink(missing_ok=True)
     (folder / f"{side}{vocabulary.suffix}").write_bytes(vocabulary.data)
 
@@ -129,11 +131,7 @@ def load(folder: Path, side: str) -> AnyVocabulary:
     Raises:
         UserError: There is no such file or more than one, or it holds no vocabulary.
     """
-    kinds = {
-        Words: _read_words,
-        Characters: _read_characters,
-        Subwords: _read_subwords,
-    }
+    kinds = _readers()
     paths = {kind: folder / f"{side}{kind.suffix}" for kind in kinds}
     names = [path.name for path in paths.values() if path.is_file()]
     if len(names) > 1:
@@ -152,6 +150,26 @@ def load(folder: Path, side: str) -> AnyVocabulary:
                 reason = " ".join(str(error).split())[:200]
                 raise UserError(f"'{path}' is no vocabulary: {reason}.") from None
     raise UserError(f"'{folder}' holds no vocabulary of the {side} side.")
+
+
+def _readers() -> dict[type[AnyVocabulary], Callable[[bytes], AnyVocabulary]]:
+    """What reads the file of each kind."""
+    return {
+        Words: _read_words,
+        Characters: _read_characters,
+        Subwords: _read_subwords,
+        Codes: _read_pieces,
+    }
+
+
+def _read_pieces(data: bytes) -> Codes:
+    """Reads merges with their pieces."""
+    codes = read_codes(data)
+    if not codes.words:
+        raise ValueError(
+            "it has merges and no pieces; train with --data.vocabulary codes"
+        )
+    return codes
 
 
 def _read_subwords(data: bytes) -> Subwords:

@@ -6,7 +6,8 @@ sentence, id 1 stands for every unknown word; both have a row in the embedding t
 in the papers. An id below zero is no word at all (padding).
 
 Words are what stands between ASCII spaces. Characters are Unicode code points, spaces
-too. Subwords are SentencePiece's byte-pair encoding, learnt by `kvnmt.data.subwords`.
+too. Subwords are SentencePiece's byte-pair encoding, learnt by `kvnmt.data.subwords`;
+those of subword-nmt are in `kvnmt.data.codes`.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import ClassVar, Protocol, TypeAlias
+from typing import ClassVar, Protocol, runtime_checkable
 
 import sentencepiece
 
@@ -54,7 +55,16 @@ class Vocabulary(Protocol):
         ...
 
 
-class _Known(dict[str, int]):
+@runtime_checkable
+class Merging(Vocabulary, Protocol):
+    """A vocabulary whose merges can be left out by chance."""
+
+    def sample(self, line: str, dropout: float, number: int) -> list[int]:
+        """Ids of pieces that were merged with some merges left out."""
+        ...
+
+
+class Known(dict[str, int]):
     """Ids of words; the id of any other word is UNK."""
 
     def __missing__(self, word: str) -> int:
@@ -71,7 +81,7 @@ class Words:
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        return _Known(zip(self.words, count(len(SPECIAL))))
+        return Known(zip(self.words, count(len(SPECIAL))))
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -109,7 +119,7 @@ class Characters:
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        return _Known(zip(self.characters, count(len(SPECIAL))))
+        return Known(zip(self.characters, count(len(SPECIAL))))
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
@@ -205,9 +215,6 @@ class Subwords:
         return self._processor.decode([int(i) for i in ids if i > EOS])
 
 
-AnyVocabulary: TypeAlias = Words | Characters | Subwords
-
-
 def count_words(lines: Iterable[str]) -> Counter[str]:
     """Counts words, which are what stands between spaces."""
     return Counter(filter(None, " ".join(lines).split(" ")))
@@ -231,25 +238,25 @@ def keep_words(
     Raises:
         UserError: No word is kept.
     """
-    return Words(tuple(_ranked(counts, min_count, size)))
+    return Words(tuple(ranked(counts, min_count, size)))
 
 
 def keep_characters(
     counts: Mapping[str, int], *, min_count: int = 1, size: int | None = None
 ) -> Characters:
     """Does with characters what `keep_words` does with words."""
-    return Characters("".join(_ranked(counts, min_count, size)))
+    return Characters("".join(ranked(counts, min_count, size)))
 
 
-def digest(vocabulary: AnyVocabulary) -> str:
-    """A short hash of the contents, to tell vocabularies apart."""
-    return hashlib.sha256(vocabulary.data).hexdigest()[:16]
+def ranked(counts: Mapping[str, int], min_count: int, size: int | None) -> list[str]:
+    """The most frequent tokens, in order of frequency, then of spelling.
 
-
-def _ranked(counts: Mapping[str, int], min_count: int, size: int | None) -> list[str]:
-    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    Raises:
+        OptionError: None is kept.
+    """
+    order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     # In the text the specials are unknown words.
-    kept = [word for word, n in ranked if n >= min_count and word not in SPECIAL]
+    kept = [word for word, n in order if n >= min_count and word not in SPECIAL]
     limit = None if size is None else max(size - len(SPECIAL), 0)
     if not kept[:limit]:
         raise OptionError(
@@ -258,3 +265,8 @@ def _ranked(counts: Mapping[str, int], min_count: int, size: int | None) -> list
             *("data.min_count", "data.vocabulary_size"),
         )
     return kept[:limit]
+
+
+def digest(vocabulary: Vocabulary) -> str:
+    """A short hash of the contents, to tell vocabularies apart."""
+    return hashlib.sha256(vocabulary.data).hexdigest()[:16]

@@ -239,6 +239,8 @@ def test_every_field_of_a_source_belongs_to_one():
         "workers",
         "subword_dropout",
         "segmentations",
+        "codes",
+        "target_codes",
     }
     assert {f.name for f in dataclasses.fields(DataConfig)} == others | set(fields)
 
@@ -252,7 +254,7 @@ def test_a_config_from_before_there_were_other_sources_loads():
         for field in sources.SOURCES[source].options:
             del plain["data"][field]
     later = {"trimmed", "subword_dropout", "segmentations", "normalization", "links"}
-    later.add("symbols")
+    later |= {"symbols", "codes", "target_codes"}
     for field in later:
         del plain["data"][field]
     assert len(plain["data"]) == 16

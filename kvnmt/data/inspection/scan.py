@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.lines import disguise, opened
-from kvnmt.data.vocabulary import UNK, AnyVocabulary
+from kvnmt.data.vocabulary import UNK, Vocabulary
 from kvnmt.errors import UserError
 
 BLOCK = 1 << 22  # bytes; a block goes on to the end of its last line
@@ -100,7 +100,7 @@ class Scan:
 def scan(
     path: Path | str,
     index: Index,
-    vocabulary: AnyVocabulary | None = None,
+    vocabulary: Vocabulary | None = None,
     block: int = BLOCK,
 ) -> Scan:
     """Reads a file once.
@@ -129,7 +129,7 @@ def scan(
 class _Pass:
     """The figures of what has been read so far."""
 
-    def __init__(self, index: Index, vocabulary: AnyVocabulary | None) -> None:
+    def __init__(self, index: Index, vocabulary: Vocabulary | None) -> None:
         self.index, self.vocabulary = index, vocabulary
         self.lines = self.bytes = self.unknown = 0  # read before this block
         self.undecodable: list[Undecodable] = []

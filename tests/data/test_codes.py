@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merges of subword-nmt cut words as that program does.
+
+What is expected of words was printed by subword-nmt 0.3.8.
+"""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvnmt.data import codes, prepare
+from kvnmt.data.codes import Codes, count_pieces, keep_pieces, read_codes
+from kvnmt.data.config import DataConfig
+from kvnmt.data.corpus import load_corpora
+from kvnmt.data.sources import open_text
+from kvnmt.data.vocabularies import load, load_vocabularies, save
+from kvnmt.data.vocabulary import UNK
+from kvnmt.data.words import word_numbers
+from kvnmt.errors import OptionError, UserError
+from kvnmt.inference.forced import force_lines
+from kvnmt.inference.translate import translate_lines
+from kvnmt.runs import train
+from kvnmt.runs.directory import load_run
+from tests.helpers import quiet, tiny, toy_data
+
+LEARNT = b"""#version: 0.2
+l o
+lo w</w>
+e r</w>
+n e
+w er</w>
+lo w
+x x
+xx xx
+x x</w>
+low er</w>
+lo w</w>
+ne w
+"""
+OLD = b"l o\nlo w\ne r\ner </w>\nw e\nn </w>\na a\naa </w>\nlow </w>\n"
+KNOWN = "lo@@ w l@@ o@@ er ne@@ n@@ e@@ low@@ xx@@ x x@@ s@@ t".split()
+LINE = "low lower lowest newer new xxxxx xxxx xxx x wer owl ßx"
+
+
+def cut(merges: Codes, line: str) -> str:
+    return " ".join(piece for word in line.split() for piece in merges.cut(word))
+
+
+@pytest.mark.parametrize(
+    ("data", "known", "line", "expected"),
+    [
+        (
+            *(LEARNT, (), LINE),
+            "low lo@@ wer low@@ e@@ s@@ t ne@@ wer ne@@ w xxxx@@ x xx@@ xx xx@@ x x "
+            "wer o@@ w@@ l ß@@ x",
+        ),
+        (
+            *(LEARNT, KNOWN, LINE),
+            "lo@@ w lo@@ w@@ er low@@ e@@ s@@ t ne@@ w@@ er ne@@ w xx@@ xx@@ x xx@@ "
+            "x@@ x xx@@ x x w@@ er o@@ w@@ l ß@@ x",
+        ),
+        (
+            *(OLD, (), "low lower lowest newer aan aa aaaa n"),
+            "low low@@ er low@@ e@@ s@@ t n@@ e@@ w@@ er aa@@ n aa aa@@ aa n",
+        ),
+    ],
+    ids=["as learnt", "with a vocabulary", "version 0.1"],
+)
+def test_pieces_are_those_of_subword_nmt(data, known, line, expected):
+    merges = dataclasses.replace(read_codes(data), words=tuple(known))
+    assert cut(merges, line) == expected
+
+
+@pytest.mark.parametrize("data", [LEARNT, OLD])
+@given(words=st.lists(st.text("lowernxa", min_size=1), max_size=6))
+def test_words_come_back(data, words):
+    """Whether merges are left out or not; each piece belongs to its word."""
+    merges, line = read_codes(data), " ".join(words)
+    whole = keep_pieces(merges, count_pieces(merges, [line, "l o w e r n x a"]))
+    single = {f"{letter}{end}": 1 for letter in "lowernxa" for end in ("@@", "")}
+    letters = keep_pieces(merges, single)
+    for vocabulary in (whole, letters):
+        ids = vocabulary.encode(line)
+        assert UNK not in ids
+        assert vocabulary.decode([*ids, 0, -1]) == line
+        assert vocabulary.encode(line) == ids == vocabulary.sample(line, 0.0, 1)
+        last = [not piece.endswith("@@") for piece in vocabulary.pieces(ids)]
+        numbers = word_numbers(vocabulary, line, ids)
+        assert numbers == [sum(last[:n]) for n in range(len(ids))]
+    other = letters.sample(line, 0.5, 3)
+    assert other == letters.sample(line, 0.5, 3) and letters.decode(other) == line
+
+
+def test_merges_left_out_leave_smaller_pieces():
+    merges = read_codes(LEARNT)
+    whole = keep_pieces(merges, count_pieces(merges, [LINE, "l o w", "lo low"]))
+    draws = {tuple(whole.sample("lower", 0.5, n)) for n in range(20)}
+    assert len(draws) > 1 and whole.sample("lower", 0.99, 1) != whole.encode("lower")
+
+
+def test_what_is_remembered_is_bounded(monkeypatch):
+    monkeypatch.setattr(codes, "MOST", 2)
+    merges = dataclasses.replace(read_codes(LEARNT), words=tuple(KNOWN))
+    assert [merges.encode(word) for word in LINE.split()] == [
+        dataclasses.replace(merges).encode(word) for word in LINE.split()
+    ]
+    assert len(merges._remembered) <= 2
+
+
+def test_half_a_word_at_the_end_is_one():
+    merges = dataclasses.replace(read_codes(LEARNT), words=("ne@@", "w"))
+    assert [merges.decode(ids) for ids in ([2], [2, 3], [2, 2, 3, 3], [2, 1])] == [
+        *("ne", "new", "nenew w", "ne<unk>")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"#version: 0.3\na b\n", "its version is 0.3, and 0.1 and 0.2 are known"),
+        (b"#version: 0.2\na b\na b c\n", "line 3 is not two pieces"),
+        (b"a b\n\nc d\n", "line 2 is not two pieces"),
+        (b"#version: 0.2\na</ w>\n", "line 2 cuts </w> in two"),
+        (b"a b\n#vocabulary\nab\na b\n", "line 4 is no piece"),
+        (b"a b\n#vocabulary\nab\n<unk>\n", "line 4 is no piece"),
+        (b"a b\n#vocabulary\nab\nab\n", "a piece stands in it twice"),
+        (b"\xff", "invalid start byte"),
+    ],
+)
+def test_what_is_no_file_of_merges_is_told(data, reason, tmp_path):
+    with pytest.raises(ValueError, match=reason):
+        read_codes(data)
+    config = toy_data(tmp_path, vocabulary="codes", codes=tmp_path / "codes")
+    (tmp_path / "codes").write_bytes(data)
+    with pytest.raises(OptionError, match=f"codes' holds no merges .*{reason}"):
+        prepare.build_vocabularies(config, open_text(config, "train"))
+
+
+def test_a_vocabulary_is_saved_whole(tmp_path):
+    merges = dataclasses.replace(read_codes(LEARNT), words=tuple(KNOWN))
+    save(merges, tmp_path, "source")
+    assert load(tmp_path, "source") == merges
+    (tmp_path / "target.codes").write_bytes(LEARNT)
+    with pytest.raises(UserError, match="target.codes' is no .* merges and no pieces"):
+        load(tmp_path, "target")
+
+
+def test_deep_merges_are_cut_again():
+    """However many merges made a piece, as a file from elsewhere may have it."""
+    merges = [("a", "a"), *(("a" * n, "a") for n in range(2, 3000))]
+    few = Codes(tuple(merges), ("a@@", "a"))
+    assert len(few.encode("a" * 3000 + "b")) == 3001
+
+
+@pytest.fixture(name="words")
+def _words(tmp_path) -> DataConfig:
+    """The toy language in words of three letters, with the merges of each side."""
+    config = toy_data(tmp_path / "text", train=40)
+    for name in ("source", "target", "valid_source", "valid_target"):
+        path: Path = getattr(config, name)
+        path.write_text(re.sub(r"(\w)", r"\1\1\1", path.read_text()))
+    (tmp_path / "ours").write_text("#version: 0.2\na a\nb b</w>\nc c\n")
+    (tmp_path / "theirs").write_text("#version: 0.2\nA A\nAA A</w>\nB B\n")
+    changes = {"codes": tmp_path / "ours", "target_codes": tmp_path / "theirs"}
+    return dataclasses.replace(config, vocabulary="codes", **changes)
+
+
+def test_a_run_reads_and_writes_whole_words(words, tmp_path):
+    """Text, links and translations are of words; only ids are of pieces."""
+    exp = tiny(words, epochs=1)
+    train.run(exp, tmp_path / "run", console=quiet())
+    run = load_run(tmp_path / "run")
+    ours, theirs = run.vocabularies
+    assert ours.pieces(ours.encode("aaa bbb")) == ["aa@@", "a", "b@@", "bb"]
+    assert theirs.pieces(theirs.encode("AAA BBB")) == ["AAA", "BB@@", "B"]
+    (pair,) = force_lines(run, ["aaa bbb"], ["AAA BBB"])
+    assert pair.counts == (2, 2) and pair.source == [0, 0, 1, 1]
+    assert pair.matrix().shape == (2, 2)
+    lines = translate_lines(run, ["aaa bbb ccc"] * 3)
+    assert not any("@@" in line for line in lines)
+    again = dataclasses.replace(exp.training, epochs=2)
+    words.codes.unlink()  # the run has the merges
+    train.run(dataclasses.replace(exp, training=again), tmp_path / "run", resume=True)
+    assert load_vocabularies(tmp_path / "run") == run.vocabularies
+
+
+def test_other_merges_are_another_entry_of_the_cache(words, tmp_path):
+    kept = dataclasses.replace(words, cache=tmp_path / "cache")
+    first = load_corpora(kept, None, quiet()).vocabularies
+    assert load_corpora(kept, None, quiet()).vocabularies == first
+    words.codes.write_text("#version: 0.2\na a\n")
+    other = load_corpora(kept, None, quiet()).vocabularies
+    assert len({v.source.data for v in (first, other)}) == 2
+    assert len([p for p in kept.cache.iterdir() if p.is_dir()]) == 2
+    assert load_corpora(kept, first, quiet()).vocabularies == first
+
+
+@pytest.mark.parametrize(
+    ("choices", "part"),
+    [
+        (["--data.vocabulary", "codes"], "with --data.vocabulary codes, --data.codes"),
+        (["--data.codes", "merges"], "--data.codes is for --data.vocabulary codes"),
+        (
+            ["--data.vocabulary", "codes", "--data.codes", "merges"],
+            "--data.codes 'merges' holds no merges of subword-nmt: No such file",
+        ),
+        (
+            ["--data.vocabulary", "codes", "--data.subwords", "9"],
+            "--data.subwords is for --data.vocabulary bpe",
+        ),
+    ],
+)
+def test_flags_that_do_not_go_together_are_told(kvnmt, tmp_path, choices, part):
+    text = toy_data(tmp_path)
+    flags = [
+        word
+        for name in ("source", "target", "valid_source", "valid_target")
+        for word in (f"--data.{name.replace('_', '-')}", getattr(text, name))
+    ]
+    said = kvnmt("train", tmp_path / "run", *flags, *choices)
+    assert said.status == 2 and part in " ".join(said.err.split()), said.err
+    assert not (tmp_path / "run").exists()
