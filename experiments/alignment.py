@@ -19,9 +19,8 @@ Launch::
     python -m experiments.alignment --data DATA --aligners   # the word aligners alone
 
 Training text is lower-cased and tokenised as the hand-aligned text is; half of its
-lines are two to four sentences in a row, since the hand-aligned ones are longer than
-any sentence of the training text. Once all runs of a pair are there, they are read
-together: joined with the run of the other direction, beside the aligner.
+lines are two to four sentences in a row, since hand-aligned ones are longer. Once all
+runs of a pair are there, they are read together, with the other direction joined.
 """
 
 from collections.abc import Sequence
@@ -33,7 +32,8 @@ from experiments.harness.results import Figures
 from experiments.harness.rows import AnyRow, OtherRow, Row, Train
 from experiments.harness.settings import text_digest
 from experiments.harness.summaries import Summary
-from experiments.harness.table import Options, Table, Text, launch, make_table
+from experiments.harness.table import Options, Table, launch, make_table
+from experiments.harness.texts import Text
 from experiments.parts.hand_aligned import (
     TASKS,
     align_with_eflomal,
@@ -131,7 +131,7 @@ def main(options: Alignment, train: Train = training.run) -> None:
     if options.aligners and not aligners:
         raise UserError(
             "no word aligner is installed; put eflomal-align on the PATH, or install "
-            "Thot as experiments/findings/alignment.md says."
+            "Thot as experiments/findings/captions.md says."
         )
     for pair in options.pairs:
         if pair not in TASKS:

@@ -24,7 +24,8 @@ from typing import Literal
 from experiments.harness.results import Figures
 from experiments.harness.rows import AnyRow, Measure, OtherRow, Row, Train, Trained
 from experiments.harness.summaries import Summary
-from experiments.harness.table import Options, Table, Text, launch, make_table
+from experiments.harness.table import Options, Table, launch, make_table
+from experiments.harness.texts import Text
 from experiments.parts import made_up
 from experiments.parts.captions import TEST, Captions
 from experiments.parts.recipes import MADE_UP, bleu, parallel_text, with_system

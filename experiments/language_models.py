@@ -22,7 +22,8 @@ from pathlib import Path
 from experiments.harness.results import Figures
 from experiments.harness.rows import Row, Train, Trained
 from experiments.harness.summaries import Summary
-from experiments.harness.table import Options, Table, Text, launch, make_table
+from experiments.harness.table import Options, Table, launch, make_table
+from experiments.harness.texts import Text
 from experiments.parts.recipes import with_system
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines

@@ -22,7 +22,8 @@ from rich.console import Console
 from experiments.harness.results import Figures
 from experiments.harness.rows import Row, Train, Trained
 from experiments.harness.summaries import Summary
-from experiments.harness.table import Options, Table, Text, launch, make_table
+from experiments.harness.table import Options, Table, launch, make_table
+from experiments.harness.texts import Text
 from experiments.parts import made_up
 from experiments.parts.recipes import parallel_text, small_model, with_system
 from kvnmt.console import people_console, say

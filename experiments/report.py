@@ -17,7 +17,7 @@ Launch::
 import importlib
 import pkgutil
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +32,8 @@ from kvnmt.evaluation.base import Column
 from kvnmt.files import write_whole
 
 PAGES = HERE / "findings"
-MARKED = re.compile(r"(<!-- table ([\w-]+) -->\n).*?(<!-- end -->)", re.S)
+STARTS = re.compile(r"^(?=.*<!--\s*table\b)", re.M)  # lines that mean to begin one
+BEGIN, END = re.compile(r"<!-- table ([\w-]+) -->\n"), "<!-- end -->"
 BY_COMMAND = (  # their figures come from commands that the pages name
     Summary(
         name="adequacy",
@@ -90,30 +91,56 @@ def main(options: ReportOptions) -> None:
         _known(tables, name)
     if options.name and not options.collect:
         raise UserError("--name is that of the table of --collect; give both.")
+    kept = ""
     if options.collect:
-        name = options.name or options.collect.resolve().name
+        kept = options.name or options.collect.resolve().name
         places = {table.place for table in tables.values()}
-        if name not in places:
-            raise unknown_name("table", name, places)
-        for path in collect(options.collect, name, KEPT):
+        if kept not in places:
+            raise unknown_name("table", kept, places)
+        for path in collect(options.collect, kept, KEPT):
             say(f"kept {path}")
     if options.latex:
         for name in options.tables or tables:
             print(latex(grid_of(_known(tables, name), KEPT)))
         return
-    made = [written(page.read_text(), tables, KEPT, options.tables) for page in pages]
-    for page, text in zip(pages, made):
-        if text != page.read_text():
+    texts = {page: page.read_text(encoding="utf-8") for page in pages}
+    made = {p: written(texts[p], tables, KEPT, options.tables) for p in pages}
+    for page, text in made.items():
+        if text != texts[page]:
             write_whole(page, text)
             say(f"'{page}' is written anew")
+    placed = set(BEGIN.findall("".join(texts.values())))
+    _check_placed(placed, *([name] for name in options.tables))
+    if kept:
+        _check_placed(placed, [t.name for t in tables.values() if t.place == kept])
+
+
+def _check_placed(placed: Container[str], *groups: Sequence[str]) -> None:
+    """Refuses a group of tables of which none stands on a page."""
+    for names in groups:
+        if not any(name in placed for name in names):
+            raise UserError(
+                f"table '{names[0]}' stands on no page; put '<!-- table {names[0]} "
+                f"-->' and '{END}', each in a line of its own, on one in '{PAGES}'."
+            )
 
 
 def all_tables() -> dict[str, Summary]:
-    """The tables of all modules, by name."""
+    """The tables of all modules, by name.
+
+    Raises:
+        UserError: Two have the same name.
+    """
     tables = {table.name: table for table in BY_COMMAND}
     for module in pkgutil.iter_modules(experiments.__path__):
         found = importlib.import_module(f"experiments.{module.name}")
-        tables |= {table.name: table for table in getattr(found, "TABLES", ())}
+        for table in getattr(found, "TABLES", ()):
+            if table.name in tables:
+                raise UserError(
+                    f"'{module.name}' calls a table '{table.name}', as another module "
+                    "does; choose another name."
+                )
+            tables[table.name] = table
     return tables
 
 
@@ -132,28 +159,31 @@ def written(
         only: The tables that are made; none: all.
 
     Raises:
-        UserError: The page asks for a table that no module has, or one has no end.
+        UserError: The page asks for a table that no module has, or one has no end, or
+            a line means to begin a table and is spelt otherwise.
     """
-
-    def make(match: re.Match[str]) -> str:
-        start, name, end = match.groups()
-        if "<!-- table" in match[0].removeprefix(start):
+    prose, *parts = STARTS.split(text)
+    made = [prose]
+    for part in parts:
+        begin, line = BEGIN.match(part), part.partition("\n")[0]
+        if begin is None:
             raise UserError(
-                f"table '{name}' has no '<!-- end -->' before the next table begins; "
-                "put it behind the last line of the table."
+                f"'{line}' begins no table; write '<!-- table NAME -->' in a line of "
+                "its own, and '<!-- end -->' behind the table."
             )
-        if only and name not in only:
-            return match[0]
-        return f"{start}{markdown(grid_of(_known(tables, name), kept))}{end}"
+        name = begin[1]
+        if END not in part:
+            raise UserError(
+                f"table '{name}' has no '{END}' before the next table begins; put it "
+                "behind the last line of the table."
+            )
+        whole = f"{begin[0]}{markdown(grid_of(_known(tables, name), kept))}"
+        made.append(whole + part[part.index(END) :] if _wanted(name, only) else part)
+    return "".join(made)
 
-    begun = re.findall(r"<!-- table ([\w-]+) -->", text)
-    made = MARKED.sub(make, text)
-    if len(MARKED.findall(text)) < len(begun):
-        raise UserError(
-            f"table '{begun[-1]}', the last of its page, has no '<!-- end -->'; put it "
-            "behind the last line of the table."
-        )
-    return made
+
+def _wanted(name: str, only: Sequence[str]) -> bool:
+    return not only or name in only
 
 
 def markdown(grid: Grid) -> str:

@@ -192,9 +192,14 @@ def commit() -> str | None:
         told = subprocess.run(
             command, cwd=HERE, capture_output=True, text=True, check=True
         )
+        more = subprocess.run(  # `describe` does not look for new files
+            ["git", "status", "--porcelain", "--", ":/*.py"],
+            **{"cwd": HERE, "capture_output": True, "text": True, "check": True},
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return told.stdout.strip()
+    clean = told.stdout.strip().removesuffix("-dirty")
+    return f"{clean}-dirty" if more.stdout or clean != told.stdout.strip() else clean
 
 
 def _command() -> str | None:

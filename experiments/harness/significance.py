@@ -93,8 +93,8 @@ def with_p(
         results: Of the rows of a table.
     """
 
-    def named(result: Figures, other: Mapping[str, str]) -> list[Any]:
-        return [{**result, **other}.get(key) for key in (*by, "data")]
+    def named(result: Figures, other: Mapping[str, str]) -> list[str]:
+        return [str({**result, **other}.get(key, "")) for key in (*by, "data")]
 
     lines = []
     for result in results:

@@ -67,8 +67,15 @@ def grid_of(summary: Summary, kept: Path = KEPT) -> Grid:
         kept: Has a folder of results for every table.
 
     Raises:
-        UserError: A result cannot be read.
+        UserError: A result cannot be read, or a row is named in fewer parts.
     """
+    for name in (*summary.published, *summary.differences):
+        if len(name.split(", ")) != len(summary.by):
+            raise UserError(
+                f"table '{summary.name}' names a row '{name}', but rows have "
+                f"{len(summary.by)} parts, {' and '.join(summary.by)}; join these by "
+                "', ', an empty one too."
+            )
     results = _of_columns(summary, kept_results(summary.place, kept))
     groups = _groups(summary, results)
     order = sorted(groups, key=lambda row: (row.data != summary.data, _order(row)))
@@ -162,7 +169,9 @@ def _tests(
     against = summary.against
     if against is None:
         return
-    name = ", ".join(filter(None, against.baseline.values()))
+    named = [(key, value) for key, value in against.baseline.items() if value]
+    told = [value if key == "system" else f"{key} {value}" for key, value in named]
+    name = ", ".join(told)
     seeds, sentences = [], []
     for row in order:
         names = zip(summary.by, row.names)

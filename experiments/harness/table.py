@@ -8,7 +8,6 @@ all else is here. Any number of the same processes may work on one table.
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -17,9 +16,10 @@ from rich.console import Console
 
 from experiments.harness import preview
 from experiments.harness.claims import Pace
-from experiments.harness.results import RESULT, Figures, commit
+from experiments.harness.results import Figures, commit
 from experiments.harness.row_flags import check_known, with_flags
 from experiments.harness.rows import AnyRow, Row, Train
+from experiments.harness.texts import Text, check_key, prepare
 from experiments.harness.worker import Worker
 from kvnmt.cli.flag_files import common_flags, expanded
 from kvnmt.cli.flags import check_lists
@@ -31,7 +31,6 @@ from kvnmt.data.sources import Split, open_text
 from kvnmt.errors import UserError, flag, run_program
 from kvnmt.evaluation.base import Column, Report, table
 from kvnmt.fields import check_fields
-from kvnmt.files import locked, make_folder, write_whole
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 
@@ -59,19 +58,6 @@ class Options:
     def looks(self) -> bool:
         """Whether it only tells what is there, for which no text is needed."""
         return self.list or self.show
-
-
-@dataclass(frozen=True)
-class Text:
-    """Files that rows read, written once by one of the processes."""
-
-    key: str  # what they are made of
-    write: Callable[[], object]
-    name: str = "text"  # tells several of a table apart
-
-    def mark(self, workdir: Path) -> Path:
-        """The file that says what is there."""
-        return workdir / f"{self.name}.key"
 
 
 @dataclass(frozen=True)
@@ -157,9 +143,13 @@ def make_table(
         UserError: A flag is none of this table, a row failed twice, or cannot begin.
         StoppedError: A signal asked for it; nothing is lost.
     """
+    if options.workdir.exists() and not options.workdir.is_dir():
+        raise UserError(f"'{options.workdir}' is no folder; choose another --workdir.")
     rows = with_flags(made.rows, options.config)
     rows += made.derived(rows)
     check_rows(rows)
+    for text in made.texts:
+        check_key(options.workdir, text)
     if options.list:
         preview.show_states(rows)
         return []
@@ -258,36 +248,6 @@ def check_text(rows: Sequence[AnyRow]) -> None:
     for config in {row.experiment.data for row in trained if not row.result()}:
         for split in get_args(Split):
             open_text(config, split)
-
-
-def prepare(workdir: Path, text: Text) -> None:
-    """Writes the files that rows read, unless they are there; others wait for it.
-
-    Raises:
-        UserError: They cannot be written, or runs were made with others.
-    """
-    make_folder(workdir)
-    try:
-        with locked(workdir / "lock"):
-            _write_text(workdir, text)
-    except OSError as error:
-        path, why = error.filename or workdir, error.strerror
-        raise UserError(f"'{path}' cannot be written: {why}.") from None
-
-
-def _write_text(workdir: Path, text: Text) -> None:
-    mark = text.mark(workdir)
-    former = mark.read_text() if mark.exists() else None
-    if former == text.key:
-        return
-    if former and any(chain(workdir.glob(f"*/{RESULT}"), workdir.glob("claims/*"))):
-        raise UserError(
-            f"'{workdir}' has runs on other text than these flags make; choose "
-            "another --workdir."
-        )
-    mark.unlink(missing_ok=True)  # until it is written, no text is there
-    text.write()
-    write_whole(mark, text.key)
 
 
 def show(

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from experiments.harness.rows import Row
 from experiments.harness.settings import text_digest
-from experiments.harness.table import Text
+from experiments.harness.texts import Text
 from kvnmt.data.text import read_parallel
 from kvnmt.files import write_lines
 

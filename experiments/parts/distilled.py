@@ -22,7 +22,7 @@ from rich.console import Console
 from experiments.harness.results import Figures
 from experiments.harness.rows import Row, Train
 from experiments.harness.settings import config_digest, text_digest
-from experiments.harness.table import Text, prepare
+from experiments.harness.texts import Text, prepare
 from kvnmt.console import counting, say
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.errors import UserError, counted

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
-from experiments.harness.table import Options, Text
+from experiments.harness.table import Options
+from experiments.harness.texts import Text
 from experiments.parts import made_up
 from experiments.parts.paper_tables import SETTINGS
 from experiments.parts.recipes import parallel_text

@@ -3,9 +3,11 @@
 
 import json
 import re
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from experiments import report
@@ -245,6 +247,20 @@ def test_what_a_result_was_measured_with(tmp_path, monkeypatch):
     assert results.provenance()["device"] == "1 x Some GPU"
 
 
+def test_a_new_module_makes_code_another(tmp_path, monkeypatch):
+    """Though git knows nothing of it yet; a new text does not."""
+    (tmp_path / "code").mkdir()
+    monkeypatch.setattr(results, "HERE", tmp_path / "code")
+    for command in ("init -q", "commit -q --allow-empty -m first"):
+        who = ["-c", "user.name=a", "-c", "user.email=b"]
+        subprocess.run(["git", *who, *command.split()], cwd=tmp_path, check=True)
+    (tmp_path / "notes.txt").write_text("")
+    clean = results.commit.__wrapped__()
+    assert len(clean) == 40
+    (tmp_path / "code" / "new.py").write_text("")
+    assert results.commit.__wrapped__() == f"{clean}-dirty"
+
+
 def test_what_is_collected_stands_in_a_table(tmp_path, monkeypatch, capsys):
     """By the name of the folder of runs, or of a table's folder."""
     run = tmp_path / "alignment" / "row-1"
@@ -368,9 +384,71 @@ def test_a_table_without_an_end_takes_no_prose(tmp_path):
     page = "<!-- table mine -->\nprose\n<!-- table mine -->\n<!-- end -->\n"
     with pytest.raises(UserError, match="table 'mine' has no '<!-- end"):
         written(page, {"mine": SUMMARY}, tmp_path)
-    page = "<!-- table mine -->\n<!-- end -->\n<!-- table mine -->\nprose\n"
-    with pytest.raises(UserError, match="the last of its page, has no '<!-- end"):
+    page = "<!-- table mine -->\n<!-- end -->\n<!-- table other -->\nprose\n"
+    with pytest.raises(UserError, match="table 'other' has no '<!-- end"):
+        written(page, {"mine": SUMMARY, "other": SUMMARY}, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        *("<!-- table mine-->", "<!--table mine -->", "<!-- table mi.ne -->"),
+        *("<!-- table mine --> ", "<!-- table mine --><!-- end -->"),
+        "text <!-- table mine -->",
+    ],
+)
+def test_a_mark_that_is_spelt_otherwise_is_told(mark, tmp_path):
+    page = f"prose\n<!-- table mine -->\n<!-- end -->\n{mark}\n<!-- end -->\n"
+    with pytest.raises(UserError, match=f"'{mark}' begins no table; write '<!-- table"):
         written(page, {"mine": SUMMARY}, tmp_path)
+
+
+def test_pages_are_utf_8_in_any_locale(tmp_path, monkeypatch):
+    """And a table must stand on one of them."""
+    page = tmp_path / "page.md"
+    page.write_bytes("Biçici ±\n<!-- table mine -->\n<!-- end -->\n".encode())
+    monkeypatch.setattr(report, "PAGES", tmp_path)
+    monkeypatch.setattr(report, "KEPT", tmp_path / "kept")
+    monkeypatch.setattr(report, "all_tables", lambda: {"mine": SUMMARY, "b": SUMMARY})
+    monkeypatch.setattr("io.text_encoding", lambda given, *_: given or "latin-1")
+    report.main(ReportOptions(tables=("mine",)))
+    assert page.read_bytes().startswith("Biçici ±\n<!-- table mine -->\n| ".encode())
+    with pytest.raises(UserError, match="table 'b' stands on no page; put '<!-- table"):
+        report.main(ReportOptions(tables=("b",)))
+
+
+def test_two_tables_of_one_name_are_told(monkeypatch):
+    monkeypatch.setattr("experiments.growth.TABLES", (replace(SUMMARY, name="wang"),))
+    with pytest.raises(UserError, match="'wang' calls a table 'wang', as another"):
+        all_tables()
+
+
+@pytest.mark.parametrize("field", ["published", "differences"])
+def test_rows_are_named_by_all_their_parts(field, tmp_path):
+    with pytest.raises(UserError, match="names a row 'cited', but rows have 2 parts"):
+        grid_of(replace(SUMMARY, **{field: {"cited": "1.0"}}), tmp_path)
+
+
+def test_a_baseline_may_be_told_by_a_number(tmp_path):
+    """The table of the module and that of the page find the same baseline."""
+    random = np.random.default_rng(0)
+    lines = [
+        [" ".join("abcde"[i] for i in random.integers(0, 5, 6)) for _ in range(9)]
+        for _ in range(3)
+    ]
+    results = [
+        MEASURED | {"slots": n, "seed": 1, "c": packed_counts(lines[n], lines[2])}
+        for n in (0, 1)
+    ]
+    against = Against({"slots": "1"}, "bleu", "c")
+    first, second = with_p(against, ["slots"], results)
+    assert 0 <= first["p"] <= 1 and "p" not in second
+    for n, result in enumerate(results):
+        keep(tmp_path, str(n), **result)
+    summary = Summary("mine", COLUMNS, by=("slots",), against=against)
+    grid = grid_of(summary, tmp_path)
+    assert "p against slots 1, sentences" in grid.headings
+    assert f"{first['p']:.3f}" in grid.rows[0]
 
 
 @pytest.mark.parametrize(("gain", "p"), [(0.0, 1.0), (1.5, 0.25)])

@@ -11,7 +11,8 @@ from rich.console import Console
 
 from experiments.harness.results import read_result
 from experiments.harness.rows import OtherRow, Row, Train
-from experiments.harness.table import Text, complete, prepare, show
+from experiments.harness.table import Options, Table, complete, make_table, show
+from experiments.harness.texts import Text, prepare
 from experiments.parts.recipes import parallel_text, with_system
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError
@@ -172,6 +173,19 @@ def test_text_is_written_anew_only_while_nothing_was_measured_on_it(tmp_path):
     with pytest.raises(UserError, match="runs on other text .* another --workdir"):
         prepare(tmp_path, text("c"))
     assert written == ["a", "b"]
+
+
+@pytest.mark.parametrize("look", [{"list": True}, {"show": True}, {}])
+def test_a_workdir_of_other_text_is_told_whatever_is_asked(rows, tmp_path, look):
+    """And one that is a file."""
+    made = Table("t", (), rows, texts=[Text("a", lambda: None)])
+    prepare(tmp_path, Text("b", lambda: None))
+    (tmp_path / "claims" / "row").mkdir(parents=True)
+    with pytest.raises(UserError, match="runs on other text .* another --workdir"):
+        make_table(Options(workdir=tmp_path, **look), made)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file' is no folder; choose another --work"):
+        make_table(Options(workdir=tmp_path / "file", **look), made)
 
 
 def test_an_interrupted_run_goes_on(rows, train):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.harness import claims, results, table
+from experiments.harness import claims, results, table, texts
 from experiments.harness.claims import SILENT_END, Claim, Claims, Pace
 from experiments.harness.preview import state_of
 from experiments.harness.results import read_result
@@ -21,11 +21,11 @@ from experiments.harness.rows import OtherRow
 from experiments.harness.table import (
     Options,
     Table,
-    Text,
     complete,
     make_table,
     work,
 )
+from experiments.harness.texts import Text
 from experiments.harness.worker import Worker
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.evaluation.base import Column
@@ -361,9 +361,9 @@ def test_who_cannot_write_sees_who_works(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "locked", refused)
     assert state_of(row).startswith("running since")
     text = Text("key", lambda: None)
-    monkeypatch.setattr(table, "locked", refused)
+    monkeypatch.setattr(texts, "locked", refused)
     with pytest.raises(UserError, match="cannot be written: Read-only file system"):
-        table.prepare(tmp_path, text)
+        texts.prepare(tmp_path, text)
 
 
 def test_a_claim_that_cannot_be_written_leaves_the_row_free(tmp_path, monkeypatch):
