@@ -17,14 +17,15 @@ from kvnmt.data.codes import Codes, count_pieces, keep_pieces, read_codes
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.sources import open_text
-from kvnmt.data.vocabularies import load, load_vocabularies, save
-from kvnmt.data.vocabulary import UNK
+from kvnmt.data.vocabularies import Vocabularies, load, load_vocabularies, save
+from kvnmt.data.vocabulary import UNK, Words
 from kvnmt.data.words import word_numbers
 from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.forced import force_lines
 from kvnmt.inference.translate import translate_lines
 from kvnmt.runs import train
 from kvnmt.runs.directory import load_run
+from kvnmt.runs.shared_words import shared_words
 from tests.helpers import quiet, tiny, toy_data
 
 LEARNT = b"""#version: 0.2
@@ -154,6 +155,16 @@ def test_deep_merges_are_cut_again():
     merges = [("a", "a"), *(("a" * n, "a") for n in range(2, 3000))]
     few = Codes(tuple(merges), ("a@@", "a"))
     assert len(few.encode("a" * 3000 + "b")) == 3001
+
+
+def test_a_piece_that_may_be_a_word_is_that_word():
+    """Where a model of other vocabularies starts one of codes."""
+    pieces = dataclasses.replace(read_codes(LEARNT), words=("lo@@", "low", "w"))
+    words = Words(("w", "lo", "low"))
+    ours, theirs = Vocabularies(pieces, pieces), Vocabularies(words, pieces)
+    shared = shared_words(ours, theirs)
+    assert [list(side) for side in shared.source] == [[0, 1, 3, 4], [0, 1, 4, 2]]
+    assert shared.target[0] == shared.target[1] == [0, 1, 2, 3, 4]
 
 
 @pytest.fixture(name="words")
