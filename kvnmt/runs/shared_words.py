@@ -78,8 +78,8 @@ def _places(ours: Vocabulary, theirs: Vocabulary) -> Places:
 def _numbers(vocabulary: Vocabulary) -> dict[str, int]:
     """The id of every word but the specials, which programs call differently.
 
-    A word is called as the piece that is a whole word. So is a piece of `Codes` that may
-    be one: where it ends a longer word it is the same piece.
+    A word is called as the piece that is a whole word. So is a piece of `Codes` that
+    may be one: where it ends a longer word it is the same piece.
     """
     ids = range(len(SPECIAL), len(vocabulary))
     space = SPACE if isinstance(vocabulary, Words | Codes) else ""
