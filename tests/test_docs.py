@@ -96,6 +96,14 @@ def test_figures_of_memories_are_those_of_the_table():
     for name, figures in rows("docs/memories.md", "## What comes of it").items():
         if name.startswith("`"):
             assert table[name][1:6] == figures, name
+    captions = (ROOT / "experiments/findings/best_captions.md").read_text()
+    page = (ROOT / "docs/memories.md").read_text().split("\nOn captions, under")[1]
+    figures = re.findall(
+        r"^\|.*(?:English|German) \| (.*) \| (.*) \| (\d) \|$", page, re.M
+    )
+    assert len(figures) == 6
+    for valid, test, seeds in figures:
+        assert re.search(rf"\| {valid} \| {test} \|.* {seeds} \|", captions), valid
 
 
 PYTHON = [
@@ -167,7 +175,8 @@ def test_the_decoder_of_the_catalogue_s_page_keeps_all_laws():
 
 def anchors(text: str) -> set[str]:
     """Of the headings of a page, as GitHub makes them."""
-    headings = re.findall(r"^#+ (.*)$", text, re.M)
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    headings = re.findall(r"^#+ (.*)$", prose, re.M)
     return {re.sub(r"[^\w\- ]", "", h).lower().replace(" ", "-") for h in headings}
 
 

@@ -22,7 +22,7 @@ from kvnmt.runs.train import as_kept
 # Fields of a config that name files of text.
 FILES = (
     *("source", "target", "valid_source", "valid_target"),
-    *("pairs", "valid_pairs", "links"),
+    *("pairs", "valid_pairs", "links", "codes", "target_codes"),
 )
 # Of a config, what says where things lie and changes no figure.
 PLACES = (*FILES, "tfds_folder", "vocabularies", "cache", "workers")

@@ -70,7 +70,8 @@ def grid_of(summary: Summary, kept: Path = KEPT) -> Grid:
         UserError: A result cannot be read, or a row is named in fewer parts.
     """
     for name in (*summary.published, *summary.differences):
-        if len(name.split(", ")) != len(summary.by):
+        more = len(name.split(", ")) - len(summary.by)
+        if more < 0 or (more and name in summary.published):  # names may have ", "
             raise UserError(
                 f"table '{summary.name}' names a row '{name}', but rows have "
                 f"{len(summary.by)} parts, {' and '.join(summary.by)}; join these by "

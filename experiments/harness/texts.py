@@ -50,8 +50,12 @@ def _write_text(workdir: Path, text: Text) -> None:
 
 def check_key(workdir: Path, text: Text) -> bool:
     """Whether the text is there; refuses a workdir with runs on another."""
-    mark = text.mark(workdir)
-    former = mark.read_text(encoding="utf-8") if mark.exists() else None
+    try:
+        former = text.mark(workdir).read_bytes().decode(errors="replace")
+    except FileNotFoundError:
+        former = None
+    except OSError as error:
+        raise UserError(f"'{workdir}' cannot be read: {error.strerror}.") from None
     is_other = former not in (None, text.key)
     if is_other and any(chain(workdir.glob(f"*/{RESULT}"), workdir.glob("claims/*"))):
         raise UserError(

@@ -63,8 +63,11 @@ def key_of(
     names = {field.name for field in fields(config)} - ignored
     decides = {name: getattr(config, name) for name in names}
     decides |= {"longest": config.longest, "format": FORMAT, "files": digests}
+    merges = [path for path in (config.codes, config.target_codes) if path]
     if trained:
         decides["vocabularies"] = [digest(side) for side in trained]
+    elif merges:
+        decides["merges"] = [files.digest_of(p) for p in merges if p.is_file()]
     text = json.dumps(decides, sort_keys=True, default=str)
     return files.digest(text.encode())[:24]
 

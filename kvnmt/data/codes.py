@@ -5,11 +5,14 @@ Sennrich et al. (2016) cut a word into characters, of which the last has ``</w>`
 it, and merge neighbours in the order in which merges were learnt. All pieces but the
 last of a word end in ``@@``. Text is given to kvnmt as whole words, and comes back so.
 The pieces are those of ``subword-nmt apply-bpe``, with its ``--vocabulary`` too: a
-piece that is not in the vocabulary is cut again into what it was merged from.
+piece that is not in the vocabulary is cut again into what it was merged from. A word of
+more than 100 characters is merged in stretches of so many: time grows with the square.
 """
 
 import random
+import re
 import zlib
+from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +25,7 @@ from kvnmt.data.vocabulary import EOS, SPECIAL, Known, ranked
 
 MARK, END = "@@", "</w>"
 VERSION, VOCABULARY = "#version: ", "#vocabulary"  # lines of a file
-MOST = 100_000  # words whose pieces are remembered
+MOST, LONGEST = 100_000, 100  # words whose pieces are remembered, and their characters
 Pair: TypeAlias = tuple[str, str]
 
 
@@ -46,10 +49,11 @@ class Codes:
         for word in filter(None, line.split(" ")):
             known = self._remembered.get(word)
             if known is None:
-                if len(self._remembered) >= MOST:
-                    self._remembered.clear()
                 known = [self._ids[piece] for piece in self.cut(word)]
-                self._remembered[word] = known
+                if len(word) <= LONGEST:
+                    if len(self._remembered) >= MOST:
+                        self._remembered.clear()
+                    self._remembered[word] = known
             ids += known
         return ids
 
@@ -74,17 +78,12 @@ class Codes:
             word: At least one character.
             left_out: Whether a merge that could be made is left out; None: none is.
         """
-        symbols = self._symbols(word)
-        while len(symbols) > 1:
-            ranks = [
-                (rank, pair)
-                for pair in zip(symbols, symbols[1:])
-                if (rank := self._ranks.get(pair)) is not None
-                and not (left_out and left_out())
-            ]
-            if not ranks:
-                break
-            symbols = _merged(symbols, min(ranks)[1])
+        letters = self._symbols(word)
+        symbols = [
+            symbol
+            for n in range(0, len(letters), LONGEST)
+            for symbol in self._merged(letters[n : n + LONGEST], left_out)
+        ]
         if symbols[-1] == END:
             symbols.pop()
         symbols[-1] = symbols[-1].removesuffix(END)
@@ -113,6 +112,28 @@ class Codes:
         if self.version == "0.1":
             return [*word, END]
         return [*word[:-1], word[-1] + END]
+
+    def _merged(
+        self, symbols: list[str], left_out: Callable[[], bool] | None
+    ) -> list[str]:
+        """The symbols, merged as long as there is a merge that is not left out."""
+        while len(symbols) > 1:
+            places = [
+                (rank, n)
+                for n, pair in enumerate(zip(symbols, symbols[1:]))
+                if (rank := self._ranks.get(pair)) is not None
+                and not (left_out and left_out())
+            ]
+            if not places:
+                break
+            first = min(places)[0]
+            merged, n = list[str](), 0
+            for place in (n for rank, n in places if rank == first):
+                if place >= n:  # else one half is in the merge before: x x x
+                    merged += [*symbols[n:place], symbols[place] + symbols[place + 1]]
+                    n = place + 2
+            symbols = merged + symbols[n:]
+        return symbols
 
     def _known(self, symbol: str, mark: str) -> Iterator[str]:
         """The piece, or those of which it was merged, as far as they are known."""
@@ -159,10 +180,11 @@ def read_codes(data: bytes) -> Codes:
     Raises:
         ValueError: A line is no merge or no piece; it is named.
     """
-    lines = data.decode().removesuffix("\n").split("\n")
+    lines = data.removeprefix(BOM_UTF8).decode().rstrip("\n").split("\n")
     version, first = "0.1", 0
-    if lines[0].startswith(VERSION):
-        version, first = lines[0].removeprefix(VERSION).strip(), 1
+    if lines[0].startswith("#version"):
+        version = re.sub(r"(\.0)*\s*$", "", lines[0].partition(":")[2].strip())
+        first = 1
     if version not in ("0.1", "0.2"):
         raise ValueError(f"its version is {version}, and 0.1 and 0.2 are known")
     last = lines.index(VOCABULARY) if VOCABULARY in lines else len(lines)
@@ -181,15 +203,6 @@ def read_codes(data: bytes) -> Codes:
     return Codes(tuple((a, b) for a, b in merges), words, version)
 
 
-def count_pieces(codes: Codes, lines: Iterable[str]) -> Counter[str]:
-    """Counts the pieces that the merges make of words."""
-    counts: Counter[str] = Counter()
-    for word, n in Counter(filter(None, " ".join(lines).split(" "))).items():
-        for piece in codes.cut(word):
-            counts[piece] += n
-    return counts
-
-
 def keep_pieces(
     codes: Codes,
     counts: Mapping[str, int],
@@ -197,15 +210,19 @@ def keep_pieces(
     min_count: int = 1,
     size: int | None = None,
 ) -> Codes:
-    """Does with pieces what `kvnmt.data.vocabulary.keep_words` does with words."""
-    return replace(codes, words=tuple(ranked(counts, min_count, size)))
+    """Does with the pieces of words what `keep_words` does with words.
 
+    Args:
+        codes: The merges.
+        counts: How often every word occurs in the training text.
+        min_count: A piece must occur at least this often.
+        size: At most this many rows, the two specials included.
 
-def _merged(symbols: list[str], pair: Pair) -> list[str]:
-    """The symbols with every pair of these, from the left, made one."""
-    merged, n = list[str](), 0
-    while n < len(symbols):
-        two = tuple(symbols[n : n + 2]) == pair
-        merged.append("".join(symbols[n : n + 1 + two]))
-        n += 1 + two
-    return merged
+    Raises:
+        OptionError: No piece is kept.
+    """
+    pieces: Counter[str] = Counter()
+    for word, n in counts.items():
+        for piece in codes.cut(word):
+            pieces[piece] += n
+    return replace(codes, words=tuple(ranked(pieces, min_count, size)))

@@ -17,16 +17,14 @@ LONGEST: dict[Kind, int] = {
     "codes": 100,
     "characters": 400,
 }
-MERGED: frozenset[Kind] = frozenset(("bpe", "codes"))  # by merges, of which some may go
+OF_MERGES: frozenset[Kind] = frozenset(("bpe", "codes"))
 
 # How vocabularies are built, by kind: it decides no id once there are some.
 OF_COUNTED = ("min_count", "vocabulary_size")
-OF_PIECES = (
-    *("subwords", "symbols", "joint", "subword_sentences", "trimmed"),
-    "normalization",
-)
+OF_PIECES = (*("subwords", "symbols", "subword_sentences", "normalization"),)
+OF_SIDES = ("joint", "trimmed")
 OF_CODES = ("codes", "target_codes")
-ONLY_BUILDS = ("vocabulary", *OF_COUNTED, *OF_PIECES, *OF_CODES)
+ONLY_BUILDS = ("vocabulary", *OF_COUNTED, *OF_PIECES, *OF_SIDES, *OF_CODES)
 
 
 @dataclass(frozen=True)
@@ -73,8 +71,9 @@ class DataConfig:
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = (
         "nmt_nfkc"
     )
-    joint: bool = False  # bpe: learn from both sides together
-    # bpe: each side keeps only the pieces that it uses, unless --model.tie is all
+    # bpe: learn from both sides together; codes: one vocabulary of both, if not trimmed
+    joint: bool = False
+    # bpe and codes: each side keeps only pieces that it uses, unless --model.tie is all
     trimmed: bool = False
     # bpe and codes: share of the merges left out, by chance, in training text
     subword_dropout: Annotated[float, between(0, 0.99)] = 0.0
@@ -134,6 +133,7 @@ def _idle(config: DataConfig) -> Iterator[Idle]:
     for fields, kinds in (
         (OF_COUNTED, ("words", "characters", "codes")),
         (OF_PIECES, ("bpe",)),
+        (OF_SIDES, ("bpe", "codes")),
         (OF_CODES, ("codes",)),
     ):
         if kind not in kinds:

@@ -161,20 +161,14 @@ def _cached(
     console: Console,
 ) -> Prepared:
     files = [digest_of(path) for path in text.files]
-    merges = [
-        digest_of(path)
-        for path in (config.codes, config.target_codes)
-        if path and path.is_file()
-    ]
     if trained:  # perhaps they are those that were built for this very text
-        key, entry = cache.key_of(config, files + merges, None), None
+        key, entry = cache.key_of(config, files, None), None
         if (folder / key).exists():
             with cache.locked(folder, key) as place:
                 entry = cache.find(place, console)
         if entry and entry.vocabularies == trained:
             return Prepared(trained, entry.corpus, entry.dropped, folder / key)
-    key = cache.key_of(config, files if trained else files + merges, trained)
-    with cache.locked(folder, key) as place:
+    with cache.locked(folder, cache.key_of(config, files, trained)) as place:
         entry = cache.find(place, console)
         if not entry:
             vocabularies = trained or prepare.build_vocabularies(config, text)

@@ -9,10 +9,11 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.data.codes import Codes
 from kvnmt.data.links import Links, links_between, token_links
 from kvnmt.data.text import Block, Faulty, Parallel, decode, faulty_side, numbered
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import EOS, Merging, Vocabulary
+from kvnmt.data.vocabulary import EOS, Subwords, Vocabulary
 
 Encode: TypeAlias = Callable[[Vocabulary, str], list[int]]
 
@@ -160,7 +161,7 @@ class PairEncoder:
         return Ids(np.array(places, id_type(self.longest)), lengths)
 
     def _encode(self, number: int, words: Vocabulary, line: str) -> list[int]:
-        if self.subword_dropout and isinstance(words, Merging):
+        if self.subword_dropout and isinstance(words, Subwords | Codes):
             return words.sample(line, self.subword_dropout, number)
         return words.encode(line)
 

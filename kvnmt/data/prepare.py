@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from kvnmt.console import counting
-from kvnmt.data.codes import Codes, count_pieces, keep_pieces, read_codes
-from kvnmt.data.config import MERGED, DataConfig, Kind
+from kvnmt.data.codes import Codes, keep_pieces, read_codes
+from kvnmt.data.config import OF_MERGES, DataConfig, Kind
 from kvnmt.data.encoding import Dropped, EncodedBlock, PairEncoder
 from kvnmt.data.pool import in_order
 from kvnmt.data.sources import TextReader
@@ -71,9 +71,12 @@ def check_cut(config: DataConfig, kinds: Collection[Kind]) -> None:
         OptionError: Merges are to be left out where there are none, or several
             segmentations made where none are.
     """
-    if config.subword_dropout and not MERGED & {*kinds}:
+    if config.subword_dropout and not OF_MERGES & {*kinds}:
         instead = "vocabularies" if config.vocabularies else "vocabulary"
-        remedy = {"vocabularies": "give {1} of subwords", "vocabulary": "{1} to bpe"}
+        remedy = {
+            "vocabularies": "give {1} of subwords",
+            "vocabulary": "{1} to bpe or codes",
+        }
         raise OptionError(
             f"{{0}} leaves out merges of subwords; set it to 0, or {remedy[instead]}.",
             *("data.subword_dropout", f"data.{instead}"),
@@ -94,12 +97,12 @@ def build_vocabularies(config: DataConfig, text: TextReader) -> Vocabularies:
     """
     match config.vocabulary:
         case "words":
-            return _by_frequency(config, text, Counted(count_words, keep_words))
+            return _by_frequency(config, text, count_words, keep_words)
         case "characters":
-            counted = Counted(count_characters, keep_characters)
-            return _by_frequency(config, text, counted)
+            return _by_frequency(config, text, count_characters, keep_characters)
         case "codes":
-            return _by_frequency(config, text, *map(_pieces_of, _codes(config)))
+            keeps = (partial(keep_pieces, codes) for codes in _codes(config))
+            return _by_frequency(config, text, count_words, *keeps)
         case "bpe":
             return _subwords(config, text)
 
@@ -141,13 +144,6 @@ def _each_block(
             yield result
 
 
-class Counted(NamedTuple):
-    """How tokens of a side are counted, and the most frequent kept."""
-
-    count: Callable[[Iterable[str]], Counter[str]]
-    keep: Callable[..., AnyVocabulary]
-
-
 def _codes(config: DataConfig) -> tuple[Codes, Codes]:
     """The merges of both sides.
 
@@ -177,38 +173,43 @@ def _read(name: str, path: Path) -> Codes:
         ) from None
 
 
-def _pieces_of(codes: Codes) -> Counted:
-    return Counted(partial(count_pieces, codes), partial(keep_pieces, codes))
-
-
 def _by_frequency(
-    config: DataConfig, text: TextReader, ours: Counted, theirs: Counted | None = None
+    config: DataConfig,
+    text: TextReader,
+    count: Callable[[Iterable[str]], Counter[str]],
+    keep: Callable[..., AnyVocabulary],
+    keep_target: Callable[..., AnyVocabulary] | None = None,
 ) -> Vocabularies:
-    """Vocabularies of what occurs most often; the sides may be counted otherwise."""
-    theirs = theirs or ours
+    """Vocabularies of what occurs most often.
+
+    Args:
+        config: How many tokens are kept, and whether both sides have one vocabulary.
+        text: The training text.
+        count: Counts tokens in lines.
+        keep: Makes a vocabulary of the counts.
+        keep_target: That of the target, if it is another; pieces alone may be joint.
+    """
     source: Counter[str] = Counter()
     target: Counter[str] = Counter()
-    work = partial(_count, (ours.count, theirs.count), config.faulty)
+    work = partial(_count, count, config.faulty)
     workers = workers_for(config, text)
     for counts in _each_block(text, work, workers, config.vocabulary):
         source.update(counts[0])
         target.update(counts[1])
     if not (source or target):
         raise nothing_left(text.unit)
-    least, size = config.min_count, config.vocabulary_size
-    return Vocabularies(
-        source=ours.keep(source, min_count=least, size=size),
-        target=theirs.keep(target, min_count=least, size=size),
-    )
+    kept = {"min_count": config.min_count, "size": config.vocabulary_size}
+    if keep_target and config.joint and not (config.trimmed or config.target_codes):
+        ours = keep(source + target, **kept)
+        return Vocabularies(ours, ours)
+    return Vocabularies(keep(source, **kept), (keep_target or keep)(target, **kept))
 
 
 def _count(
-    counts: tuple[Callable[[Iterable[str]], Counter[str]], ...],
-    faulty: Faulty,
-    block: Block,
+    count: Callable[[Iterable[str]], Counter[str]], faulty: Faulty, block: Block
 ) -> tuple[Counter[str], Counter[str]]:
-    pairs, (ours, theirs) = clean(block, faulty), counts
-    return ours(pairs.source), theirs(pairs.target)
+    pairs = clean(block, faulty)
+    return count(pairs.source), count(pairs.target)
 
 
 def _subwords(config: DataConfig, text: TextReader) -> Vocabularies:

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import ClassVar, Protocol, runtime_checkable
+from typing import ClassVar, Protocol
 
 import sentencepiece
 
@@ -52,15 +52,6 @@ class Vocabulary(Protocol):
     @property
     def data(self) -> bytes:
         """The contents of its file."""
-        ...
-
-
-@runtime_checkable
-class Merging(Vocabulary, Protocol):
-    """A vocabulary whose merges can be left out by chance."""
-
-    def sample(self, line: str, dropout: float, number: int) -> list[int]:
-        """Ids of pieces that were merged with some merges left out."""
         ...
 
 

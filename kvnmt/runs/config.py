@@ -106,7 +106,7 @@ class UnlistedError(UserError):
 
 # What a run began from. Folders move, so only whether there was one is compared.
 STARTS = (
-    *("data.vocabularies", "training.warm_start"),
+    *("data.vocabularies", "data.codes", "data.target_codes", "training.warm_start"),
     *("training.source_vectors", "training.target_vectors"),
 )
 

@@ -27,7 +27,8 @@ class TrainingConfig(StepOptions):
     batch_tokens: Annotated[int | None, between(1, 2**30)] = None
     shapes: Annotated[int, between(1, 255)] = 12  # most padded shapes of batches
     workers: Annotated[int, at_least(0)] = 0  # processes that make batches; 0: a thread
-    # devices that share embeddings and output layers, at twice the memory for all else
+    # devices that share embeddings and output layers, at so many times the memory for
+    # all else
     model_axis: Annotated[int, at_least(1)] = 1
     seed: Annotated[int, between(0, 2**32 - 1)] = 1  # of all that is random
     # steps from one validation to the next; 0: after every epoch

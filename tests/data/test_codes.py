@@ -5,6 +5,7 @@ What is expected of words was printed by subword-nmt 0.3.8.
 """
 
 import dataclasses
+import random
 import re
 from pathlib import Path
 
@@ -13,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.data import codes, prepare
-from kvnmt.data.codes import Codes, count_pieces, keep_pieces, read_codes
+from kvnmt.data.codes import LONGEST, Codes, keep_pieces, read_codes
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.sources import open_text
 from kvnmt.data.vocabularies import Vocabularies, load, load_vocabularies, save
-from kvnmt.data.vocabulary import UNK, Words
+from kvnmt.data.vocabulary import UNK, Words, count_words
 from kvnmt.data.words import word_numbers
 from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.forced import force_lines
@@ -81,9 +82,9 @@ def test_pieces_are_those_of_subword_nmt(data, known, line, expected):
 def test_words_come_back(data, words):
     """Whether merges are left out or not; each piece belongs to its word."""
     merges, line = read_codes(data), " ".join(words)
-    whole = keep_pieces(merges, count_pieces(merges, [line, "l o w e r n x a"]))
-    single = {f"{letter}{end}": 1 for letter in "lowernxa" for end in ("@@", "")}
-    letters = keep_pieces(merges, single)
+    whole = keep_pieces(merges, count_words([line, "l o w e r n x a"]))
+    single = (f"{letter}{end}" for letter in "lowernxa" for end in ("@@", ""))
+    letters = dataclasses.replace(merges, words=tuple(single))
     for vocabulary in (whole, letters):
         ids = vocabulary.encode(line)
         assert UNK not in ids
@@ -96,11 +97,31 @@ def test_words_come_back(data, words):
     assert other == letters.sample(line, 0.5, 3) and letters.decode(other) == line
 
 
-def test_merges_left_out_leave_smaller_pieces():
-    merges = read_codes(LEARNT)
-    whole = keep_pieces(merges, count_pieces(merges, [LINE, "l o w", "lo low"]))
-    draws = {tuple(whole.sample("lower", 0.5, n)) for n in range(20)}
-    assert len(draws) > 1 and whole.sample("lower", 0.99, 1) != whole.encode("lower")
+def test_each_merge_is_left_out_by_itself():
+    """All four ways of two that are alike; none of two that share a letter is both."""
+    merges = Codes((("a", "b"), ("x", "x")))
+    draw = random.Random(1).random
+    ways = {tuple(merges.cut("ababx", lambda: draw() < 0.5)) for _ in range(99)}
+    a, b, ab = "a@@", "b@@", "ab@@"
+    assert ways == {
+        *((ab, ab, "x"), (ab, a, b, "x"), (a, b, ab, "x"), (a, b, a, b, "x"))
+    }
+    assert merges.cut("xxxxx") == ["xx@@", "xx@@", "x"]
+    assert {tuple(merges.cut("xxxy", lambda: draw() < 0.5)) for _ in range(99)} == {
+        ("xx@@", "x@@", "y"),
+        ("x@@", "xx@@", "y"),
+        ("x@@", "x@@", "x@@", "y"),
+    }
+
+
+def test_a_word_without_end_is_merged_in_stretches():
+    merges = dataclasses.replace(read_codes(LEARNT), words=("xx@@", "x@@", "xx", "x"))
+    word = "x" * (3 * LONGEST + 2)
+    pieces = merges.pieces(merges.encode(word))
+    assert "".join(pieces).replace("@@", "") == word
+    assert (
+        pieces[:-1] == ["xx@@"] * (len(pieces) - 1) and word not in merges._remembered
+    )
 
 
 def test_what_is_remembered_is_bounded(monkeypatch):
@@ -130,6 +151,7 @@ def test_half_a_word_at_the_end_is_one():
         (b"a b\n#vocabulary\nab\n<unk>\n", "line 4 is no piece"),
         (b"a b\n#vocabulary\nab\nab\n", "a piece stands in it twice"),
         (b"\xff", "invalid start byte"),
+        (b"#version 2\na b\n", "its version is , and"),
     ],
 )
 def test_what_is_no_file_of_merges_is_told(data, reason, tmp_path):
@@ -139,6 +161,11 @@ def test_what_is_no_file_of_merges_is_told(data, reason, tmp_path):
     (tmp_path / "codes").write_bytes(data)
     with pytest.raises(OptionError, match=f"codes' holds no merges .*{reason}"):
         prepare.build_vocabularies(config, open_text(config, "train"))
+
+
+def test_a_file_may_have_been_in_an_editor():
+    edited = b"\xef\xbb\xbf#version: 0.2.0\nl o\n\n\n"
+    assert read_codes(edited) == read_codes(b"#version: 0.2\nl o\n")
 
 
 def test_a_vocabulary_is_saved_whole(tmp_path):
@@ -154,7 +181,7 @@ def test_deep_merges_are_cut_again():
     """However many merges made a piece, as a file from elsewhere may have it."""
     merges = [("a", "a"), *(("a" * n, "a") for n in range(2, 3000))]
     few = Codes(tuple(merges), ("a@@", "a"))
-    assert len(few.encode("a" * 3000 + "b")) == 3001
+    assert [*few._known("a" * 2999, "@@")] == ["a@@"] * 2999
 
 
 def test_a_piece_that_may_be_a_word_is_that_word():
@@ -197,6 +224,16 @@ def test_a_run_reads_and_writes_whole_words(words, tmp_path):
     words.codes.unlink()  # the run has the merges
     train.run(dataclasses.replace(exp, training=again), tmp_path / "run", resume=True)
     assert load_vocabularies(tmp_path / "run") == run.vocabularies
+
+
+def test_both_sides_may_have_one_vocabulary(words):
+    """As subword-nmt learns it, for a table that both share."""
+    joint = dataclasses.replace(words, target_codes=None, joint=True)
+    ours, theirs = load_corpora(joint, None, quiet()).vocabularies
+    assert ours == theirs and ours.encode("aaa") != [UNK] != theirs.encode("AAA")
+    trimmed = dataclasses.replace(joint, trimmed=True)
+    ours, theirs = load_corpora(trimmed, None, quiet()).vocabularies
+    assert theirs.encode("aaa") == [UNK] * 3
 
 
 def test_other_merges_are_another_entry_of_the_cache(words, tmp_path):

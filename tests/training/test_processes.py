@@ -22,6 +22,7 @@ from kvnmt.errors import UserError
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
+from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.config import TrainingConfig, plan_batches
 from tests.helpers import quiet, records, tiny, toy_data, write_untrained
 from tests.training.children import Cluster, End, start
@@ -78,22 +79,28 @@ def check_close(folder: Path, *names: str) -> None:
 def test_two_processes_train_what_one_trains(tmp_path):
     """With dropout and batches that are not full, in parts, words split over devices.
 
-    A signal to the second ends both at the same step, saved; then two go on, and so
-    does one process of four devices.
+    A signal to the second ends both at the same step, saved; then two go on as if
+    nothing had been, and so does one process of four devices.
     """
     data = toy_data(tmp_path / "text")
     choices = {"batch_tokens": 64, "shapes": 1, "accumulate": 2, "epochs": 2}
     exp = tiny(data, model_axis=2, **choices)
-    asked = End(leave_at=3, signals=(signal.SIGTERM,))
-    said = train_two(tmp_path / "two", exp, 128 + signal.SIGTERM, asked)
-    assert "after step" in said[0] and "first step" not in said[0]
-    shutil.copytree(tmp_path / "two", tmp_path / "other")
     said = train_two(tmp_path / "two", exp)
     assert "training pairs" in said[0] and not said[1].strip()
+    asked = End(leave_at=3, signals=(signal.SIGTERM,))
+    said = train_two(tmp_path / "parts", exp, 128 + signal.SIGTERM, asked)
+    assert "after step" in said[0] and "first step" not in said[0]
+    shutil.copytree(tmp_path / "parts", tmp_path / "other")
+    train_two(tmp_path / "parts", exp)
     experiment.run(exp, tmp_path / "other", resume=True, console=quiet())
     experiment.run(tiny(data, **choices), tmp_path / "one", console=quiet())
     check_close(tmp_path, "one", "two")
     check_close(tmp_path, "one", "other")
+    ours, theirs = (
+        manifests.read(max((tmp_path / name / "checkpoints").iterdir(), key=step_of))
+        for name in ("two", "parts")
+    )
+    assert (ours.step, ours.content) == (theirs.step, theirs.content)
 
 
 @pytest.mark.slow
@@ -217,3 +224,7 @@ def test_a_port_in_use_is_told():
         port = server.getsockname()[1]
         with pytest.raises(UserError, match=f"port {port} .* Address already in use"):
             devices.join(f"localhost:{port}", 2, 0)
+
+
+def step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name)
