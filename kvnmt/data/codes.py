@@ -128,7 +128,7 @@ class Codes:
                 break
             first = min(places)[0]
             merged, n = list[str](), 0
-            for place in (n for rank, n in places if rank == first):
+            for place in (at for rank, at in places if rank == first):
                 if place >= n:  # else one half is in the merge before: x x x
                     merged += [*symbols[n:place], symbols[place] + symbols[place + 1]]
                     n = place + 2
