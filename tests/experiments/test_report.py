@@ -3,6 +3,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -247,6 +248,7 @@ def test_what_a_result_was_measured_with(tmp_path, monkeypatch):
     assert results.provenance()["device"] == "1 x Some GPU"
 
 
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not here")
 def test_a_new_module_makes_code_another(tmp_path, monkeypatch):
     """Though git knows nothing of it yet; a new text does not."""
     (tmp_path / "code").mkdir()
