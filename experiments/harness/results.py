@@ -187,19 +187,21 @@ def commit() -> str | None:
     """
     if not (HERE.parent / ".git").exists():
         return None
-    command = "git describe --always --abbrev=40 --dirty --exclude=*".split()
-    try:
+
+    def git(*words: str) -> list[str]:
         told = subprocess.run(
-            command, cwd=HERE, capture_output=True, text=True, check=True
+            ["git", *words], cwd=HERE, capture_output=True, text=True, check=True
         )
-        more = subprocess.run(  # `describe` does not look for new files
-            ["git", "status", "--porcelain", "--", ":/*.py"],
-            **{"cwd": HERE, "capture_output": True, "text": True, "check": True},
-        )
-    except (OSError, subprocess.CalledProcessError):
+        return told.stdout.splitlines()
+
+    try:
+        (head,) = git("rev-parse", "HEAD")
+        files = git("status", "--porcelain", "--untracked-files=all")
+    except (OSError, ValueError, subprocess.CalledProcessError):
         return None
-    clean = told.stdout.strip().removesuffix("-dirty")
-    return f"{clean}-dirty" if more.stdout or clean != told.stdout.strip() else clean
+    # A new file counts if it is code, a known one in any case.
+    differ = any(not f.startswith("??") or f.endswith((".py", '.py"')) for f in files)
+    return f"{head}-dirty" if differ else head
 
 
 def _command() -> str | None:
