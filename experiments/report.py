@@ -17,7 +17,7 @@ Launch::
 import importlib
 import pkgutil
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,14 +91,15 @@ def main(options: ReportOptions) -> None:
         _known(tables, name)
     if options.name and not options.collect:
         raise UserError("--name is that of the table of --collect; give both.")
-    kept = ""
+    asked = [[name] for name in options.tables]  # of each of these one is on a page
     if options.collect:
-        kept = options.name or options.collect.resolve().name
+        place = options.name or options.collect.resolve().name
         places = {table.place for table in tables.values()}
-        if kept not in places:
-            raise unknown_name("table", kept, places)
-        for path in collect(options.collect, kept, KEPT):
+        if place not in places:
+            raise unknown_name("table", place, places)
+        for path in collect(options.collect, place, KEPT):
             say(f"kept {path}")
+        asked.append([t.name for t in tables.values() if t.place == place])
     if options.latex:
         for name in options.tables or tables:
             print(latex(grid_of(_known(tables, name), KEPT)))
@@ -110,15 +111,8 @@ def main(options: ReportOptions) -> None:
             write_whole(page, text)
             say(f"'{page}' is written anew")
     placed = set(BEGIN.findall("".join(texts.values())))
-    _check_placed(placed, *([name] for name in options.tables))
-    if kept:
-        _check_placed(placed, [t.name for t in tables.values() if t.place == kept])
-
-
-def _check_placed(placed: Container[str], *groups: Sequence[str]) -> None:
-    """Refuses a group of tables of which none stands on a page."""
-    for names in groups:
-        if not any(name in placed for name in names):
+    for names in asked:
+        if placed.isdisjoint(names):
             raise UserError(
                 f"table '{names[0]}' stands on no page; put '<!-- table {names[0]} "
                 f"-->' and '{END}', each in a line of its own, on one in '{PAGES}'."
@@ -177,13 +171,11 @@ def written(
                 f"table '{name}' has no '{END}' before the next table begins; put it "
                 "behind the last line of the table."
             )
-        whole = f"{begin[0]}{markdown(grid_of(_known(tables, name), kept))}"
-        made.append(whole + part[part.index(END) :] if _wanted(name, only) else part)
+        if not only or name in only:
+            table = markdown(grid_of(_known(tables, name), kept))
+            part = f"{begin[0]}{table}{part[part.index(END) :]}"
+        made.append(part)
     return "".join(made)
-
-
-def _wanted(name: str, only: Sequence[str]) -> bool:
-    return not only or name in only
 
 
 def markdown(grid: Grid) -> str:

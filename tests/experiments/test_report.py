@@ -391,6 +391,17 @@ def test_a_table_without_an_end_takes_no_prose(tmp_path):
         written(page, {"mine": SUMMARY, "other": SUMMARY}, tmp_path)
 
 
+def test_what_is_not_asked_for_is_not_read(tmp_path):
+    """A result that cannot be read keeps no other table from being written."""
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.json").write_text("{")
+    marks = "".join(f"<!-- table {n} -->\n<!-- end -->\n" for n in ("mine", "other"))
+    tables = {"mine": SUMMARY, "other": replace(SUMMARY, name="other")}
+    assert "not run" in written(marks, tables, tmp_path, ["mine"])
+    with pytest.raises(UserError, match="a.json"):
+        written(marks, tables, tmp_path)
+
+
 @pytest.mark.parametrize(
     "mark",
     [
