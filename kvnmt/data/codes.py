@@ -17,11 +17,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
 from typing import ClassVar, TypeAlias
 
 from kvnmt.data.config import Kind
-from kvnmt.data.vocabulary import EOS, SPECIAL, Known, ranked
+from kvnmt.data.vocabulary import EOS, SPECIAL, Listed, ranked
 
 MARK, END = "@@", "</w>"
 VERSION, VOCABULARY = "#version: ", "#vocabulary"  # lines of a file
@@ -30,18 +29,16 @@ Pair: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Codes:
-    """A vocabulary of what the merges of subword-nmt make of words."""
+class Codes(Listed):
+    """A vocabulary of what the merges of subword-nmt make of words.
+
+    Without pieces it is none yet, and only cuts words.
+    """
 
     kind: ClassVar[Kind] = "codes"
     suffix: ClassVar[str] = ".codes"
     merges: tuple[Pair, ...]  # the first is made first
-    words: tuple[str, ...] = ()  # pieces with ids 2, 3, ...; none: of no vocabulary yet
     version: str = "0.2"  # 0.1: the end of a word is a symbol of its own
-
-    def __len__(self) -> int:
-        """Pieces and the two specials."""
-        return len(self.words) + len(SPECIAL)
 
     def encode(self, line: str) -> list[int]:
         """Ids of the pieces of the words between spaces; an unknown one is UNK."""
@@ -90,10 +87,6 @@ class Codes:
         *before, last = symbols
         pieces = [p for symbol in before for p in self._known(symbol, MARK)]
         return pieces + list(self._known(last, ""))
-
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The piece of every id that is one."""
-        return [self._names[i] for i in ids if i >= 0]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Pieces joined to words."""
@@ -162,14 +155,6 @@ class Codes:
         return {"".join(pair): pair for pair in self._ranks}
 
     @cached_property
-    def _ids(self) -> dict[str, int]:
-        return Known(zip(self.words, count(len(SPECIAL))))
-
-    @cached_property
-    def _names(self) -> tuple[str, ...]:
-        return SPECIAL + self.words
-
-    @cached_property
     def _remembered(self) -> dict[str, list[int]]:
         return {}
 
@@ -200,7 +185,7 @@ def read_codes(data: bytes) -> Codes:
             raise ValueError(f"line {number} is no piece")
     if len({*words}) < len(words):
         raise ValueError("a piece stands in it twice")
-    return Codes(tuple((a, b) for a, b in merges), words, version)
+    return Codes(words, tuple((a, b) for a, b in merges), version)
 
 
 def keep_pieces(

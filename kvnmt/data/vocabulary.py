@@ -55,7 +55,7 @@ class Vocabulary(Protocol):
         ...
 
 
-class Known(dict[str, int]):
+class _Known(dict[str, int]):
     """Ids of words; the id of any other word is UNK."""
 
     def __missing__(self, word: str) -> int:
@@ -63,32 +63,38 @@ class Known(dict[str, int]):
 
 
 @dataclass(frozen=True)
-class Words:
-    """A vocabulary of words, the most frequent first."""
+class Listed:
+    """Words, or pieces of words, by their place in a list."""
 
-    kind: ClassVar[Kind] = "words"
-    suffix: ClassVar[str] = ".words"
     words: tuple[str, ...]  # ids 2, 3, ...
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        return Known(zip(self.words, count(len(SPECIAL))))
+        return _Known(zip(self.words, count(len(SPECIAL))))
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
         return SPECIAL + self.words
 
     def __len__(self) -> int:
-        """Words and the two specials."""
+        """The words and the two specials."""
         return len(self.words) + len(SPECIAL)
-
-    def encode(self, line: str) -> list[int]:
-        """Ids of the words between spaces; an unknown word is UNK."""
-        return list(map(self._ids.__getitem__, filter(None, line.split(" "))))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The word of every id that is one."""
         return [self._names[i] for i in ids if i >= 0]
+
+
+@dataclass(frozen=True)
+class Words(Listed):
+    """A vocabulary of words, the most frequent first."""
+
+    kind: ClassVar[Kind] = "words"
+    suffix: ClassVar[str] = ".words"
+
+    def encode(self, line: str) -> list[int]:
+        """Ids of the words between spaces; an unknown word is UNK."""
+        return list(map(self._ids.__getitem__, filter(None, line.split(" "))))
 
     def decode(self, ids: Iterable[int]) -> str:
         """Words joined by spaces."""
@@ -110,7 +116,7 @@ class Characters:
 
     @cached_property
     def _ids(self) -> dict[str, int]:
-        return Known(zip(self.characters, count(len(SPECIAL))))
+        return _Known(zip(self.characters, count(len(SPECIAL))))
 
     @cached_property
     def _names(self) -> tuple[str, ...]:

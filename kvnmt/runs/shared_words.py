@@ -12,9 +12,8 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from kvnmt.data.codes import Codes
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import SPACE, SPECIAL, Vocabulary, Words
+from kvnmt.data.vocabulary import SPACE, SPECIAL, Listed, Vocabulary
 from kvnmt.typing import Array
 
 # What has an entry for every word of a side in `Params`, and along which axis.
@@ -78,9 +77,9 @@ def _places(ours: Vocabulary, theirs: Vocabulary) -> Places:
 def _numbers(vocabulary: Vocabulary) -> dict[str, int]:
     """The id of every word but the specials, which programs call differently.
 
-    A word is called as the piece that is a whole word. So is a piece of `Codes` that
+    A word is called as the piece that is a whole word. So is one of `Codes` that
     may be one: where it ends a longer word it is the same piece.
     """
     ids = range(len(SPECIAL), len(vocabulary))
-    space = SPACE if isinstance(vocabulary, Words | Codes) else ""
+    space = SPACE if isinstance(vocabulary, Listed) else ""
     return {f"{space}{piece}": i for piece, i in zip(vocabulary.pieces(ids), ids)}

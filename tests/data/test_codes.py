@@ -99,7 +99,7 @@ def test_words_come_back(data, words):
 
 def test_each_merge_is_left_out_by_itself():
     """All four ways of two that are alike; none of two that share a letter is both."""
-    merges = Codes((("a", "b"), ("x", "x")))
+    merges = Codes((), (("a", "b"), ("x", "x")))
     draw = random.Random(1).random
     ways = {tuple(merges.cut("ababx", lambda: draw() < 0.5)) for _ in range(99)}
     a, b, ab = "a@@", "b@@", "ab@@"
@@ -180,7 +180,7 @@ def test_a_vocabulary_is_saved_whole(tmp_path):
 def test_deep_merges_are_cut_again():
     """However many merges made a piece, as a file from elsewhere may have it."""
     merges = [("a", "a"), *(("a" * n, "a") for n in range(2, 3000))]
-    few = Codes(tuple(merges), ("a@@", "a"))
+    few = Codes(("a@@", "a"), tuple(merges))
     assert [*few._known("a" * 2999, "@@")] == ["a@@"] * 2999
 
 
