@@ -63,13 +63,21 @@ def key_of(
     names = {field.name for field in fields(config)} - ignored
     decides = {name: getattr(config, name) for name in names}
     decides |= {"longest": config.longest, "format": FORMAT, "files": digests}
-    merges = [path for path in (config.codes, config.target_codes) if path]
     if trained:
         decides["vocabularies"] = [digest(side) for side in trained]
-    elif merges:
-        decides["merges"] = [files.digest_of(p) for p in merges if p.is_file()]
+    elif config.codes:
+        merges = filter(None, (config.codes, config.target_codes))
+        decides["merges"] = [*map(_digest_of, merges)]
     text = json.dumps(decides, sort_keys=True, default=str)
     return files.digest(text.encode())[:24]
+
+
+def _digest_of(path: Path) -> str | None:
+    """Of a file that may be gone, since a run has what it read of it."""
+    try:
+        return files.digest_of(path)
+    except OSError:  # told where it is read
+        return None
 
 
 @contextmanager

@@ -21,7 +21,7 @@ OF_MERGES: frozenset[Kind] = frozenset(("bpe", "codes"))
 
 # How vocabularies are built, by kind: it decides no id once there are some.
 OF_COUNTED = ("min_count", "vocabulary_size")
-OF_PIECES = (*("subwords", "symbols", "subword_sentences", "normalization"),)
+OF_PIECES = ("subwords", "symbols", "subword_sentences", "normalization")
 OF_SIDES = ("joint", "trimmed")
 OF_CODES = ("codes", "target_codes")
 ONLY_BUILDS = ("vocabulary", *OF_COUNTED, *OF_PIECES, *OF_SIDES, *OF_CODES)
@@ -71,9 +71,8 @@ class DataConfig:
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = (
         "nmt_nfkc"
     )
-    # bpe: learn from both sides together; codes: one vocabulary of both, if not trimmed
-    joint: bool = False
-    # bpe and codes: each side keeps only pieces that it uses, unless --model.tie is all
+    joint: bool = False  # one vocabulary of both sides together
+    # of that each side keeps only what it uses, unless --model.tie is all
     trimmed: bool = False
     # bpe and codes: share of the merges left out, by chance, in training text
     subword_dropout: Annotated[float, between(0, 0.99)] = 0.0
@@ -133,9 +132,11 @@ def _idle(config: DataConfig) -> Iterator[Idle]:
     for fields, kinds in (
         (OF_COUNTED, ("words", "characters", "codes")),
         (OF_PIECES, ("bpe",)),
-        (OF_SIDES, ("bpe", "codes")),
         (OF_CODES, ("codes",)),
     ):
         if kind not in kinds:
             why = f"{{0}} is for {{1}} {' or '.join(kinds)}, which is {kind}; leave it "
             yield Idle(fields, f"{why}out, or change {{1}}.", ("vocabulary",))
+    if kind != "bpe" and not config.joint:
+        why = "{0} is of one vocabulary of both sides; leave it out, or give {1} too."
+        yield Idle(("trimmed",), why, ("joint",))

@@ -101,7 +101,7 @@ def build_vocabularies(config: DataConfig, text: TextReader) -> Vocabularies:
         case "characters":
             return _by_frequency(config, text, count_characters, keep_characters)
         case "codes":
-            keeps = (partial(keep_pieces, codes) for codes in _codes(config))
+            keeps = [partial(keep_pieces, codes) for codes in _codes(config)]
             return _by_frequency(config, text, count_words, *keeps)
         case "bpe":
             return _subwords(config, text)
@@ -144,8 +144,8 @@ def _each_block(
             yield result
 
 
-def _codes(config: DataConfig) -> tuple[Codes, Codes]:
-    """The merges of both sides.
+def _codes(config: DataConfig) -> list[Codes]:
+    """The merges of both sides, or of each if they differ.
 
     Raises:
         OptionError: None are given, or a file cannot be read or holds none; file and
@@ -156,10 +156,8 @@ def _codes(config: DataConfig) -> tuple[Codes, Codes]:
             "with {0} codes, {1} names the merges: a file that subword-nmt has learnt.",
             *("data.vocabulary", "data.codes"),
         )
-    ours = _read("codes", config.codes)
-    if config.target_codes is None:
-        return ours, ours
-    return ours, _read("target_codes", config.target_codes)
+    paths = {"codes": config.codes, "target_codes": config.target_codes}
+    return [_read(name, path) for name, path in paths.items() if path]
 
 
 def _read(name: str, path: Path) -> Codes:
@@ -187,7 +185,7 @@ def _by_frequency(
         text: The training text.
         count: Counts tokens in lines.
         keep: Makes a vocabulary of the counts.
-        keep_target: That of the target, if it is another; pieces alone may be joint.
+        keep_target: That of the target, if it is another: then there are two.
     """
     source: Counter[str] = Counter()
     target: Counter[str] = Counter()
@@ -199,7 +197,7 @@ def _by_frequency(
     if not (source or target):
         raise nothing_left(text.unit)
     kept = {"min_count": config.min_count, "size": config.vocabulary_size}
-    if keep_target and config.joint and not (config.trimmed or config.target_codes):
+    if config.joint and not (config.trimmed or keep_target):
         ours = keep(source + target, **kept)
         return Vocabularies(ours, ours)
     return Vocabularies(keep(source, **kept), (keep_target or keep)(target, **kept))

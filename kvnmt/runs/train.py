@@ -220,9 +220,9 @@ def _guides(experiment: Experiment) -> DataConfig:
 def _check_tied(experiment: Experiment, words: Vocabularies) -> None:
     if experiment.model.tie == "all" and digest(words.source) != digest(words.target):
         raise OptionError(
-            "{0} all needs one vocabulary for both sides; give {1} bpe or codes and "
-            "{2}, a folder with the same one twice with {3}, or {0} output.",
-            *("model.tie", "data.vocabulary", "data.joint", "data.vocabularies"),
+            "{0} all needs one vocabulary for both sides; give {1}, a folder with "
+            "the same one twice with {2}, or {0} output.",
+            *("model.tie", "data.joint", "data.vocabularies"),
         )
 
 

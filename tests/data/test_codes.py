@@ -226,6 +226,22 @@ def test_a_run_reads_and_writes_whole_words(words, tmp_path):
     assert load_vocabularies(tmp_path / "run") == run.vocabularies
 
 
+@pytest.mark.parametrize("kind", ["words", "characters"])
+def test_words_and_characters_may_be_joint(words, kind):
+    joint = dataclasses.replace(words, vocabulary=kind, joint=True)
+    ours, theirs = load_corpora(joint, None, quiet()).vocabularies
+    assert ours == theirs and UNK not in ours.encode("aaa AAA")
+    trimmed = dataclasses.replace(joint, trimmed=True)
+    ours, theirs = load_corpora(trimmed, None, quiet()).vocabularies
+    assert UNK in ours.encode("AAA") and UNK in theirs.encode("aaa")
+
+
+def test_merges_of_each_side_make_two_vocabularies(words):
+    joint = dataclasses.replace(words, joint=True)
+    ours, theirs = load_corpora(joint, None, quiet()).vocabularies
+    assert ours.merges != theirs.merges
+
+
 def test_both_sides_may_have_one_vocabulary(words):
     """As subword-nmt learns it, for a table that both share."""
     joint = dataclasses.replace(words, target_codes=None, joint=True)
@@ -259,6 +275,11 @@ def test_other_merges_are_another_entry_of_the_cache(words, tmp_path):
         (
             ["--data.vocabulary", "codes", "--data.subwords", "9"],
             "--data.subwords is for --data.vocabulary bpe",
+        ),
+        (
+            ["--recipe", "papers", "--data.trimmed"],
+            "--data.trimmed is of one vocabulary of both sides; leave it out, or give "
+            "--data.joint too",
         ),
     ],
 )
