@@ -31,6 +31,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
+from kvnmt.typing import Key, PyTree, Sizes
+
 Initializer: TypeAlias = Callable[..., jax.Array]  # (key, shape, dtype) -> array
 Scheme: TypeAlias = Literal["gaussian", "dl4mt", "groundhog", "wide", "glorot", "unit"]
 
@@ -45,6 +47,10 @@ class Weights(NamedTuple):
     energy: Initializer  # v of an alignment
     table: Callable[[float], Initializer]  # embeddings that are multiplied by this
     gain: float = 0.0  # of recurrent layers' normalised products; 0: none is normalised
+
+
+# What makes the parameters of a mechanism.
+Init: TypeAlias = Callable[[Key[jax.Array, ""], Sizes, Weights], PyTree]
 
 
 def gaussian(deviation: float = 0.01) -> Weights:

@@ -15,6 +15,7 @@
 ``R``  rounds of attention in one target step
 =====  =======================================================================
 
+Where a file means something else by a letter, or has letters of its own, it says so.
 Matrices are stored input first, so that ``x @ W`` applies them: the paper's
 ``W x`` with ``W`` transposed.
 """

@@ -19,11 +19,9 @@ Departure: the papers print no bias b; the codes they come from have one.
 
 from dataclasses import dataclass
 
-from flax import struct
-
 from kvnmt.attention import base
 from kvnmt.attention.address import (
-    Address,
+    Params,
     Source,
     address,
     init_address,
@@ -37,13 +35,6 @@ from kvnmt.typing import Array, Key, Sizes
 @dataclass(frozen=True)
 class Options(base.Options):
     """Additive attention has no static choices."""
-
-
-@struct.dataclass
-class Params:
-    """One address."""
-
-    address: Address
 
 
 def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> Params:

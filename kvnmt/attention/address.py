@@ -5,12 +5,11 @@ The keys of additive attention and of its extensions are the annotations: `prepa
 projects them once per sentence.
 """
 
-from typing import Protocol
-
 import jax
 import jax.numpy as jnp
 from flax import struct
 
+from kvnmt.attention.base import Attended
 from kvnmt.initializers import Weights
 from kvnmt.layers import keep, masked_softmax, times_vector, weighted_sum
 from kvnmt.typing import Array, Bool, Float, Key, typed
@@ -35,13 +34,20 @@ class Source:
     mask: Bool[Array, "B S"]
 
 
-class HasAddress(Protocol):
-    """Parameters with an address."""
+@struct.dataclass
+class Params:
+    """What every attention has that addresses the annotations."""
 
-    @property
-    def address(self) -> Address:
-        """Of the query that reads."""
-        ...
+    address: Address  # of the query that reads
+
+
+@struct.dataclass
+class KeysAndValues:
+    """Constants of a sentence whose keys are compared as they stand."""
+
+    keys: Float[Array, "B S _"]
+    values: Float[Array, "B S _"]
+    mask: Bool[Array, "B S"]
 
 
 def init_address(
@@ -64,7 +70,7 @@ def project_keys(params: Address, keys: Float[Array, "B S C"]) -> Float[Array, "
 
 
 def prepare(
-    params: HasAddress,
+    params: Params,
     annotations: Float[Array, "B S C"],
     mask: Bool[Array, "B S"],
 ) -> Source:
@@ -160,3 +166,9 @@ def read_values(
 ) -> Float[Array, "B C"]:
     """``c = sum_j a_j v_j``."""
     return keep(weighted_sum(alignment, values.astype(alignment.dtype)))
+
+
+def read_dot(source: KeysAndValues, query: Float[Array, "B _"]) -> Attended:
+    """``a = softmax_j(q . k_j)``, ``c = sum_j a_j v_j``."""
+    alignment = dot(query, source.keys, source.mask)
+    return Attended(read_values(alignment, source.values), alignment)

@@ -25,12 +25,13 @@ additive attention therefore holds the `Address` of its reading query under the 
 ``address``, and what it adds under any other name.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from flax import struct
 
-from kvnmt.initializers import Weights
-from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes
+from kvnmt.initializers import Init
+from kvnmt.typing import Array, Bool, Float, PyTree, Sizes
 
 
 class Options:
@@ -76,12 +77,6 @@ class Moment:
     query: Float[Array, "B D"]  # q_t
     decoder_state: Float[Array, "B D"] | None = None  # s^r, once advanced
     attended: Attended | None = None  # (c^r, a^r), once read
-
-
-class Init(Protocol):  # noqa: D101
-    def __call__(self, key: Key[Array, ""], sizes: Sizes, weights: Weights) -> PyTree:
-        """Makes the parameters of one round."""
-        ...
 
 
 class Prepare(Protocol):  # noqa: D101
@@ -133,40 +128,22 @@ class InitialState(Protocol):  # noqa: D101
         ...
 
 
-class Width(Protocol):  # noqa: D101
-    def __call__(self, sizes: Sizes) -> int:
-        """Returns a width."""
-        ...
-
-
-def no_state(params: PyTree, source: PyTree) -> tuple[()]:
-    """``initial_state`` of a mechanism that carries nothing."""
-    return ()
-
-
-def annotation_size(sizes: Sizes) -> int:
-    """The context is a mixture of annotations: width C."""
-    return sizes.annotation
-
-
-def all_read(sizes: Sizes) -> int:
-    """No column of the context is unread at the start."""
-    return 0
-
-
 class Attention(NamedTuple):
     """One mechanism: pure functions over the three kinds of arrays.
 
-    Only the first three are needed. What is left out does nothing.
+    Only the first three are needed. What is left out does nothing, and the context is
+    then a mixture of annotations.
     """
 
-    init: Init
+    init: Init  # of one round
     prepare: Prepare
     read: Read
-    initial_state: InitialState = no_state
+    initial_state: InitialState = lambda params, source: ()
     write: Write | None = None  # None: the State never changes
     explain: Explain | None = None  # None: there is no memory of slots to tell of
     weigh: Weigh | None = None  # None: the alignment is what `read` mixes with
     weighed_heads: int = 1  # N of what `weigh` tells
-    context_size: Width = annotation_size  # of the context that `read` gives
-    unread: Width = all_read  # its leading columns with zero weight in the readout
+    # The width of the context that `read` gives, and how many of its leading columns
+    # start with zero weight in the readout.
+    context_size: Callable[[Sizes], int] = lambda sizes: sizes.annotation
+    unread: Callable[[Sizes], int] = lambda sizes: 0

@@ -9,29 +9,20 @@ Translation", section 3::
 How the coverage cov of a position is kept is said in the file of each form.
 """
 
-from typing import Protocol
-
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.attention import base
-from kvnmt.attention.address import Address, Source, address, read_values
+from kvnmt.attention import address, base
+from kvnmt.attention.address import Source, read_values
 from kvnmt.initializers import Weights
 from kvnmt.typing import Array, Float, Key
 
 
-class Params(Protocol):
+@struct.dataclass
+class Params(address.Params):
     """What the energy needs of the parameters."""
 
-    @property
-    def address(self) -> Address:
-        """Parameters v, W, U and b."""
-        ...
-
-    @property
-    def G(self) -> Float[Array, "K A"]:
-        """How coverage enters the energy."""
-        ...
+    G: Float[Array, "K A"]  # how coverage enters the energy
 
 
 @struct.dataclass
@@ -54,7 +45,7 @@ def read(
     """Addresses the annotations by the query and their coverage, and reads them."""
     coverage = state.coverage.astype(params.G.dtype)
     keys = source.projected_keys + coverage @ params.G
-    alignment = address(params.address, moment.query, keys, source.mask)
+    alignment = address.address(params.address, moment.query, keys, source.mask)
     return base.Attended(read_values(alignment, source.annotations), alignment)
 
 

@@ -150,7 +150,7 @@ def prepare(
 ) -> Source:
     """Writes the annotations in order, or from both ends."""
     heads = options.ends * options.heads
-    made = in_order(writes(options.update, params.source, annotations, heads), mask)
+    made = in_order(writes(params.source, annotations, heads), mask)
     made = _from_both_ends(options, made)
     weights = _turned(options, source_weights(made), axis=-1)
     return Source(fill(made), weights)
@@ -196,7 +196,7 @@ def write(
     assert moment.decoder_state is not None, base.NO_STATE
     assert params.decoder is not None
     heads = options.ends * options.heads
-    made = writes(options.update, params.decoder, moment.decoder_state, heads)
+    made = writes(params.decoder, moment.decoder_state, heads)
     change = None if state.change is None else transit(state.change, made)
     return State(rewrite(state.own, made), change)
 

@@ -36,15 +36,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.attention import base
-from kvnmt.attention.address import (
-    Address,
-    Source,
-    address,
-    init_address,
-    prepare,
-    read_values,
-)
+from kvnmt.attention import address, base
+from kvnmt.attention.address import Source, init_address, prepare, read_values
 from kvnmt.fields import DEEPEST, EXTENDS, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise, shares
@@ -62,10 +55,9 @@ class Options(base.Options):
 
 
 @struct.dataclass
-class Params:
+class Params(address.Params):
     """One round."""
 
-    address: Address
     moves: Linear  # W_p, b_p
 
 
@@ -109,7 +101,8 @@ def read(
     moment: base.Moment,
 ) -> base.Attended:
     """Mixes the addressed with the moved alignment and reads the annotations."""
-    content = address(params.address, moment.query, source.projected_keys, source.mask)
+    keys = source.projected_keys
+    content = address.address(params.address, moment.query, keys, source.mask)
     z = {
         "source": state.context,
         "target": moment.embedded,

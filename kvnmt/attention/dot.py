@@ -28,10 +28,11 @@ from flax import struct
 from kvnmt.attention import base
 from kvnmt.attention.address import (
     Address,
+    KeysAndValues,
     address,
-    dot,
     init_address,
     project_keys,
+    read_dot,
     read_values,
 )
 from kvnmt.errors import UserError
@@ -52,15 +53,6 @@ class Params:
 
     W: Float[Array, "C D"] | None  # general
     address: Address | None  # concat
-
-
-@struct.dataclass
-class Source:
-    """Constants of a sentence."""
-
-    annotations: Float[Array, "B S C"]
-    keys: Float[Array, "B S _"]
-    mask: Bool[Array, "B S"]
 
 
 def init(
@@ -87,25 +79,24 @@ def init(
 
 def prepare(
     params: Params, annotations: Float[Array, "B S C"], mask: Bool[Array, "B S"]
-) -> Source:
+) -> KeysAndValues:
     """Projects the annotations once for all target steps, where the score does."""
     keys = annotations
     if params.W is not None:
         keys = annotations @ params.W
     if params.address is not None:
         keys = project_keys(params.address, annotations)
-    return Source(annotations, keys, mask)
+    return KeysAndValues(keys, annotations, mask)
 
 
 def read(
-    params: Params, source: Source, state: tuple[()], moment: base.Moment
+    params: Params, source: KeysAndValues, state: tuple[()], moment: base.Moment
 ) -> base.Attended:
     """Scores the annotations by the query and reads them."""
     if params.address is None:
-        alignment = dot(moment.query, source.keys, source.mask)
-    else:
-        alignment = address(params.address, moment.query, source.keys, source.mask)
-    return base.Attended(read_values(alignment, source.annotations), alignment)
+        return read_dot(source, moment.query)
+    alignment = address(params.address, moment.query, source.keys, source.mask)
+    return base.Attended(read_values(alignment, source.values), alignment)
 
 
 def build(options: Options) -> base.Attention:

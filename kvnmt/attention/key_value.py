@@ -30,7 +30,7 @@ from typing import Literal
 from flax import struct
 
 from kvnmt.attention import base
-from kvnmt.attention.address import dot, read_values
+from kvnmt.attention.address import KeysAndValues, read_dot
 from kvnmt.errors import UserError
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear
@@ -49,15 +49,6 @@ class Params:
     """The query's projection, where there is one."""
 
     query: Linear | None
-
-
-@struct.dataclass
-class Source:
-    """Constants of a sentence."""
-
-    keys: Float[Array, "B S K"]
-    values: Float[Array, "B S K"]
-    mask: Bool[Array, "B S"]
 
 
 def init(
@@ -85,22 +76,19 @@ def init(
 
 def prepare(
     params: Params, annotations: Float[Array, "B S C"], mask: Bool[Array, "B S"]
-) -> Source:
+) -> KeysAndValues:
     """Splits the annotations."""
     half = annotations.shape[-1] // 2
-    return Source(annotations[..., :half], annotations[..., half:], mask)
+    return KeysAndValues(annotations[..., :half], annotations[..., half:], mask)
 
 
 def read(
-    params: Params, source: Source, state: tuple[()], moment: base.Moment
+    params: Params, source: KeysAndValues, state: tuple[()], moment: base.Moment
 ) -> base.Attended:
     """Scores the keys by the query and reads the values."""
     if params.query is None:
-        query = moment.query[:, : source.keys.shape[-1]]
-    else:
-        query = linear(params.query, moment.query)
-    alignment = dot(query, source.keys, source.mask)
-    return base.Attended(read_values(alignment, source.values), alignment)
+        return read_dot(source, moment.query[:, : source.keys.shape[-1]])
+    return read_dot(source, linear(params.query, moment.query))
 
 
 def build(options: Options) -> base.Attention:

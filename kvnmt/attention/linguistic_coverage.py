@@ -29,8 +29,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.attention import address, base
-from kvnmt.attention.address import Address, init_address
+from kvnmt.attention import address, base, coverage
+from kvnmt.attention.address import init_address
 from kvnmt.attention.coverage import State, init_G, read, received
 from kvnmt.fields import EXTENDS, at_least
 from kvnmt.initializers import Weights
@@ -49,11 +49,9 @@ class Options(base.Options):
 
 
 @struct.dataclass
-class Params:
+class Params(coverage.Params):
     """One round."""
 
-    address: Address
-    G: Float[Array, "1 A"]
     fertility: Linear | None  # U_f, b_f
 
 

@@ -5,7 +5,7 @@ H. Mino, M. Utiyama, E. Sumita, T. Tokunaga (2017), section 3.3.
 
 =============  ==============================================================
 parameters     none
-source         annotations h, mask
+source         annotations h and their first halves, mask
 state, carried none
 result         context ``sum_j a_j h_j``, alignment a
 =============  ==============================================================
@@ -25,10 +25,8 @@ dots. That the first half of c be unused, as its text wants, needs it in all row
 
 from dataclasses import dataclass
 
-from flax import struct
-
 from kvnmt.attention import base
-from kvnmt.attention.address import dot, read_values
+from kvnmt.attention.address import KeysAndValues, read_dot
 from kvnmt.errors import UserError
 from kvnmt.initializers import Weights
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
@@ -37,14 +35,6 @@ from kvnmt.typing import Array, Bool, Float, Key, Sizes
 @dataclass(frozen=True)
 class Options(base.Options):
     """Modifying initial weights has no static choices."""
-
-
-@struct.dataclass
-class Source:
-    """Constants of a sentence."""
-
-    annotations: Float[Array, "B S C"]
-    mask: Bool[Array, "B S"]
 
 
 def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> tuple[()]:
@@ -64,19 +54,17 @@ def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> tuple[()]:
 
 def prepare(
     params: tuple[()], annotations: Float[Array, "B S C"], mask: Bool[Array, "B S"]
-) -> Source:
-    """Keeps the annotations."""
-    return Source(annotations, mask)
+) -> KeysAndValues:
+    """The first halves are compared, the whole is read."""
+    half = annotations.shape[-1] // 2  # where u is 1
+    return KeysAndValues(annotations[..., :half], annotations, mask)
 
 
 def read(
-    params: tuple[()], source: Source, state: tuple[()], moment: base.Moment
+    params: tuple[()], source: KeysAndValues, state: tuple[()], moment: base.Moment
 ) -> base.Attended:
     """Scores the first halves by the first half of the query, reads the whole."""
-    half = source.annotations.shape[-1] // 2  # where u is 1
-    keys = source.annotations[..., :half]
-    alignment = dot(moment.query[:, :half], keys, source.mask)
-    return base.Attended(read_values(alignment, source.annotations), alignment)
+    return read_dot(source, moment.query[:, : source.keys.shape[-1]])
 
 
 def build(options: Options) -> base.Attention:

@@ -30,6 +30,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import base
+from kvnmt.attention.address import KeysAndValues
 from kvnmt.fields import WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import attend, count_heads
@@ -54,15 +55,6 @@ class Params:
     W_value: Float[Array, "C D"]
 
 
-@struct.dataclass
-class Source:
-    """Constants of a sentence."""
-
-    keys: Float[Array, "B S D"]
-    values: Float[Array, "B S D"]
-    mask: Bool[Array, "B S"]
-
-
 def init(
     options: Options, key: Key[Array, ""], sizes: Sizes, weights: Weights
 ) -> Params:
@@ -83,15 +75,16 @@ def init(
 
 def prepare(
     params: Params, annotations: Float[Array, "B S C"], mask: Bool[Array, "B S"]
-) -> Source:
+) -> KeysAndValues:
     """Projects the annotations once for all target steps."""
-    return Source(annotations @ params.W_key, annotations @ params.W_value, mask)
+    keys, values = annotations @ params.W_key, annotations @ params.W_value
+    return KeysAndValues(keys, values, mask)
 
 
 def read(
     options: Options,
     params: Params,
-    source: Source,
+    source: KeysAndValues,
     state: tuple[()],
     moment: base.Moment,
 ) -> base.Attended:

@@ -32,8 +32,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.attention import address, base
-from kvnmt.attention.address import Address, init_address
+from kvnmt.attention import address, base, coverage
+from kvnmt.attention.address import init_address
 from kvnmt.attention.coverage import State, init_G, read, received
 from kvnmt.fields import EXTENDS, WIDEST, between
 from kvnmt.initializers import Weights
@@ -60,11 +60,9 @@ class Ungated:
 
 
 @struct.dataclass
-class Params:
+class Params(coverage.Params):
     """One round."""
 
-    address: Address
-    G: Float[Array, "K A"]
     cell: GRU | Ungated
 
 

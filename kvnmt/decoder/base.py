@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.encoder import Encoded
-from kvnmt.initializers import Weights
+from kvnmt.initializers import Init
 from kvnmt.layers import Scanning, scan
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 
@@ -45,12 +45,6 @@ class Features:
     auxiliary: tuple[Float[Array, "*N _"], ...] = ()  # each predicts y_t on its own
     self_attention: Float[Array, "*N _"] | None = None  # to s_0 and the states so far
     waiting: PyTree = None  # what ``step`` leaves for ``attend``, which takes it away
-
-
-class Init(Protocol):  # noqa: D101
-    def __call__(self, key: Key[Array, ""], sizes: Sizes, weights: Weights) -> PyTree:
-        """Makes the decoder's parameters, those of its attention included."""
-        ...
 
 
 class Prepare(Protocol):  # noqa: D101
@@ -117,34 +111,6 @@ class Attend(Protocol):  # noqa: D101
         ...
 
 
-class FeatureSizes(Protocol):  # noqa: D101
-    def __call__(self, sizes: Sizes) -> dict[str, int]:
-        """Returns the widths of the context, ``context``, and of the extras."""
-        ...
-
-
-class Gain(Protocol):  # noqa: D101
-    def __call__(self, sizes: Sizes) -> float:
-        """Returns what ``inputs`` multiplies embedded words by."""
-        ...
-
-
-class AuxiliarySizes(Protocol):  # noqa: D101
-    def __call__(self, sizes: Sizes) -> tuple[int, ...]:
-        """Returns the widths of the auxiliary predictors."""
-        ...
-
-
-def predicts_once(sizes: Sizes) -> tuple[int, ...]:
-    """``auxiliary_sizes`` of a decoder without auxiliary predictors."""
-    return ()
-
-
-def unchanged(sizes: Sizes) -> float:
-    """``gain`` of a decoder that takes embedded words as they are."""
-    return 1.0
-
-
 def scanned(
     step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]],
     state: PyTree,
@@ -163,13 +129,15 @@ def _swap_time(tree: PyTree) -> PyTree:
 class Decoder(NamedTuple):
     """One decoder: pure functions over Params, Source and State."""
 
-    init: Init
+    init: Init  # of its attention, too
     prepare: Prepare
     initial_state: InitialState
     inputs: Inputs
     step: Step
-    feature_sizes: FeatureSizes
+    feature_sizes: Callable[[Sizes], dict[str, int]]  # of "context" and the extras
     attend: Attend | None = None  # None: nothing waits until after the scan
-    auxiliary_sizes: AuxiliarySizes = predicts_once
-    gain: Gain = unchanged
+    # The widths of what predicts y_t by itself.
+    auxiliary_sizes: Callable[[Sizes], tuple[int, ...]] = lambda sizes: ()
+    # What ``inputs`` multiplies embedded words by.
+    gain: Callable[[Sizes], float] = lambda sizes: 1.0
     over_time: OverTime | None = None  # None: ``step`` is scanned

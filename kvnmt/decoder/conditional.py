@@ -25,30 +25,20 @@ result         state, context and every round's alignment
 from dataclasses import dataclass
 
 import jax
-from flax import struct
 
 from kvnmt.attention import Attention, Moment
 from kvnmt.decoder import base, rounds
 from kvnmt.decoder.gru_pair import Inputs, QueryOptions, from_query, inputs
-from kvnmt.decoder.rounds import Round, Source, State, look
+from kvnmt.decoder.rounds import Params, Source, State, look
 from kvnmt.decoder.start import init_start
 from kvnmt.initializers import Weights
-from kvnmt.layers import GRU, Linear, gru, init_gru
+from kvnmt.layers import gru, init_gru
 from kvnmt.typing import Array, Key, Sizes
 
 
 @dataclass(frozen=True)
 class Options(QueryOptions):
     """Static choices of the conditional decoder."""
-
-
-@struct.dataclass
-class Params:
-    """The decoder; ``rounds`` has one member if they are shared."""
-
-    initial: Linear | None  # W_init, b
-    query: GRU  # GRU1
-    rounds: tuple[Round, ...]
 
 
 def init(

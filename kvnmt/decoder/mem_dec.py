@@ -52,13 +52,13 @@ from flax import struct
 
 from kvnmt.attention import Attention, Moment
 from kvnmt.decoder import base, rounds
-from kvnmt.decoder.rounds import Round, RoundOptions, look
+from kvnmt.decoder.rounds import RoundOptions, look
 from kvnmt.decoder.start import init_start
 from kvnmt.decoder.word_gru import Inputs, Query, from_state, tanh_query, word_inputs
 from kvnmt.encoder import Encoded
 from kvnmt.fields import EXTENDS, WIDEST, at_least, between
 from kvnmt.initializers import Weights
-from kvnmt.layers import Linear, draw, masked_mean, precise
+from kvnmt.layers import draw, masked_mean, precise
 from kvnmt.typing import Array, Float, Key, Sizes
 
 
@@ -87,12 +87,9 @@ class Memory:
 
 
 @struct.dataclass
-class Params:
+class Params(rounds.Params):
     """The decoder."""
 
-    initial: Linear | None
-    query: Query  # W_r and W_y
-    rounds: tuple[Round, ...]
     memory: Memory
 
 
@@ -131,7 +128,7 @@ def init(
     further = [D] if options.seat == "state_and_read" else []
     return Params(
         initial=init_start(next(keys), options.initial, attention, sizes, weights),
-        query=Query(matrix(D), matrix(E)),
+        query=Query(matrix(D), matrix(E)),  # W_r, W_y
         rounds=rounds.init_rounds(
             options, attention, next(keys), sizes, weights, [E, *further]
         ),

@@ -35,11 +35,10 @@ from flax import struct
 
 from kvnmt.attention import Attention, Moment
 from kvnmt.decoder import base, gru_pair, rounds
-from kvnmt.decoder.rounds import Round, Source, look
+from kvnmt.decoder.rounds import Source, look
 from kvnmt.decoder.start import init_start
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
-    GRU,
     Linear,
     gru,
     init_gru,
@@ -47,7 +46,15 @@ from kvnmt.layers import (
     linear,
     masked_softmax,
 )
-from kvnmt.typing import Array, Float, Int, Key, Sizes
+from kvnmt.target_context.history import (
+    History,
+    append,
+    empty,
+    energies,
+    mix,
+    present,
+)
+from kvnmt.typing import Array, Float, Key, Sizes
 
 
 @dataclass(frozen=True)
@@ -64,12 +71,9 @@ class SelfAttention:
 
 
 @struct.dataclass
-class Params:
+class Params(rounds.Params):
     """The decoder."""
 
-    initial: Linear | None
-    query: GRU  # GRU1
-    rounds: tuple[Round, ...]
     own: SelfAttention
 
 
@@ -78,9 +82,7 @@ class State(rounds.State):
     """Carried from step to step."""
 
     summary: Float[Array, "B D"]  # m_{t-1}
-    states: Float[Array, "B T_1 D"]  # s_0, s_1, ...
-    projected: Float[Array, "B T_1 D"]  # W_1 of them
-    count: Int[Array, " B"]  # how many there are
+    history: History  # s_0, s_1, ..., and W_1 of them beside them
 
 
 @struct.dataclass
@@ -123,15 +125,10 @@ def initial_state(
     common = rounds.initial_state(options, attention, params, source, length)
     start = common.state
     rows, D = start.shape
-    empty = jnp.zeros((rows, length + 1, D), start.dtype)
-    return State(
-        state=start,
-        attention=common.attention,
-        summary=jnp.zeros_like(start),
-        states=empty.at[:, 0].set(start),
-        projected=empty.at[:, 0].set(start @ params.own.W.W[0]),
-        count=jnp.ones(rows, jnp.int32),
+    history = append(
+        empty(rows, length + 1, 2 * D, start.dtype), _row(params.own, start)
     )
+    return State(start, common.attention, jnp.zeros_like(start), history)
 
 
 def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
@@ -156,32 +153,26 @@ def step(
     moment = Moment(summary, inputs.embedded, query)
     advance = gru_pair.from_query(options, query)
     looked = look(options, attention, params, source, state.attention, moment, advance)
-    new, rows = looked.state, jnp.arange(summary.shape[0])
-    projected = new @ params.own.W.W[0]
-    following = State(
-        state=new,
-        attention=looked.attention,
-        summary=summary,
-        states=state.states.at[rows, state.count].set(new),
-        projected=state.projected.at[rows, state.count].set(projected),
-        count=state.count + 1,
-    )
+    history = append(state.history, _row(params.own, looked.state))
     features = base.Features(
-        new, looked.context, looked.alignments, self_attention=weights
+        looked.state, looked.context, looked.alignments, self_attention=weights
     )
-    return following, features
+    return State(looked.state, looked.attention, summary, history), features
+
+
+def _row(params: SelfAttention, state: Float[Array, "B D"]) -> Float[Array, "B 2*D"]:
+    return jnp.concatenate([state, state @ params.W.W[0]], axis=-1)
 
 
 def _summarise(
     params: SelfAttention, state: State, inputs: Inputs
 ) -> tuple[Float[Array, "B T"], Float[Array, "B D"]]:
     """The attention to the states so far, and m_t (15 to 17)."""
-    _, _, W_3 = params.W.W
-    now = inputs.energy + state.summary @ W_3
-    hidden = jnp.tanh(state.projected + now[:, None, :])
-    present = jnp.arange(state.states.shape[1]) < state.count[:, None]
-    weights = masked_softmax(hidden @ params.v, present)
-    return weights, jnp.einsum("bt,btd->bd", weights, state.states)
+    states, projected = jnp.split(state.history.rows, 2, axis=-1)
+    now = inputs.energy + state.summary @ params.W.W[2]
+    f = energies(projected, now[:, None], params.v)
+    weights = masked_softmax(f, present(state.history))
+    return weights, mix(weights[:, None], states)[:, 0]
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:

@@ -17,7 +17,7 @@ one starts another that extends it (`kvnmt.runs.warm_start`).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -55,18 +55,13 @@ class Round:
     advance: GRU  # GRU2 of the conditional decoder
 
 
-class Params(Protocol):
-    """What every decoder with rounds has."""
+@struct.dataclass
+class Params:
+    """What every decoder with rounds has, and most have no more."""
 
-    @property
-    def initial(self) -> Linear | None:
-        """The map of s_0."""
-        ...
-
-    @property
-    def rounds(self) -> tuple[Round, ...]:
-        """The rounds; one member if they are shared."""
-        ...
+    initial: Linear | None  # W_init, b
+    query: PyTree  # what makes q_t: GRU1 or a `Query`; None: q_t is s_{t-1}
+    rounds: tuple[Round, ...]  # one member if they are shared
 
 
 @struct.dataclass
@@ -125,7 +120,7 @@ def init_rounds(
 
 
 def prepare(
-    options: RoundOptions, attention: Attention, params: Params, encoded: Encoded
+    options: RoundOptions, attention: Attention, params: PyTree, encoded: Encoded
 ) -> Source:
     """Prepares the attention of every round, and s_0."""
     constants = tuple(
@@ -146,7 +141,7 @@ def prepare(
 def initial_state(
     options: RoundOptions,
     attention: Attention,
-    params: Params,
+    params: PyTree,
     source: Source,
     length: int,
     key: Key[Array, "*B"] | None = None,
@@ -159,7 +154,7 @@ def initial_state(
 def look(
     options: RoundOptions,
     attention: Attention,
-    params: Params,
+    params: PyTree,
     source: Source,
     memory: PyTree,
     moment: Moment,

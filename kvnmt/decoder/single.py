@@ -27,15 +27,14 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-from flax import struct
 
 from kvnmt.attention import Attention, Moment
 from kvnmt.decoder import base, rounds
-from kvnmt.decoder.rounds import Round, RoundOptions, Source, State, look
+from kvnmt.decoder.rounds import Params, RoundOptions, Source, State, look
 from kvnmt.decoder.start import Initial, init_start
 from kvnmt.decoder.word_gru import Inputs, Query, from_state, tanh_query, word_inputs
 from kvnmt.initializers import Weights
-from kvnmt.layers import Linear, Reset
+from kvnmt.layers import Reset
 from kvnmt.typing import Array, Float, Key, Sizes
 
 
@@ -47,15 +46,6 @@ class Options(RoundOptions):
     query: Literal["previous", "tanh"] = "previous"
     reset: Reset = "before"
     readout_state: Literal["previous", "current"] = "previous"
-
-
-@struct.dataclass
-class Params:
-    """The decoder."""
-
-    initial: Linear | None
-    query: Query | None  # None: the query is s_{t-1}
-    rounds: tuple[Round, ...]
 
 
 def init(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of every stack of layers, and what an encoder gives."""
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from flax import struct
@@ -51,21 +52,11 @@ class Run(Protocol):  # noqa: D101
         ...
 
 
-class Gain(Protocol):  # noqa: D101
-    def __call__(self, size: int) -> float:
-        """Returns what a stack of ``size`` units multiplies embedded words by."""
-        ...
-
-
-def unchanged(size: int) -> float:
-    """``gain`` of what takes embedded words as they are."""
-    return 1.0
-
-
 class Stack(NamedTuple):
     """One kind of stack: pure functions."""
 
     init: Init
     run: Run
     directed: bool = True  # a position knows one side of the sentence alone
-    gain: Gain = unchanged
+    # What a stack of so many units multiplies embedded words by.
+    gain: Callable[[int], float] = lambda size: 1.0

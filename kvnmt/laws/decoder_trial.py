@@ -11,18 +11,17 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from kvnmt.decoder import Decoder, Features, scanned
 from kvnmt.encoder import Encoded
 from kvnmt.laws.law import drawn, normal_numbers
+from kvnmt.laws.trial import MASK, B, S
 from kvnmt.layers import Scanning
 from kvnmt.typing import Array, Key, PyTree, Sizes
 
 # Widths differ, so that a transposed or swapped matrix cannot fit.
 SIZES = Sizes(embedding=9, encoder=4, annotation=8, state=12, alignment=6)
-B, S, T = 3, 5, 4  # sentences, their words, and steps
-MASK = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0], [0, 0, 0, 0, 0]], dtype=bool)
+T = 4  # steps
 
 
 class Trial(NamedTuple):

@@ -99,7 +99,7 @@ def steps(trial: Trial) -> Iterator[str]:
     """What a search computes is what training computed."""
     for room in (0, ROOM):
         got = trial.steps(room, trial.params, trial.states, trial.embedded)
-        yield from _compared(trial.course(), got)
+        yield from differences(trial.course(), got, tolerance=1e-5)
 
 
 def earlier(trial: Trial) -> Iterator[str]:
@@ -109,7 +109,7 @@ def earlier(trial: Trial) -> Iterator[str]:
         {name: array[:, :SEEN] for name, array in course.items()}
         for course in (trial.course(), trial.over_time(trial.params, *changed))
     )
-    yield from _compared(first, got)
+    yield from differences(first, got, tolerance=1e-5)
 
 
 def rows(trial: Trial) -> Iterator[str]:
@@ -117,7 +117,7 @@ def rows(trial: Trial) -> Iterator[str]:
     for rows in map(np.array, COMPANIES):
         other = trial.over_time(trial.params, trial.states[rows], trial.embedded[rows])
         want = {name: array[rows] for name, array in trial.course().items()}
-        for difference in _compared(want, other):
+        for difference in differences(want, other, tolerance=1e-5):
             yield f"in rows {rows.tolist()}, {difference}"
 
 
@@ -134,7 +134,7 @@ def state(trial: Trial) -> Iterator[str]:
     for t in range(SEEN, T):
         memory, got = trial.context.step(params, memory, *(x[order, t] for x in inputs))
         want = {name: array[order] for name, array in taken[t].items()}
-        for difference in _compared(want, got):
+        for difference in differences(want, got, tolerance=1e-5):
             yield f"once rows are {COMPANIES[0]}, {difference}"
 
 
@@ -206,10 +206,3 @@ def _stepped(
         memories.append(memory)
         taken.append(inputs)
     return (at_once, taken), (), memories
-
-
-def _compared(want: dict[str, Array], got: dict[str, Array]) -> Iterator[str]:
-    if want.keys() != got.keys():
-        yield f"it gives {sorted(got)}, not {sorted(want)}"
-    else:
-        yield from differences(want, got, tolerance=1e-5)

@@ -184,9 +184,7 @@ def queries(
     return q / q.shape[-1] ** 0.5
 
 
-def writes(
-    update: Update, params: Writer, x: Float[Array, "*B I"], heads: int
-) -> Writes:
+def writes(params: Writer, x: Float[Array, "*B I"], heads: int) -> Writes:
     """The write of every vector and head; heads stand before the last axis."""
     key = precise(_heads(x @ params.W_key, heads))
     value = precise(_heads(x @ params.W_value, heads))

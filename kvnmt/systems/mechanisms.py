@@ -16,11 +16,7 @@ from rich.text import Text
 from kvnmt import attention, decoder, target_context
 from kvnmt.fields import bounds_of
 
-CATALOGUES = {
-    "attention": attention.CATALOGUE,
-    "decoder": decoder.CATALOGUE,
-    "target context": target_context.CATALOGUE,
-}
+CATALOGUES = attention.CATALOGUE, decoder.CATALOGUE, target_context.CATALOGUE
 
 
 class Option(NamedTuple):
@@ -44,8 +40,8 @@ class Row(NamedTuple):
 def mechanisms() -> list[Row]:
     """Every member of the three catalogues, in the order of listing."""
     return [
-        Row(kind, name, _summary(member), options_of(member.Options))
-        for kind, catalogue in CATALOGUES.items()
+        Row(catalogue.kind, name, _summary(member), options_of(member.Options))
+        for catalogue in CATALOGUES
         for name, member in catalogue.items()
     ]
 

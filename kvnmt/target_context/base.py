@@ -11,26 +11,15 @@ Names for a warm start. ``state`` and ``word`` are the seats of s_t and x_t in t
 readout: what sits there is read by the same matrix, so that a trained baseline's fits.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from kvnmt.initializers import Weights
-from kvnmt.typing import Array, DType, Float, Key, PyTree, Sizes
+from kvnmt.initializers import Init
+from kvnmt.typing import Array, DType, Float, PyTree, Sizes
 
 
 class Options:
     """Base of the static choices of a target context, so that a config holds any."""
-
-
-class Init(Protocol):  # noqa: D101
-    def __call__(self, key: Key[Array, ""], sizes: Sizes, weights: Weights) -> PyTree:
-        """Makes the parameters."""
-        ...
-
-
-class Widths(Protocol):  # noqa: D101
-    def __call__(self, sizes: Sizes) -> dict[str, int]:
-        """Returns the widths of the readout inputs by name."""
-        ...
 
 
 class OverTime(Protocol):  # noqa: D101
@@ -99,33 +88,42 @@ class ReadoutInputs(Protocol):  # noqa: D101
         ...
 
 
-def no_parameters(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> tuple[()]:
-    """``init`` of a target context without parameters."""
-    return ()
-
-
-def no_state(
-    params: PyTree, sizes: Sizes, rows: int, length: int, dtype: DType
-) -> tuple[()]:
-    """``initial_state`` of a target context that carries nothing."""
-    return ()
-
-
 class TargetContext(NamedTuple):
     """One target context: pure functions.
 
     Only the first three are needed. What is left out does nothing.
     """
 
-    widths: Widths
+    widths: Callable[[Sizes], dict[str, int]]  # of the readout inputs, by name
     over_time: OverTime
     step: Step
-    init: Init = no_parameters
-    initial_state: InitialState = no_state
+    init: Init = lambda key, sizes, weights: ()
+    initial_state: InitialState = lambda params, sizes, rows, length, dtype: ()
     self_attention: SelfAttention | None = None  # None: no weights are learnt
 
 
-def forgetful(widths: Widths, inputs: ReadoutInputs) -> TargetContext:
+def state_and_word(sizes: Sizes) -> dict[str, int]:
+    """Widths of s_t, and of x_t or what takes its seat."""
+    return {"state": sizes.state, "word": sizes.embedding}
+
+
+def with_summary(sizes: Sizes) -> dict[str, int]:
+    """Widths of s_t, x_t and a summary of states."""
+    return state_and_word(sizes) | {"summary": sizes.state}
+
+
+def summarised(
+    state: Float[Array, "*N D"],
+    embedded: Float[Array, "*N E"],
+    summary: Float[Array, "*N D"],
+) -> dict[str, Float[Array, "*N _"]]:
+    """The readout inputs whose widths are `with_summary`."""
+    return {"state": state, "word": embedded, "summary": summary.astype(state.dtype)}
+
+
+def forgetful(
+    widths: Callable[[Sizes], dict[str, int]], inputs: ReadoutInputs
+) -> TargetContext:
     """A target context without parameters that looks at no earlier step."""
 
     def step(

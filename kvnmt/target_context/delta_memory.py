@@ -85,11 +85,6 @@ def init(
     )
 
 
-def widths(sizes: Sizes) -> dict[str, int]:
-    """Widths of s_t, x_t and o_t."""
-    return {"state": sizes.state, "word": sizes.embedding, "summary": sizes.state}
-
-
 def over_time(
     options: Options,
     params: Params,
@@ -97,11 +92,11 @@ def over_time(
     embedded: Float[Array, "B T E"],
 ) -> dict[str, Float[Array, "B T _"]]:
     """Reads before each step what the steps before it wrote."""
-    made = in_order(writes(options.update, params.writer, states, options.heads))
+    made = in_order(writes(params.writer, states, options.heads))
     asked = queries(options.update, params.W_query, states, options.heads)
     found = reads(made, jnp.swapaxes(asked, 1, 2))  # [B, N, T, V]
     found = jnp.swapaxes(found, 1, 2).reshape(states.shape)
-    return _result(states, embedded, found)
+    return base.summarised(states, embedded, found)
 
 
 def initial_state(
@@ -127,19 +122,15 @@ def step(
     """Reads, then writes this state."""
     asked = queries(options.update, params.W_query, state, options.heads)
     found = read(memory, asked).reshape(state.shape)
-    made = writes(options.update, params.writer, state, options.heads)
-    return rewrite(memory, made), _result(state, embedded, found)
-
-
-def _result(state: Array, embedded: Array, found: Array) -> dict[str, Array]:
-    return {"state": state, "word": embedded, "summary": found.astype(state.dtype)}
+    made = writes(params.writer, state, options.heads)
+    return rewrite(memory, made), base.summarised(state, embedded, found)
 
 
 def build(options: Options) -> base.TargetContext:
     """A linear memory under the contract."""
     return base.TargetContext(
         init=partial(init, options),
-        widths=widths,
+        widths=base.with_summary,
         over_time=partial(over_time, options),
         initial_state=partial(initial_state, options),
         step=partial(step, options),

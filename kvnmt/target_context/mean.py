@@ -41,11 +41,6 @@ class State:
     count: Int[Array, " B"]  # words read
 
 
-def widths(sizes: Sizes) -> dict[str, int]:
-    """Widths of s_t and d_t."""
-    return {"state": sizes.state, "word": sizes.embedding}
-
-
 def over_time(
     params: tuple[()], states: Float[Array, "B T D"], embedded: Float[Array, "B T E"]
 ) -> dict[str, Float[Array, "B T _"]]:
@@ -84,5 +79,8 @@ def step(
 def build(options: Options) -> base.TargetContext:
     """The mean residual under the contract."""
     return base.TargetContext(
-        widths=widths, over_time=over_time, step=step, initial_state=initial_state
+        widths=base.state_and_word,
+        over_time=over_time,
+        step=step,
+        initial_state=initial_state,
     )

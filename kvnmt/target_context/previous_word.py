@@ -8,17 +8,12 @@ that extends it). No parameters, nothing carried.
 from dataclasses import dataclass
 
 from kvnmt.target_context import base
-from kvnmt.typing import Array, Float, Sizes
+from kvnmt.typing import Array, Float
 
 
 @dataclass(frozen=True)
 class Options(base.Options):
     """The previous word has no static choices."""
-
-
-def widths(sizes: Sizes) -> dict[str, int]:
-    """Widths of s_t and x_t."""
-    return {"state": sizes.state, "word": sizes.embedding}
 
 
 def inputs(
@@ -30,4 +25,4 @@ def inputs(
 
 def build(options: Options) -> base.TargetContext:
     """The previous word under the contract."""
-    return base.forgetful(widths, inputs)
+    return base.forgetful(base.state_and_word, inputs)

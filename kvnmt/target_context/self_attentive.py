@@ -86,11 +86,6 @@ def init(
     )
 
 
-def widths(sizes: Sizes) -> dict[str, int]:
-    """Widths of s_t and d_t."""
-    return {"state": sizes.state, "word": sizes.embedding}
-
-
 def over_time(
     options: Options,
     params: Params,
@@ -196,7 +191,7 @@ def build(options: Options) -> base.TargetContext:
     """The self-attentive residual under the contract."""
     return base.TargetContext(
         init=partial(init, options),
-        widths=widths,
+        widths=base.state_and_word,
         over_time=partial(over_time, options),
         initial_state=partial(initial_state, options),
         step=partial(step, options),

@@ -63,11 +63,6 @@ def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> Params:
     )
 
 
-def widths(sizes: Sizes) -> dict[str, int]:
-    """Widths of s_t, x_t and m_t."""
-    return {"state": sizes.state, "word": sizes.embedding, "summary": sizes.state}
-
-
 def over_time(
     params: Params,
     states: Float[Array, "B T D"],
@@ -75,7 +70,7 @@ def over_time(
 ) -> dict[str, Float[Array, "B T _"]]:
     """Mixes the states before each step."""
     weights = _weights(params, states)
-    return {"state": states, "word": embedded, "summary": mix(weights, states)}
+    return base.summarised(states, embedded, mix(weights, states))
 
 
 def initial_state(
@@ -101,7 +96,7 @@ def step(
     weights = masked_softmax(f, present(memory))
     mixed = mix(weights[:, None], states)[:, 0]
     row = jnp.concatenate([state, state @ params.W.W[0]], axis=-1)
-    return append(memory, row), {"state": state, "word": embedded, "summary": mixed}
+    return append(memory, row), base.summarised(state, embedded, mixed)
 
 
 def self_attention(
@@ -130,7 +125,7 @@ def _energies(
 def build(options: Options) -> base.TargetContext:
     """The self-attentive RNN under the contract."""
     return base.TargetContext(
-        widths=widths,
+        widths=base.with_summary,
         over_time=over_time,
         step=step,
         init=init,

@@ -83,11 +83,6 @@ def init(
     )
 
 
-def widths(sizes: Sizes) -> dict[str, int]:
-    """Widths of s_t, x_t and o_t."""
-    return {"state": sizes.state, "word": sizes.embedding, "summary": sizes.state}
-
-
 def over_time(
     options: Options,
     params: Params,
@@ -106,7 +101,7 @@ def over_time(
     chosen = jax.nn.softmax(jnp.einsum("bti,btim->btm", products, weights))
     mixed = jnp.einsum("btm,btim->bti", chosen, weights)
     found = jnp.einsum("bti,bid->btd", mixed, precise(states @ writer.W_value))
-    return _result(states, embedded, found)
+    return base.summarised(states, embedded, found)
 
 
 def initial_state(
@@ -147,18 +142,14 @@ def step(
         values=rewrite(memory.values, f, log_a, state @ writer.W_value),
         log_total=log_total,
     )
-    return memory, _result(state, embedded, found)
-
-
-def _result(state: Array, embedded: Array, found: Array) -> dict[str, Array]:
-    return {"state": state, "word": embedded, "summary": found.astype(state.dtype)}
+    return memory, base.summarised(state, embedded, found)
 
 
 def build(options: Options) -> base.TargetContext:
     """Bounded slots under the contract."""
     return base.TargetContext(
         init=partial(init, options),
-        widths=widths,
+        widths=base.with_summary,
         over_time=partial(over_time, options),
         initial_state=partial(initial_state, options),
         step=partial(step, options),

@@ -19,6 +19,7 @@ from kvnmt.attention import (
     neural_coverage,
 )
 from kvnmt.decoder import conditional, past_future, transformer
+from kvnmt.decoder.rounds import Round
 from kvnmt.initializers import gaussian
 from kvnmt.layers import GRU, Linear
 from kvnmt.model.assembly import Params, Prediction
@@ -56,7 +57,7 @@ def keeping(cell: GRU) -> GRU:
     return cell.replace(b=cell.b.at[size : 2 * size].set(1e9))
 
 
-def with_rounds(params: Params, *rounds: conditional.Round) -> Params:
+def with_rounds(params: Params, *rounds: Round) -> Params:
     return params.replace(decoder=params.decoder.replace(rounds=rounds))
 
 
@@ -216,14 +217,14 @@ def test_linguistic_coverage_inside_a_key_memory(x64):
     still = Linear(tuple(0 * W for W in own.add.W), own.add.b)
     tied = own.replace(write_address=theta, forget=shut(own.forget), add=still)
     advance = keeping(first.advance)
-    remembering = with_rounds(params, conditional.Round(tied, advance))
+    remembering = with_rounds(params, Round(tied, advance))
     G = (jax.nn.sigmoid(still.b) @ theta.U_key)[None]
     covered = linguistic_coverage.Params(theta, G, None)
-    given = with_rounds(params, conditional.Round(covered, advance))
+    given = with_rounds(params, Round(covered, advance))
     want = cases.forward(covering)(given, *PAIR)
     assert_same(cases.forward(memory)(remembering, *PAIR), want)
     none = covered.replace(G=0 * G)
-    given = with_rounds(params, conditional.Round(none, advance))
+    given = with_rounds(params, Round(none, advance))
     got = cases.forward(covering)(given, *PAIR)
     assert not np.allclose(got.logits, want.logits)  # coverage does matter
 
