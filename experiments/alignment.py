@@ -161,7 +161,7 @@ def text_of(options: Alignment, pair: str) -> Text:
         write_gold(text_folder(options, pair), options.data, pair)
 
     read = text_digest(originals(options.data, pair))
-    return Text(key=f"{pair} {read}", write=write, name=f"text-{pair}")
+    return Text(read and f"{pair} {read}", write, name=f"text-{pair}")
 
 
 def rows_of(options: Alignment, pair: str, seed: int) -> list[AnyRow]:

@@ -36,8 +36,9 @@ from pathlib import Path
 
 from experiments.harness.results import Figures
 from experiments.harness.rows import Train
+from experiments.harness.summaries import Summary
 from experiments.harness.table import launch
-from experiments.parts.paper_tables import summary
+from experiments.parts.paper_tables import by_setting
 from experiments.parts.paper_texts import MadeUp
 from experiments.parts.papers import BLEU, Paper, PaperOptions, Variant, make_paper
 from experiments.parts.recipes import ADADELTA, MADE_UP
@@ -56,9 +57,9 @@ COLUMNS = (
     *(Column(f"bleu_{label}", f"{label} words", "{:.1f}") for label in LENGTHS),
 )
 TABLES = (
-    summary(
-        "bahdanau",
-        COLUMNS,
+    Summary(
+        name="bahdanau",
+        columns=by_setting(COLUMNS),
         by=("system", "longest"),
         published={
             "rnnencdec, 30": "13.93",
@@ -132,8 +133,8 @@ class Bahdanau(PaperOptions):
 def main(options: Bahdanau, train: Train = training.run) -> None:
     """Trains what is not yet trained, prints the table, and draws figure 2."""
     results = make_paper(options, PAPER, train)
-    if any("by_length" in result for result in results):
-        draw(results, options.workdir / PICTURE)
+    if drawn := [result for result in results if "by_length" in result]:
+        draw(drawn, options.workdir / PICTURE)
 
 
 def draw(results: Sequence[Figures], path: Path) -> None:

@@ -42,7 +42,7 @@ from experiments.harness.results import Figures
 from experiments.harness.rows import Train
 from experiments.harness.summaries import Summary
 from experiments.harness.table import launch
-from experiments.parts.paper_tables import NIST, summary
+from experiments.parts.paper_tables import NIST, by_setting
 from experiments.parts.papers import (
     BLEU,
     BY_GOLD,
@@ -83,9 +83,11 @@ def rows_of(baseline: str, *extended: str) -> dict[str, str]:
 CHINESE = "1.25 million pairs, 30 000 words, 512 units, Adadelta, beam 10"
 CONTROL = {f"{BASELINE}, warm": "the control: trained on"}
 TABLES = (
-    summary(
-        "meng",
-        (*NIST, BLEU, *ADEQUACY, Column("parameters", "parameters", "{:,}")),
+    Summary(
+        name="meng",
+        columns=by_setting(
+            (*NIST, BLEU, *ADEQUACY, Column("parameters", "parameters", "{:,}"))
+        ),
         published={
             **rows_of("36.53", "37.80", "38.45", "38.66", "38.93", "39.33"),
             "cited: coverage of Tu et al. (2016), ": "35.40",
@@ -97,9 +99,9 @@ TABLES = (
         published_with=f"{CHINESE}; the mean of MT03 to MT06",
         differences=CONTROL,
     ),
-    summary(
-        "meng-aligned",
-        (ALIGNED_BLEU, AER),
+    Summary(
+        name="meng-aligned",
+        columns=by_setting((ALIGNED_BLEU, AER)),
         folder="meng",
         published=rows_of(
             "24.65, 39.97",

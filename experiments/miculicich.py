@@ -36,8 +36,9 @@ from pathlib import Path
 
 from experiments.harness.results import Figures
 from experiments.harness.rows import Train
+from experiments.harness.summaries import Summary
 from experiments.harness.table import launch
-from experiments.parts.paper_tables import summary
+from experiments.parts.paper_tables import by_setting
 from experiments.parts.papers import BLEU, Paper, PaperOptions, Variant, make_paper
 from experiments.parts.recipes import ADADELTA, MADE_UP
 from kvnmt.data.config import DataConfig
@@ -75,9 +76,9 @@ TRAINED = (
 )
 LOST = "not in the text at hand"
 TABLES = (
-    summary(
-        "miculicich",
-        (BLEU, *POSITIONS),
+    Summary(
+        name="miculicich",
+        columns=by_setting((BLEU, *POSITIONS)),
         by=("system",),
         published={
             **dict.fromkeys(SYSTEMS, LOST),
@@ -88,9 +89,9 @@ TABLES = (
         published_as="published BLEU, en-de newstest2014",
         published_with=TRAINED,
     ),
-    summary(
-        "miculicich-trees",
-        TREES,
+    Summary(
+        name="miculicich-trees",
+        columns=by_setting(TREES),
         by=("system",),
         folder="miculicich",
         published={"self-attentive-residual": "0.56, right-branching 0.45"},

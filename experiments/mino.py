@@ -34,8 +34,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from experiments.harness.rows import Train
+from experiments.harness.summaries import Summary
 from experiments.harness.table import launch
-from experiments.parts.paper_tables import summary
+from experiments.parts.paper_tables import by_setting
 from experiments.parts.papers import (
     BLEU,
     BY_GOLD,
@@ -52,9 +53,9 @@ from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
 
 TABLES = (
-    summary(
-        "mino",
-        (BLEU, *BY_GOLD),
+    Summary(
+        name="mino",
+        columns=by_setting((BLEU, *BY_GOLD)),
         by=("system",),
         published={
             "attn": "49.1 / 31.1 / 29.6",

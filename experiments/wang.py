@@ -31,8 +31,9 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.harness.rows import Train
+from experiments.harness.summaries import Summary
 from experiments.harness.table import launch
-from experiments.parts.paper_tables import NIST, summary
+from experiments.parts.paper_tables import NIST, by_setting
 from experiments.parts.papers import (
     BLEU,
     BY_GOLD,
@@ -50,9 +51,9 @@ from kvnmt.runs.config import Experiment
 from kvnmt.systems.named import TANH_QUERY
 
 TABLES = (
-    summary(
-        "wang",
-        (*NIST, BLEU, *BY_GOLD),
+    Summary(
+        name="wang",
+        columns=by_setting((*NIST, BLEU, *BY_GOLD)),
         by=("system", "start", "slots"),
         published={
             "rnnsearch, scratch, ": "32.17 (recalled)",

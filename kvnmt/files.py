@@ -203,6 +203,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         OSError: It is there and cannot be read.
     """
     try:
+        _check_kind(folder, MANIFEST)
         content = read_small(folder / MANIFEST)
     except FileNotFoundError:
         raise DamagedError(f"'{MANIFEST}' is missing") from None
@@ -225,10 +226,19 @@ def check_files(folder: Path, digests: dict[str, str]) -> None:
     for name, expected in digests.items():
         if len(expected) not in ALGORITHMS or not stays_inside(name):
             raise DamagedError(f"'{MANIFEST}' is no manifest")
-        if not (folder / name).is_file():
-            raise DamagedError(f"'{name}' is missing")
-        if digest_of(folder / name, len(expected)) != expected:
+        try:
+            _check_kind(folder, name)
+            same = digest_of(folder / name, len(expected)) == expected
+        except FileNotFoundError:
+            raise DamagedError(f"'{name}' is missing") from None
+        if not same:
             raise DamagedError(f"'{name}' was changed after it was written")
+
+
+def _check_kind(folder: Path, name: str) -> None:
+    """Refuses what is no file: a pipe would be waited for."""
+    if not stat.S_ISREG((folder / name).stat().st_mode):
+        raise DamagedError(f"'{name}' is no file")
 
 
 def stays_inside(name: str) -> bool:

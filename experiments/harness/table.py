@@ -8,6 +8,7 @@ all else is here. Any number of the same processes may work on one table.
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -91,9 +92,10 @@ def launch(
 
     def work() -> None:
         description = f"{about or ''}\n\n{FLAGS}"
-        for flags in (kind, Experiment):
-            check_lists(flags, sys.argv[1:])
-        sys.argv[1:] = expanded(sys.argv[1:])  # so that results tell every flag
+        everything, filed = expanded(sys.argv[1:])
+        for flags, said in product((kind, Experiment), (sys.argv[1:], filed)):
+            check_lists(flags, said)
+        sys.argv[1:] = everything  # so that results tell every flag
         common, words = common_flags(sys.argv[1:])
         run_first(common.own_code)
         options, others = tyro.cli(
@@ -183,17 +185,6 @@ def _show_some(
     show(made.title, made.columns, made.lines(results), notes)
 
 
-def complete(rows: Sequence[AnyRow], train: Train = training.run) -> list[Figures]:
-    """Trains and measures the rows without a result; gives all results.
-
-    Raises:
-        UserError: A row failed twice, or its result cannot be read.
-        StoppedError: A signal asked for it; nothing is lost.
-    """
-    refuse(work(rows, train), len(rows))
-    return results_of(rows)
-
-
 def work(
     rows: Sequence[AnyRow],
     train: Train,
@@ -201,13 +192,9 @@ def work(
     pace: Pace = Pace(),
 ) -> dict[str, str]:
     """Does the rows that nobody else has done or is doing; gives why rows failed."""
-    results_of(rows)  # one that cannot be read is told before any work
+    for row in rows:
+        row.result()  # one that cannot be read is told before any work
     return Worker(rows, train, console or people_console(stderr=False), pace).work()
-
-
-def results_of(rows: Sequence[AnyRow]) -> list[Figures]:
-    """The results of the rows that are measured, in their order."""
-    return [result for row in rows if (result := row.result())]
 
 
 def refuse(failures: dict[str, str], count: int) -> None:

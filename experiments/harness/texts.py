@@ -15,7 +15,7 @@ from kvnmt.files import locked, make_folder, write_whole
 class Text:
     """Files that rows read, written once by one of the processes."""
 
-    key: str  # what they are made of
+    key: str | None  # what they are made of; None: files that are away
     write: Callable[[], object]
     name: str = "text"  # tells several of a table apart
 
@@ -45,17 +45,23 @@ def _write_text(workdir: Path, text: Text) -> None:
     mark = text.mark(workdir)
     mark.unlink(missing_ok=True)  # until it is written, no text is there
     text.write()
+    assert text.key is not None, "what is away cannot be read"
     write_whole(mark, text.key)
 
 
 def check_key(workdir: Path, text: Text) -> bool:
-    """Whether the text is there; refuses a workdir with runs on another."""
+    """Whether the text is there; refuses a workdir with runs on another.
+
+    Where what it is made of is away, whatever is there counts.
+    """
     try:
         former = text.mark(workdir).read_bytes().decode(errors="replace")
     except FileNotFoundError:
         former = None
     except OSError as error:
         raise UserError(f"'{workdir}' cannot be read: {error.strerror}.") from None
+    if text.key is None:
+        return former is not None
     is_other = former not in (None, text.key)
     if is_other and any(chain(workdir.glob(f"*/{RESULT}"), workdir.glob("claims/*"))):
         raise UserError(

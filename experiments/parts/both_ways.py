@@ -41,9 +41,8 @@ def both_text(workdir: Path, pair: str, files: tuple[Path, Path]) -> Text:
         write_lines(source, [*text.source, *text.target])
         write_lines(target, [*text.target, *text.source])
 
-    return Text(
-        f"both directions of {text_digest(files)}", write, name=f"{NAME}-{pair}"
-    )
+    read = text_digest(files)
+    return Text(read and f"both directions of {read}", write, name=f"{NAME}-{pair}")
 
 
 def both_ways(row: Row) -> tuple[Row, Row]:

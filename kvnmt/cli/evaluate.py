@@ -13,7 +13,7 @@ from kvnmt.cli.flags import check_reverse, names
 from kvnmt.console import print_json, print_table, say
 from kvnmt.devices import use_cores
 from kvnmt.errors import Idle, UserError, check_given
-from kvnmt.evaluation import MEASURES, Report, System, Test, table
+from kvnmt.evaluation import MEASURES, LackingError, Report, System, Test, table
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import is_text, read_systems, read_test
 from kvnmt.fields import check_fields
@@ -162,7 +162,10 @@ class Evaluate:
 
         make_folder(folder)
         lines = [n for n in self.draw if n <= len(test.reference)]
-        lacking = draw(test, systems, lines, folder)
+        try:
+            lacking = draw(test, systems, lines, folder)
+        except LackingError as error:
+            raise UserError(f"nothing can be drawn: {error}.") from None
         say(f"the pictures are in {folder}")
         if lacking:
             say(lacking)

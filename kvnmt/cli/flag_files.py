@@ -11,29 +11,35 @@ from kvnmt.errors import UserError
 FILE = "@"  # begins a word that names a file of flags
 
 
-def expanded(words: Sequence[str]) -> list[str]:
+def expanded(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """What was typed, with the words of a file in the place of ``@file``.
 
     In a file words stand as in a shell, over any number of lines; ``#`` begins a
     comment.
 
+    Returns:
+        All words, and those of files alone.
+
     Raises:
         UserError: A file cannot be read, or a quote in it is not closed.
     """
-    typed: list[str] = []
+    everything: list[str] = []
+    filed: list[str] = []
     for word in words:
         if not word.startswith(FILE) or word == FILE:
-            typed.append(word)
+            everything.append(word)
             continue
         path = word.removeprefix(FILE)
         try:
-            typed += shlex.split("\n".join(read_lines(path)), comments=True)
+            inside = shlex.split("\n".join(read_lines(path)), comments=True)
         except ValueError as error:
             reason = str(error).lower()
             raise UserError(
                 f"'{path}' holds no flags as a shell reads them: {reason}; mend it."
             ) from None
-    return typed
+        everything += inside
+        filed += inside
+    return everything, filed
 
 
 def common_flags(words: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:

@@ -41,7 +41,7 @@ def check_lists(kind: Any, words: Sequence[str]) -> None:
 
     Args:
         kind: The class of the command.
-        words: What was typed.
+        words: What was typed, or what files hold.
 
     Raises:
         UserError: There is one.

@@ -189,7 +189,9 @@ def load(name: str) -> Any:
 
 
 def _run(words: Sequence[str], base: "Experiment | None") -> None:
-    typed, (common, words) = words, common_flags(expanded(words))
+    everything, filed = expanded(words)
+    said = words, filed
+    common, words = common_flags(everything)
     if not words:
         print(listing(), end="", file=sys.stderr)
         raise SystemExit(2)
@@ -200,7 +202,7 @@ def _run(words: Sequence[str], base: "Experiment | None") -> None:
         print(f"kvnmt {__version__}")
     else:
         run_first(common.own_code)
-        work = _parse(name, arguments, typed, base)
+        work = _parse(name, arguments, said, base)
         if COMMANDS[name].compiles:
             from kvnmt.cli.program_cache import keep_programs  # imports JAX
 
@@ -221,13 +223,24 @@ def _check_devices() -> None:
 
 
 def _parse(
-    name: str, arguments: list[str], typed: Sequence[str], base: "Experiment | None"
+    name: str,
+    arguments: list[str],
+    said: Sequence[Sequence[str]],
+    base: "Experiment | None",
 ) -> Any:
-    """The command with its flags; called, it does its work."""
+    """The command with its flags; called, it does its work.
+
+    Args:
+        name: Of the command.
+        arguments: What stands behind it, the words of files among them.
+        said: What was typed, and the words of files.
+        base: What `Command.runs` starts from, if not from a recipe.
+    """
     from kvnmt.cli.flags import check_lists
 
     kind = load(name)
-    check_lists(kind, typed)
+    for words in said:
+        check_lists(kind, words)
     runs = COMMANDS[name].runs
     if runs is not None:
         from kvnmt.cli.defaults import parse  # imports models

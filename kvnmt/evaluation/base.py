@@ -138,8 +138,7 @@ def force(
     """Forced decoding of pairs, under a progress bar.
 
     Raises:
-        LackingError: The weights of a pair are no numbers, as after a training that
-            diverged.
+        LackingError: The weights of a pair are no numbers.
     """
     with counting(f"aligning {name}", len(source)) as advance:
         pairs = force_lines(run, source, target, advance)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from kvnmt.console import counting
 from kvnmt.data.vocabulary import EOS
+from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
@@ -116,6 +117,7 @@ def outputs(
     count, words = len(source), run.vocabularies
     with counting(f"reading {name}", count) as advance:
         scored = score(run.model, run.params, source, target, advance=advance)
+    check_finite(name, scored)
     pairs = run, source, target, counting
     changes = _told(f"memory of {name}", has_memory, memory_changes, *pairs)
     weights = _told(f"weights of {name}", has_signs, signed_weights, *pairs)
@@ -135,6 +137,21 @@ def outputs(
         looks = scored[n].self_attention if count_members(run.params) == 1 else []
         records.append(record | _reading(scored[n], looks))
     return records
+
+
+def check_finite(name: str, scored: Sequence[Scored]) -> None:
+    """Makes sure that there is something to show.
+
+    Raises:
+        UserError: A sentence is read with what is no finite number.
+    """
+    for number, pair in enumerate(scored, 1):
+        read = pair.token_log_probs, *pair.alignments, *pair.self_attention
+        if not all(np.isfinite(numbers).all() for numbers in read):
+            raise UserError(
+                f"'{name}' reads line {number} with numbers that are not finite; take "
+                "an earlier checkpoint."
+            )
 
 
 def _told(

@@ -51,18 +51,14 @@ def hard_links(alignment: np.ndarray, source_length: int, target_length: int) ->
         target_length: Target words without EOS.
 
     Raises:
-        ValueError: The alignment has too few rows or columns, or holds a number that is
-            not finite.
+        UserError: The alignment holds a number that is not finite.
     """
-    rows, columns = alignment.shape
-    if rows <= target_length or columns <= source_length:
-        raise ValueError(
-            f"an alignment of shape {alignment.shape} has no room for {target_length} "
-            f"target and {source_length} source words, each with EOS"
-        )
     real = alignment[:target_length, : source_length + 1]
     if not np.isfinite(real).all():
-        raise ValueError("the alignment holds values that are not finite")
+        raise UserError(
+            "the model attends with weights that are not finite; take an earlier "
+            "checkpoint."
+        )
     chosen = real.argmax(axis=1).tolist()
     return frozenset((i, j) for j, i in enumerate(chosen) if i != source_length)
 

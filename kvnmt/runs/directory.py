@@ -192,7 +192,7 @@ def make_run(
     is_run = (folder / "config.json").exists()
     if is_run and not resume:
         raise _taken(folder)
-    with _making(folder, is_run):
+    with writing_config(folder, is_run):
         if words:
             save_vocabularies(words, folder / "vocabulary")
         write_json(folder / "versions.json", package_versions())
@@ -212,7 +212,12 @@ def _taken(folder: Path) -> UserError:
 
 
 @contextmanager
-def _making(folder: Path, is_run: bool) -> Iterator[None]:
+def writing_config(folder: Path, is_run: bool = True) -> Iterator[None]:
+    """Says what to do where the files of a run's choices cannot be written.
+
+    Raises:
+        UserError: They cannot.
+    """
     try:
         yield
     except OSError as error:

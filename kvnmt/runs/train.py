@@ -43,6 +43,7 @@ from kvnmt.runs.directory import (
     load_experiment,
     make_run,
     package_versions,
+    writing_config,
 )
 from kvnmt.runs.start import check_start, started
 from kvnmt.training.checkpoints.folder import CheckpointFolder
@@ -151,7 +152,8 @@ def _keep_search(folder: Path, experiment: Experiment, console: Console) -> None
         names = " and ".join(idle)
         say(f"nothing is left to train, so that another {names} is not kept", console)
     if kept != before:
-        write_json(folder / "config.json", to_plain(kept))
+        with writing_config(folder):
+            write_json(folder / "config.json", to_plain(kept))
 
 
 def _told_apart(experiment: Experiment, about: dict[str, Any]) -> str:

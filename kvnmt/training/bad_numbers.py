@@ -2,7 +2,7 @@
 """What is told when loss or gradient are no finite numbers again and again."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +13,7 @@ NAME = "bad-batch.json"
 
 
 def report(
-    folder: Path, corpora: Corpora, lines: Iterable[int], *, step: int, seed: int
+    folder: Path, corpora: Corpora, lines: Sequence[int], *, step: int, seed: int
 ) -> None:
     """Writes the pairs of a batch into the run directory, as they were trained on.
 

@@ -60,7 +60,7 @@ def check(
         try:
             size = program_bytes(step.program(shape))
         except jax.errors.JaxRuntimeError as error:
-            raise explained(error, *shape) from None
+            raise explained(error, *shape, what) from None
         if size is not None:
             needs.append(Need(*shape, size, available, what))
     need = max(needs, key=lambda need: need.bytes, default=None)
@@ -167,8 +167,12 @@ def too_large(problem: str, what: str = TRAINING) -> UserError:
     )
 
 
-def explained(error: Exception, rows: int, S: int, T: int) -> Exception:
+def explained(
+    error: Exception, rows: int, S: int, T: int, what: str = TRAINING
+) -> Exception:
     """Returns the error to raise: one for people where memory did not suffice."""
     if "RESOURCE_EXHAUSTED" not in str(error):
         return error
-    return too_large(f"a batch of {rows} pairs of {S} and {T} tokens does not fit")
+    batch = what.removeprefix("largest ")
+    pairs = f"{rows} pairs of {S} and {T} tokens"
+    return too_large(f"a {batch} of {pairs} does not fit", what)

@@ -243,7 +243,7 @@ def _check_numbers(job: Job, progress: Progress, step: int, skipped: bool) -> No
     progress.skipped_last = progress.skipped_last + 1 if skipped else 0
     if progress.skipped_last >= job.config.skip_at_most:
         seed = job.config.seed
-        lines = BatchAt(job.corpora.train, job.plan, seed).lines(step)
+        lines = BatchAt(job.corpora.train, job.plan, seed).lines(step).tolist()
         devices.first_does(
             lambda: report(job.folder, job.corpora, lines, step=step + 1, seed=seed)
         )

@@ -39,7 +39,7 @@ PRECISIONS = {"fast": "default", "float32": "highest"}  # as JAX calls them
 class TrainState:
     """All that a step changes."""
 
-    step: Int[Array, ""]  # updates made
+    step: Int[Array, ""]  # steps made, also those that changed nothing
     params: PyTree  # model.arrays.Params
     optimizer: PyTree
     scale: Float[Array, ""]  # of the learning rate; falls on a plateau

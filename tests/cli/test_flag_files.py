@@ -5,6 +5,7 @@ import pytest
 
 from kvnmt.cli.flag_files import expanded
 from kvnmt.errors import UserError
+from tests.cli.test_main import check_sentence
 
 LINES = """\
 # What all my runs have.
@@ -18,9 +19,20 @@ LINES = """\
 def test_a_file_stands_for_its_words(tmp_path):
     path = tmp_path / "mine.flags"
     path.write_text(LINES)
-    typed = expanded(["train", f"@{path}", "--search.beam", "5", "@"])
+    said = ["train", f"@{path}", "--search.beam", "5", "@"]
     words = ["--data.source", "my text.de", "--search.beam", "3", "--no-progress"]
-    assert typed == ["train", *words, "--search.beam", "5", "@"]
+    assert expanded(said) == (["train", *words, "--search.beam", "5", "@"], words)
+
+
+def test_a_list_stands_once_in_files_and_once_beside_them(tmp_path, kvnmt):
+    path = tmp_path / "mine.flags"
+    path.write_text("--data.symbols '<a>'\n--data.symbols '<b>'\n")
+    once = tmp_path / "once.flags"
+    once.write_text("--data.symbols '<a>'\n")
+    for files in ([f"@{path}"], [f"@{once}", f"@{once}"]):
+        check_sentence(kvnmt("prepare", *files), "--data.symbols stands twice")
+    said = kvnmt("prepare", f"@{once}", "--data.symbols", "<b>")
+    assert said.status == 2 and "stands twice" not in said.err
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+from kvnmt.errors import UserError
 from kvnmt.evaluation import (
     MEASURES,
     LackingError,
@@ -22,12 +23,14 @@ from kvnmt.evaluation import (
     table,
 )
 from kvnmt.evaluation.base import force
-from kvnmt.evaluation.exploration import difference
+from kvnmt.evaluation.exploration import difference, explore
 from kvnmt.evaluation.length import parts
 from kvnmt.evaluation.perplexity import unknown
 from kvnmt.evaluation.self_attention import by_word
+from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.forced import Forced
 from kvnmt.inference.score import Scored
+from kvnmt.inference.token_links import attended_links
 from kvnmt.metrics.alignment import alignment_error_rate, soft_alignment_error_rate
 from kvnmt.metrics.bleu import Settings
 from kvnmt.metrics.links import invert, parse_pharaoh, symmetrize
@@ -171,6 +174,10 @@ def test_weights_that_are_no_numbers_are_told(tmp_path_factory, name):
     system = System("ours", lambda: ["a b", "b"], run)
     with pytest.raises(LackingError, match="line 1 'ours' has weights .* not finite"):
         reports(name, test, [system])
+    with pytest.raises(UserError, match="'ours' reads line 1 with numbers that are"):
+        explore({"ours": run}, ["a b"], ["A B"], SearchConfig(), forced=True)
+    with pytest.raises(UserError, match="weights that are not finite"):
+        attended_links(run, ["a b"], ["A B"])
 
 
 def test_adequacy_compares_stems_and_takes_possible_links():

@@ -4,6 +4,7 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 
+from experiments.harness.results import Figures
+from experiments.harness.rows import AnyRow, Train
+from experiments.harness.table import refuse, work
 from kvnmt.data import synthetic
 from kvnmt.model.assembly import Model, Params
+from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.training.loop import Result
 from tests.helpers import write_untrained
@@ -64,6 +69,12 @@ def leave(run: Path, experiment: Experiment, folder: Path) -> None:
     """Leaves a copy of a run as that of an experiment."""
     shutil.copytree(run, folder, dirs_exist_ok=True)
     (folder / "config.json").write_text(json.dumps(to_plain(experiment)))
+
+
+def complete(rows: Sequence[AnyRow], train: Train = training.run) -> list[Figures]:
+    """Trains and measures the rows without a result; gives all results."""
+    refuse(work(rows, train), len(rows))
+    return [result for row in rows if (result := row.result())]
 
 
 def never(

@@ -179,6 +179,10 @@ def test_bleu_by_length_is_measured_and_drawn(text, tmp_path):
         assert result[f"bleu_{label}"] == bleu
     picture = options.workdir / bahdanau.PICTURE
     picture.unlink()
+    other = tmp_path / "runs" / "small-rnnencdec-50-scratch-1" / "result.json"
+    kept = json.loads(other.read_text())
+    del kept["by_length"]  # as of a row that was measured without a test text
+    other.write_text(json.dumps(kept))
     bahdanau.main(options, never)
     assert picture.exists()
 

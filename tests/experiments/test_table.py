@@ -11,7 +11,7 @@ from rich.console import Console
 
 from experiments.harness.results import read_result
 from experiments.harness.rows import OtherRow, Row, Train
-from experiments.harness.table import Options, Table, complete, make_table, show
+from experiments.harness.table import Options, Table, make_table, show
 from experiments.harness.texts import Text, prepare
 from experiments.parts.recipes import parallel_text, with_system
 from kvnmt.data.config import DataConfig
@@ -21,7 +21,7 @@ from kvnmt.runs.config import Experiment
 from kvnmt.systems.named import SYSTEMS
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.losses import Objective
-from tests.experiments.fake import RESULT, draw, leave, never
+from tests.experiments.fake import RESULT, complete, draw, leave, never
 from tests.helpers import tiny, toy_data, write_untrained
 
 
@@ -173,6 +173,14 @@ def test_text_is_written_anew_only_while_nothing_was_measured_on_it(tmp_path):
     with pytest.raises(UserError, match="runs on other text .* another --workdir"):
         prepare(tmp_path, text("c"))
     assert written == ["a", "b"]
+
+
+def test_text_that_is_there_counts_where_what_it_is_made_of_is_away(rows, tmp_path):
+    prepare(tmp_path, Text("a", lambda: None))
+    (tmp_path / "claims" / "row").mkdir(parents=True)
+    away = Text(None, pytest.fail)
+    prepare(tmp_path, away)
+    make_table(Options(workdir=tmp_path, list=True), Table("t", (), rows, texts=[away]))
 
 
 @pytest.mark.parametrize("look", [{"list": True}, {"show": True}, {}])

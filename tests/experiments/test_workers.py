@@ -21,7 +21,6 @@ from experiments.harness.rows import OtherRow
 from experiments.harness.table import (
     Options,
     Table,
-    complete,
     make_table,
     work,
 )
@@ -32,7 +31,7 @@ from kvnmt.evaluation.base import Column
 from kvnmt.files import locked
 from kvnmt.training.signals import Signals
 from tests.experiments import workers
-from tests.experiments.fake import draw, never
+from tests.experiments.fake import complete, draw, never
 from tests.helpers import tiny, toy_data, write_untrained
 
 HERE = Pace(beat=0.01, late=3600, look=0.01)

@@ -321,7 +321,8 @@ def test_links_within_a_run_and_to_it_are_followed(run):
 
 
 def test_a_pipe_is_not_waited_for(run):
-    for name in ("config.json", "vocabulary/source.words"):
+    manifest = "checkpoints/0/manifest.json"
+    for name in (manifest, "config.json", "vocabulary/source.words"):
         (run / name).unlink()
         os.mkfifo(run / name)
         refused(run, "")

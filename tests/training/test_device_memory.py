@@ -69,8 +69,12 @@ def test_validation_is_told_what_helps_validation():
 
 
 def test_running_out_of_memory_is_told_alike():
-    error = memory.explained(RuntimeError("RESOURCE_EXHAUSTED: Out of"), 80, 51, 52)
+    full = RuntimeError("RESOURCE_EXHAUSTED: Out of")
+    error = memory.explained(full, 80, 51, 52)
     assert isinstance(error, UserError) and "80 pairs of 51 and 52" in str(error)
+    of_validation = str(memory.explained(full, 80, 51, 52, memory.VALIDATION))
+    assert "a batch of validation of 80 pairs" in of_validation
+    assert "remat" not in of_validation
     other = RuntimeError("INTERNAL")
     assert memory.explained(other, 80, 51, 52) is other
 
