@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from kvnmt import cli
+from kvnmt.inference.score import compiled_score
 from kvnmt.metrics import significance
 from kvnmt.pictures import charts
 from tests.helpers import DEVICES, Said, programs_folder
@@ -122,6 +123,15 @@ def _free_programs() -> Iterator[None]:
     maps = Path("/proc/self/maps")
     if maps.exists() and maps.read_bytes().count(b"\n") > MAPPINGS:
         jax.clear_caches()
+
+
+@pytest.fixture(name="few_objects")
+def _few_objects() -> Iterator[None]:
+    """What others left is not looked through by each collection of a test."""
+    compiled_score.cache_clear()  # no program of theirs stays for ever
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 @pytest.fixture(autouse=True, scope="session")

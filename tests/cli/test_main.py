@@ -598,13 +598,6 @@ def test_the_command_works_in_its_own_process(run):
     assert len(ours) == 4 and ours[1] == ours[3] == ""
 
 
-def test_a_mistake_in_its_own_process_is_one_line(tmp_path):
-    found = command("translate", tmp_path)
-    assert (found.returncode, found.stdout) == (2, b"")
-    assert found.stderr.decode().count("\n") == 1
-    assert found.stderr.startswith(b"kvnmt: ")
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
 @pytest.mark.parametrize("arguments", [["--help"], ["systems", "--systems", "memdec"]])
 def test_output_that_cannot_be_written_is_told(arguments):
@@ -665,7 +658,6 @@ KVNMT = ["-c", "from kvnmt.cli import main; main()"]
     [
         [*KVNMT, "--help"],
         [*KVNMT, "systems", "--systems", "memdec"],
-        [*KVNMT, "systems", "--systems", "memdec", "--json"],
         ["-m", "experiments.growth", "--help"],
     ],
 )

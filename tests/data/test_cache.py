@@ -212,7 +212,7 @@ def test_a_half_entry_is_never_found(config, prepared, monkeypatch):
     assert len(entries(config)) == 1
 
 
-def test_a_full_disk_leaves_nothing(config, tmp_path):
+def test_a_full_disk_leaves_nothing(config, kvnmt):
     """The system itself refuses to write more."""
     code = "import sys; from kvnmt import cli; cli.main(sys.argv[1:])"
     limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN); "
@@ -220,17 +220,14 @@ def test_a_full_disk_leaves_nothing(config, tmp_path):
     flags = [f"--data.{side}={getattr(config, side)}" for side in ("source", "target")]
     given = ["prepare", *flags, "--data.cache", str(config.cache)]
 
-    def run(code: str) -> subprocess.CompletedProcess:
-        call = [sys.executable, "-c", code, *given]
-        return subprocess.run(call, capture_output=True, text=True)
-
-    done = run(limit + code)
+    call = [sys.executable, "-c", limit + code, *given]
+    done = subprocess.run(call, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert "cannot keep what is prepared: File too large" in done.stderr
     assert "Traceback" not in done.stderr
     assert entries(config) == []
-    done = run(code)
-    assert done.returncode == 0 and "training pairs" in done.stdout
+    said = kvnmt(*given)
+    assert said.status == 0 and b"training pairs" in said.out
     assert len(entries(config)) == 1
 
 

@@ -22,7 +22,6 @@ def writes_the_same(params: Any, source: Any, state: Any, moment: Any) -> Any:
     return state
 
 
-@pytest.mark.parametrize("score_state", ["current", "previous"])
 @pytest.mark.parametrize(
     "options",
     [
@@ -32,11 +31,11 @@ def writes_the_same(params: Any, source: Any, state: Any, moment: Any) -> Any:
     ],
     ids=attentions.CATALOGUE.name_of,
 )
-def test_attending_after_the_scan_is_attending_in_it(options, score_state, x64):
+def test_attending_after_the_scan_is_attending_in_it(options, x64):
     attention = attentions.CATALOGUE.build(options)
-    after = Unrolled(Options(score_state=score_state), attention)
+    after = Unrolled(Options(), attention)
     elsewhere = attention._replace(write=writes_the_same)
-    inside = Unrolled(Options(score_state=score_state), elsewhere)
+    inside = Unrolled(Options(), elsewhere)
     want, _ = inside.run(inside.params)
     got, _ = after.run(after.params)
     for left, right in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):

@@ -157,9 +157,8 @@ def test_rows_translate_together_and_go_on_with_that(options, monkeypatch, capsy
 
 
 def test_a_row_learns_from_what_it_made_nearest_to_the_references(
-    options, monkeypatch, capsys
+    options, unmeasured, capsys
 ):
-    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
     write_captions(options.data)
     workdir = options.workdir
     alone = replace(options, distil=options.systems, candidates=3)
@@ -185,10 +184,9 @@ def test_a_row_learns_from_what_it_made_nearest_to_the_references(
 
 
 def test_a_row_learns_from_sources_that_a_reverse_run_makes(
-    options, monkeypatch, capsys
+    options, unmeasured, capsys
 ):
     """And no other run is taken for that one, under the same name or another."""
-    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
     write_captions(options.data)
     other = replace(options, source="en", target="de")
     multi30k_best.main(other, train=untrained)
@@ -240,12 +238,17 @@ def told_apart(asked, folders, text, *others):
     return text.target
 
 
-@pytest.fixture(name="quick")
-def _quick(monkeypatch) -> None:
-    """Rows of words that translate nothing and are not measured."""
-    blank = lambda run, lines, *others, **more: [" "] * len(lines)  # noqa: E731
+@pytest.fixture(name="unmeasured")
+def _unmeasured(monkeypatch) -> None:
+    """Rows of words that are not measured."""
     monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
     monkeypatch.setattr(multi30k_best, "figures_of", lambda *given: {"without": ""})
+
+
+@pytest.fixture(name="quick")
+def _quick(unmeasured, monkeypatch) -> None:
+    """Rows that translate nothing, either."""
+    blank = lambda run, lines, *others, **more: [" "] * len(lines)  # noqa: E731
     monkeypatch.setattr(distilled, "translate_lines", blank)
 
 
@@ -364,6 +367,7 @@ def test_no_system_to_leave_ingredients_out_of_is_one_sentence(options):
 
 
 def test_a_row_learns_both_directions_first(options, monkeypatch, capsys):
+    monkeypatch.setattr(multi30k_best, "figures_of", lambda *given: {"without": ""})
     write_captions(options.data)
     multi30k_best.main(replace(options, both=True), train=untrained)
     shown = capsys.readouterr().out
@@ -390,9 +394,8 @@ def test_a_row_learns_both_directions_first(options, monkeypatch, capsys):
 
 
 def test_a_student_goes_on_from_a_row_that_learnt_both_directions(
-    options, monkeypatch, capsys
+    options, unmeasured, capsys
 ):
-    monkeypatch.setattr(multi30k_best, "RECIPE", WITHOUT["joint pieces"](RECIPE))
     write_captions(options.data)
     after = options.workdir / "de-en-rnnsearch-star-1-after-both"
     seen = []

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Forced decoding scores what the search found as the search did, and aligns words."""
 
+import io
 import json
 import math
 import os
@@ -22,9 +23,8 @@ from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score, score_lines
 from kvnmt.inference.translate import translate
 from kvnmt.runs import directory
-from kvnmt.runs import train as experiment
 from kvnmt.runs.directory import load_run
-from tests.helpers import DEVICES, quiet, tiny, toy_lines, trained, untrained
+from tests.helpers import DEVICES, tiny, toy_lines, trained, untrained, write_untrained
 
 IDS = [[2, 3, 4], [], [5, 2, 3, 3, 6], [4]]
 
@@ -139,13 +139,10 @@ def test_the_score_command(folder, run, pair, capsys):
         )
 
 
-@pytest.mark.parametrize("command", ["score", "align"])
-def test_results_go_where_they_are_asked_for_though_a_bar_is_shown(
-    folder, pair, command
-):
+def test_results_go_where_they_are_asked_for_though_a_bar_is_shown(folder, pair):
     source, target = pair
     ours, theirs = os.openpty()  # standard error is a terminal, and somebody looks
-    given = [command, folder, "--source", source, "--target", target]
+    given = ["align", folder, "--source", source, "--target", target]
     done = subprocess.run(
         [sys.executable, "-m", "kvnmt", *map(str, given)],
         stdout=subprocess.PIPE,
@@ -244,25 +241,19 @@ def test_mistakes_are_told(folder, pair, tmp_path, capsys):
     assert "no run directory" in refused(capsys, "align", tmp_path, *both)
 
 
-def test_a_language_model_scores_and_aligns_nothing(tmp_path, pair, capsys):
+def test_a_language_model_scores_and_aligns_nothing(
+    tmp_path, pair, capsys, monkeypatch
+):
     text = write(tmp_path / "text", toy_lines(1, 40))
     data = DataConfig(
         source=text, target=text, valid_source=text, valid_target=text, min_count=1
     )
     folder = tmp_path / "lm"
-    experiment.run(tiny(data, "lm-lstm", epochs=1), folder, console=quiet())
+    write_untrained(tiny(data, "lm-lstm"), folder)
     cli.main(["score", str(folder), "--target", str(text)])
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 40 and "perplexity" in said.err
     both = ("--source", text, "--target", text)
     assert "language model" in refused(capsys, "align", folder, *both)
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            f"from kvnmt import cli; cli.main(['translate', '{folder}'])",
-        ],
-        input=b"a\n",
-        capture_output=True,
-    )
-    assert done.returncode == 2 and b"language model" in done.stderr
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a\n")))
+    assert "language model" in refused(capsys, "translate", folder)

@@ -8,11 +8,14 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
 from kvnmt import target_context as target_contexts
 from kvnmt.catalogue import Catalogue
+from kvnmt.laws import check as checking
+from kvnmt.laws.law import Law
 from kvnmt.layers import Blocks
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Model, Params
@@ -434,3 +437,15 @@ def cover(having: Mapping[str, set[tuple]], *members: str) -> list[str]:
     while left := left.difference(*(having[name] for name in picked)):
         picked.append(max(having, key=lambda name: len(having[name] & left)))
     return picked
+
+
+def try_few(
+    monkeypatch: pytest.MonkeyPatch,
+    laws: tuple[Law[Any], ...],
+    broken: set[str],
+    costly: set[str],
+) -> None:
+    """Lets `kvnmt.check` try, of the costly laws of a kind, those that are broken."""
+    tried = tuple(law for law in laws if law.name in broken or law.name not in costly)
+    kind, *_ = (kind for kind in checking.KINDS if kind.laws is laws)
+    monkeypatch.setattr(checking, "KINDS", (kind._replace(laws=tried),))

@@ -14,12 +14,12 @@ from kvnmt.attention import Attention, additive, base, distortion, dot, kv_memor
 from kvnmt.attention.address import energies, read_values
 from kvnmt.encoder import recurrent
 from kvnmt.errors import UserError
-from kvnmt.laws import check as checking
 from kvnmt.laws.attention import LAWS
 from kvnmt.laws.check import check
 from kvnmt.laws.trial import make_trial
 from kvnmt.layers import masked_softmax
 from kvnmt.typing import Array, Sizes
+from tests.laws import cases
 
 SOUND = additive.build(additive.Options())
 NAMES = [law.name for law in LAWS]
@@ -364,9 +364,7 @@ COSTLY = {"compiled", "gradient", "scanned", "hypotheses", "wider", "alone"}
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_mechanism_is_caught(name, monkeypatch):
     attention, broken = WRONG[name]
-    tried = tuple(law for law in LAWS if law.name in broken or law.name not in COSTLY)
-    kind, *_ = (kind for kind in checking.KINDS if kind.laws is LAWS)
-    monkeypatch.setattr(checking, "KINDS", (kind._replace(laws=tried),))
+    cases.try_few(monkeypatch, LAWS, broken, COSTLY)
     verdicts = kvnmt.check(attention)
     assert not verdicts.hold
     assert set(verdicts.failed) == broken

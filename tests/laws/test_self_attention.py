@@ -20,9 +20,9 @@ LOOKING = {"self_attentive", "self_attentive_rnn", "key_value_predict"}
 
 @cache
 def weights_of(name: str) -> np.ndarray | None:
-    context, params = make(name)
-    if context.self_attention is None:
+    if CATALOGUE.build(OPTIONS[name]).self_attention is None:
         return None
+    context, params = make(name)
     return np.asarray(jax.jit(context.self_attention)(params, *inputs()))
 
 

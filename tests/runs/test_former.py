@@ -78,7 +78,8 @@ def test_a_former_run_goes_on(former):
     assert abs(after["train_loss"] - before["train_loss"]) < 0.3
 
 
-def test_a_former_run_starts_another(former):
+def test_a_former_run_starts_another(former, monkeypatch):
+    monkeypatch.setattr(train, "fit", lambda *given, **how: None)
     name = "coverage-neural-10"
     exp, console = load_experiment(former / name), quiet()
     settings = dataclasses.replace(exp.training, epochs=1, warm_start=Path(name))

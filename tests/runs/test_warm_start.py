@@ -33,7 +33,7 @@ from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.target_context import self_attentive
 from kvnmt.trees import by_name
 from tests.data.helpers import words_of
-from tests.helpers import SIZES, quiet, steps_kept, tiny, toy_data, trained
+from tests.helpers import SIZES, quiet, tiny, toy_data, trained
 
 
 @pytest.fixture(scope="module")
@@ -274,13 +274,18 @@ def test_a_run_starts_from_the_best_parameters_of_another(tmp_path, base, monkey
             np.testing.assert_array_equal(again, leaf)
 
 
-def test_two_rounds_train_from_a_baseline(tmp_path, base):
+def never_fit(monkeypatch):
+    """Ends a training before its first step."""
+    monkeypatch.setattr(experiment, "fit", lambda *given, **how: None)
+
+
+def test_what_a_baseline_gives_two_rounds_is_told(tmp_path, base, monkeypatch):
+    never_fit(monkeypatch)
     baseline = trained(base)
     data = load_run(baseline).experiment.data
-    exp = tiny(data, "kvmematt-r2-atteos", warm_start=baseline, epochs=1)
+    exp = tiny(data, "kvmematt-r2-atteos", warm_start=baseline)
     brief, verbose = quiet(), quiet()
-    assert experiment.run(exp, tmp_path / "run", console=brief).steps == 4
-    assert steps_kept(tmp_path / "run") == {4}
+    experiment.run(exp, tmp_path / "run", console=brief)
     experiment.run(exp, tmp_path / "other", console=verbose, verbose=True)
     sentence = re.compile(r"(\d+) arrays copied from '(.*)', (\d+) fresh\n")
     for console in (brief, verbose):
@@ -293,8 +298,9 @@ def test_two_rounds_train_from_a_baseline(tmp_path, base):
     assert "W_query" not in brief.file.getvalue()
 
 
-def test_what_has_no_place_in_the_new_model_is_told(tmp_path, base):
+def test_what_has_no_place_in_the_new_model_is_told(tmp_path, base, monkeypatch):
     """Here the output layer, where the new one reads its embedding instead."""
+    never_fit(monkeypatch)
     exp = tiny(load_run(trained(base)).experiment.data, warm_start=trained(base))
     tied = dataclasses.replace(exp.model, tie="output")
     exp, console = dataclasses.replace(exp, model=tied), quiet()
@@ -304,7 +310,8 @@ def test_what_has_no_place_in_the_new_model_is_told(tmp_path, base):
     assert re.findall("  unused  (.*)\n", told) == ["output/W/0"]
 
 
-def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base):
+def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base, monkeypatch):
+    never_fit(monkeypatch)
     baseline = trained(base)
     data = toy_data(tmp_path / "text", vocabulary_size=8)
     exp = tiny(data, "kvmematt-r2-atteos", warm_start=baseline)
@@ -319,7 +326,7 @@ def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base):
     assert f"with data.vocabularies '{baseline}'" in str(error.value)
     told = dataclasses.replace(data, vocabularies=baseline)  # as the sentence says
     exp = dataclasses.replace(exp, data=told)
-    assert experiment.run(exp, tmp_path / "run", console=quiet()).steps
+    experiment.run(exp, tmp_path / "run", console=quiet())
 
 
 def test_a_run_of_other_sizes_is_refused(tmp_path, base):

@@ -274,7 +274,9 @@ def test_nothing_is_lost_or_mixed_up_among_many(service, runs):
     assert len(answered) >= 6 * CLIENTS
 
 
-def test_who_goes_away_leaves_the_queue_and_who_waits_too_long_is_told(runs, caplog):
+def test_who_goes_away_leaves_the_queue_and_who_waits_too_long_is_told(
+    runs, caplog, few_objects
+):
     plain = {"plain": runs["plain"]}
     with started(plain, seconds=1.5, waiting=30) as service:
         service.gate.clear()

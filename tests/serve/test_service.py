@@ -84,7 +84,7 @@ def test_the_programs_of_usual_batches_are_there_whatever_their_size(runs, size)
         assert len(service(task, [Line("a b c")] * count, False)) == count
 
 
-def test_a_program_of_scores_that_was_freed_is_no_longer_known(runs):
+def test_a_program_of_scores_that_was_freed_is_no_longer_known(runs, few_objects):
     service = Service(runs)
     service.aside = True
     for name in [*runs][:1] * 2:
@@ -106,7 +106,7 @@ def test_the_page_shares_no_batch_while_words_are_drawn(runs):
             assert (one.task == other.task) is not sample
 
 
-def test_arrays_stand_once_on_every_device(runs):
+def test_arrays_stand_once_on_every_device(runs, few_objects):
     """Those that were read are freed."""
     run = runs["plain"]
     given = {"plain": run._replace(params=jax.tree.map(jnp.copy, run.params))}

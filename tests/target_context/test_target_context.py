@@ -84,28 +84,31 @@ def test_the_past_is_remembered_as_far_as_said(name):
     two = [False] * (T - 2) + [True] * 2
     three = [False] * (T - 3) + [True] * 3
     never = [False] * T
-    assert reach == {
-        "previous_word": [now, now],
-        "state_only": [now, never],
-        "mean": [now, ever],
-        "self_attentive": [now, ever],
-        "self_attentive_rnn": [ever, now],
-        "key_value_predict": [ever, now],
-        "n_gram": [[False] + [True] * 4, now],
-        "scope": [now, ever],
-        "no-null": [now, [False] + [True] * (T - 1)],
-        "scope-no-null": [now, [False] + [True] * (T - 1)],
-        "plain": [two, now],
-        "window": [three, never],
-        "bigram": [two, never],
-        "unigram": [now, now],
-        "longer": [ever, now],
-        "delta_memory": [ever, now],
-        "slots": [ever, now],
-        "channels": [ever, now],
-        "sum": [ever, now],
-        "abc": [ever, now],
-    }.get(name, reach)
+    assert (
+        reach
+        == {
+            "previous_word": [now, now],
+            "state_only": [now, never],
+            "mean": [now, ever],
+            "self_attentive": [now, ever],
+            "self_attentive_rnn": [ever, now],
+            "key_value_predict": [ever, now],
+            "n_gram": [[False] + [True] * 4, now],
+            "scope": [now, ever],
+            "no-null": [now, [False] + [True] * (T - 1)],
+            "scope-no-null": [now, [False] + [True] * (T - 1)],
+            "plain": [two, now],
+            "window": [three, never],
+            "bigram": [two, never],
+            "unigram": [now, now],
+            "longer": [ever, now],
+            "delta_memory": [ever, now],
+            "slots": [ever, now],
+            "channels": [ever, now],
+            "sum": [ever, now],
+            "abc": [ever, now],
+        }[name]
+    )
 
 
 def test_a_slot_that_is_left_out_drowns_no_other():

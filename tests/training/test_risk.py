@@ -118,7 +118,7 @@ def test_keys_of_the_risk_are_no_others():
 
 
 def literal(params, source, target, candidates) -> list[float]:
-    """The risk of every sentence, one candidate at a time."""
+    """The risk of every sentence, one candidate at a time, padded to one size."""
     forward, risks = jax.jit(model().forward), []
     for x, y, several in zip(source, target, candidates):
         reference = y[y >= 0].tolist()
@@ -127,8 +127,8 @@ def literal(params, source, target, candidates) -> list[float]:
             continue
         scores, lacks = [], []
         for words in {tuple(row[row >= 0].tolist()) for row in several}:
-            z = jnp.asarray([words])
-            prediction = forward(params, x[x >= 0][None], z)
+            z = jax.device_put(pad([words], 1, 7))
+            prediction = forward(params, pad([x[x >= 0].tolist()], 1, 4), z)
             nats = negative_log_likelihood(prediction.logits, z).sum()
             scores.append(np.exp(-float(nats) / len(reference)))
             lacks.append(1 - bleu(list(words[:-1]), reference[:-1]))

@@ -133,9 +133,7 @@ def check_close(ours: Trace, theirs: Trace, tolerance: float = 1e-5) -> None:
 @pytest.mark.parametrize(
     ("count", "options"),
     [
-        (2, {"accumulate": 4}),
-        (1, {"remat": 1}),
-        (2, {"remat": 4}),
+        (1, {"remat": 4}),
         (1, {"residuals": "vectors", "products": "merged"}),
         (2, {"residuals": "vectors", "accumulate": 2, "remat": 3}),
         (2, {"products": "merged", "remat": 2}),
