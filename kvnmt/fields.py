@@ -68,15 +68,10 @@ class IdleWhile(NamedTuple):
     values: tuple[Any, ...]
 
 
-class Extends(NamedTuple):
-    """A trained model may start one in which this field is another.
-
-    There is then more of something, or it has another size, which shapes tell, or
-    another start or loss; what is trained means the same.
-    """
-
-
-EXTENDS = Extends()
+# Marks a field in which a model may differ from the trained one that starts it: there
+# is then more of something, or it has another size, which shapes tell, or another start
+# or loss; what is trained means the same.
+EXTENDS = object()
 
 # What a config may ask for at most, so that one from elsewhere cannot ask for a program
 # or an array without end: repetitions that a program is written out for, entries of a
@@ -132,14 +127,13 @@ def idle_while(**other: Any) -> IdleWhile:
     return IdleWhile(name, value if isinstance(value, tuple) else (value,))
 
 
-def check_used(config: Any, *starts: Any, prefix: str = "") -> None:
+def check_used(config: Any, *starts: Any) -> None:
     """Refuses a field that somebody gave though it does nothing beside another one.
 
     Args:
         config: A dataclass; its fields may hold dataclasses.
         starts: Configs that it may have been made from. Nobody gave what is as in one
             of them, nor, in a dataclass that is of another kind there, a default.
-        prefix: What the flag of every field begins with.
 
     Raises:
         OptionError: A field was given that does nothing; the first is named.
@@ -150,7 +144,6 @@ def check_used(config: Any, *starts: Any, prefix: str = "") -> None:
             f"{{0}} does nothing while {{1}} is {_said(nothing)}; {remedy} {{1}}, or "
             "leave {0} out.",
             *(path, other),
-            prefix=prefix,
         )
 
 
@@ -166,7 +159,8 @@ def bounds_of(kind: type) -> dict[str, Bounds]:
 
 def extending(kind: type) -> set[str]:
     """The fields of a dataclass that are marked by `EXTENDS`."""
-    return {name for name, hint in _hints(kind).items() if _marks(hint, Extends)}
+    hints = _hints(kind).items()
+    return {n for n, hint in hints if EXTENDS in getattr(hint, "__metadata__", ())}
 
 
 def _idle(
@@ -177,11 +171,10 @@ def _idle(
     alike = [start for start in starts if type(start) is kind]
     for name, hint in _hints(kind).items():
         value, before = getattr(config, name), [getattr(s, name) for s in alike]
-        if value not in (before or [_defaults(kind)[name]]):
-            for other, values in _marks(hint, IdleWhile):
-                nothing = getattr(config, other)
-                if nothing in values:
-                    yield f"{inside}{name}", f"{inside}{other}", nothing
+        for other, values in _marks(hint, IdleWhile):
+            nothing = getattr(config, other)
+            if nothing in values and value not in (before or [getattr(kind(), name)]):
+                yield f"{inside}{name}", f"{inside}{other}", nothing
         if dataclasses.is_dataclass(value):
             yield from _idle(value, before, f"{inside}{name}.")
 
@@ -190,16 +183,6 @@ def _marks(hint: Any, kind: type[Mark]) -> list[Mark]:
     """What an annotation says beside the kind of a value."""
     said = getattr(hint, "__metadata__", ())
     return [mark for mark in said if isinstance(mark, kind)]
-
-
-def _defaults(kind: type) -> dict[str, Any]:
-    """What the fields of a dataclass have by themselves."""
-    return {
-        field.name: field.default
-        if field.default_factory is dataclasses.MISSING
-        else field.default_factory()
-        for field in dataclasses.fields(kind)
-    }
 
 
 def _fields(

@@ -147,7 +147,7 @@ def _steps(
 ) -> list[int]:
     if number is not None:
         return [number]
-    best, steps = checkpoints.best_step(), checkpoints.steps()
+    best, steps = checkpoints.folder.best_step(), checkpoints.folder.steps()
     if best is None:
         raise OptionError(
             f"'{folder}' holds no finished checkpoint; go on training with {{0}} until "

@@ -6,7 +6,6 @@ its checkpoints say of their sizes is compared before anything of such a size is
 """
 
 import contextlib
-import math
 import os
 import stat
 from collections.abc import Iterator
@@ -50,7 +49,7 @@ def check_sizes(like: PyTree, folder: Path) -> None:
     Raises:
         UserError: One is far too large or too small.
     """
-    needed = sum(_bytes(leaf) for leaf in jax.tree.leaves(like))
+    needed = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(like))
     for checkpoint in folder.glob("*"):
         if not checkpoint.name.isdecimal():
             continue
@@ -93,7 +92,3 @@ def _size(path: Path) -> int:
         status = path.lstat()
         return status.st_size if stat.S_ISREG(status.st_mode) else 0
     return 0
-
-
-def _bytes(leaf: jax.ShapeDtypeStruct) -> int:
-    return math.prod(leaf.shape) * leaf.dtype.itemsize

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import cattrs
+from flax.traverse_util import flatten_dict
 
 from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
@@ -135,26 +136,15 @@ def unlisted_in(error: BaseException) -> UnlistedError | None:
 
 def with_starts(experiment: Experiment, before: Experiment) -> Experiment:
     """An experiment that tells what a run began from as the run does."""
-    changed: dict[str, Any] = {}
-    for part in ("data", "training"):
-        former = getattr(before, part)
-        names = [path.partition(".") for path in STARTS]
-        same = {
-            name: getattr(former, name) for where, _, name in names if where == part
-        }
-        changed[part] = dataclasses.replace(getattr(experiment, part), **same)
-    return dataclasses.replace(experiment, **changed)
+    plain, former = to_plain(experiment), to_plain(before)
+    for part, name in (path.split(".") for path in STARTS):
+        plain[part][name] = former[part][name]
+    return from_plain(plain)
 
 
-def leaves(plain: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def leaves(plain: dict[str, Any]) -> dict[str, Any]:
     """The values of nested plain data by their dotted paths."""
-    found: dict[str, Any] = {}
-    for name, value in plain.items():
-        if isinstance(value, dict):
-            found |= leaves(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value
-    return found
+    return flatten_dict(plain, sep=".")
 
 
 def changed_fields(before: Experiment, after: Experiment) -> tuple[str, ...]:
@@ -217,8 +207,6 @@ def _compared(path: str, plain: dict[str, Any]) -> Any:
 def converter() -> cattrs.Converter:
     """The conversion of configs, both ways; unknown fields are refused."""
     made = cattrs.Converter(forbid_extra_keys=True)
-    made.register_unstructure_hook(Path, str)
-    made.register_structure_hook(Path, lambda value, _: Path(value))
     # As they are: int(2.7) is 2, bool("false") is True, float(True) is 1.0.
     for kind in (bool, int, float, str):
         made.register_structure_hook(kind, _as_it_is)

@@ -16,40 +16,23 @@ from kvnmt.console import is_watched
 from kvnmt.metrics.perplexity import perplexity
 
 
-class Bar:
-    """Shows steps of an epoch while it is open, if somebody looks."""
+def bar(console: Console, epoch: int, done: int, total: int) -> Progress:
+    """The steps of an epoch, shown while it is open, if somebody looks.
 
-    def __init__(self, console: Console, epoch: int, done: int, total: int):
-        """Begins at so many steps of so many."""
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=20),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[note]}"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not is_watched(console),
-        )
-        named = {"total": total, "completed": done, "note": ""}
-        self._task = self._bar.add_task(f"epoch {epoch}", **named)
-
-    def __enter__(self) -> "Bar":
-        """Shows it."""
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Takes it away."""
-        self._bar.stop()
-
-    def advance(self) -> None:
-        """One step more."""
-        self._bar.advance(self._task)
-
-    def note(self, text: str) -> None:
-        """Says something beside it."""
-        self._bar.update(self._task, note=text)
+    Its one task has the field ``note``, which stands beside the bar.
+    """
+    steps = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not is_watched(console),
+    )
+    steps.add_task(f"epoch {epoch}", total=total, completed=done, note="")
+    return steps
 
 
 def running(loss: float, skipped: int, padding: float, rate: float) -> str:

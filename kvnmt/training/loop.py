@@ -152,12 +152,10 @@ def _check_memory(job: Job, state: LoopState, ahead: StepAhead) -> None:
 
 def _nothing_left(job: Job) -> str:
     """Why no step is made."""
-    steps = job.config.steps
-    if steps and steps < job.config.epochs * job.plan.per_epoch:
-        return f"--training.steps {steps} is reached; give a greater one to go on"
-    return (
-        f"--training.epochs {job.config.epochs} is reached; give a greater one to go on"
-    )
+    steps, epochs = job.config.steps, job.config.epochs
+    bound = "steps" if steps and steps < epochs * job.plan.per_epoch else "epochs"
+    most = getattr(job.config, bound)
+    return f"--training.{bound} {most} is reached; give a greater one to go on"
 
 
 def _save_awaited(config: TrainingConfig, state: LoopState) -> bool:
@@ -187,7 +185,8 @@ def _train_until(
     sent, leaving = list[Sent](), outputs.leaving
     per_epoch, progress = job.plan.per_epoch, state.progress
     epoch, done = divmod(state.step, per_epoch)
-    with display.Bar(job.console, epoch + 1, done, per_epoch) as bar:
+    with display.bar(job.console, epoch + 1, done, per_epoch) as bar:
+        (task,) = bar.task_ids
         clock = time.monotonic()
         while state.step < until:
             batch = next(batches)
@@ -195,7 +194,7 @@ def _train_until(
             is_new = shape not in state.shapes
             state.shapes.add(shape)
             sent.append(_send(job, state, batch))
-            bar.advance()
+            bar.advance(task)
             read_all = is_new or state.step == until or leaving.asked_alone
             if not read_all and len(sent) < FETCH:
                 continue
@@ -206,7 +205,7 @@ def _train_until(
             if not is_new:
                 progress.tokens += tokens
                 progress.seconds += clock - before
-            bar.note(_note(progress))
+            bar.update(task, note=_note(progress))
             if not is_watched(job.console):
                 outputs.pulse.beat(state.step, _note(progress))
             if leaving.agree():

@@ -43,8 +43,7 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
         UserError: The checkpoint is of other pairs, validation text or vocabularies, or
             all are damaged.
     """
-    last = checkpoints.last_step()
-    if devices.agree(-1 if last is None else last) >= 0:
+    if devices.agree(bool(checkpoints.folder.steps())):
         manifest = checkpoints.find("last")
         trained = manifest.about.get("vocabularies")
         check_digests(trained, job.corpora.vocabularies, job.folder)
@@ -120,27 +119,30 @@ def _check_same_text(job: Job, before: Mapping[str, Any]) -> None:
         """Former versions do not tell everything."""
         return before.get(name) not in (None, job.about[name])
 
-    if before.get("batches") != job.about["batches"] or differs("pairs"):
-        raise OptionError(
-            f"the run in '{job.folder}' was trained on other pairs, or "
-            "batched for other devices or by another version, so its place among them "
-            "means nothing here; put that back, or begin another run with {0}.",
-            "training.warm_start",
-        )
-    if differs("order"):
-        raise OptionError(
-            f"the run in '{job.folder}' shuffled pairs as another version does, "
-            "kvnmt's or NumPy's, so its place among them means nothing here; put that "
-            "back, or begin another run with {0}.",
-            "training.warm_start",
-        )
-    if differs("validation") or differs("validation_pairs"):
-        raise OptionError(
-            f"the run in '{job.folder}' was validated on other text, so that its "
-            "scores would not be those of its checkpoints; put that back, or begin "
-            "another run with {0}.",
-            "training.warm_start",
-        )
+    place = "so its place among them means nothing here"
+    other_pairs = before.get("batches") != job.about["batches"] or differs("pairs")
+    for is_other, did in (
+        (
+            other_pairs,
+            "was trained on other pairs, or batched for other devices or by another "
+            f"version, {place}",
+        ),
+        (
+            differs("order"),
+            f"shuffled pairs as another version does, kvnmt's or NumPy's, {place}",
+        ),
+        (
+            differs("validation") or differs("validation_pairs"),
+            "was validated on other text, so that its scores would not be those of its "
+            "checkpoints",
+        ),
+    ):
+        if is_other:
+            raise OptionError(
+                f"the run in '{job.folder}' {did}; put that back, or begin another run "
+                "with {0}.",
+                "training.warm_start",
+            )
 
 
 def set_scale(job: Job, state: LoopState) -> None:

@@ -103,7 +103,7 @@ def test_mistakes_are_told(kvnmt, several, tmp_path, tmp_path_factory):
     with pytest.raises(UserError, match="exists already"):
         average([several], several)
     with Checkpoints(several / "checkpoints", read_only=True) as checkpoints:
-        best = several / "checkpoints" / str(checkpoints.best_step())
+        best = several / "checkpoints" / str(checkpoints.folder.best_step())
     with pytest.raises(UserError, match="is named twice"):
         average([several, best], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()

@@ -109,7 +109,7 @@ def test_a_state_comes_back_bit_for_bit(tmp_path, name, optimizer, options, coun
         checkpoints.save(placed, record, ABOUT)
     like = make_state(name, optimizer, options, 2)
     with Checkpoints(tmp_path / "checkpoints") as checkpoints:
-        assert checkpoints.last_step() == checkpoints.best_step() == 7
+        assert checkpoints.folder.steps()[-1] == checkpoints.folder.best_step() == 7
         found = checkpoints.find("last")
         check_same(checkpoints.restore(like, found.step), state)
         assert (found.progress, found.about, found.score) == (record, ABOUT, None)
@@ -172,8 +172,8 @@ def test_what_is_restored_lies_where_it_is_wanted(tmp_path):
 
 def test_nothing_saved_is_told(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
-        assert checkpoints.last_step() is None
-        assert checkpoints.best_step() is None
+        assert checkpoints.folder.steps() == []
+        assert checkpoints.folder.best_step() is None
         with pytest.raises(UserError, match=f"'{tmp_path}' holds no finished"):
             checkpoints.find("best")
 
@@ -253,8 +253,8 @@ def test_the_best_is_kept_with_the_last(tmp_path, scores, kept):
             state = SMALL.replace(step=jnp.int32(step))
             checkpoints.save(state, {}, ABOUT)
             checkpoints.rate(step, score, {})
-            seen.append({*checkpoints.steps()})
-        assert checkpoints.best_step() == 1 + int(np.argmax(scores))
+            seen.append({*checkpoints.folder.steps()})
+        assert checkpoints.folder.best_step() == 1 + int(np.argmax(scores))
     assert seen == kept
 
 
@@ -289,7 +289,7 @@ def test_any_damage_to_any_file_is_found(tmp_path, damage: Callable[[Path], None
         with Checkpoints(
             tmp_path / "checkpoints", read_only=True, tell=told.append
         ) as checkpoints:
-            assert checkpoints.last_step() == 4
+            assert checkpoints.folder.steps()[-1] == 4
             assert checkpoints.find("last").step == 3
             assert len(told) == 1 and f"'{name}'" in told[0], told
             assert checkpoints.find("best").step == 3
@@ -304,7 +304,7 @@ def test_a_damaged_checkpoint_is_set_aside_by_who_may_write(tmp_path):
     told: list[str] = []
     with Checkpoints(tmp_path / "checkpoints", tell=told.append) as checkpoints:
         assert checkpoints.find("last").step == 3
-        assert checkpoints.steps() == [3]
+        assert checkpoints.folder.steps() == [3]
     assert (tmp_path / "damaged" / "4").is_dir()
     assert "'params/manifest.ocdbt' was changed" in told[0] and "damaged/4" in told[0]
     save_at(tmp_path / "checkpoints", 4)  # its place is free
@@ -317,7 +317,7 @@ def test_what_a_kill_left_is_cleared(tmp_path):
     (tmp_path / "4").rename(tmp_path / "4.unfinished")
     (tmp_path / "5.unfinished.tmp" / "params").mkdir(parents=True)
     with Checkpoints(tmp_path, read_only=True) as checkpoints:
-        assert checkpoints.steps() == [3]
+        assert checkpoints.folder.steps() == [3]
     assert (tmp_path / "5.unfinished.tmp").exists()
     with Checkpoints(tmp_path):
         assert [path.name for path in tmp_path.iterdir()] == ["3"]
@@ -352,7 +352,7 @@ def test_what_fails_twice_is_told_once(tmp_path, monkeypatch):
         with pytest.raises(UserError, match="step 4 .* No space left on device"):
             save_at(tmp_path, 4, rate=False)
     with Checkpoints(tmp_path) as checkpoints:
-        assert checkpoints.steps() == [3]
+        assert checkpoints.folder.steps() == [3]
 
 
 class Part(futures.Future):
@@ -505,7 +505,8 @@ def test_a_score_that_is_no_number_is_the_worst(tmp_path):
     with Checkpoints(tmp_path, keep=Keep(1)) as checkpoints:
         checkpoints.rate(1, -2.0, {})
         checkpoints.rate(2, float("nan"), {})
-        assert checkpoints.best_step() == 1 and checkpoints.steps() == [1, 2]
+        assert checkpoints.folder.best_step() == 1
+        assert checkpoints.folder.steps() == [1, 2]
 
 
 def test_what_training_removes_meanwhile_is_not_called_damaged(tmp_path, monkeypatch):

@@ -33,10 +33,6 @@ def _sums(leaves: list[Array]) -> list[Array]:
 
 
 def _sum(leaf: Array) -> Array:
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.random.key_data(leaf)
-    if leaf.dtype == jnp.bool_:
-        leaf = leaf.astype(jnp.uint8)
     bits = jax.lax.bitcast_convert_type(
         leaf, {1: jnp.uint8, 2: jnp.uint16}.get(leaf.dtype.itemsize, jnp.uint32)
     ).astype(jnp.uint32)

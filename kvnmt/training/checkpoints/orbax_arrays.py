@@ -146,8 +146,7 @@ class ArrayFiles:
                 f"checkpoint '{folder}' is not one of this model and optimiser: "
                 f"{reason(error)}."
             ) from error
-        arrays = {name: as_wanted(stored[name], wanted[name]) for name in like}
-        return {name: whole(arrays[name], like[name]) for name in like}
+        return {name: as_wanted(stored[name], like[name]) for name in like}
 
     def close(self) -> None:
         """Lets orbax go. Of a checkpoint that failed it tells again, after `wait`."""
@@ -174,17 +173,6 @@ def reason(error: BaseException) -> str:
 def solid(tree: PyTree) -> PyTree:
     """The tree without arrays of no entry, which orbax refuses to write."""
     return jax.tree.map(lambda leaf: leaf if leaf.size else None, tree)
-
-
-def whole(solid_tree: PyTree, like: PyTree) -> PyTree:
-    """The tree with the arrays that `solid` left out."""
-
-    def fill(leaf: Any, read: Any) -> Any:
-        if read is not None or leaf is None:
-            return read
-        return jnp.zeros(leaf.shape, leaf.dtype)
-
-    return jax.tree.map(fill, like, solid_tree, is_leaf=lambda leaf: leaf is None)
 
 
 def abstract(tree: PyTree) -> PyTree:
@@ -231,10 +219,16 @@ def as_stored(folder: Path, wanted: PyTree) -> PyTree:
     return jax.tree.unflatten(structure, [ours[name] for name in stored])
 
 
-def as_wanted(stored: PyTree, wanted: PyTree) -> PyTree:
-    """Stored arrays in the tree that was asked for."""
+def as_wanted(stored: PyTree, like: PyTree) -> PyTree:
+    """Stored arrays in the tree that was asked for; `solid` left some out."""
     arrays = by_name(stored)
-    return jax.tree.map_with_path(lambda path, _: arrays[path_name(path)], wanted)
+
+    def find(path: Any, leaf: Any) -> Any:
+        if leaf.size:
+            return arrays[path_name(path)]
+        return jnp.zeros(leaf.shape, leaf.dtype)
+
+    return jax.tree.map_with_path(find, like)
 
 
 def _registry() -> ocp.handlers.CheckpointHandlerRegistry:

@@ -26,20 +26,7 @@ class CheckpointReader:
     def __init__(self, folder: CheckpointFolder):
         """Takes the folder, which need not exist."""
         self.folder = folder
-        self.first = devices.part()[0] == 0  # of all processes: it chooses
         self._arrays = ArrayFiles()
-
-    def steps(self) -> list[int]:
-        """What is kept, oldest first."""
-        return self.folder.steps()
-
-    def last_step(self) -> int | None:
-        """The newest step, or None if nothing was saved."""
-        return max(self.steps(), default=None)
-
-    def best_step(self) -> int | None:
-        """The step with the best score, or None if nothing was saved."""
-        return self.folder.best_step()
 
     def find(self, which: Which) -> Manifest:
         """The newest or the best checkpoint that is as it was written.

@@ -160,7 +160,7 @@ class Checkpoints(CheckpointReader):
 
     def _name(self, manifest: Manifest) -> None:
         """Seals a checkpoint whose arrays are on disk, and gives it its name."""
-        if self.first:
+        if self.folder.writes:
             unfinished = self.folder.unfinished(manifest.step)
             files = manifests.digests(unfinished)
             manifests.write(unfinished, replace(manifest, files=files))
