@@ -13,7 +13,7 @@ Departure: the paper gives ``h_t`` an output layer of its own and adds the logit
 both share one, with ``W_o`` between: the output layer is most of the work, and what it
 has for a rare target word is learnt from both.
 
-Without parameters there is no lexicon: no words are kept, and nothing is added.
+Without parameters there is no lexicon: nothing is added.
 """
 
 from collections.abc import Sequence
@@ -50,13 +50,6 @@ def init(key: Key[Array, ""], embedding: int, width: int, weights: Weights) -> P
         hidden=init_linear(key_hidden, [embedding], embedding, weights),
         W=weights.matrix(key_output, (embedding, width), jnp.float32),
     )
-
-
-def words(
-    params: Params | None, embedded: Float[Array, "B S E"]
-) -> Float[Array, "B S E"] | None:
-    """What is kept of the source while it is translated."""
-    return None if params is None else embedded
 
 
 def add(

@@ -14,7 +14,7 @@ from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
-from kvnmt.inference.score import Scored, looks_back, rounds_of, score
+from kvnmt.inference.score import Scored, rounds_of, score
 from kvnmt.inference.signed_weights import SignedWeights, has_signs, signed_weights
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import sentence_chrf
@@ -87,9 +87,6 @@ def system(name: str, run: Run) -> dict[str, Any]:
         "name": name,
         "members": members,  # of what has several, only the mean alignment is shown
         "rounds": rounds_of(run.model, run.params),
-        "memory": members == 1 and has_memory(run.experiment.model),
-        "weights": members == 1 and has_signs(run.experiment.model),
-        "self_attention": members == 1 and looks_back(run.model, run.params),
     }
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kvnmt.evaluation.base import Column, Report, System, Test
 from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf, summed_bleu
-from kvnmt.metrics.significance import LEVEL, sign_test, stars
+from kvnmt.metrics.significance import LEVEL, sign_test
 
 COLUMNS = (
     Column("system", "system"),
@@ -40,7 +40,9 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         marks = ""
         if n:
             above, first = counted[n - 1], counted[0]
-            marks = stars(_better(above, counted[n]), _better(first, counted[n]))
+            marks = "*" * _is_better(counted[n], above)
+            marks += "+" * _is_better(counted[n], first)
+        length, wanted = counted[n].sum(0)[-2:].tolist()
         rows.append(
             {
                 "system": system.name,
@@ -48,7 +50,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
                 "stars": marks,
                 "starred": f"{bleu.score:.2f}{marks:<2}" if n else f"{bleu.score:.2f}",
                 "chrf": chrf.score,
-                "length_ratio": bleu.length_ratio,
+                "length_ratio": length / wanted if wanted else 0.0,
                 "bleu_signature": bleu.signature,
                 "chrf_signature": chrf.signature,
             }
@@ -57,8 +59,8 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     return Report("scores", COLUMNS, rows, [*notes, STARS] if rows[1:] else notes)
 
 
-def _better(baseline: NDArray[np.int64], system: NDArray[np.int64]) -> float | None:
-    """P of the sign test, if this system is the better one in score too."""
-    test = sign_test(baseline, system)
-    higher = summed_bleu(system.sum(0)) > summed_bleu(baseline.sum(0))
-    return test.p if higher and test.improved > test.worsened else None
+def _is_better(system: NDArray[np.int64], other: NDArray[np.int64]) -> bool:
+    """Whether the sign test says so, and the score too."""
+    test = sign_test(other, system)
+    higher = summed_bleu(system.sum(0)) > summed_bleu(other.sum(0))
+    return higher and test.improved > test.worsened and test.p < LEVEL

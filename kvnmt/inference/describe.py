@@ -15,8 +15,6 @@ from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import Request, Translation, translate_nbest
 from kvnmt.metrics.links import format_pharaoh
 
-NO_ALIGNMENT = {"links": "", "alignment": []}
-
 
 def describe(
     run: Trained,
@@ -28,7 +26,7 @@ def describe(
     """Translates lines and tells everything about the result.
 
     Alignments and the log-probabilities of tokens come from forced decoding of the
-    translations, so they are those of `score` and `align`.
+    translations, so they are those of `score`.
 
     Args:
         run: The trained model.
@@ -131,14 +129,14 @@ def _record(
 ) -> dict[str, Any]:
     """Everything about one translation, which was scored with its line."""
     record, ids = summary(run, translation), translation.ids
-    spoken = bool(run.vocabularies.source.encode(line))
-    if spoken:
-        record["tokens"] = run.vocabularies.target.pieces([*ids, EOS])
-        record["token_log_probs"] = list(map(_finite, pair.token_log_probs))
-    else:  # an empty line stays empty; nothing was predicted
-        record |= {"tokens": [], "token_log_probs": []}
+    spoken = bool(run.vocabularies.source.encode(line))  # else nothing was predicted
+    record["tokens"] = run.vocabularies.target.pieces([*ids, EOS]) if spoken else []
+    log_probs = pair.token_log_probs if spoken else []
+    record["token_log_probs"] = [*map(_finite, log_probs)]
     if pair.alignments:
-        record |= _alignment(run, line, ids, pair) if spoken else NO_ALIGNMENT
+        record["links"] = format_pharaoh(_links(run, line, ids, pair))
+        rows = pair.alignments[-1] if spoken else []
+        record["alignment"] = [[_finite(round(float(a), 6)) for a in r] for r in rows]
     return record
 
 
@@ -147,20 +145,6 @@ def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _alignment(
-    run: Trained, line: str, ids: Sequence[int], pair: Scored
-) -> dict[str, Any]:
-    """Links between the words of both lines, and the attention that they are from."""
-    matrix = pair.alignments[-1]
-    return {
-        "links": format_pharaoh(_links(run, line, ids, pair)),
-        "alignment": [[_finite(round(float(a), 6)) for a in row] for row in matrix],
-    }
-
-
 def _links(run: Trained, line: str, ids: Sequence[int], pair: Scored) -> Links:
-    """None of an empty line: nothing was predicted."""
-    if not run.vocabularies.source.encode(line):
-        return frozenset()
     translation = run.vocabularies.target.decode(ids)
     return forced_pair(run, line, translation, ids, pair).links()

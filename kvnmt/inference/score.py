@@ -103,20 +103,6 @@ def _traced(model: Model, params: Params) -> Any:
     return jax.eval_shape(model.forward, params, word, word)
 
 
-def align(
-    model: Model,
-    params: Params,
-    source: Sequence[Sequence[int]],
-    target: Sequence[Sequence[int]],
-    *,
-    size: int = BATCH_SIZE,
-    tokens: int = BATCH_TOKENS,
-) -> list[list[NDArray[np.floating]]]:
-    """The alignments of pairs, a list of rounds for each; as `score`."""
-    pairs = score(model, params, source, target, size=size, tokens=tokens)
-    return [pair.alignments for pair in pairs]
-
-
 def score_lines(
     run: Trained,
     source: Sequence[str],
@@ -131,13 +117,6 @@ def score_lines(
         [run.vocabularies.target.encode(line) for line in target],
         advance=advance,
     )
-
-
-def align_lines(
-    run: Trained, source: Sequence[str], target: Sequence[str]
-) -> list[list[NDArray[np.floating]]]:
-    """The alignments of pairs of lines, a list of rounds for each; as `score_lines`."""
-    return [pair.alignments for pair in score_lines(run, source, target)]
 
 
 @lru_cache(maxsize=KEPT)

@@ -36,23 +36,17 @@ class Lexicon(NamedTuple):
     target: NDArray[np.int64]
     probability: NDArray[np.float64]  # of the target token given the source token
 
-    def ranked(self, best: int | None = None, common: int | None = None) -> "Lexicon":
+    def ranked(self, best: float = np.inf, common: float = np.inf) -> "Lexicon":
         """By source token, the likeliest first; of equal ones that of the lower id.
 
         Args:
-            best: How many target tokens of a source token are kept; None: all.
+            best: How many target tokens of a source token are kept.
             common: How many of `NO_TOKEN`.
         """
         order = np.lexsort((self.target, -self.probability, self.source))
         source = self.source[order]
         ranks = np.arange(len(source)) - np.searchsorted(source, source)
-        every = len(order)
-        most = np.where(
-            source == NO_TOKEN,
-            every if common is None else common,
-            every if best is None else best,
-        )
-        order = order[ranks < most]
+        order = order[ranks < np.where(source == NO_TOKEN, common, best)]
         return Lexicon(self.source[order], self.target[order], self.probability[order])
 
 

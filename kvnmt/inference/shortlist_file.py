@@ -74,9 +74,7 @@ def read_shortlist(path: Path | str, vocabularies: Vocabularies) -> Shortlist:
                 f"'{path}' has {len(lines) - 1:,} of its {int(count):,} entries, so it "
                 "was cut or changed; make it again with kvnmt shortlist."
             )
-        entries = _entries(path, lines, vocabularies, first=1, strict=True)
-    else:
-        entries = _entries(path, lines, vocabularies, first=0, strict=False)
+    entries = _entries(path, lines, vocabularies, headed=bool(head))
     if not entries:
         raise UserError(
             f"'{path}' links no token of the vocabularies to another; every line needs "
@@ -95,29 +93,27 @@ def _entries(
     path: Path | str,
     lines: Sequence[str],
     vocabularies: Vocabularies,
-    first: int,
-    strict: bool,
+    headed: bool,
 ) -> list[tuple[int, int, float]]:
-    """Source id, target id and probability of every line from the ``first`` on.
+    """Source id, target id and probability of every line.
 
     Args:
         path: For messages.
         lines: Of the file.
         vocabularies: Of both sides.
-        first: Counted from 0.
-        strict: Whether all tokens must be in the vocabularies; if not, those that are
-            not are left out, and so are those of ``NULL``.
+        headed: Whether the first line tells of which vocabularies they are. All tokens
+            must then be in them; if not, others are left out, and so is ``NULL``.
     """
     source_ids, target_ids = map(_ids, vocabularies)
     source_ids.pop(NULL, None)
-    if strict:
+    if headed:
         source_ids[NULL] = NO_TOKEN
     entries = []
-    for number, line in enumerate(lines[first:], start=first + 1):
+    for number, line in enumerate(lines[headed:], start=headed + 1):
         target, source, probability = _columns(line, f"{path}, line {number}")
         if target in target_ids and source in source_ids:
             entries.append((source_ids[source], target_ids[target], probability))
-        elif strict:
+        elif headed:
             raise UserError(
                 f"{path}, line {number}: the vocabularies have no such tokens, so the "
                 "file was changed; make it again with kvnmt shortlist."

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from kvnmt.data.links import Links, token_links
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.inference.score import align
+from kvnmt.inference.score import score
 from kvnmt.inference.shortlist import NO_TOKEN
 from kvnmt.inference.trained import Trained
 from kvnmt.metrics.alignment import hard_links
@@ -24,10 +24,10 @@ def attended_links(
     """
     source_ids = [run.vocabularies.source.encode(line) for line in source]
     target_ids = [run.vocabularies.target.encode(line) for line in target]
-    aligned = align(run.model, run.params, source_ids, target_ids)
+    scored = score(run.model, run.params, source_ids, target_ids)
     links = [
-        hard_links(rounds[-1], len(x), len(y))
-        for rounds, x, y in zip(aligned, source_ids, target_ids)
+        hard_links(pair.alignments[-1], len(x), len(y))
+        for pair, x, y in zip(scored, source_ids, target_ids)
     ]
     return _counted(source_ids, target_ids, links)
 

@@ -12,7 +12,7 @@ from kvnmt.data.text import read_lines
 from kvnmt.data.vocabulary import UNK, Words
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
-from kvnmt.inference.score import align, rounds_of
+from kvnmt.inference.score import rounds_of, score
 from kvnmt.inference.trained import Trained
 
 
@@ -52,14 +52,15 @@ def replace_unknown(
     source = [words.source.encode(lines[n]) for n in places]
     target = [hypotheses[n] for n in places]
     size, tokens = limits
-    alignments = align(run.model, run.params, source, target, size=size, tokens=tokens)
+    scored = score(run.model, run.params, source, target, size=size, tokens=tokens)
     translations = [words.target.decode(ids) for ids in hypotheses]
-    for n, rounds in zip(places, alignments):
+    for n, pair in zip(places, scored):
         tokens = words.target.pieces(hypotheses[n])
         unknown = [i == UNK for i in hypotheses[n]]
         begun = split_words(prefixes[n]) if prefixes else []
         tokens[: len(begun)], unknown[: len(begun)] = begun, [False] * len(begun)
-        tokens = fill_in(tokens, unknown, split_words(lines[n]), rounds[-1], dictionary)
+        source_words, alignment = split_words(lines[n]), pair.alignments[-1]
+        tokens = fill_in(tokens, unknown, source_words, alignment, dictionary)
         translations[n] = " ".join(tokens)
     return translations
 

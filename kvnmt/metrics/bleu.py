@@ -5,12 +5,13 @@ BLEU: Papineni et al. 2002. chrF: Popović 2015. Post 2018 tells why a score wit
 its signature cannot be compared with another one.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
@@ -34,15 +35,10 @@ class Score:
     Attributes:
         score: From 0 to 100.
         signature: sacrebleu's account of every choice that changes the score.
-        length_ratio: Length of the hypotheses over that of the references: in tokens
-            of the tokenizer for BLEU, of several references those nearest in length;
-            in non-blank characters of the first for chrF. It is 0 where the
-            references are blank.
     """
 
     score: float
     signature: str
-    length_ratio: float
 
 
 class Settings(NamedTuple):
@@ -73,7 +69,7 @@ def corpus_bleu(
     check_counts(hypotheses, references, *more)
     metric = bleu_metric(Settings(tokenize, lowercase))
     result = metric.corpus_score(hypotheses, streams(references, more))
-    return Score(result.score, str(metric.get_signature()), result.ratio)
+    return Score(result.score, str(metric.get_signature()))
 
 
 def corpus_chrf(
@@ -86,12 +82,8 @@ def corpus_chrf(
     """Scores sentences with chrF2: character n-grams up to 6, no word n-grams."""
     check_counts(hypotheses, references, *more)
     metric = CHRF(lowercase=lowercase)
-    given = streams(references, more)
-    result = metric.corpus_score(hypotheses, given)
-    first = (next(line for line in row if line is not None) for row in zip(*given))
-    characters = _count_characters(first)
-    ratio = _count_characters(hypotheses) / characters if characters else 0.0
-    return Score(result.score, str(metric.get_signature()), ratio)
+    result = metric.corpus_score(hypotheses, streams(references, more))
+    return Score(result.score, str(metric.get_signature()))
 
 
 def sentence_chrf(hypothesis: str, reference: str) -> float:
@@ -124,12 +116,20 @@ def sentence_statistics(
         of several the nearest.
         The sum over sentences gives corpus BLEU: see `summed_bleu`, and `bleu_of`.
     """
+    counts = sentence_counts(bleu_metric(settings), hypotheses, references, more)
+    return np.roll(counts, -2, axis=1)  # sacrebleu has the lengths first
+
+
+def sentence_counts(
+    metric: Metric,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    more: Sequence[Sequence[str]] = (),
+) -> NDArray[np.int64]:
+    """What a metric of sacrebleu counts, sentence by sentence, in its own order."""
     check_counts(hypotheses, references, *more)
-    metric = bleu_metric(settings)
-    rows = []
-    for hypothesis, *all_of_them in zip(hypotheses, *streams(references, more)):
-        score = metric.corpus_score([hypothesis], [[line] for line in all_of_them])
-        rows.append([*score.counts, *score.totals, score.sys_len, score.ref_len])
+    # Not public, but there is no other way to its counts.
+    rows = metric._extract_corpus_statistics(hypotheses, streams(references, more))
     return np.array(rows, np.int64)
 
 
@@ -220,7 +220,3 @@ def check_counts(hypotheses: Sequence[str], *references: Sequence[str]) -> None:
             )
     if not hypotheses:
         raise UserError("there is no sentence to score; the hypotheses are empty.")
-
-
-def _count_characters(sentences: Iterable[str]) -> int:
-    return sum(len("".join(sentence.split())) for sentence in sentences)

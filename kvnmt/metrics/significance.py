@@ -41,9 +41,8 @@ from kvnmt.metrics.bleu import (
     Settings,
     bleu_metric,
     bleu_of,
-    check_counts,
     sentence_bleu,
-    streams,
+    sentence_counts,
 )
 
 TIE = 1e-9  # BLEU points; a smaller difference is none
@@ -124,20 +123,13 @@ def resample(
         settings: How text is taken apart.
         more: Further references.
     """
-    for lines in hypotheses:
-        check_counts(lines, references, *more)
     metrics: dict[str, Metric] = {
         "BLEU": bleu_metric(settings),
         "chrF2": CHRF(lowercase=settings.lowercase),
     }
     seed, result = seed_of_environment(), Resampled({}, {})
     for name, metric in metrics.items():
-        # Not public, but there is no other way to its counts.
-        texts = [
-            metric._extract_corpus_statistics(lines, streams(references, more))
-            for lines in hypotheses
-        ]
-        counts = [np.array(rows, np.int64) for rows in texts]
+        counts = [sentence_counts(metric, x, references, more) for x in hypotheses]
         signature: Any = metric.get_signature()
         signature.update("seed", str(seed).lower())
         if kind == "bootstrap":
@@ -173,20 +165,6 @@ def bootstrap(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> flo
     times = _times(len(baseline), SEED)
     p = _by_chance(bleu_of(times @ system) - bleu_of(times @ baseline), difference)
     return max(p, _differing(baseline, system))
-
-
-def stars(p_above: float | None, p_baseline: float | None) -> str:
-    """What tables print behind a score.
-
-    Args:
-        p_above: Against the row above, where the system's score is the higher one.
-        p_baseline: Against the baseline, where the system's score is the higher one.
-
-    Returns:
-        ``*`` for the row above, ``+`` for the baseline, or both.
-    """
-    marks = (("*", p_above), ("+", p_baseline))
-    return "".join(mark for mark, p in marks if p is not None and p < LEVEL)
 
 
 def seed_of_environment() -> int | None:

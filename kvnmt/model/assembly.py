@@ -172,7 +172,7 @@ def _encode(
     return Source(
         decoder=parts.decoder.prepare(params.decoder, encoded),
         mask=encoded.mask,
-        words=lexicon.words(params.lexicon, embedded),
+        words=None if params.lexicon is None else embedded,
     )
 
 

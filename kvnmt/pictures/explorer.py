@@ -45,39 +45,15 @@ class Explorer(NamedTuple):
 
     The notebook holds the whole page, so that it is shown without a network, and again
     when the notebook is opened later.
-    """
 
-    data: Mapping[str, Any]  # as of `write_explorer`
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes the page, as `write_explorer` does."""
-        write_explorer(self.data, path)
-
-    def __repr__(self) -> str:
-        count = len(self.data["sentences"])
-        return f"Explorer of {count} sentences; write('explorer.html') makes a page"
-
-    def _repr_html_(self) -> str:
-        return _FRAME.format(
-            page=html.escape(_page(self.data)),
-            title=html.escape(self.data["title"]),
-            height=_HEIGHT,
-        )
-
-
-def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Writes the page that shows these sentences.
-
-    Args:
+    Attributes:
         data: What is shown, of types that JSON has; numbers are finite::
 
             title        str
             systems      a list, the same order in every sentence, of
               name            str
               rounds          int, R; 0 for a system that does not align
-              memory          bool, whether outputs have "memory"
-              weights         bool, whether outputs have "weights"
-              self_attention  bool, whether outputs have "self_attention"
+              members         int, how many models it is an ensemble of, or 1
             sentences    a list, of
               number      int, the line, counted from 1; no two are alike
               source      str
@@ -106,13 +82,28 @@ def write_explorer(data: Mapping[str, Any], path: str | os.PathLike[str]) -> Non
                                  step that predicts ``target[t]``, column 0 stands
                                  before the first word, column i is ``target[i - 1]``;
                                  columns after t are 0
-
-        path: Where to write the HTML.
-
-    Raises:
-        UserError: The path cannot be written.
     """
-    write_output(Path(path), _page(data))
+
+    data: Mapping[str, Any]
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Writes the page into a file, as HTML.
+
+        Raises:
+            UserError: The path cannot be written.
+        """
+        write_output(Path(path), _page(self.data))
+
+    def __repr__(self) -> str:
+        count = len(self.data["sentences"])
+        return f"Explorer of {count} sentences; write('explorer.html') makes a page"
+
+    def _repr_html_(self) -> str:
+        return _FRAME.format(
+            page=html.escape(_page(self.data)),
+            title=html.escape(self.data["title"]),
+            height=_HEIGHT,
+        )
 
 
 def live_page(systems: Sequence[Mapping[str, Any]]) -> str:
@@ -121,7 +112,7 @@ def live_page(systems: Sequence[Mapping[str, Any]]) -> str:
     It asks the address ``explore`` beside its own, and nothing else of a network.
 
     Args:
-        systems: As in the data of `write_explorer`.
+        systems: As in the data of an `Explorer`.
     """
     title = f"kvnmt: {', '.join(system['name'] for system in systems)}"
     data = {"title": title, "systems": systems, "sentences": []}

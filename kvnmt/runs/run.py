@@ -14,7 +14,7 @@ from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.inference.describe import describe
 from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.explain import Explanation, explain
-from kvnmt.inference.score import Scored, align_lines, score_lines
+from kvnmt.inference.score import Scored, score_lines
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import translate_lines
 from kvnmt.model.assembly import Model, Params, count_parameters
@@ -126,7 +126,7 @@ class Run(NamedTuple):
         """
         source, target = _pairs(source, target)
         _refuse_language_model(self)
-        return align_lines(self, source, target)
+        return [pair.alignments for pair in score_lines(self, source, target)]
 
     def explain(
         self,

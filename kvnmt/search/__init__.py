@@ -10,9 +10,9 @@ from kvnmt.search.base import (
     length_divisors,
 )
 from kvnmt.search.beam import beam_search
-from kvnmt.search.greedy import greedy_search
 from kvnmt.search.repeats import repeating
 from kvnmt.search.sampling import sample_search
+from kvnmt.search.walk import greedy_search
 from kvnmt.search.words import Words, normalise
 
 __all__ = [

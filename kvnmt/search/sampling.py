@@ -52,9 +52,9 @@ def sample_search(
 
     draws = walk(
         step,
-        draw,
         sentences,
         ranking,
+        choose=draw,
         length=length,
         eos=eos,
         pad=pad,

@@ -2,6 +2,7 @@
 """Hypotheses that grow word by word without looking at each other."""
 
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -34,10 +35,10 @@ class Walk:
 
 def walk(
     step: DecodeStep,
-    choose: Callable[[Sentences, Array, Array], Array],
     sentences: Sentences,
     ranking: Ranking,
     *,
+    choose: Callable[[Sentences, Array, Array], Array],
     length: int,
     eos: int,
     pad: int,
@@ -47,9 +48,9 @@ def walk(
 
     Args:
         step: Advances hypotheses by one word.
-        choose: The next words [B, K] from the sentences, log_probs [B, K, V] and t.
         sentences: What is decoded.
         ranking: How hypotheses are scored.
+        choose: The next words [B, K] from the sentences, log_probs [B, K, V] and t.
         length: Static bound on the limits.
         eos: Id that ends a sentence.
         pad: Id that stands for no word.
@@ -80,3 +81,11 @@ def walk(
     live = jnp.broadcast_to((sentences.limits > 0)[:, None], shape)
     start = Walk(sentences.state, Hypotheses(blank, zero, zero), live)
     return run_rows(advance, sentences, start, length, shrinks).hypotheses
+
+
+def _likeliest(now: Sentences, log_probs: Array, t: Array) -> Array:
+    return jnp.argmax(log_probs, axis=-1)
+
+
+# The most probable next word, again and again; sentences have one hypothesis each.
+greedy_search = partial(walk, choose=_likeliest)

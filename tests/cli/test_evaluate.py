@@ -17,7 +17,7 @@ from kvnmt.errors import UserError
 from kvnmt.evaluation import base, inputs
 from kvnmt.inference.memory_changes import memory_changes
 from kvnmt.inference.program import SearchConfig
-from kvnmt.inference.score import align_lines, score_lines
+from kvnmt.inference.score import score_lines
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.alignment import alignment_error_rate, hard_links
 from kvnmt.metrics.bleu import Settings, corpus_chrf, sentence_chrf, sentence_statistics
@@ -146,7 +146,6 @@ def test_alignment_error_round_by_round(kvnmt, text):
     assert "score" not in found
     run = load_run(text.memory)
     references = [line.upper() for line in LINES]
-    parts = run, LINES, references
     gold = [parse_pharaoh(line) for line in GOLD]
     for name, r in (
         ("untrained-kvmematt-r2, round 1", 0),
@@ -154,7 +153,7 @@ def test_alignment_error_round_by_round(kvnmt, text):
     ):
         links = [
             hard_links(rounds[r], len(line.split()), len(line.split()))
-            for rounds, line in zip(align_lines(*parts), LINES)
+            for rounds, line in zip(run.align(LINES, references), LINES)
         ]
         assert told[name]["aer"] == alignment_error_rate(links, gold).aer
         assert len(told[name]["sentences"]) == len(LINES)
@@ -233,8 +232,7 @@ def test_perplexity_is_that_of_scoring(kvnmt, text):
     (row,) = rows(found, "perplexity").values()
     run = load_run(text.good)
     references = [line.upper() for line in LINES]
-    parts = run, LINES, references
-    scored = score_lines(*parts)
+    scored = score_lines(run, LINES, references)
     total = sum(one.log_prob for one in scored)
     tokens = sum(len(line.split()) + 1 for line in LINES)
     assert row["perplexity"] == pytest.approx(math.exp(-total / tokens))
@@ -484,8 +482,10 @@ def test_a_page_to_look_at_systems(kvnmt, text, tmp_path):
     assert said.status == 0, said.err
     assert "7 sentences" in said.err
     data = page(path)
-    kinds = [(s["rounds"], s["memory"], s["self_attention"]) for s in data["systems"]]
-    assert kinds == [(2, True, False), (1, False, True)]
+    assert [each["rounds"] for each in data["systems"]] == [2, 1]
+    parts = data["sentences"][0]["outputs"]
+    told = [(o["memory"] is None, o["self_attention"] is None) for o in parts]
+    assert told == [(False, True), (True, False)]
     assert [one["number"] for one in data["sentences"]] == list(range(1, 8))
     for k, folder in enumerate(runs):
         run = load_run(folder)

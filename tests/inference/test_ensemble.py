@@ -14,7 +14,7 @@ from kvnmt import cli
 from kvnmt.errors import UserError
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.program import SearchConfig
-from kvnmt.inference.score import align, score
+from kvnmt.inference.score import score
 from kvnmt.inference.translate import translate
 from kvnmt.layers import Scanning
 from kvnmt.model import assembly
@@ -83,8 +83,7 @@ def test_it_is_searched_scored_and_aligned(some, beam):
     again = score(model, params, SOURCE, [one.ids for one in found])
     for one, other in zip(found, again):
         assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
-    rounds = align(model, params, SOURCE, [one.ids for one in found])
-    assert [len(matrices) for matrices in rounds] == [1, 1, 1]
+    assert [len(pair.alignments) for pair in again] == [1, 1, 1]
 
 
 def test_twice_the_same_is_the_same():

@@ -22,7 +22,7 @@ from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.program import compiled_search, program
-from kvnmt.inference.score import align, align_lines, compiled_score, score
+from kvnmt.inference.score import compiled_score, score, score_lines
 from kvnmt.inference.trained import KEPT
 from kvnmt.inference.translate import (
     Translation,
@@ -398,7 +398,7 @@ def test_ids_that_are_no_words_are_refused_everywhere(talker, ids, said):
         "source sentence ": lambda: translate(ensemble((model, model)), two, bad),
         "prefix": lambda: translate(model, params, good, GREEDY, prefixes=bad),
         "source sentence  ": lambda: score(model, params, bad, good),
-        "target sentence": lambda: align(model, params, good, bad),
+        "target sentence": lambda: score(model, params, good, bad),
     }.items():
         with pytest.raises(UserError, match=f"{what.strip()}.* {said}"):
             work()
@@ -449,10 +449,10 @@ def test_every_sentence_is_told_once(talker, sentences):
 def test_alignments_have_the_shape_of_their_pair(talker, sentences):
     model, params = talker
     targets = [ids[::-1] * 2 for ids in sentences[1:]] + [[3]]
-    found = align(model, params, sentences, targets, size=4)
-    for source, target, matrices in zip(sentences, targets, found):
-        assert len(matrices) == 2  # rounds
-        for matrix in matrices:
+    scored = score(model, params, sentences, targets, size=4)
+    for source, target, pair in zip(sentences, targets, scored):
+        assert len(pair.alignments) == 2  # rounds
+        for matrix in pair.alignments:
             assert matrix.shape == (len(target) + 1, len(source) + 1)
             np.testing.assert_allclose(np.sum(matrix, axis=1), 1, rtol=1e-5)
             assert np.all(matrix >= 0)
@@ -461,7 +461,8 @@ def test_alignments_have_the_shape_of_their_pair(talker, sentences):
 def test_alignments_are_those_of_the_pair_alone(talker, sentences):
     model, params = talker
     targets = [ids[::-1] for ids in sentences]
-    found = align(model, params, sentences, targets, size=4)
+    scored = score(model, params, sentences, targets, size=4)
+    found = [pair.alignments for pair in scored]
     forward = jax.jit(model.forward)
     for place in (0, 3):
         source = pad([with_end(sentences[place])], 1, len(sentences[place]) + 1)
@@ -474,8 +475,8 @@ def test_alignments_are_those_of_the_pair_alone(talker, sentences):
 
 
 def test_empty_sides_have_an_alignment_of_their_ends(talker):
-    found = align(*talker, [[], [2, 3], []], [[4], [], []])
-    shapes = [[matrix.shape for matrix in rounds] for rounds in found]
+    scored = score(*talker, [[], [2, 3], []], [[4], [], []])
+    shapes = [[matrix.shape for matrix in pair.alignments] for pair in scored]
     rounds = len(talker[1].decoder.rounds)
     assert shapes == [[(2, 1)] * rounds, [(1, 3)] * rounds, [(1, 1)] * rounds]
 
@@ -488,9 +489,9 @@ def test_one_alignment_program_serves_a_corpus(talker, sentences):
         return talker[0].forward(params, source, target)
 
     model = talker[0]._replace(forward=partial(forward))
-    align(model, talker[1], sentences, sentences, size=4)
+    score(model, talker[1], sentences, sentences, size=4)
     assert len(shapes) == len(set(shapes)) == 1
-    align(model, talker[1], sentences[::-1], sentences[::-1], size=4)
+    score(model, talker[1], sentences[::-1], sentences[::-1], size=4)
     assert len(shapes) == 1
 
 
@@ -505,5 +506,5 @@ def test_lines_become_lines(talker):
     expected = translate(*talker, ids, BEAM)
     assert found == [words.target.decode(one.ids) for one in expected]
     assert set("".join(found).replace("<unk>", "")) <= {*"ABCDEFGHIJ "}
-    matrices = align_lines(run, ["a b"], ["A B C"])
-    assert matrices[0][-1].shape == (4, 3)
+    (pair,) = score_lines(run, ["a b"], ["A B C"])
+    assert pair.alignments[-1].shape == (4, 3)

@@ -15,7 +15,7 @@ import pytest
 from matplotlib.image import imread
 
 from kvnmt.errors import UserError
-from kvnmt.pictures.explorer import Explorer, write_explorer
+from kvnmt.pictures.explorer import Explorer
 from tests.browser import MARKUP as HOSTILE
 from tests.browser import open_tab, watched
 
@@ -132,7 +132,7 @@ DATA = _sample()
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     path = tmp_path_factory.mktemp("explorer") / "explorer.html"
-    write_explorer(DATA, path)
+    Explorer(DATA).write(path)
     return path
 
 
@@ -180,14 +180,14 @@ def test_self_contained(written):
 
 
 def test_lone_surrogates_stay_json(tmp_path):
-    write_explorer({**DATA, "sentences": [], "title": "\udc80"}, tmp_path / "a.html")
+    Explorer({**DATA, "sentences": [], "title": "\udc80"}).write(tmp_path / "a.html")
     text = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert '"title":"\\udc80"' in text
 
 
 def test_numbers_that_json_lacks_are_refused(tmp_path):
     with pytest.raises(ValueError, match="JSON"):
-        write_explorer({**DATA, "more": float("nan")}, tmp_path / "a.html")
+        Explorer({**DATA, "more": float("nan")}).write(tmp_path / "a.html")
     assert not (tmp_path / "a.html").exists()
 
 
@@ -195,7 +195,7 @@ def test_numbers_that_json_lacks_are_refused(tmp_path):
 def test_path_that_cannot_be_written(tmp_path, name):
     path = tmp_path / name
     with pytest.raises(UserError) as error:
-        write_explorer(DATA, path)
+        Explorer(DATA).write(path)
     assert re.fullmatch(rf"'{path}' cannot be written: [A-Z][^.]*\.", str(error.value))
 
 
@@ -236,7 +236,7 @@ def _show(page, written, hash_: str = "") -> None:
 
 
 def _show_other(page, path, data) -> None:
-    write_explorer(data, path)
+    Explorer(data).write(path)
     page.goto(path.as_uri())
 
 
