@@ -6,6 +6,7 @@ turn trains with both and translates with both; which of them begins alternates.
 ratio of a turn is that of two runs right behind each other.
 """
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,7 +19,7 @@ from kvnmt.benchmark.config import AgainstConfig, BenchmarkConfig, check_against
 from kvnmt.benchmark.parallel_text import make_text
 from kvnmt.benchmark.peers import PEERS, ours
 from kvnmt.benchmark.peers.base import Program, Search, Task
-from kvnmt.benchmark.processes import Installed, load, run, version
+from kvnmt.benchmark.processes import Installed, run, version
 from kvnmt.benchmark.rounds import Spread, spread
 from kvnmt.data.text import read_lines
 from kvnmt.metrics.bleu import corpus_bleu
@@ -95,7 +96,7 @@ def measure(
         "theirs": Installed(other, against.peer_python),
     }
     peer = f"{other.name} {version(both['theirs'])}"
-    before, task = load(), make_task(config, against)
+    before, task = os.getloadavg()[0], make_task(config, against)
     figures: dict[tuple[str, str], Figures] = {}
     for number in range(1, against.turns + 1):
         advance(f"turn {number} of {against.turns}")

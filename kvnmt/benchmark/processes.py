@@ -2,6 +2,7 @@
 """Programs run in processes of their own, on so many cores."""
 
 import contextlib
+import io
 import os
 import subprocess
 import time
@@ -31,11 +32,6 @@ class Output:
     log: str
     lines: list[str]  # of standard output, where there was an input
     seconds: float  # from start to end
-
-
-def load() -> float:
-    """How many programs have been running or waiting for a core, of late."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 def version(installed: Installed) -> str:
@@ -92,7 +88,8 @@ def run(
                 raise _failed(program, log, done.returncode)
     seconds = time.perf_counter() - start
     text = log.read_text(encoding="utf-8", errors="replace")
-    return Output(text, decode_lines(result, f"the output of {program.name}"), seconds)
+    printed = decode_lines(io.BytesIO(result), f"the output of {program.name}")
+    return Output(text, printed, seconds)
 
 
 def _execute(

@@ -4,7 +4,6 @@
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar, Unpack
 
@@ -12,7 +11,7 @@ from kvnmt.cli.beside import read_beside
 from kvnmt.data.words import beginning, cut, first_filled, word_places
 from kvnmt.fields import at_least
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.describe import describe, join, linked
+from kvnmt.inference.describe import describe, grouped, join, linked
 from kvnmt.inference.ids import part_number
 from kvnmt.inference.moses import Part, entries
 from kvnmt.inference.nearest import Nearest
@@ -154,7 +153,7 @@ def _written(
         request["prefixes"] = [run.vocabularies.target.encode(text) for text in begun]
     if options.json:
         records = describe(run, flat, options.search, advance, **request)
-        joined = (join(pieces) for pieces in _grouped(records, cuts))
+        joined = (join(pieces) for pieces in grouped(records, cuts))
         return [json.dumps(record, ensure_ascii=False) for record in joined]
     if options.moses or options.alignment:
         ids = [run.vocabularies.source.encode(part) for part in flat]
@@ -166,7 +165,7 @@ def _written(
         if options.alignment:
             limits = options.search.batch_size, options.search.batch_tokens
             parts = map(Part, words, ways, linked(run, flat, ways, limits))
-        return list(_listed(run, _grouped(parts, cuts), line, options))
+        return list(_listed(run, grouped(parts, cuts), line, options))
     texts = translate_lines(
         run,
         flat,
@@ -177,7 +176,7 @@ def _written(
         nearest=nearest,
         **request,
     )
-    return [" ".join(filter(None, pieces)) for pieces in _grouped(texts, cuts)]
+    return [" ".join(filter(None, pieces)) for pieces in grouped(texts, cuts)]
 
 
 def _listed(
@@ -197,12 +196,6 @@ def _listed(
             yield from (f"{number} ||| {entry}" for entry in every)
         else:
             yield f"{every[0].text} ||| {every[0].links}"
-
-
-def _grouped(flat: Iterable[T], cuts: Sequence[Sequence[str]]) -> Iterator[list[T]]:
-    """Results of parts, by the line that each belongs to."""
-    results = iter(flat)
-    return (list(islice(results, len(pieces))) for pieces in cuts)
 
 
 def _begun(

@@ -2,7 +2,7 @@
 """The command that measures systems on a test set, beside each other."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated
@@ -12,13 +12,19 @@ import tyro
 from kvnmt.cli.flags import check_reverse, names
 from kvnmt.console import print_json, print_table, say
 from kvnmt.devices import use_cores
-from kvnmt.errors import Idle, UserError, check_given
+from kvnmt.errors import UserError
 from kvnmt.evaluation import MEASURES, LackingError, Report, System, Test, table
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import is_text, read_systems, read_test
 from kvnmt.fields import check_fields
 from kvnmt.files import make_folder
-from kvnmt.inference.config import Limit, SearchConfig, check_one, check_search
+from kvnmt.inference.config import (
+    Limit,
+    SearchConfig,
+    check_one,
+    check_search,
+    check_unsearched,
+)
 from kvnmt.metrics.bleu import Settings, check_tokenizer
 
 MEASURE_HELP = (
@@ -102,12 +108,11 @@ class Evaluate:
         """Refuses flags of searches where nothing is searched for."""
         check_one(self.search, start.search, "measured")
         if self.systems and all(map(is_text, self.systems)):
-            names = tuple(field.name for field in fields(SearchConfig))
             why = (
                 "{0} is for runs, which translate, but only files of translations are "
                 "named; leave it out, or name a run."
             )
-            check_given(self.search, [Idle(names, why)], start.search, prefix="search.")
+            check_unsearched(self.search, start.search, why)
 
     def _check(self) -> None:
         """Refuses what is wrong whatever the files hold."""

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command that writes a page in which systems can be looked at."""
 
-import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +10,17 @@ from kvnmt.cli.flags import names
 from kvnmt.console import say
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.devices import use_cores
-from kvnmt.errors import Idle, UserError, check_given, counted
+from kvnmt.errors import UserError, counted
 from kvnmt.evaluation.exploration import explore
 from kvnmt.fields import check_fields
 from kvnmt.files import claim
-from kvnmt.inference.config import Count, SearchConfig, check_one, check_search
+from kvnmt.inference.config import (
+    Count,
+    SearchConfig,
+    check_one,
+    check_search,
+    check_unsearched,
+)
 from kvnmt.runs.directory import load_translator
 
 
@@ -45,8 +50,6 @@ class Explore:
             raise UserError("--forced reads the references; give --reference.")
         use_cores()
         runs = dict(zip(names(self.runs), map(load_translator, self.runs)))
-        if self.forced:
-            self._check_forced(next(iter(runs.values())).experiment.search)
         if self.reference:
             text = read_parallel(self.source, self.reference, faulty="keep")
             source, reference = text.source, text.target[: self.first]
@@ -72,11 +75,8 @@ class Explore:
         )
 
     def check_given(self, start: "Explore") -> None:
-        """Refuses several translations, of which one would be shown."""
+        """Refuses what no search is for, and several translations: one is shown."""
         check_one(self.search, start.search, "shown")
-
-    def _check_forced(self, start: SearchConfig) -> None:
-        """Refuses to choose a search where nothing is searched for."""
-        sentence = "{0} is for translating, and --forced only reads; leave one out."
-        fields = tuple(field.name for field in dataclasses.fields(SearchConfig))
-        check_given(self.search, [Idle(fields, sentence)], start, prefix="search.")
+        if self.forced and self.reference:
+            why = "{0} is for translating, and --forced only reads; leave one out."
+            check_unsearched(self.search, start.search, why)

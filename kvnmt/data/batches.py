@@ -99,7 +99,19 @@ def encoded(
     source: Iterable[Sequence[int]], target: Iterable[Sequence[int]]
 ) -> EncodedCorpus:
     """Makes a corpus of ids without EOS."""
-    return EncodedCorpus(_joined(source), _joined(target))
+    return EncodedCorpus(joined(source), joined(target))
+
+
+def joined(
+    sentences: Iterable[Sequence[int]], kind: type[np.integer] = np.int32
+) -> Sentences:
+    """Sentences of ids without EOS, which is put behind each."""
+    flat: list[int] = []
+    lengths: list[int] = []
+    for ids in sentences:
+        flat += [*ids, EOS]
+        lengths.append(len(ids) + 1)
+    return Sentences(np.array(flat, kind), np.array(lengths, np.int32))
 
 
 def with_end(ids: Sequence[int]) -> NDArray[np.int32]:
@@ -148,9 +160,3 @@ def _matrix(
         source, target = links[line].reshape(-1, 2).T
         row[target, source] = True
     return matrix
-
-
-def _joined(sentences: Iterable[Sequence[int]]) -> Sentences:
-    ended = [with_end(ids) for ids in sentences]
-    lengths = np.array([len(ids) for ids in ended], np.int32)
-    return Sentences(np.concatenate([*ended, np.zeros(0, np.int32)]), lengths)

@@ -39,12 +39,13 @@ NEVER_MATTERS |= {"links", "valid_source", "valid_target", "valid_pairs", "tfds_
 NEVER_MATTERS |= {"vocabularies", "max_length", "codes", "target_codes"}
 
 
-class Entry(NamedTuple):
-    """A prepared corpus."""
+class Prepared(NamedTuple):
+    """Training pairs, ready to be trained on."""
 
-    corpus: EncodedCorpus
     vocabularies: Vocabularies
+    train: EncodedCorpus
     dropped: Dropped
+    folder: Path | None = None  # where they are kept, if they are
 
 
 def key_of(
@@ -118,7 +119,7 @@ def _explaining(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def find(entry: Path, console: Console) -> Entry | None:
+def find(entry: Path, console: Console) -> Prepared | None:
     """Opens an entry; one that is damaged is told and removed.
 
     Raises:
@@ -139,7 +140,8 @@ def find(entry: Path, console: Console) -> Entry | None:
     words = load_vocabularies(entry)
     if words.source == words.target:
         words = Vocabularies(words.source, words.source)
-    return Entry(open_corpus(entry), words, Dropped(**manifest["dropped"]))
+    dropped = Dropped(**manifest["dropped"])
+    return Prepared(words, open_corpus(entry), dropped, entry)
 
 
 def open_corpus(entry: Path) -> EncodedCorpus:
@@ -173,7 +175,7 @@ def write(entry: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> N
 
 def _fill(part: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> None:
     types: dict[str, str] = {}
-    lengths: dict[str, list[NDArray[np.int32]]] = {}
+    lengths: dict[str, list[NDArray[np.integer]]] = {}
     dropped = Dropped()
     with ExitStack() as stack:
         ids = {}

@@ -12,22 +12,14 @@ from rich.console import Console
 from kvnmt.console import people_console
 from kvnmt.data import cache, prepare, sources
 from kvnmt.data.batches import EncodedCorpus, Sentences, encoded
+from kvnmt.data.cache import Prepared
 from kvnmt.data.config import DataConfig, with_limit
-from kvnmt.data.encoding import Dropped, EncodedBlock, Ids, tokenised
+from kvnmt.data.encoding import Dropped, EncodedBlock, tokenised
 from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
 from kvnmt.data.vocabularies import Vocabularies, check_merges, load_vocabularies
 from kvnmt.errors import OptionError, UserError, counted
 from kvnmt.files import digest_of
-
-
-class Prepared(NamedTuple):
-    """Training pairs, ready to be trained on."""
-
-    vocabularies: Vocabularies
-    train: EncodedCorpus
-    dropped: Dropped
-    folder: Path | None = None  # where they are kept, if they are
 
 
 class Corpora(NamedTuple):
@@ -167,7 +159,7 @@ def _cached(
             with cache.locked(folder, key) as place:
                 entry = cache.find(place, console)
         if entry and entry.vocabularies == trained:
-            return Prepared(trained, entry.corpus, entry.dropped, folder / key)
+            return entry
     with cache.locked(folder, cache.key_of(config, files, trained)) as place:
         entry = cache.find(place, console)
         if not entry:
@@ -176,7 +168,7 @@ def _cached(
             cache.write(place, vocabularies, _unchanged(text, files, blocks))
             entry = cache.find(place, console)
             assert entry
-    return Prepared(entry.vocabularies, entry.corpus, entry.dropped, place)
+    return entry
 
 
 def _in_memory(
@@ -186,7 +178,7 @@ def _in_memory(
     dropped = Dropped()
     for block in blocks:
         dropped += block.dropped
-    links = [block.links for block in blocks if block.links]
+    links = [block.links for block in blocks if block.links is not None]
     corpus = EncodedCorpus(
         source=_joined([block.source for block in blocks]),
         target=_joined([block.target for block in blocks]),
@@ -195,7 +187,7 @@ def _in_memory(
     return Prepared(vocabularies, corpus, dropped)
 
 
-def _joined(blocks: list[Ids]) -> Sentences:
+def _joined(blocks: list[Sentences]) -> Sentences:
     ids = np.concatenate([block.ids for block in blocks])
     return Sentences(ids, np.concatenate([block.lengths for block in blocks]))
 

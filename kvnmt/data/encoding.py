@@ -7,22 +7,15 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
+from kvnmt.data.batches import Sentences, joined
 from kvnmt.data.codes import Codes
 from kvnmt.data.links import Links, links_between, token_links
 from kvnmt.data.text import Block, Faulty, Parallel, decode, faulty_side, numbered
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import EOS, Subwords, Vocabulary
+from kvnmt.data.vocabulary import Subwords, Vocabulary
 
 Encode: TypeAlias = Callable[[Vocabulary, str], list[int]]
-
-
-class Ids(NamedTuple):
-    """Ids of sentences one behind the other, each with EOS, and their lengths."""
-
-    ids: NDArray[np.integer]
-    lengths: NDArray[np.int32]
 
 
 @dataclass
@@ -44,13 +37,15 @@ class Dropped:
 class EncodedBlock(NamedTuple):
     """The pairs that are kept of a block of text."""
 
-    source: Ids
-    target: Ids
+    source: Sentences
+    target: Sentences
     dropped: Dropped
-    links: Ids | None = None  # source and target places by turns, if links are given
+    links: Sentences | None = (
+        None  # source and target places by turns, if links are given
+    )
 
     @property
-    def parts(self) -> dict[str, Ids]:
+    def parts(self) -> dict[str, Sentences]:
         """All arrays by their names."""
         sides = {"source": self.source, "target": self.target}
         return sides if self.links is None else sides | {"links": self.links}
@@ -149,30 +144,21 @@ class PairEncoder:
                     kept.target.append(ids[1])
                     kept.links.extend(pairs.links[place : place + 1])
         return EncodedBlock(
-            source=_flat(kept.source, len(self.vocabularies.source)),
-            target=_flat(kept.target, len(self.vocabularies.target)),
+            source=joined(kept.source, id_type(len(self.vocabularies.source))),
+            target=joined(kept.target, id_type(len(self.vocabularies.target))),
             dropped=dropped,
             links=None if block.links is None else self._flat_links(kept.links),
         )
 
-    def _flat_links(self, pairs: list[Links]) -> Ids:
+    def _flat_links(self, pairs: list[Links]) -> Sentences:
         places = [place for links in pairs for link in sorted(links) for place in link]
         lengths = np.array([2 * len(links) for links in pairs], np.int32)
-        return Ids(np.array(places, id_type(self.longest)), lengths)
+        return Sentences(np.array(places, id_type(self.longest)), lengths)
 
     def _encode(self, number: int, words: Vocabulary, line: str) -> list[int]:
         if self.subword_dropout and isinstance(words, Subwords | Codes):
             return words.sample(line, self.subword_dropout, number)
         return words.encode(line)
-
-
-def _flat(sentences: list[list[int]], size: int) -> Ids:
-    flat: list[int] = []
-    for ids in sentences:
-        flat += ids
-        flat.append(EOS)
-    lengths = np.array([len(ids) + 1 for ids in sentences], np.int32)
-    return Ids(np.array(flat, id_type(size)), lengths)
 
 
 def id_type(size: int) -> type[np.integer]:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from kvnmt.data import text
 from kvnmt.data.config import DataConfig
 from kvnmt.data.lines import count_lines, opened
-from kvnmt.data.text import Block, Parallel
+from kvnmt.data.text import Block
 from kvnmt.errors import OptionError, UserError, counted
 
 Split: TypeAlias = Literal["train", "valid"]
@@ -97,16 +97,6 @@ def replacing(config: DataConfig, start: DataConfig) -> DataConfig:
 def _fields(source: Source) -> tuple[str, ...]:
     """All fields of a kind of source."""
     return *source.required["train"], *source.required["valid"], *source.options
-
-
-def read(config: DataConfig, split: Split) -> Parallel:
-    """Reads the text of a split as a whole.
-
-    Raises:
-        UserError: What `open_text` and `text.collect` raise.
-    """
-    reader = open_text(config, split)
-    return text.collect(reader.blocks(), config.faulty, reader.unit)
 
 
 def _with_links(reader: TextReader, path: Path) -> TextReader:

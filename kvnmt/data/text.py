@@ -47,23 +47,17 @@ def read_lines(path: Path | str) -> list[str]:
             UTF-8.
     """
     with opened(path) as file:
-        return decode_lines(file.read(), str(path))
+        return decode_lines(file, str(path))
 
 
-def decode_lines(data: bytes, name: str) -> list[str]:
-    """Splits and decodes the contents of a file called ``name``.
+def decode_lines(lines: Iterable[bytes], name: str) -> list[str]:
+    """Decodes the lines of a file called ``name``.
 
     Raises:
         UserError: A line is not UTF-8.
     """
-    lines = data.split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
     place = f"{name}, line"
-    return [
-        decode(line.removesuffix(b"\r"), place, number)
-        for number, line in enumerate(lines, 1)
-    ]
+    return [decode(bare(line), place, number) for number, line in enumerate(lines, 1)]
 
 
 def decode(sentence: bytes, place: str, number: int) -> str:

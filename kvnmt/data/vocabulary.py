@@ -64,9 +64,9 @@ class _Known(dict[str, int]):
 
 @dataclass(frozen=True)
 class Listed:
-    """Words, or pieces of words, by their place in a list."""
+    """Words, pieces of words or characters, by their place in a list."""
 
-    words: tuple[str, ...]  # ids 2, 3, ...
+    words: Sequence[str]  # ids 2, 3, ...
 
     @cached_property
     def _ids(self) -> dict[str, int]:
@@ -74,7 +74,7 @@ class Listed:
 
     @cached_property
     def _names(self) -> tuple[str, ...]:
-        return SPECIAL + self.words
+        return (*SPECIAL, *self.words)
 
     def __len__(self) -> int:
         """The words and the two specials."""
@@ -107,24 +107,11 @@ class Words(Listed):
 
 
 @dataclass(frozen=True)
-class Characters:
+class Characters(Listed):
     """A vocabulary of code points; spaces at the ends of a line are dropped."""
 
     kind: ClassVar[Kind] = "characters"
     suffix: ClassVar[str] = ".characters"
-    characters: str  # ids 2, 3, ...
-
-    @cached_property
-    def _ids(self) -> dict[str, int]:
-        return _Known(zip(self.characters, count(len(SPECIAL))))
-
-    @cached_property
-    def _names(self) -> tuple[str, ...]:
-        return (*SPECIAL, *self.characters)
-
-    def __len__(self) -> int:
-        """Characters and the two specials."""
-        return len(self.characters) + len(SPECIAL)
 
     def encode(self, line: str) -> list[int]:
         """Ids of the characters; an unknown one is UNK."""
@@ -132,8 +119,7 @@ class Characters:
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The character of every id that is one; a space as SentencePiece writes it."""
-        names = (self._names[i] for i in ids if i >= 0)
-        return [SPACE if name == " " else name for name in names]
+        return [SPACE if name == " " else name for name in super().pieces(ids)]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The characters one behind the other."""
@@ -142,7 +128,7 @@ class Characters:
     @property
     def data(self) -> bytes:
         """All of them in one line."""
-        return self.characters.encode()
+        return "".join(self.words).encode()
 
 
 @dataclass(frozen=True)

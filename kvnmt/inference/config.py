@@ -9,7 +9,7 @@ those who choose among what was found.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
@@ -111,6 +111,21 @@ def check_one(config: SearchConfig, start: SearchConfig, used: str) -> None:
         why = f"{{0}} is of several translations, and one is {used}; {{1}} chooses it."
         one = Idle(("nbest",), why, ("mbr",))
         check_given(config, [one], start, SearchConfig(), prefix="search.")
+
+
+def check_unsearched(config: SearchConfig, start: SearchConfig, why: str) -> None:
+    """Refuses to choose a search where nothing is searched for.
+
+    Args:
+        config: The options.
+        start: Those that they were made from.
+        why: With ``{0}`` in the place of the option that was given.
+
+    Raises:
+        OptionError: Somebody chose one.
+    """
+    names = tuple(field.name for field in fields(config))
+    check_given(config, [Idle(names, why)], start, prefix="search.")
 
 
 def _idle(config: SearchConfig) -> Iterator[Idle]:

@@ -2,8 +2,9 @@
 """Translations with all that is known of them, as plain data for JSON."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Unpack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, TypeVar, Unpack
 
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.data.links import Links
@@ -14,6 +15,8 @@ from kvnmt.inference.score import Scored, score
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import Request, Translation, translate_nbest
 from kvnmt.metrics.links import format_pharaoh
+
+T = TypeVar("T")
 
 
 def describe(
@@ -85,6 +88,12 @@ def linked(
         [_links(run, line, way.ids, pair) for way, pair in pairs]
         for line, pairs in zip(lines, _scored(run, lines, translations, limits))
     ]
+
+
+def grouped(flat: Iterable[T], parts: Sequence[Sequence[Any]]) -> list[list[T]]:
+    """Results of parts, by the line that each belongs to."""
+    results = iter(flat)
+    return [list(islice(results, len(several))) for several in parts]
 
 
 def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

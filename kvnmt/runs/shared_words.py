@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from kvnmt.data.codes import Codes
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import SPACE, SPECIAL, Listed, Vocabulary
+from kvnmt.data.vocabulary import SPACE, SPECIAL, Vocabulary, Words
 from kvnmt.typing import Array
 
 # What has an entry for every word of a side in `Params`, and along which axis.
@@ -81,5 +82,5 @@ def _numbers(vocabulary: Vocabulary) -> dict[str, int]:
     may be one: where it ends a longer word it is the same piece.
     """
     ids = range(len(SPECIAL), len(vocabulary))
-    space = SPACE if isinstance(vocabulary, Listed) else ""
+    space = SPACE if isinstance(vocabulary, Words | Codes) else ""
     return {f"{space}{piece}": i for piece, i in zip(vocabulary.pieces(ids), ids)}

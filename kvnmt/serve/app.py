@@ -23,7 +23,7 @@ from kvnmt import __version__
 from kvnmt.console import json_bytes
 from kvnmt.errors import UserError
 from kvnmt.evaluation.exploration import difference
-from kvnmt.inference.describe import join
+from kvnmt.inference.describe import grouped, join
 from kvnmt.serve.batcher import Batcher, FullError
 from kvnmt.serve.guard import Guard
 from kvnmt.serve.limits import Limits, Refusal
@@ -158,7 +158,9 @@ class Answers:
         finally:
             for future in futures:
                 future.cancel()  # what nobody waits for leaves the queue
-        return [_grouped(one, question) for one, question in zip(answers, questions)]
+        return [
+            grouped(one, question.items) for one, question in zip(answers, questions)
+        ]
 
     async def _wait(
         self, request: Request, futures: Sequence["Future[list[Any]]"]
@@ -261,12 +263,6 @@ def _json(
     body = json_bytes(plain, allow_nan=False)
     kind = "application/json"
     return Response(body, status, HEADERS | (headers or {}), media_type=kind)
-
-
-def _grouped(flat: Sequence[Any], question: Question) -> list[list[Any]]:
-    """Results by the line that they belong to."""
-    results = iter(flat)
-    return [[next(results) for _ in several] for several in question.items]
 
 
 async def _gone(request: Request) -> None:

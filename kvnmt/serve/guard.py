@@ -2,10 +2,10 @@
 """Who may ask: a token, and nobody by way of somebody's browser."""
 
 import base64
-import binascii
 import hmac
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
@@ -115,8 +115,6 @@ def _given(authorization: str) -> bytes:
     if scheme.lower() == "bearer":
         return rest.strip().encode("utf-8", "replace")
     if scheme.lower() == "basic":
-        try:
+        with suppress(ValueError):
             return base64.b64decode(rest, validate=True).partition(b":")[2]
-        except (binascii.Error, ValueError):
-            return b""
     return b""

@@ -10,8 +10,9 @@ import numpy as np
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.plan import Plan, Planned, by_pairs
+from kvnmt.data.sources import Split, open_text
 from kvnmt.data.stream import BatchAt
-from kvnmt.data.text import Parallel
+from kvnmt.data.text import Parallel, collect
 from kvnmt.data.vocabulary import Words, count_words, keep_words
 
 # What `str.splitlines` takes for line ends, the line feed apart.
@@ -52,6 +53,12 @@ def as_files(
         for name, lines in texts.items()
     }
     return DataConfig(**paths)
+
+
+def read_split(config: DataConfig, split: Split = "train") -> Parallel:
+    """The text of a split as a whole."""
+    reader = open_text(config, split)
+    return collect(reader.blocks(), config.faulty, reader.unit)
 
 
 def first_batches(config: DataConfig, count: int = 9) -> list[np.ndarray]:

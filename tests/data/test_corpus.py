@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from kvnmt.data import prepare, synthetic
-from kvnmt.data.batches import Sentences
 from kvnmt.data.config import LONGEST, DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.prepare import build_vocabularies, encode_text
@@ -232,8 +231,7 @@ def test_every_segmentation_of_a_text_is_another(text, workers):
     vocabularies = build_vocabularies(config, as_text(text, size=50))
     ways = defaultdict(set)  # of cutting a pair, by the pair
     for block in encode_text(config, vocabularies, as_text(text, size=50)):
-        sides = [Sentences(*side) for side in block[:2]]
-        for pair in zip(*sides, strict=True):
+        for pair in zip(*block[:2], strict=True):
             lines = (words.decode(ids) for words, ids in zip(vocabularies, pair))
             ways[tuple(lines)].add(str(pair))
     assert set(ways) == set(zip(text.source, text.target))

@@ -19,10 +19,10 @@ from kvnmt.cli import train
 from kvnmt.data import sources
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
-from kvnmt.data.text import Faulty, Parallel, collect, read_lines, read_parallel
+from kvnmt.data.text import Faulty, Parallel, read_lines, read_parallel
 from kvnmt.errors import OptionError, UserError
 from kvnmt.runs.config import Experiment, from_plain, to_plain
-from tests.data.helpers import TEXT, as_files, first_batches, joined, write
+from tests.data.helpers import TEXT, as_files, first_batches, joined, read_split, write
 from tests.helpers import toy_data
 
 
@@ -47,14 +47,14 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_gives_the_same_pairs(tmp_path, kind):
     config = KINDS[kind](tmp_path, TEXT, Parallel(["v"], ["V"]))
-    assert sources.read(config, "train") == TEXT
-    assert sources.read(config, "valid") == (["v"], ["V"], 0, 0)
+    assert read_split(config, "train") == TEXT
+    assert read_split(config, "valid") == (["v"], ["V"], 0, 0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_gives_the_same_batches(tmp_path, kind):
     plain = toy_data(tmp_path / "plain")
-    texts = [sources.read(plain, split) for split in ("train", "valid")]
+    texts = [read_split(plain, split) for split in ("train", "valid")]
     batches = first_batches(KINDS[kind](tmp_path / "other", *texts))
     for ours, theirs in zip(batches, first_batches(plain), strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -110,8 +110,7 @@ def test_a_byte_in_gzip_is_named_by_its_line(tmp_path):
 
 
 def read_tsv(path: Path, faulty: Faulty = "stop") -> Parallel:
-    reader = sources.open_text(DataConfig(pairs=path), "train")
-    return collect(reader.blocks(), faulty, reader.unit)
+    return read_split(DataConfig(pairs=path, faulty=faulty))
 
 
 def test_tsv_is_two_columns_without_quotes(tmp_path):

@@ -3,6 +3,7 @@
 
 import bz2
 import gzip
+import io
 import lzma
 import os
 from pathlib import Path
@@ -72,7 +73,7 @@ def test_what_is_written_is_read(lines, windows, last_is_open):
     text = "".join(line + end for line in lines)
     if last_is_open and lines and lines[-1]:
         text = text.removesuffix(end)
-    assert decode_lines(text.encode(), "text") == lines
+    assert decode_lines(io.BytesIO(text.encode()), "text") == lines
 
 
 @pytest.mark.parametrize(

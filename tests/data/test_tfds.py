@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from kvnmt.data import sources, tfds_source
+from kvnmt.data import tfds_source
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Faulty, Parallel, collect
 from kvnmt.data.tfds_builder import TextBuilder, prepare
 from kvnmt.errors import UserError
-from tests.data.helpers import BREAKS, TEXT
+from tests.data.helpers import BREAKS, TEXT, read_split
 
 SIDES = ("de", "en")
 
@@ -131,7 +131,7 @@ def test_the_direction_can_be_turned(letters):
     text = read("letters", folder=letters, languages=("en", "de"))
     assert text == (LETTERS.target, LETTERS.source, 0, 0)
     config = DataConfig(tfds="letters", tfds_folder=letters, languages=("en", "de"))
-    assert sources.read(config, "train") == text
+    assert read_split(config, "train") == text
 
 
 def test_text_is_found_however_deep(tmp_path):
@@ -166,12 +166,12 @@ def test_an_empty_side_is_told_or_skipped(tmp_path):
     prepare("holes", {"train": text, "validation": text}, tmp_path, SIDES)
     config = DataConfig(tfds="holes", tfds_folder=tmp_path)
     with pytest.raises(UserError, match=r"^holes \(train\), en of record 2 is empty;"):
-        sources.read(config, "train")
+        read_split(config, "train")
     config = dataclasses.replace(config, faulty="skip")
-    assert sources.read(config, "valid") == (["a", "c"], ["A", "C"], 1, 0)
+    assert read_split(config, "valid") == (["a", "c"], ["A", "C"], 1, 0)
     config = dataclasses.replace(config, tfds_valid="validation[1:2]")
     with pytest.raises(UserError, match="no record of holes .* has both sides"):
-        sources.read(config, "valid")
+        read_split(config, "valid")
 
 
 def test_a_sentence_that_is_not_utf8_is_told(tmp_path):
