@@ -23,6 +23,13 @@ from kvnmt.errors import UserError, first_line
 SHARD = 250_000  # pairs in a file; TFDS holds as many in memory
 
 
+class Information(tfds.core.DatasetInfo):
+    """What is told of a dataset; nothing of it is anywhere but in its folder."""
+
+    def initialize_from_bucket(self) -> None:
+        """Asks no network for a dataset of the same name, and leaves no folder."""
+
+
 class TextBuilder(tfds.core.ShardBasedBuilder, skip_registration=True):
     """Writes pairs down in their order, as a `Translation` from source to target."""
 
@@ -42,7 +49,7 @@ class TextBuilder(tfds.core.ShardBasedBuilder, skip_registration=True):
         super().__init__(data_dir=folder, file_format="array_record")
 
     def _info(self) -> tfds.core.DatasetInfo:
-        return tfds.core.DatasetInfo(
+        return Information(
             builder=self,
             description="Parallel text, prepared by kvnmt.",
             features=tfds.features.Translation(self.languages),

@@ -6,12 +6,14 @@ import importlib.util
 import json
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
+from tensorflow_datasets.core.utils import gcs_utils
 
 from kvnmt.data import tfds_source
 from kvnmt.data.config import DataConfig
@@ -44,6 +46,15 @@ def letters(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("datasets")
     prepare("letters", {"train": LETTERS}, folder, SIDES, shard=4)
     return folder
+
+
+def test_a_dataset_of_a_known_name_asks_no_network(tmp_path, monkeypatch):
+    """And leaves nothing among temporary files."""
+    monkeypatch.setattr(gcs_utils, "gcs_dataset_info_files", pytest.fail)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    prepare("mnist", {"train": LETTERS}, tmp_path, SIDES)
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 @pytest.fixture
