@@ -66,8 +66,8 @@ class Ranking(NamedTuple):
 class Hypotheses:
     """The result, best first.
 
-    Token ids end with EOS; `PAD` (-1) fills the rest. ``log_probs`` are sums in nats,
-    EOS included; ``scores`` are what the search ranked by.
+    Token ids end with EOS; the id for no word fills the rest. ``log_probs`` are sums
+    in nats, EOS included; ``scores`` are what the search ranked by.
     """
 
     tokens: Int[Array, "B N T"]

@@ -191,7 +191,10 @@ class Asker:
 
 
 def _alone(search: SearchConfig) -> int | None:
-    """A number for a request whose draws depend on the places in its batches."""
+    """A number for a request that draws words: it shares no batch.
+
+    What else is in a batch changes last bits, and these a draw now and then.
+    """
     return next(_number) if search.sample else None
 
 

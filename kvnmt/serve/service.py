@@ -123,7 +123,7 @@ def most_rows(task: Task, item: Line | Pair) -> int:
 
 
 def length(task: Task, item: Line | Pair) -> int:
-    """How long an item takes, nearly; draws are made in the order of lines."""
+    """How long an item takes, nearly; requests that draw keep their lines in order."""
     return len(item[0]) if task.alone is None else 0
 
 

@@ -302,7 +302,7 @@ def test_text_is_looked_over_and_prepared(
 def test_a_training_that_cannot_be_leaves_nothing(
     kvnmt, tmp_path_factory, source, target, last, toy, text, options
 ):
-    """Nine pairs are not shared by eight devices: none of them begins."""
+    """Nine pairs are not shared by several devices: none of them begins."""
     folder = tmp_path_factory.mktemp("fuzz")
     names = ("source", "target", "valid-source", "valid-target")
     if toy:

@@ -51,7 +51,7 @@ def test_what_devices_share_is_put_together_by_one_program():
 def test_batches_of_validation_are_no_larger_than_parts_of_training(
     tmp_path, choices, rows
 ):
-    """Rows are a multiple of the eight devices; the loss is that of all at once."""
+    """Rows are a multiple of eight; the loss is that of all at once."""
     data = toy_data(tmp_path / "text", train=64, valid=70)
     job, state = job_of(tiny(data, **choices), tmp_path / "run")
     shapes = []

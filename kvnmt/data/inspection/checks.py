@@ -66,7 +66,7 @@ class Part(NamedTuple):
 
     @property
     def hashes(self) -> NDArray[np.int64]:
-        """One hash per pair; equal if and only if both sides are."""
+        """One hash per pair; of equal pairs it is equal."""
         return self.source.hashes * MULTIPLIER ^ self.target.hashes
 
     @property
@@ -175,7 +175,12 @@ def check_pairs(
 
 
 def check_overlap(train: Part, held: Part) -> Iterator[Finding]:
-    """Yields the pairs and sources of a held-out part that were trained on."""
+    """Yields the pairs and sources of a held-out part that another part has, too.
+
+    Args:
+        train: That other part; it may be held out itself, as valid beside test.
+        held: The part.
+    """
     lines = np.flatnonzero(~held.source.blank)
     pairs = np.zeros(0, np.int64)
     if train.paired and held.paired:

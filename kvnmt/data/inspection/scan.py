@@ -82,7 +82,7 @@ class Scan:
     tokens: NDArray[np.int32]  # of the vocabulary; without a vocabulary, words
     unknown: int  # tokens the vocabulary lacks; without a vocabulary 0
     letters: NDArray[np.int32]  # characters
-    hashes: NDArray[np.int64]  # of the text without spaces around it; equal iff it is
+    hashes: NDArray[np.int64]  # of the text without spaces around it
     blank: NDArray[np.bool_]  # nothing but spaces, or nothing that becomes a token
 
     def __len__(self) -> int:
