@@ -12,15 +12,16 @@ import tyro
 from numpy.typing import NDArray
 
 from kvnmt.console import counting, say
-from kvnmt.data.links import links_between
-from kvnmt.data.text import Block, clean, count_parallel, parallel_blocks, read_lines
+from kvnmt.data.config import DataConfig
+from kvnmt.data.encoding import tokenised
+from kvnmt.data.sources import TextReader, open_text
+from kvnmt.data.text import Block, clean
 from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.errors import UserError, counted
 from kvnmt.fields import at_least, check_fields
 from kvnmt.files import claim
 from kvnmt.inference.shortlist import BEST, COMMON, count_links
 from kvnmt.inference.shortlist_file import write_shortlist
-from kvnmt.inference.token_links import attended_links, spread_links
+from kvnmt.inference.token_links import attended_links, counted_links
 from kvnmt.runs.directory import Run, load_aligner, load_settings
 
 PAIRS = 1_000  # that are linked at a time
@@ -46,17 +47,18 @@ class Shortlist:
     def __call__(self) -> None:
         """Makes it."""
         check_fields(self)
-        pairs = count_parallel(self.source, self.target)
         claim(self.output, [self.source, self.target, self.links])
+        config = DataConfig(source=self.source, target=self.target, links=self.links)
+        text = open_text(config, "train")
         if self.links:
             _, words = load_settings(self.run)
-            link = _by_file(words, self.links, pairs)
+            link = partial(_by_file, words)
         else:
             run, _ = load_aligner(self.run)
             words, link = run.vocabularies, partial(_by_attention, run)
-        with counting("linking", pairs) as advance:
+        with counting("linking", text.pairs) as advance:
             shortlist = count_links(
-                self._linked(link, advance),
+                _linked(text, link, advance),
                 (len(words.source), len(words.target)),
                 self.best,
                 self.common,
@@ -64,13 +66,14 @@ class Shortlist:
         write_shortlist(shortlist, words, self.output)
         say(f"{len(shortlist.lexicon.source)} lines are in '{self.output}'.")
 
-    def _linked(
-        self, link: Linker, advance: Callable[[int], None]
-    ) -> Iterator[NDArray[np.int64]]:
-        """The links of some pairs at a time."""
-        for block in parallel_blocks(self.source, self.target, PAIRS):
-            yield link(block)
-            advance(len(block.source))
+
+def _linked(
+    text: TextReader, link: Linker, advance: Callable[[int], None]
+) -> Iterator[NDArray[np.int64]]:
+    """The links of some pairs at a time."""
+    for block in text.blocks(PAIRS):
+        yield link(block)
+        advance(len(block.source))
 
 
 def _by_attention(run: Run, block: Block) -> NDArray[np.int64]:
@@ -78,25 +81,7 @@ def _by_attention(run: Run, block: Block) -> NDArray[np.int64]:
     return attended_links(run, text.source, text.target)
 
 
-def _by_file(words: Vocabularies, path: Path, pairs: int) -> Linker:
-    """What links tokens as a file links words.
-
-    Raises:
-        UserError: It cannot be read, or has more or fewer lines than there are pairs.
-    """
-    lines = read_lines(path)
-    if len(lines) != pairs:
-        raise UserError(
-            f"'{path}' has {counted(len(lines), 'line')} for "
-            f"{counted(pairs, 'sentence pair')}; line n must hold the links of pair n."
-        )
-
-    def link(block: Block) -> NDArray[np.int64]:
-        text = clean(block, "keep")
-        links = [
-            links_between(pair, lines[number - 1], f"{path}, line {number}")
-            for number, pair in enumerate(zip(*text[:2]), block.first)
-        ]
-        return spread_links(words, text.source, text.target, links)
-
-    return link
+def _by_file(words: Vocabularies, block: Block) -> NDArray[np.int64]:
+    """Of the tokens of words that a file links."""
+    pairs = tokenised(words, block, "keep")
+    return counted_links(pairs.source, pairs.target, pairs.links)

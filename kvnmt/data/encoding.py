@@ -85,7 +85,7 @@ def tokenised(
     nothing = 0
     for number, *pair in zip(numbers, text.source, text.target):
         ids = [encode(words, line) for words, line in zip(vocabularies, pair)]
-        if not all(ids):
+        if not all(ids) and faulty != "keep":
             if faulty == "stop":
                 raise faulty_side(
                     block, number, ids.index([]), "holds nothing that becomes a token"

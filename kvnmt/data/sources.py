@@ -27,7 +27,7 @@ class TextReader(NamedTuple):
 
     name: str  # for people
     pairs: int  # faulty ones included
-    blocks: Callable[[], Iterator[Block]]  # reads it, in its order
+    blocks: Callable[..., Iterator[Block]]  # reads it in its order, perhaps of a size
     files: tuple[Path, ...]  # whose contents decide all of it
     unit: str  # what holds a pair, for people: ``line of 'a' and 'b'``
 
@@ -108,9 +108,9 @@ def _with_links(reader: TextReader, path: Path) -> TextReader:
             "pair n."
         )
 
-    def blocks() -> Iterator[Block]:
+    def blocks(size: int = text.BLOCK) -> Iterator[Block]:
         with opened(path) as file:
-            for block in reader.blocks():
+            for block in reader.blocks(size):
                 lines = list(islice(file, len(block.source)))
                 if len(lines) != len(block.source):
                     raise UserError(

@@ -156,12 +156,12 @@ def count_tsv(path: Path | str) -> int:
     return count
 
 
-def tsv_blocks(path: Path | str) -> Iterator[Block]:
-    """Reads a file of sentence, tab and translation, some lines at a time."""
+def tsv_blocks(path: Path | str, size: int = BLOCK) -> Iterator[Block]:
+    """Reads a file of sentence, tab and translation, ``size`` lines at a time."""
     places = f"{path}, the source of line", f"{path}, the target of line"
     with opened(path) as file:
         first = 1
-        while lines := list(islice(file, BLOCK)):
+        while lines := list(islice(file, size)):
             rows = [_columns(line, path, i) for i, line in enumerate(lines, first)]
             source, target = map(list, zip(*rows))
             yield Block(source, target, first, places)

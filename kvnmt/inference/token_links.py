@@ -6,8 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.links import Links, token_links
-from kvnmt.data.vocabularies import Vocabularies
+from kvnmt.data.links import Links
 from kvnmt.inference.score import score
 from kvnmt.inference.shortlist import NO_TOKEN
 from kvnmt.inference.trained import Trained
@@ -29,38 +28,15 @@ def attended_links(
         hard_links(pair.alignments[-1], len(x), len(y))
         for pair, x, y in zip(scored, source_ids, target_ids)
     ]
-    return _counted(source_ids, target_ids, links)
+    return counted_links(source_ids, target_ids, links)
 
 
-def spread_links(
-    vocabularies: Vocabularies,
-    source: Sequence[str],
-    target: Sequence[str],
-    links: Sequence[Links],
-) -> NDArray[np.int64]:
-    """Links all tokens of words that are linked.
-
-    Args:
-        vocabularies: Of both sides.
-        source: Lines.
-        target: Their translations.
-        links: Between the words of each pair.
-
-    Returns:
-        What `count_links` counts.
-    """
-    source_ids = [vocabularies.source.encode(line) for line in source]
-    target_ids = [vocabularies.target.encode(line) for line in target]
-    pairs, ids = zip(source, target), zip(source_ids, target_ids)
-    spread = [token_links(vocabularies, *of_pair) for of_pair in zip(pairs, ids, links)]
-    return _counted(source_ids, target_ids, spread)
-
-
-def _counted(
+def counted_links(
     source: Sequence[Sequence[int]],
     target: Sequence[Sequence[int]],
     links: Sequence[Links],
 ) -> NDArray[np.int64]:
+    """What `count_links` counts, of the ids of pairs and the links between them."""
     pairs = [
         (x[i], y[j]) for x, y, places in zip(source, target, links) for i, j in places
     ]

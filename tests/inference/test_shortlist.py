@@ -6,6 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kvnmt.data.encoding import tokenised
+from kvnmt.data.text import Block
 from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.data.vocabulary import EOS, UNK, Characters, Words
 from kvnmt.errors import UserError
@@ -20,7 +22,7 @@ from kvnmt.inference.shortlist import (
     size_for,
 )
 from kvnmt.inference.shortlist_file import read_shortlist, write_shortlist
-from kvnmt.inference.token_links import spread_links
+from kvnmt.inference.token_links import counted_links
 from kvnmt.inference.translate import translate, translate_nbest
 from kvnmt.model import assembly
 from kvnmt.model.config import ModelConfig
@@ -194,12 +196,10 @@ def test_links_between_words_are_spread_over_their_tokens():
     """Here characters, of which a space belongs to the word before it."""
     letters = Characters("abcd ")
     a, b, c, d, space = letters.encode("ab cd")[:2] + letters.encode("cd b")[:3]
-    links = spread_links(
-        Vocabularies(letters, letters),
-        ["ab c", "d"],
-        ["d a", ""],
-        [frozenset({(0, 1), (1, 0)}), frozenset()],
-    )
+    sides = [b"ab c", b"d"], [b"d a", b""]
+    block = Block(*sides, 1, ("source", "target", "links"), [b"0-1 1-0", b""])
+    pairs = tokenised(Vocabularies(letters, letters), block, "keep")
+    links = counted_links(pairs.source, pairs.target, pairs.links)
     assert sorted(map(tuple, links.tolist())) == sorted(
         [(a, a), (b, a), (space, a), (c, d), (c, space)]
         + [(NO_TOKEN, token) for token in (d, space, a)]
