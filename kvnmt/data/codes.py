@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Subwords by the merges that another program has learnt: subword-nmt's codes.
+"""Subwords by the merges of another program: the codes of subword-nmt or fastBPE.
 
 Sennrich et al. (2016) cut a word into characters, of which the last has ``</w>`` behind
 it, and merge neighbours in the order in which merges were learnt. All pieces but the
@@ -160,7 +160,7 @@ class Codes(Listed):
 
 
 def read_codes(data: bytes) -> Codes:
-    """Reads merges, of subword-nmt or with the pieces that `Codes.data` adds.
+    """Reads merges, of subword-nmt, of fastBPE or with the pieces of `Codes.data`.
 
     Raises:
         ValueError: A line is no merge or no piece; it is named.
@@ -174,6 +174,8 @@ def read_codes(data: bytes) -> Codes:
         raise ValueError(f"its version is {version}, and 0.1 and 0.2 are known")
     last = lines.index(VOCABULARY) if VOCABULARY in lines else len(lines)
     merges = [tuple(line.rstrip("\r ").split(" ")) for line in lines[first:last]]
+    if not first and all(len(m) == 3 and m[2].isdecimal() for m in merges):
+        version, merges = "0.2", [merge[:2] for merge in merges]  # fastBPE's, counted
     for number, merge in enumerate(merges, first + 1):
         if len(merge) != 2 or not all(merge):
             raise ValueError(f"line {number} is not two pieces, which are merged")

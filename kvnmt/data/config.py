@@ -57,7 +57,7 @@ class DataConfig:
     vocabularies: Path | None = None
     # what a token is, where vocabularies are built
     vocabulary: Kind = "words"
-    # codes: the merges of subword-nmt (learn-bpe, learn-joint-bpe-and-vocab)
+    # codes: the merges that subword-nmt or fastBPE learnt
     codes: Path | None = None
     target_codes: Path | None = None  # codes: those of the target, if it has others
     # words and characters seen less often are unknown; pieces of codes are cut again

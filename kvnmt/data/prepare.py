@@ -153,7 +153,7 @@ def _codes(config: DataConfig) -> list[Codes]:
     """
     if config.codes is None:
         raise OptionError(
-            "with {0} codes, {1} names the merges: a file that subword-nmt has learnt.",
+            "with {0} codes, {1} names the merges: a file of subword-nmt or fastBPE.",
             *("data.vocabulary", "data.codes"),
         )
     paths = {"codes": config.codes, "target_codes": config.target_codes}
@@ -166,7 +166,7 @@ def _read(name: str, path: Path) -> Codes:
     except (DamagedError, OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise OptionError(
-            f"{{0}} '{path}' holds no merges of subword-nmt: {reason}.",
+            f"{{0}} '{path}' holds no merges of subword-nmt or fastBPE: {reason}.",
             f"data.{name}",
         ) from None
 

@@ -7,7 +7,7 @@ in the papers. An id below zero is no word at all (padding).
 
 Words are what stands between ASCII spaces. Characters are Unicode code points, spaces
 too. Subwords are SentencePiece's byte-pair encoding, learnt by `kvnmt.data.subwords`;
-those of subword-nmt are in `kvnmt.data.codes`.
+those of subword-nmt and fastBPE are in `kvnmt.data.codes`.
 """
 
 import hashlib

@@ -168,6 +168,13 @@ def test_a_file_may_have_been_in_an_editor():
     assert read_codes(edited) == read_codes(b"#version: 0.2\nl o\n")
 
 
+def test_codes_of_fastbpe_have_counts_behind_the_pieces():
+    counted = b"l o 70\nlo w</w> 51\n"
+    assert read_codes(counted) == read_codes(b"#version: 0.2\nl o\nlo w</w>\n")
+    with pytest.raises(ValueError, match="line 2 is not two pieces"):
+        read_codes(b"l o\nlo w</w> 51\n")
+
+
 def test_a_vocabulary_is_saved_whole(tmp_path):
     merges = dataclasses.replace(read_codes(LEARNT), words=tuple(KNOWN))
     save(merges, tmp_path, "source")
@@ -270,7 +277,7 @@ def test_other_merges_are_another_entry_of_the_cache(words, tmp_path):
         (["--data.codes", "merges"], "--data.codes is for --data.vocabulary codes"),
         (
             ["--data.vocabulary", "codes", "--data.codes", "merges"],
-            "--data.codes 'merges' holds no merges of subword-nmt: No such file",
+            "--data.codes 'merges' holds no merges of subword-nmt or fastBPE: No such file",
         ),
         (
             ["--data.vocabulary", "codes", "--data.subwords", "9"],
