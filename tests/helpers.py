@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from rich.console import Console
 
 from kvnmt.cli.program_cache import machine_folder
@@ -28,6 +29,7 @@ from kvnmt.systems.named import system
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.optimizer import OptimizerConfig
+from kvnmt.typing import DType
 
 # Of a CPU, in every test. With eight each program takes a fifth longer.
 DEVICES = 4
@@ -146,6 +148,17 @@ def untrained(base: Path, name: str, turned: bool = False, **changes: Any) -> Pa
 def first_params(model: Model) -> Params:
     """Parameters as a training begins with them."""
     return model.init(jax.random.key(1))
+
+
+def drawn(
+    model: Model, seed: int = 11, scale: float = 0.8, dtype: DType = np.float32
+) -> Params:
+    """Random parameters, biases too, that cost no compilation."""
+    normal = np.random.default_rng(seed).normal
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    return jax.tree.map(
+        lambda x: jax.device_put(normal(0, scale, x.shape).astype(dtype)), shapes
+    )
 
 
 def write_untrained(

@@ -277,7 +277,8 @@ def test_other_merges_are_another_entry_of_the_cache(words, tmp_path):
         (["--data.codes", "merges"], "--data.codes is for --data.vocabulary codes"),
         (
             ["--data.vocabulary", "codes", "--data.codes", "merges"],
-            "--data.codes 'merges' holds no merges of subword-nmt or fastBPE: No such file",
+            "--data.codes 'merges' holds no merges of subword-nmt or fastBPE: No such "
+            "file",
         ),
         (
             ["--data.vocabulary", "codes", "--data.subwords", "9"],

@@ -5,23 +5,20 @@ import dataclasses
 import json
 import shutil
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 from rich.console import Console
 
 from experiments.harness.results import Figures
 from experiments.harness.rows import AnyRow, Train
 from experiments.harness.table import refuse, work
 from kvnmt.data import synthetic
-from kvnmt.model.assembly import Model, Params
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.training.loop import Result
-from tests.helpers import write_untrained
+from tests.helpers import drawn, write_untrained
 
 RESULT = Result(
     steps=30,
@@ -48,13 +45,7 @@ def small(experiment: Experiment) -> Experiment:
     return dataclasses.replace(experiment, model=model, search=search)
 
 
-def draw(model: Model) -> Params:
-    """Parameters that cost no compilation."""
-    random = np.random.default_rng(1)
-    shapes = jax.eval_shape(model.init, jax.random.key(1))
-    return jax.tree.map(
-        lambda leaf: jnp.asarray(random.normal(0, 0.3, leaf.shape), leaf.dtype), shapes
-    )
+draw = partial(drawn, seed=1, scale=0.3)
 
 
 def untrained(

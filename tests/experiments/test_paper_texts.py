@@ -50,7 +50,7 @@ def test_of_several_test_texts_bleu_is_the_mean(text, tmp_path, monkeypatch, cap
         text[f"test_{side}"] = path, other
     scores = iter((20.0, 30.0))
     monkeypatch.setattr(
-        papers, "corpus_bleu", lambda *args, **more: Score(next(scores), "", 1.0)
+        papers, "corpus_bleu", lambda *args, **more: Score(next(scores), "")
     )
     options = Meng(
         **text, setting="small", systems=("rnnsearch-star",), workdir=tmp_path / "runs"

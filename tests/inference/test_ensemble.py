@@ -21,7 +21,7 @@ from kvnmt.model import assembly
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.systems.named import system
-from tests.helpers import trained, untrained
+from tests.helpers import drawn, trained, untrained
 
 SIZES = ModelConfig(embedding=5, encoder=6, state=6, merge="sum")
 NAMES = ("kvmematt-r2", "rnnencdec", "self-attentive-rnn")  # as unlike as can be
@@ -30,11 +30,7 @@ SOURCE = [[3, 5, 2], [4], [6, 2, 2, 3]]
 
 def member(name: str, seed: int):
     model = assembly.build(system(name).model(SIZES), 8, 9)
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
-    normal = np.random.default_rng(seed).normal
-    return model, jax.tree.map(
-        lambda x: jnp.asarray(normal(0, 0.6, x.shape), jnp.float32), shapes
-    )
+    return model, drawn(model, seed, 0.6)
 
 
 @pytest.fixture(scope="module", name="some")

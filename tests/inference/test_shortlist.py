@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tables of likely target tokens: counted, written, read, and searched with."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -27,6 +25,7 @@ from kvnmt.inference.translate import translate, translate_nbest
 from kvnmt.model import assembly
 from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import system
+from tests.helpers import drawn
 
 SIZES = ModelConfig(embedding=6, encoder=5, state=7)
 WORDS = 12
@@ -41,11 +40,7 @@ DER, HUND, DOG, THE = 2, 3, 2, 3
 def build(name: str, seed: int):
     """A model whose random parameters make it talk, and of different things."""
     model = assembly.build(system(name).model(SIZES), WORDS, WORDS)
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
-    normal = np.random.default_rng(seed).normal
-    return model, jax.tree.map(
-        lambda leaf: jnp.asarray(normal(0, 0.8, leaf.shape), jnp.float32), shapes
-    )
+    return model, drawn(model, seed)
 
 
 @pytest.fixture(scope="module", name="talkers")

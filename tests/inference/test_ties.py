@@ -7,7 +7,6 @@
 import os
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from kvnmt.model import assembly
 from kvnmt.model.assembly import Model, Params
 from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import system
+from tests.helpers import drawn
 
 COUNT = int(os.environ.get("KVNMT_TIES", "300"))  # sentences
 WORDS, NEAR = 40, 1e-7  # of the output layer: how far apart the rows of twins are
@@ -33,11 +33,7 @@ def talker() -> tuple[Model, Params]:
         WORDS,
         WORDS,
     )
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
-    normal = np.random.default_rng(11).normal
-    params = jax.tree.map(
-        lambda leaf: jnp.asarray(normal(0, 0.5, leaf.shape), jnp.float32), shapes
-    )
+    params = drawn(model, scale=0.5)
     b = params.output.b.at[EOS].set(-2.0)
     return model, params.replace(output=params.output.replace(b=b))
 

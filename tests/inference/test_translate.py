@@ -35,7 +35,7 @@ from kvnmt.model.assembly import Model, Params
 from kvnmt.model.config import ModelConfig
 from kvnmt.search import length_divisors
 from kvnmt.systems.named import system
-from tests.helpers import DEVICES
+from tests.helpers import DEVICES, drawn
 
 SIZES = ModelConfig(embedding=6, encoder=5, state=7)
 WORDS = 12
@@ -46,12 +46,7 @@ BEAM = SearchConfig(beam=3, batch_size=4)
 def build(name: str) -> tuple[Model, Params]:
     """A model whose random parameters make it talk, and of different things."""
     model = assembly.build(system(name).model(SIZES), WORDS, WORDS)
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
-    normal = np.random.default_rng(11).normal
-    params = jax.tree.map(
-        lambda leaf: jnp.asarray(normal(0, 0.8, leaf.shape), jnp.float32), shapes
-    )
-    return model, want_to_end(params, -2.0)
+    return model, want_to_end(drawn(model), -2.0)
 
 
 def want_to_end(params: Params, bias: float) -> Params:

@@ -24,6 +24,7 @@ from kvnmt.inference.score import rounds_of
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Model, Params
 from kvnmt.search import Hypotheses
+from tests.helpers import drawn
 from tests.laws import cases
 
 EOS, PAD, WORDS, LENGTH = 0, -1, 4, 3
@@ -72,11 +73,7 @@ class Truth(NamedTuple):
 def build(name: str) -> tuple[Model, Params]:
     """A system that has something to say, in float64."""
     model = assembly.build(cases.NAMED[name], cases.SOURCE_WORDS, WORDS)
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
-    normal = np.random.default_rng(3).normal
-    return model, jax.tree.map(
-        lambda x: jax.device_put(normal(0, 0.7, x.shape)), shapes
-    )
+    return model, drawn(model, 3, 0.7, np.float64)
 
 
 @cache

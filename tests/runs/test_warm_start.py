@@ -33,7 +33,7 @@ from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.target_context import self_attentive
 from kvnmt.trees import by_name
 from tests.data.helpers import words_of
-from tests.helpers import SIZES, quiet, tiny, toy_data, trained
+from tests.helpers import SIZES, drawn, quiet, tiny, toy_data, trained
 
 
 @pytest.fixture(scope="module")
@@ -44,12 +44,7 @@ def base(tmp_path_factory) -> Path:
 @functools.cache
 def params(config: ModelConfig, seed: int) -> Params:
     """Random parameters, biases too: no two arrays are equal by chance."""
-    model = assembly.build(config, 10, 11)
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
-    normal = np.random.default_rng(seed).normal
-    return jax.tree.map(
-        lambda x: jax.numpy.asarray(normal(size=x.shape), x.dtype), shapes
-    )
+    return drawn(assembly.build(config, 10, 11), seed, 1)
 
 
 def named(tree: Params) -> dict[str, np.ndarray]:
