@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that are whole or not there, their digests, sealed manifests, and locks."""
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -202,11 +203,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         DamagedError: It is missing or was changed.
         OSError: It is there and cannot be read.
     """
-    try:
-        _check_kind(folder, MANIFEST)
-        content = read_small(folder / MANIFEST)
-    except FileNotFoundError:
-        raise DamagedError(f"'{MANIFEST}' is missing") from None
+    _check_kind(folder, MANIFEST)
+    content = read_small(folder / MANIFEST)
     seal, _, text = content.partition(b"\n")
     if len(seal) in ALGORITHMS and digest(text, len(seal)).encode() == seal:
         with suppress(ValueError, RecursionError):
@@ -226,18 +224,20 @@ def check_files(folder: Path, digests: dict[str, str]) -> None:
     for name, expected in digests.items():
         if len(expected) not in ALGORITHMS or not stays_inside(name):
             raise DamagedError(f"'{MANIFEST}' is no manifest")
-        try:
-            _check_kind(folder, name)
-            same = digest_of(folder / name, len(expected)) == expected
-        except FileNotFoundError:
-            raise DamagedError(f"'{name}' is missing") from None
-        if not same:
+        _check_kind(folder, name)
+        if digest_of(folder / name, len(expected)) != expected:
             raise DamagedError(f"'{name}' was changed after it was written")
 
 
 def _check_kind(folder: Path, name: str) -> None:
-    """Refuses what is no file: a pipe would be waited for."""
-    if not stat.S_ISREG((folder / name).stat().st_mode):
+    """Refuses what is not there, and what is no file: a pipe would be waited for."""
+    try:
+        mode = (folder / name).stat().st_mode
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            raise
+        raise DamagedError(f"'{name}' is missing") from None
+    if not stat.S_ISREG(mode):
         raise DamagedError(f"'{name}' is no file")
 
 

@@ -16,6 +16,7 @@ from kvnmt.files import (
     DamagedError,
     check_files,
     claim,
+    digest,
     digest_of,
     locked,
     read_manifest,
@@ -89,6 +90,23 @@ def test_files_are_compared_with_their_digests(tmp_path):
     (tmp_path / "a").write_text("b")
     with pytest.raises(DamagedError, match="'a' was changed"):
         check_files(tmp_path, digests)
+
+
+def test_what_is_no_file_is_damage(tmp_path):
+    """Then another checkpoint may do; one that cannot be read for now is none."""
+    expected = digest(b"")
+    (tmp_path / "file").write_text("")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for name, what in (
+        ("file/x", "is missing"),
+        ("loop", "is missing"),
+        ("folder", "is no file"),
+        ("pipe", "is no file"),
+    ):
+        with pytest.raises(DamagedError, match=f"'{name}' {what}"):
+            check_files(tmp_path, {name: expected})
 
 
 def test_a_lock_keeps_others_out(tmp_path):

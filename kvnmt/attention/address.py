@@ -5,6 +5,8 @@ The keys of additive attention and of its extensions are the annotations: `prepa
 projects them once per sentence.
 """
 
+from typing import Protocol
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -41,6 +43,15 @@ class Params:
     address: Address  # of the query that reads
 
 
+class HasAddress(Protocol):
+    """Parameters with an address, be they of that class or not."""
+
+    @property
+    def address(self) -> Address:
+        """Of the query that reads."""
+        ...
+
+
 @struct.dataclass
 class KeysAndValues:
     """Constants of a sentence whose keys are compared as they stand."""
@@ -70,7 +81,7 @@ def project_keys(params: Address, keys: Float[Array, "B S C"]) -> Float[Array, "
 
 
 def prepare(
-    params: Params,
+    params: HasAddress,
     annotations: Float[Array, "B S C"],
     mask: Bool[Array, "B S"],
 ) -> Source:

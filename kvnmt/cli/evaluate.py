@@ -167,10 +167,11 @@ class Evaluate:
 
         make_folder(folder)
         lines = [n for n in self.draw if n <= len(test.reference)]
+        lacking = None
         try:
             lacking = draw(test, systems, lines, folder)
         except LackingError as error:
-            raise UserError(f"nothing can be drawn: {error}.") from None
+            say(f"not all can be drawn: {error}.")
         say(f"the pictures are in {folder}")
         if lacking:
             say(lacking)

@@ -40,9 +40,8 @@ class EncodedBlock(NamedTuple):
     source: Sentences
     target: Sentences
     dropped: Dropped
-    links: Sentences | None = (
-        None  # source and target places by turns, if links are given
-    )
+    # Of every pair source and target places by turns, if links are given.
+    links: Sentences | None = None
 
     @property
     def parts(self) -> dict[str, Sentences]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from kvnmt.data import text
 from kvnmt.data.config import DataConfig
@@ -22,12 +22,18 @@ from kvnmt.errors import OptionError, UserError, counted
 Split: TypeAlias = Literal["train", "valid"]
 
 
+class Blocks(Protocol):  # noqa: D101
+    def __call__(self, size: int = text.BLOCK) -> Iterator[Block]:
+        """Reads the text in its order, so many pairs at a time."""
+        ...
+
+
 class TextReader(NamedTuple):
     """Parallel text that can be read again and again."""
 
     name: str  # for people
     pairs: int  # faulty ones included
-    blocks: Callable[..., Iterator[Block]]  # reads it in its order, perhaps of a size
+    blocks: Blocks
     files: tuple[Path, ...]  # whose contents decide all of it
     unit: str  # what holds a pair, for people: ``line of 'a' and 'b'``
 

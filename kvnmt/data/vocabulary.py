@@ -66,7 +66,7 @@ class _Known(dict[str, int]):
 class Listed:
     """Words, pieces of words or characters, by their place in a list."""
 
-    words: Sequence[str]  # ids 2, 3, ...
+    words: tuple[str, ...] | str  # ids 2, 3, ...
 
     @cached_property
     def _ids(self) -> dict[str, int]:

@@ -82,7 +82,8 @@ class State(rounds.State):
     """Carried from step to step."""
 
     summary: Float[Array, "B D"]  # m_{t-1}
-    history: History  # s_0, s_1, ..., and W_1 of them beside them
+    states: History  # s_0, s_1, ...
+    projected: History  # W_1 of them
 
 
 @struct.dataclass
@@ -125,10 +126,14 @@ def initial_state(
     common = rounds.initial_state(options, attention, params, source, length)
     start = common.state
     rows, D = start.shape
-    history = append(
-        empty(rows, length + 1, 2 * D, start.dtype), _row(params.own, start)
+    nothing = empty(rows, length + 1, D, start.dtype)
+    return State(
+        state=start,
+        attention=common.attention,
+        summary=jnp.zeros_like(start),
+        states=append(nothing, start),
+        projected=append(nothing, start @ params.own.W.W[0]),
     )
-    return State(start, common.attention, jnp.zeros_like(start), history)
 
 
 def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
@@ -153,26 +158,27 @@ def step(
     moment = Moment(summary, inputs.embedded, query)
     advance = gru_pair.from_query(options, query)
     looked = look(options, attention, params, source, state.attention, moment, advance)
-    history = append(state.history, _row(params.own, looked.state))
+    following = State(
+        state=looked.state,
+        attention=looked.attention,
+        summary=summary,
+        states=append(state.states, looked.state),
+        projected=append(state.projected, looked.state @ params.own.W.W[0]),
+    )
     features = base.Features(
         looked.state, looked.context, looked.alignments, self_attention=weights
     )
-    return State(looked.state, looked.attention, summary, history), features
-
-
-def _row(params: SelfAttention, state: Float[Array, "B D"]) -> Float[Array, "B 2*D"]:
-    return jnp.concatenate([state, state @ params.W.W[0]], axis=-1)
+    return following, features
 
 
 def _summarise(
     params: SelfAttention, state: State, inputs: Inputs
 ) -> tuple[Float[Array, "B T"], Float[Array, "B D"]]:
     """The attention to the states so far, and m_t (15 to 17)."""
-    states, projected = jnp.split(state.history.rows, 2, axis=-1)
     now = inputs.energy + state.summary @ params.W.W[2]
-    f = energies(projected, now[:, None], params.v)
-    weights = masked_softmax(f, present(state.history))
-    return weights, mix(weights[:, None], states)[:, 0]
+    f = energies(state.projected.rows, now[:, None], params.v)
+    weights = masked_softmax(f, present(state.states))
+    return weights, mix(weights[:, None], state.states.rows)[:, 0]
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:

@@ -17,7 +17,7 @@ one starts another that extends it (`kvnmt.runs.warm_start`).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -55,9 +55,23 @@ class Round:
     advance: GRU  # GRU2 of the conditional decoder
 
 
+class HasRounds(Protocol):
+    """Parameters of a decoder with rounds, whatever else stands between them."""
+
+    @property
+    def initial(self) -> Linear | None:
+        """The map of s_0."""
+        ...
+
+    @property
+    def rounds(self) -> tuple[Round, ...]:
+        """The rounds; one member if they are shared."""
+        ...
+
+
 @struct.dataclass
 class Params:
-    """What every decoder with rounds has, and most have no more."""
+    """What most decoders with rounds begin with."""
 
     initial: Linear | None  # W_init, b
     query: PyTree  # what makes q_t: GRU1 or a `Query`; None: q_t is s_{t-1}
@@ -120,7 +134,7 @@ def init_rounds(
 
 
 def prepare(
-    options: RoundOptions, attention: Attention, params: PyTree, encoded: Encoded
+    options: RoundOptions, attention: Attention, params: HasRounds, encoded: Encoded
 ) -> Source:
     """Prepares the attention of every round, and s_0."""
     constants = tuple(
@@ -141,7 +155,7 @@ def prepare(
 def initial_state(
     options: RoundOptions,
     attention: Attention,
-    params: PyTree,
+    params: HasRounds,
     source: Source,
     length: int,
     key: Key[Array, "*B"] | None = None,
@@ -154,7 +168,7 @@ def initial_state(
 def look(
     options: RoundOptions,
     attention: Attention,
-    params: PyTree,
+    params: HasRounds,
     source: Source,
     memory: PyTree,
     moment: Moment,

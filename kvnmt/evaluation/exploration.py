@@ -59,7 +59,7 @@ def explore(
             y = [run.vocabularies.target.encode(line) for line in reference]
         else:
             y = _translations(name, run, x, search, counting)
-        read.append(outputs(name, run, x, y, reference, counting))
+        read.append(outputs(name, run, x, y, reference, counting, check_finite))
     systems = [system(name, run) for name, run in runs.items()]
     sentences = [
         {
@@ -109,12 +109,23 @@ def outputs(
     target: Sequence[Sequence[int]],
     reference: Sequence[str] | None,
     counting: Counting,
+    check: Callable[[str, Sequence[Scored]], None] = lambda name, scored: None,
 ) -> list[dict[str, Any]]:
-    """How a run read every sentence to write its translation."""
+    """How a run read every sentence to write its translation.
+
+    Args:
+        name: Of the run, for people.
+        run: The trained model.
+        source: Ids without EOS.
+        target: Ids of the translations.
+        reference: By people, if there are any.
+        counting: Shows progress.
+        check: Called with the name and what forced decoding gave.
+    """
     count, words = len(source), run.vocabularies
     with counting(f"reading {name}", count) as advance:
         scored = score(run.model, run.params, source, target, advance=advance)
-    check_finite(name, scored)
+    check(name, scored)
     pairs = run, source, target, counting
     changes = _told(f"memory of {name}", has_memory, memory_changes, *pairs)
     weights = _told(f"weights of {name}", has_signs, signed_weights, *pairs)
@@ -137,7 +148,7 @@ def outputs(
 
 
 def check_finite(name: str, scored: Sequence[Scored]) -> None:
-    """Makes sure that there is something to show.
+    """Makes sure that there is something to show of every sentence.
 
     Raises:
         UserError: A sentence is read with what is no finite number.

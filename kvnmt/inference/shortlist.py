@@ -40,7 +40,7 @@ class Lexicon(NamedTuple):
         """By source token, the likeliest first; of equal ones that of the lower id.
 
         Args:
-            best: How many target tokens of a source token are kept.
+            best: How many target tokens of a source token are kept; by default all.
             common: How many of `NO_TOKEN`.
         """
         order = np.lexsort((self.target, -self.probability, self.source))

@@ -32,13 +32,14 @@ class Law(NamedTuple, Generic[Trial]):
 def differences(wanted: PyTree, actual: PyTree, *, tolerance: float) -> Iterator[str]:
     """A sentence for the array that differs most, if any differs too much.
 
-    Of trees that do not hold the same arrays, that is told alone.
+    Of trees of other structures, that is told alone.
     Of an array with large numbers the tolerance is a share of the largest: a memory
     of sums rounds as they do. What holds no real numbers is to be the same.
     """
     if jax.tree.structure(wanted) != jax.tree.structure(actual):
         have, want = ([name for name, _ in named(each)] for each in (actual, wanted))
-        yield f"it gives {have}, not {want}"
+        alike = "the same arrays in another structure"
+        yield f"it gives {alike if have == want else f'{have}, not {want}'}"
         return
     apart = {}
     for name, want, have in pairs(wanted, actual):

@@ -52,7 +52,14 @@ def hard_links(alignment: np.ndarray, source_length: int, target_length: int) ->
 
     Raises:
         UserError: The alignment holds a number that is not finite.
+        ValueError: It has too few rows or columns.
     """
+    rows, columns = alignment.shape
+    if rows <= target_length or columns <= source_length:
+        raise ValueError(
+            f"an alignment of shape {alignment.shape} has no room for {target_length} "
+            f"target and {source_length} source words, each with EOS"
+        )
     real = alignment[:target_length, : source_length + 1]
     if not np.isfinite(real).all():
         raise UserError(

@@ -2,7 +2,7 @@
 """Hypotheses that grow word by word without looking at each other."""
 
 from collections.abc import Callable
-from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -83,9 +83,19 @@ def walk(
     return run_rows(advance, sentences, start, length, shrinks).hypotheses
 
 
-def _likeliest(now: Sentences, log_probs: Array, t: Array) -> Array:
-    return jnp.argmax(log_probs, axis=-1)
+def greedy_search(
+    step: DecodeStep, sentences: Sentences, ranking: Ranking, **bounds: Any
+) -> Hypotheses:
+    """Takes the most probable next word, again and again.
 
+    Args:
+        step: Advances hypotheses by one word.
+        sentences: What is decoded, each with one hypothesis.
+        ranking: How it is scored.
+        **bounds: ``length``, ``eos``, ``pad`` and ``shrinks`` of `walk`.
+    """
 
-# The most probable next word, again and again; sentences have one hypothesis each.
-greedy_search = partial(walk, choose=_likeliest)
+    def likeliest(now: Sentences, log_probs: Array, t: Array) -> Array:
+        return jnp.argmax(log_probs, axis=-1)
+
+    return walk(step, sentences, ranking, choose=likeliest, **bounds)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the members of this folder that look back share: a history, and its masks."""
+"""A history and its masks, of what looks back: members of this folder, and decoders."""
 
 import jax
 import jax.numpy as jnp

@@ -69,10 +69,9 @@ def test_memory_rnn_remembers_every_state():
     _, features, states, start = run("memory_rnn")
     np.testing.assert_allclose(states[1].summary, start, **close)  # m_1 = s_0
     last = states[-1]
-    np.testing.assert_array_equal(last.history.count, [T + 1] * B)
-    remembered = last.history.rows[..., : start.shape[-1]]
-    np.testing.assert_allclose(remembered[:, 0], start, **close)
-    np.testing.assert_allclose(remembered[:, 1:], features.state, **close)
+    np.testing.assert_array_equal(last.states.count, [T + 1] * B)
+    np.testing.assert_allclose(last.states.rows[:, 0], start, **close)
+    np.testing.assert_allclose(last.states.rows[:, 1:], features.state, **close)
 
 
 def test_noise_of_the_memory_is_drawn_in_training_alone(key):

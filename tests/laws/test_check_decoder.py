@@ -182,6 +182,12 @@ WRONG = {
 }
 
 
+def test_a_module_is_built_before_it_is_tried(monkeypatch):
+    """The laws of decoders themselves are in test_decoder."""
+    cases.try_few(monkeypatch, LAWS, set(), set(NAMES))
+    assert kvnmt.check(single).hold
+
+
 # Programs of their own: tried where they are to be broken.
 COSTLY = {"keys", "steps", "wider", "rows", "state", "hypotheses", "reach"}
 

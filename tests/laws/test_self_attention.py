@@ -83,7 +83,7 @@ def test_memory_rnn_mixes_its_states_with_what_it_tells(key):
     (source, state), step = start(params), jax.jit(model.step)
     (told,) = scored.self_attention
     for t, token in enumerate(([-1], [3], [4])):
-        before, _ = np.split(np.asarray(state.decoder.history.rows)[0], 2, axis=-1)
+        before = np.asarray(state.decoder.states.rows)[0]
         state, _ = step(params, source, state, np.array(token))
         summary = told[t] @ before[: len(told[t])]
         np.testing.assert_allclose(state.decoder.summary[0], summary, atol=1e-5)

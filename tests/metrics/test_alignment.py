@@ -43,6 +43,12 @@ def test_padding_is_never_chosen():
     assert hard_links(np.array([[0.0, 9.0], [1.0, 9.0]]), 0, 1) == set()
 
 
+@pytest.mark.parametrize("lengths", [(3, 1), (2, 2)])
+def test_alignment_without_room_for_eos(lengths):
+    with pytest.raises(ValueError, match="no room"):
+        hard_links(np.ones((2, 3)), *lengths)
+
+
 def test_alignment_that_is_not_finite():
     with pytest.raises(UserError, match="not finite"):
         hard_links(np.array([[0.5, np.nan], [0.5, 0.5]]), 1, 1)

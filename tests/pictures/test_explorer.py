@@ -120,7 +120,8 @@ def _sample(systems=SYSTEMS, texts=TEXTS) -> dict:
                 "outputs": outputs,
             }
         )
-    return {"title": f"KVMemAtt {MARKUP}", "systems": systems, "sentences": sentences}
+    told = [{"members": 1} | {k: s[k] for k in ("name", "rounds")} for s in systems]
+    return {"title": f"KVMemAtt {MARKUP}", "systems": told, "sentences": sentences}
 
 
 DATA = _sample()
