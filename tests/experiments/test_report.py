@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from experiments import report
 from experiments.harness import results
@@ -76,7 +77,7 @@ def test_every_table_of_a_module_stands_on_a_page(text):
 def test_a_table_without_results_says_that_it_was_measured_once(text):
     text = re.sub(r"<!-- table .*?<!-- end -->", "", text, flags=re.S)
     tables = re.findall(r"(\n\n[^|]*)(\n\n\|.*?\n\n)", text, flags=re.S)
-    assert len(tables) == 6
+    assert len(tables) == 7
     for above, table in tables:
         assert "Measured once" in above, table
 
@@ -284,7 +285,7 @@ def test_results_of_an_unknown_table_are_refused_before_any_is_kept(tmp_path):
         report.main(ReportOptions(collect=tmp_path, name="multi3k"))
 
 
-def test_rows_are_tested_over_the_seeds_that_the_baseline_has_too(tmp_path):
+def test_rows_are_tested_over_their_seeds_and_the_baseline_s(tmp_path):
     summary = replace(SUMMARY, against=AGAINST, published={})
     for seed, bleu in enumerate((36.0, 36.5, 35.8, 30.0), start=1):
         keep(tmp_path, f"baseline-{seed}", **row(seed, bleu))
@@ -298,8 +299,8 @@ def test_rows_are_tested_over_the_seeds_that_the_baseline_has_too(tmp_path):
     keep(tmp_path, "r1-3", **third)
     grid = grid_of(summary, tmp_path)
     column = [r[grid.headings.index(heading)] for r in grid.rows]
-    # t = 1.0 / (0.2 / sqrt(3)) = 8.66 with 2 degrees of freedom
-    assert sorted(column) == ["", "", "0.013"]
+    p = stats.ttest_ind([37, 37.7, 36.6], [36, 36.5, 35.8, 30], equal_var=False).pvalue
+    assert sorted(column) == ["", "", f"{p:.3f}"]
 
 
 def test_rows_are_tested_over_the_sentences_of_the_baseline_of_their_seed(tmp_path):
@@ -464,10 +465,19 @@ def test_a_baseline_may_be_told_by_a_number(tmp_path):
     assert f"{first['p']:.3f}" in grid.rows[0]
 
 
-@pytest.mark.parametrize(("gain", "p"), [(0.0, 1.0), (1.5, 0.25)])
-def test_seeds_that_gain_alike_are_tested_exactly(gain, p):
-    """There is no t without variance."""
-    baseline = [row(seed, 36.0 + seed / 3) for seed in (1, 2, 3)]
+def test_seeds_are_tested_by_welch_s_test():
+    """By hand: means 1 apart, variances 1 and 4, so t is 1 / sqrt(5 / 3)."""
+    baseline = [row(seed, 36.0 + seed) for seed in (1, 2, 3)]
+    group = [row(seed, 35.0 + 2 * seed) for seed in (1, 2, 3)]
+    freedom = (5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
+    expected = 2 * stats.t.sf(1 / (5 / 3) ** 0.5, freedom)
+    assert p_over_seeds(group, baseline, AGAINST) == pytest.approx(expected)
+    assert p_over_seeds(group[:2], baseline, AGAINST) is None
+
+
+@pytest.mark.parametrize(("gain", "p"), [(0.0, 1.0), (1.5, 0.1)])
+def test_there_is_no_t_without_variance(gain, p):
+    baseline = [row(seed, 36.0) for seed in (1, 2, 3)]
     group = [one | {AGAINST.figure: one[AGAINST.figure] + gain} for one in baseline]
     assert p_over_seeds(group, baseline, AGAINST) == p
 
