@@ -127,7 +127,7 @@ import jax
 import jax.numpy as jnp
 
 from kvnmt.fields import between
-from kvnmt.target_context import base, previous_word
+from kvnmt.target_context import base
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ def step(options, params, memory, state, embedded):
 def build(options):
     """Under the contract."""
     return base.TargetContext(
-        widths=previous_word.widths,
+        widths=base.state_and_word,
         over_time=partial(over_time, options),
         step=partial(step, options),
         initial_state=initial_state,
