@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TypeVar, Unpack
+from typing import Annotated, Literal, NamedTuple, Unpack
 
 from kvnmt.cli.beside import read_beside
 from kvnmt.data.words import beginning, cut, first_filled, word_places
@@ -24,8 +24,6 @@ from kvnmt.inference.translate import (
 from kvnmt.inference.unknown_words import check_replaceable, read_dictionary
 from kvnmt.metrics.bleu import Settings, bleu_metric
 from kvnmt.runs.directory import Run
-
-T = TypeVar("T")
 
 WINDOW = 20  # batches that are read, sorted by length and written together
 

@@ -3,7 +3,6 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, TypeVar, Unpack
 
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
@@ -91,9 +90,9 @@ def linked(
 
 
 def grouped(flat: Iterable[T], parts: Sequence[Sequence[Any]]) -> list[list[T]]:
-    """Results of parts, by the line that each belongs to."""
+    """Results of parts, by the line that each belongs to; there is one for each."""
     results = iter(flat)
-    return [list(islice(results, len(several))) for several in parts]
+    return [[next(results) for _ in several] for several in parts]
 
 
 def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
