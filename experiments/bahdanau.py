@@ -42,6 +42,7 @@ from experiments.parts.paper_tables import by_setting
 from experiments.parts.paper_texts import MadeUp
 from experiments.parts.papers import BLEU, Paper, PaperOptions, Variant, make_paper
 from experiments.parts.recipes import ADADELTA, MADE_UP
+from kvnmt.errors import UserError
 from kvnmt.evaluation import System, Test
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.length import parts
@@ -138,12 +139,22 @@ def main(options: Bahdanau, train: Train = training.run) -> None:
 
 
 def draw(results: Sequence[Figures], path: Path) -> None:
-    """Draws BLEU by length, the mean over the seeds (figure 2 of the paper)."""
+    """Draws BLEU by length, the mean over the seeds (figure 2 of the paper).
+
+    Raises:
+        UserError: The results are of different test texts.
+    """
     systems: dict[str, list[list[tuple[str, int, float | None]]]] = {}
     for result in results:
         name = f"{result['system']}-{result['longest']}"
         systems.setdefault(name, []).append(result["by_length"])
-    bleu_by_length({name: _means(seeds) for name, seeds in systems.items()}, path)
+    try:
+        bleu_by_length({name: _means(seeds) for name, seeds in systems.items()}, path)
+    except ValueError:
+        raise UserError(
+            "the rows were measured on different test texts, so that figure 2 cannot "
+            "be drawn; choose another --workdir for one of the texts."
+        ) from None
 
 
 def _means(

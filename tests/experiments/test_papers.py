@@ -185,6 +185,9 @@ def test_bleu_by_length_is_measured_and_drawn(text, tmp_path):
     other.write_text(json.dumps(kept))
     bahdanau.main(options, never)
     assert picture.exists()
+    other.write_text(json.dumps(kept | {"by_length": [["1-10", 1, 0.0]]}))
+    with pytest.raises(UserError, match="measured on different test texts"):
+        bahdanau.main(options, never)
 
 
 def made_test(count: int) -> tuple[Test, tuple[synthetic.Pair, ...]]:
