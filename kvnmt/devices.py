@@ -19,15 +19,18 @@ from kvnmt.typing import PyTree
 
 MOST_CORES = 16  # a batch of 64 gives each four rows
 WAIT = 300  # seconds for all processes to come
+FORCED = "xla_force_host_platform_device_count"
 
 
 def use_cores() -> None:
     """Makes every core of a CPU a device, for work whose rows do not wait for others.
 
     Two searches on a core each are faster than one on two cores. Where JAX is in use
-    already, or was told a number (``JAX_NUM_CPU_DEVICES``), nothing is changed.
+    already, or was told a number (``JAX_NUM_CPU_DEVICES``, or `FORCED` of XLA_FLAGS),
+    nothing is changed.
     """
-    if jax.config.jax_num_cpu_devices < 1:  # pyright: ignore
+    told = FORCED in os.environ.get("XLA_FLAGS", "")
+    if jax.config.jax_num_cpu_devices < 1 and not told:  # pyright: ignore
         with contextlib.suppress(RuntimeError):
             jax.config.update("jax_num_cpu_devices", min(cores(), MOST_CORES))
 
@@ -76,8 +79,14 @@ def join(
     late.daemon = True
     late.start()
     try:
+        # Its service would take the signal that ends a process, and do nothing.
+        jax.config.update("jax_enable_preemption_service", False)
         jax.distributed.initialize(
-            coordinator, processes, process, initialization_timeout=2 * WAIT
+            coordinator,
+            processes,
+            process,
+            local_device_ids=_own_devices(coordinator is not None),
+            initialization_timeout=2 * WAIT,
         )
     except (ValueError, RuntimeError) as error:
         raise UserError(
@@ -87,6 +96,18 @@ def join(
         ) from None
     finally:
         late.cancel()
+
+
+def _own_devices(by_hand: bool) -> list[int] | None:
+    """Which devices of its machine a process takes: none named are all of them.
+
+    None: as JAX has it, which under SLURM or Open MPI gives each process the one with
+    its number on the machine, whether there are others or not.
+    """
+    tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "").split("(")[0]
+    tasks = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", tasks)
+    told = "JAX_LOCAL_DEVICE_IDS" in os.environ
+    return [] if (by_hand or tasks == "1") and not told else None
 
 
 def _give_up() -> None:

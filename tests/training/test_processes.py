@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two processes train what one trains."""
 
+import os
 import shutil
 import signal
 import socket
@@ -224,6 +225,44 @@ def test_a_port_in_use_is_told():
         port = server.getsockname()[1]
         with pytest.raises(UserError, match=f"port {port} .* Address already in use"):
             devices.join(f"localhost:{port}", 2, 0)
+
+
+# JAX alone would give each process one device, and take the signal that ends it.
+JOINED = """
+import jax, os, signal
+from kvnmt import devices
+devices.join({address})
+print(jax.config.values["jax_cuda_visible_devices"], flush=True)
+os.kill(os.getpid(), signal.SIGTERM)
+signal.pause()
+"""
+SLURM = {
+    "SLURM_JOB_ID": "1",
+    "SLURM_NTASKS": "1",
+    "SLURM_PROCID": "0",
+    "SLURM_LOCALID": "0",
+    "SLURM_STEP_NUM_NODES": "1",
+    "SLURM_STEP_NODELIST": "localhost",
+    "SLURM_JOB_NODELIST": "localhost",
+}
+
+
+@pytest.mark.parametrize(
+    "tasks, by_hand, visible",
+    [("1(x2)", False, "all"), ("8", False, "0"), ("8", True, "all")],
+)
+def test_a_process_takes_its_devices_and_still_ends_when_asked(tasks, by_hand, visible):
+    """All devices where it is alone on its machine, or told its place by hand."""
+    program = JOINED.format(
+        address=f"'localhost:{free_port()}', 1, 0" if by_hand else ""
+    )
+    env = os.environ | SLURM | {"SLURM_STEP_TASKS_PER_NODE": tasks}
+    env["JAX_COORDINATOR_PORT"] = str(free_port())
+    run = subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True
+    )
+    assert run.stdout == f"{visible}\n", run.stderr
+    assert run.returncode == -signal.SIGTERM
 
 
 def step_of(checkpoint: Path) -> int:
