@@ -37,7 +37,7 @@ from kvnmt.attention.address import init_address
 from kvnmt.attention.coverage import State, init_G, read, received
 from kvnmt.fields import EXTENDS, WIDEST, between
 from kvnmt.initializers import Weights
-from kvnmt.layers import GRU, gru, init_gru, init_linear
+from kvnmt.layers import GRU, gru, init_gru, init_linear, precise
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
 
 CellName: TypeAlias = Literal["gru", "gru_before", "tanh"]
@@ -131,7 +131,7 @@ def prepare(
 def initial_state(options: Options, params: Params, source: Source) -> State:
     """Nothing is covered."""
     shape = (*source.mask.shape, options.size)
-    return State(jnp.zeros(shape, source.annotations.dtype))
+    return State(precise(jnp.zeros(shape, source.annotations.dtype)))
 
 
 def write(

@@ -52,6 +52,7 @@ from kvnmt.layers import (
     input_product,
     linear,
     lstm,
+    precise,
     recurrent_inputs,
 )
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes
@@ -155,7 +156,7 @@ def initial_state(
     zeros = jnp.zeros_like(source.start)
     return State(
         hidden=(source.start,) * options.layers,
-        cells=(zeros,) * options.layers,
+        cells=(precise(zeros),) * options.layers,  # sums over the whole target
         fed=zeros if options.input_feeding else None,
         attention=attention.initial_state(params.attention, source.attention),
     )

@@ -196,7 +196,7 @@ def lstm(
     gates = jax.nn.sigmoid(total[..., : 3 * size])
     i, f, o = (gates[..., n * size : (n + 1) * size] for n in range(3))
     cell = f * cell + i * jnp.tanh(total[..., 3 * size :])
-    return o * jnp.tanh(cell), cell
+    return (o * jnp.tanh(cell)).astype(state.dtype), cell
 
 
 def _normalised(params: GRU | LSTM, product: Array, gain: Array) -> Array:

@@ -8,16 +8,20 @@ it needs them; training waits for a program only if it comes to its shape too so
 
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from numpy.typing import NDArray
 
 from kvnmt import devices
 from kvnmt.data.plan import Plan
 from kvnmt.training.step import Metrics, TrainState
 from kvnmt.typing import Array
+
+Batch: TypeAlias = Array | NDArray[np.integer]
 
 MOST = 4  # programs that are compiled at a time; each takes memory and a core
 
@@ -28,6 +32,11 @@ class Shape(NamedTuple):
     rows: int
     source: int
     target: int
+
+
+def shape_of(source: Batch, target: Batch) -> Shape:
+    """The shape of a batch [B, S] and [B, T]."""
+    return Shape(len(source), source.shape[1], target.shape[1])
 
 
 class StepAhead:
@@ -62,7 +71,7 @@ class StepAhead:
         self, state: TrainState, source: Array, target: Array, *links: Array
     ) -> tuple[TrainState, Metrics]:
         """Makes a step, once its program is there."""
-        shape = Shape(len(source), source.shape[1], target.shape[1])
+        shape = shape_of(source, target)
         if shape in self._programs:
             wait([self._programs[shape]])  # an error comes again, from the call
         return self.step(state, source, target, *links)

@@ -180,8 +180,8 @@ def _goal(
 ) -> Float[Array, "B T L"]:
     """What p W' is where the loss is least; anything at padding."""
     W = layer.W[0].T
-    goal = (1 - rate) * W[jnp.maximum(target, 0)]
-    return goal + rate * jnp.mean(W, axis=0) if rate else goal
+    goal = (1 - rate) * precise(W[jnp.maximum(target, 0)])  # less p W', nearly nothing
+    return goal + rate * jnp.mean(W, axis=0, dtype=goal.dtype) if rate else goal
 
 
 def _product(a: Float[Array, "N M"], b: Float[Array, "M O"]) -> Float[Array, "N O"]:

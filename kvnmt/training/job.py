@@ -54,6 +54,14 @@ class Job:
         steps = self.config.epochs * self.plan.per_epoch
         return min(steps, self.config.steps or steps)
 
+    @property
+    def nothing_left(self) -> str:
+        """Why no step is made."""
+        steps, epochs = self.config.steps, self.config.epochs
+        bound = "steps" if steps and steps < epochs * self.plan.per_epoch else "epochs"
+        most = getattr(self.config, bound)
+        return f"--training.{bound} {most} is reached; give a greater one to go on"
+
     def tell(self, message: str) -> None:
         """Prints a line for people, if there are any."""
         with suppress(OSError, SystemExit):  # who read it may be gone, or a disk full

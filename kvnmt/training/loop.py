@@ -5,6 +5,7 @@
 written to.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -19,7 +20,7 @@ from kvnmt.data.batches import AnyBatch
 from kvnmt.data.stream import BatchAt, stream
 from kvnmt.training import device_memory, display, validation
 from kvnmt.training import optimizer as optimizers
-from kvnmt.training.ahead import StepAhead, coming
+from kvnmt.training.ahead import Shape, StepAhead, coming, shape_of
 from kvnmt.training.bad_numbers import report, too_many
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.job import Job
@@ -55,7 +56,7 @@ class Sent(NamedTuple):
     """A step that was sent off, whose figures are not read yet."""
 
     step: int  # from 0
-    positions: int  # of the target
+    shape: Shape  # of this process's part of the batch
     metrics: Metrics
 
 
@@ -85,15 +86,16 @@ def fit(
     with ExitStack() as stack:
         outputs = open_outputs(stack, job, state, resume, begin)
         if state.step >= job.steps and not is_due(job, state):
-            job.tell(_nothing_left(job))
+            job.tell(job.nothing_left)
         batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())
         if state.step < job.steps and not is_stale(job, state):
             linked = job.corpora.train.links is not None
             ahead = StepAhead(job.train_step, state.arrays, job.mesh, linked)
             job = replace(job, train_step=stack.enter_context(ahead))
             job.tell("compiling the steps that need most memory")
-            _check_memory(job, state, ahead)
+            ahead.begin(device_memory.largest_batches(job.plan))
             ahead.begin(coming(job.plan, job.config.seed, state.step, job.steps))
+            _check_memory(job, state, ahead)
         batches = stack.enter_context(stream(batch_at, state.step, job.config.workers))
         train(job, state, outputs, batches)
     per_epoch, progress = job.plan.per_epoch, state.progress
@@ -141,21 +143,13 @@ def train(
 def _check_memory(job: Job, state: LoopState, ahead: StepAhead) -> None:
     """Refuses batches that do not fit; validation has the optimiser's arrays beside."""
     available = device_memory.available()
-    need = device_memory.check(ahead, job.plan, available)
-    if need:
-        job.tell(str(need))
     with StepAhead(job.eval_step, state.arrays.served, job.mesh) as step:
+        step.begin(device_memory.largest_batches(job.valid_plan))  # meanwhile
+        if need := device_memory.check(ahead, job.plan, available):
+            job.tell(str(need))
         if available is not None:
             available -= device_memory.bytes_of(state.arrays.rest)
         device_memory.check(step, job.valid_plan, available, device_memory.VALIDATION)
-
-
-def _nothing_left(job: Job) -> str:
-    """Why no step is made."""
-    steps, epochs = job.config.steps, job.config.epochs
-    bound = "steps" if steps and steps < epochs * job.plan.per_epoch else "epochs"
-    most = getattr(job.config, bound)
-    return f"--training.{bound} {most} is reached; give a greater one to go on"
 
 
 def _save_awaited(config: TrainingConfig, state: LoopState) -> bool:
@@ -190,10 +184,10 @@ def _train_until(
         clock = time.monotonic()
         while state.step < until:
             batch = next(batches)
-            shape = batch.source.shape + batch.target.shape
+            shape = shape_of(batch.source, batch.target)
             is_new = shape not in state.shapes
             state.shapes.add(shape)
-            sent.append(_send(job, state, batch))
+            sent.append(_send(job, state, batch, shape))
             bar.advance(task)
             read_all = is_new or state.step == until or leaving.asked_alone
             if not read_all and len(sent) < FETCH:
@@ -213,26 +207,31 @@ def _train_until(
                 return
 
 
-def _send(job: Job, state: LoopState, batch: AnyBatch) -> Sent:
+def _send(job: Job, state: LoopState, batch: AnyBatch, shape: Shape) -> Sent:
     """Sends a step off to the devices, without waiting for it."""
     arrays = devices.split_rows(batch, job.mesh)
     try:
         with jax.transfer_guard("disallow"):
             state.arrays, metrics = job.train_step(state.arrays, *arrays)
     except jax.errors.JaxRuntimeError as error:
-        (rows, S), T = batch.source.shape, batch.target.shape[1]
-        raise device_memory.explained(error, rows, S, T) from None
+        raise device_memory.explained(error, *shape) from None
     state.step += 1
-    return Sent(state.step - 1, batch.target.size * devices.part()[1], metrics)
+    return Sent(state.step - 1, shape, metrics)
 
 
 def _read(job: Job, state: LoopState, sent: list[Sent]) -> int:
     """Waits for steps and takes their figures; returns their real tokens."""
     tokens = 0
-    for step, positions, metrics in jax.device_get(sent):
+    try:
+        figures = jax.device_get([each.metrics for each in sent])
+    except jax.errors.JaxRuntimeError as error:  # an accelerator ran short of memory
+        largest = max((each.shape for each in sent), key=math.prod)
+        raise device_memory.explained(error, *largest) from None
+    for (step, shape, _), metrics in zip(sent, figures):
         tokens += int(metrics.loss.tokens)
-        state.progress.sums.add(metrics, int(positions))
-        _check_numbers(job, state.progress, int(step), bool(metrics.skipped))
+        positions = shape.rows * shape.target * devices.part()[1]
+        state.progress.sums.add(metrics, positions)
+        _check_numbers(job, state.progress, step, bool(metrics.skipped))
     return tokens
 
 

@@ -7,11 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cattrs
+import jax
 import jax.numpy as jnp
 
 from kvnmt import devices
 from kvnmt.data.vocabularies import check_digests
 from kvnmt.errors import OptionError, UserError
+from kvnmt.training.ahead import Shape
 from kvnmt.training.checkpoints.folder import DAMAGED
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.freezing import at_mean
@@ -28,7 +30,7 @@ class LoopState:
     step: int = 0  # steps made
     saved: int = 0  # the step of the last checkpoint
     progress: Progress = field(default_factory=Progress)
-    shapes: set[tuple[int, ...]] = field(default_factory=set)  # compiled already
+    shapes: set[Shape] = field(default_factory=set)  # compiled already
     start: float = field(default_factory=time.monotonic)  # less the time of runs before
 
     def count_time(self) -> None:
@@ -47,7 +49,7 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
         manifest = checkpoints.find("last")
         trained = manifest.about.get("vocabularies")
         check_digests(trained, job.corpora.vocabularies, job.folder)
-        arrays = checkpoints.restore(state.arrays, manifest.step)
+        arrays = checkpoints.restore(_freed(state.arrays), manifest.step)
         if arrays.mean is not None and job.config.frozen:
             params = at_mean(arrays.params, arrays.mean, job.config.frozen)
             arrays = replace(arrays, params=params)
@@ -97,6 +99,16 @@ def is_over(job: Job, state: LoopState) -> bool:
     """Whether neither a step nor a validation is left to do."""
     ended = state.step >= job.steps or is_stale(job, state)
     return ended and not is_due(job, state)
+
+
+def _freed(arrays: TrainState) -> TrainState:
+    """What is to be read, by shape and place; the devices no longer hold the arrays."""
+
+    def free(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+        leaf.delete()
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+
+    return jax.tree.map(free, arrays)
 
 
 def _keep_falls(job: Job, state: LoopState, before: Mapping[str, Any]) -> None:

@@ -9,6 +9,7 @@ computed in.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import fields, replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -30,9 +31,6 @@ from kvnmt.training.step_options import StepOptions
 from kvnmt.typing import Array, Bool, Float, Int, Key, PyTree
 
 KEPT = 8  # steps that a process keeps compiled, the latest used
-
-
-PRECISIONS = {"fast": "default", "float32": "highest"}  # as JAX calls them
 
 
 @struct.dataclass
@@ -197,7 +195,8 @@ def _program(
     ) -> tuple[TrainState, Metrics]:
         now = jax.random.fold_in(jax.random.wrap_key_data(numbers), state.step)
         masks = row_keys(now, jnp.arange(len(source)))
-        with jax.default_matmul_precision(PRECISIONS[options.precision]):
+        whole = jax.default_matmul_precision("highest")  # else as JAX is told
+        with whole if options.precision == "float32" else nullcontext():
             sums, gradients = sums_of(state.params, source, target, masks, links)
         count = jnp.maximum(sums.tokens, 1).astype(sums.total.dtype)
         gradients = jax.tree.map(lambda g: g / count.astype(g.dtype), gradients)

@@ -80,6 +80,20 @@ def test_few_bits_are_summed_in_many():
     assert {leaf.dtype for leaf in jax.tree.leaves(gradient)} == {jnp.dtype("bfloat16")}
 
 
+def test_few_bits_smooth_a_word_that_is_too_sure(x64):
+    """The slope is then a small difference of two sums of weights."""
+    W = np.random.default_rng(3).normal(size=(8, WORDS))
+    head = Head(Linear((W,), np.zeros(WORDS)), 9 * W[:, 2][None, None])
+    low = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.bfloat16), head)
+    exact = jax.tree.map(lambda leaf: leaf.astype(jnp.float64), low)
+
+    def total(head: Head) -> jax.Array:
+        return cross_entropy(head, jnp.array([[2]]), 0.1)[0]
+
+    got, want = (jax.grad(total)(head).x for head in (low, exact))
+    assert jnp.linalg.norm(got - want) < 2**-8 * jnp.linalg.norm(want)
+
+
 @pytest.mark.parametrize(("parts", "whole"), [(1, True), (4, False)])
 def test_logits_stand_whole_only_in_one_part(parts, whole):
     B, T, V, L = 4, 6, 50, 3

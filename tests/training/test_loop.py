@@ -21,6 +21,8 @@ from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.plan import Plan
+from kvnmt.data.stream import BatchAt
+from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
@@ -30,8 +32,9 @@ from kvnmt.model.assembly import Params
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
-from kvnmt.training import bad_numbers, loop
+from kvnmt.training import bad_numbers, device_memory, loop
 from kvnmt.training import step as steps
+from kvnmt.training.ahead import StepAhead, coming
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.folder import only_writer
 from kvnmt.training.checkpoints.writer import Checkpoints
@@ -51,6 +54,7 @@ from tests.training.jobs import (
     Killed,
     compiling,
     fit_with,
+    job_of,
     killed_after,
     watching,
     with_lower,
@@ -148,6 +152,33 @@ def test_a_killed_run_goes_on_as_if_it_never_stopped(tmp_path, data):
     assert max(steps_kept(tmp_path / "killed")) == 6
     assert run(exp, tmp_path / "killed", resume=True).steps == 3 * EPOCH
     check_same_run(exp, tmp_path / "whole", tmp_path / "killed")
+
+
+def test_a_run_that_goes_on_frees_what_it_would_have_begun_with(tmp_path, data):
+    """Else parameters and moments would be held twice, unseen by the memory check."""
+    run(tiny(data, epochs=1), tmp_path / "run")
+    job, fresh = job_of(tiny(data, epochs=2), tmp_path / "run")
+    job = dataclasses.replace(job, train_step=killed_after(0)(job.train_step))
+    with pytest.raises(Killed):
+        loop.fit(job, fresh, resume=True)
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(fresh))
+
+
+def test_first_steps_are_compiled_while_memory_is_checked(tmp_path, data, monkeypatch):
+    check, begun = device_memory.check, []
+
+    def watch(ahead: StepAhead, *plan: Any) -> Any:
+        begun.append(set(ahead._programs))
+        return check(ahead, *plan)
+
+    monkeypatch.setattr(device_memory, "check", watch)
+    exp = tiny(data, epochs=1, shapes=2)
+    run(exp, tmp_path / "run")
+    job, _ = job_of(exp, tmp_path / "run")
+    training, validation = begun
+    every = set(coming(job.plan, job.config.seed, 0, job.steps))
+    assert training == every > set(device_memory.largest_batches(job.plan))
+    assert validation == set(device_memory.largest_batches(job.valid_plan))
 
 
 def test_batches_of_tokens_from_a_cache_go_on_too(tmp_path, data):
@@ -623,7 +654,14 @@ def test_many_bad_batches_in_a_row_stop_the_run(tmp_path, data):
         fit_with(exp, tmp_path / "run", step=bad_at(*range(5, 99)))
     report = json.loads((tmp_path / "run" / "bad-batch.json").read_text())
     assert (report["step"], report["seed"]) == (9, 1)
-    assert all(pair["source"].upper() == pair["target"] for pair in report["pairs"])
+    job, _ = job_of(exp, tmp_path / "run")
+    batch = BatchAt(job.corpora.train, job.plan, 1)(8)
+    sides = zip(job.corpora.vocabularies, (batch.source, batch.target))
+    texts = (
+        [words.decode(row[row > EOS].tolist()) for row in rows] for words, rows in sides
+    )
+    pairs = [{"source": source, "target": target} for source, target in zip(*texts)]
+    assert report["pairs"] == pairs
     # None of the steps that changed nothing: no step from there may be sound any more.
     assert steps_kept(tmp_path / "run") == {4}
     fewer = replaced(exp, "training.epochs", 3)

@@ -402,6 +402,16 @@ def test_float32_products_are_whole_where_they_are_asked_for(start, precision, w
     assert {"HIGHEST" in product for product in products} == {whole}
 
 
+def test_products_are_else_as_jax_is_told(start):
+    step = steps.make_train_step(
+        make_model(), OBJECTIVE, optax.sgd(1.0), KEY, StepOptions()
+    )
+    state = steps.init_state(start().params, optax.sgd(1.0))
+    with jax.default_matmul_precision("highest"):
+        traced = str(step.trace(state, *make_batch(1)).jaxpr)
+    assert "Precision.HIGHEST" in traced and "Precision.DEFAULT" not in traced
+
+
 def test_a_step_consumes_its_state(start):
     mesh = mesh_of(1)
     state = devices.replicate(start(), mesh)
