@@ -31,6 +31,13 @@ def with_dropout(changes: dict[str, float], experiment: Experiment) -> Experimen
     return with_part("model", {"dropout": rates}, experiment)
 
 
+def warmed(experiment: Experiment) -> Experiment:
+    """As a Transformer learns: a rising rate at first, and dropout in its layers."""
+    blocks = replace(experiment.model.blocks, dropout=0.1)
+    experiment = with_part("model", {"blocks": blocks}, experiment)
+    return with_part("optimizer", {"warmup": 1000}, experiment)
+
+
 def with_words(experiment: Experiment) -> Experiment:
     """With words that were seen at least twice."""
     return replace(experiment, data=DataConfig(min_count=2))
@@ -73,4 +80,8 @@ COMPOSED: dict[str, tuple[str, Change]] = {
         "rnnsearch-star",
         partial(with_part, "model", {"lexicon": True} | widths(384)),
     ),
+    **{
+        f"transformer{memory}": (f"transformer{memory}", warmed)
+        for memory in ("", "-kvmematt-r1", "-kvmematt-r2")
+    },
 }

@@ -72,6 +72,8 @@ def test_a_composed_system_has_mechanisms_of_both(options):
         lexicon=True,
         merge="sum",
     )
+    warmed = multi30k_best.configure(options, "transformer", "", 1, {}).experiment
+    assert (warmed.optimizer.warmup, warmed.model.blocks.dropout) == (1000, 0.1)
     with pytest.raises(UserError, match="no system 'rnnsearch-sta'; did you mean"):
         multi30k_best.configure(options, "rnnsearch-sta", "", 1, {})
 
