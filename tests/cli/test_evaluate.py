@@ -16,6 +16,7 @@ from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError
 from kvnmt.evaluation import base, inputs
 from kvnmt.inference.memory_changes import memory_changes
+from kvnmt.inference.signed_weights import signed_weights
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score_lines
 from kvnmt.inference.translate import translate_lines
@@ -518,6 +519,25 @@ def test_a_page_to_look_at_systems(kvnmt, text, tmp_path):
     assert first["difference"] == pytest.approx(100 - chrf, abs=0.01)
     empty = data["sentences"][5]["outputs"][0]
     assert (empty["text"], empty["target"], empty["source"]) == ("", ["</s>"], ["</s>"])
+
+
+def test_a_page_tells_what_is_read_and_what_is_taken_away(kvnmt, text, tmp_path):
+    """Of every head, with the share that the decoder has written itself."""
+    folder, path = untrained(text.folder, "gated-delta-memory"), tmp_path / "page.html"
+    said = kvnmt("explore", folder, *text.sides, "--output", path, "--first", 2)
+    assert said.status == 0, said.err
+    run, written = load_run(folder), False
+    for line, sentence in zip(LINES, page(path)["sentences"]):
+        (output,) = sentence["outputs"]
+        x = run.vocabularies.source.encode(line)
+        y = run.vocabularies.target.encode(output["text"])
+        (weights,) = signed_weights(run.experiment.model, run.params, [x], [y])
+        for told, signed, own in zip(output["weights"], *weights, strict=True):
+            np.testing.assert_allclose(told["signed"], signed, atol=0.0006)
+            np.testing.assert_allclose(np.array(told["own"]) / 1000, own, atol=0.0006)
+            assert (signed < -0.001).any()
+            written |= own[-1] > 0.001
+    assert written
 
 
 def test_references_can_be_forced(kvnmt, text, tmp_path):

@@ -422,7 +422,7 @@ def carried(config: ModelConfig) -> set[tuple]:
     several = moves.pop("rounds", 1) > 1
     return parts(config) | {
         ("writes", attention, looks.get("write"), looks.get("values")),
-        ("rounds", several),
+        ("rounds", decoder, several),
         ("moves", decoder, *moves.items()),
         ("reads", target_context, *reads.items()),
         ("with attention", decoder, attention),
