@@ -80,7 +80,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
         known: The names that exist; the nearest one is suggested.
     """
     known = sorted(known)
-    nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+    nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.65)
     hint = f"; did you mean '{nearest[0]}'?" if nearest else "."
     sentence = f"there is no {kind} '{name}'{hint} Known: {', '.join(known)}."
     return UnknownNameError(sentence)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the pictures of the pages: two from a finished quickstart, one without.
+"""Draws the pictures of the pages: two from a finished quickstart, two without.
 
-The signed weights are those of a small linear memory, which is trained for them in a
-minute on short sentences of the same language; ``--only-memory`` draws them alone.
+These show how small memories read a sentence. Each is trained for it in a minute on
+short sentences of the same language; ``--only-memory`` draws them alone.
 The page of the explorer is photographed by Chromium (Debian's package ``chromium``,
 and playwright of ``.[test]``). Launch::
 
@@ -37,8 +37,9 @@ SIZE = {"width": 1280, "height": 1010}
 SENTENCES = 16
 WORD = 6  # the step that the explorer shows
 COLORS = 240  # of a photograph, so that its file is small
-MEMORY = "gated-delta-memory"
-LONGEST = 9  # words of the sentences that the memory learns
+MEMORY = "gated-delta-memory"  # whose signed weights are shown
+MEMORIES = ("kvmematt-r1", MEMORY, "slots", "transformer-kvmematt-r1")
+LONGEST = 9  # words of the sentences that the memories learn
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Pictures:
 
 def main(options: Pictures) -> None:
     """Draws the pictures."""
-    draw_memory(options.seed, HERE / "signed-weights.png")
+    draw_memories(options.seed, HERE / "memories.png", HERE / "signed-weights.png")
     if options.only_memory:
         return
     runs = {name: load_run(options.folder / name) for name in SYSTEMS}
@@ -74,22 +75,30 @@ def draw_attention(run: Run, pairs: tuple[Pair, ...], path: Path) -> None:
     )
 
 
-def draw_memory(seed: int, path: Path) -> None:
-    """Trains a linear memory, and draws how it reads its longest test sentence."""
+def draw_memories(seed: int, alignments: Path, weights: Path) -> None:
+    """Trains memories, and draws how they read the longest test sentence."""
     parts = {
         name: tuple(pair for pair in pairs if len(pair.source) <= LONGEST)
         for name, pairs in vars(synthetic.make_corpus(seed)).items()
     }
     with tempfile.TemporaryDirectory() as folder:
-        run = train_memory(Corpus(**parts), Path(folder))
+        synthetic.write_corpus(Corpus(**parts), Path(folder) / "text")
+        runs = [train_memory(name, Path(folder)) for name in MEMORIES]
     pair = max(parts["test"], key=lambda pair: len(pair.source))
-    explanation = run.explain(" ".join(pair.source), " ".join(pair.target))
-    explanation.draw_weights(path)
+    text = " ".join(pair.source), " ".join(pair.target)
+    runs[MEMORIES.index(MEMORY)].explain(*text).draw_weights(weights)
+    attention_heatmap(
+        [run.align(*([side] for side in text))[0][-1] for run in runs],
+        [*pair.source, "</s>"],
+        [*pair.target, "</s>"],
+        alignments,
+        titles=MEMORIES,
+        gold=pair.links,
+    )
 
 
-def train_memory(corpus: Corpus, folder: Path) -> Run:
-    """A memory of two heads, at small sizes."""
-    synthetic.write_corpus(corpus, folder / "text")
+def train_memory(name: str, folder: Path) -> Run:
+    """A system at small sizes, a linear memory with two heads."""
     sides = {
         f"{name}{side}": folder / f"text/{part}.{suffix}"
         for name, part in (("", "train"), ("valid_", "valid"))
@@ -99,12 +108,15 @@ def train_memory(corpus: Corpus, folder: Path) -> Run:
     sizes = kvnmt.ModelConfig(
         embedding=48, encoder=48, state=48, merge="sum", initializer="unit"
     )
-    experiment = kvnmt.experiment(MEMORY, data, sizes, recipe="papers")
-    attention = replace(experiment.model.attention, heads=2)
+    experiment = kvnmt.experiment(name, data, sizes, recipe="papers")
+    model = experiment.model
+    if name == MEMORY:
+        model = replace(model, attention=replace(model.attention, heads=2))
+    warmup = 400 if model.cell == "transformer" else 0
     experiment = replace(
         experiment,
-        model=replace(experiment.model, attention=attention),
-        optimizer=kvnmt.OptimizerConfig(learning_rate=3e-3),
+        model=model,
+        optimizer=kvnmt.OptimizerConfig(learning_rate=3e-3, warmup=warmup),
         training=kvnmt.TrainingConfig(
             epochs=8,
             batch_size=40,
@@ -113,7 +125,7 @@ def train_memory(corpus: Corpus, folder: Path) -> Run:
             validate_every=10_000,  # once, at the end
         ),
     )
-    return kvnmt.train(experiment, folder / "run")
+    return kvnmt.train(experiment, folder / name)
 
 
 def photograph_explorer(

@@ -145,7 +145,7 @@ def _search(
         partial(reward, numbers.coverage) if shape.covered else None,
     )
     advance = partial(step, model, shape, params, numbers.minimum)
-    shrinks = max(len(source).bit_length() // 2 - 2, 0)  # 64 rows: once
+    shrinks = (len(source).bit_length() - 2) // 3  # 16 to 127 rows: once
     search = _strategy(shape, numbers)
     hypotheses = search(
         advance, sentences, ranking, length=length, eos=EOS, pad=PAD, shrinks=shrinks

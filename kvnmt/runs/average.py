@@ -77,7 +77,7 @@ def average(
                 partial(_sum, checkpoints, like, folder, each),
             )
         total = jax.tree.map(np.add, total, some)
-        names += [f"{folder}/{step}" for step in steps]
+        names += [f"{folder}/checkpoints/{step}" for step in steps]
         places += [folder.resolve() / str(step) for step in steps]
     check_once(places)
     count = len(names)

@@ -202,10 +202,10 @@ def load(folder: Path | str, *others: Path | str) -> Run:
         >>> run = kvnmt.load("runs/mine")
         >>> [translation] = run.translate(["a b c"])
     """
-    folders = folder, *others
-    for one in folders:
-        _check_kind("folder", one, str, Path)
-    return directory.load_ensemble([*map(Path, folders)])
+    _check_kind("folder", folder, str, Path)
+    for other in others:
+        _check_kind("each of others", other, str, Path)
+    return directory.load_ensemble([*map(Path, (folder, *others))])
 
 
 def _checked(sizes: ModelConfig | None) -> ModelConfig | None:

@@ -243,7 +243,7 @@ async def _refused(request: Request, refusal: Refusal) -> Response:
 async def _not_found(request: Request, error: HTTPException) -> Response:
     what = {
         404: "there is nothing at this address; see GET /.",
-        405: "this address is asked by another method.",
+        405: "this address is asked by another method; see GET /.",
     }
     message = what.get(error.status_code, f"{error.detail}.")
     return _error(message, error.status_code, dict(error.headers or {}))

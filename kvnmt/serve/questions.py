@@ -173,6 +173,9 @@ class Asker:
         kinds = get_type_hints(SearchConfig)
         changes = {}
         for name, value in plain.items():
+            if name not in OPTIONS and name in kinds:
+                text = f"'{name}' is set where the service is started, for all."
+                raise Refusal(400, text)
             if name not in OPTIONS:
                 raise Refusal(400, str(unknown_name("option", name[:NAME], OPTIONS)))
             changes[name] = _value(name, kinds[name], value)
@@ -220,6 +223,8 @@ def _refuse_constant(name: str) -> Any:
 
 def _check_fields(plain: Mapping[str, Any], known: Iterable[str]) -> None:
     for name in plain:
+        if name in OPTIONS and "search" in known:
+            raise Refusal(400, f"'{name}' is an option; put it into 'search'.")
         if name not in known:
             raise Refusal(400, str(unknown_name("field", name[:NAME], known)))
 

@@ -39,7 +39,7 @@ def test_a_checkpoint_that_goes_while_it_is_read_is_not_missed(
 
     monkeypatch.setattr(Checkpoints, "restore_params", removed_first)
     if read == "average":
-        assert average([run], tmp_path / "mean") == [f"{run}/0"]
+        assert average([run], tmp_path / "mean") == [f"{run}/checkpoints/0"]
     else:
         read(run)
     assert steps == [1, 0]
