@@ -16,9 +16,9 @@ from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError
 from kvnmt.evaluation import base, inputs
 from kvnmt.inference.memory_changes import memory_changes
-from kvnmt.inference.signed_weights import signed_weights
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score_lines
+from kvnmt.inference.signed_weights import signed_weights
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.alignment import alignment_error_rate, hard_links
 from kvnmt.metrics.bleu import Settings, corpus_chrf, sentence_chrf, sentence_statistics

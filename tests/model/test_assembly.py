@@ -2,6 +2,7 @@
 """What is a model's own; the laws of all systems are in ``laws/``."""
 
 import dataclasses
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ from kvnmt import encoder as encoders
 from kvnmt.attention import additive, none
 from kvnmt.decoder import mem_dec
 from kvnmt.errors import UserError
+from kvnmt.layers import dropout
 from kvnmt.model import assembly
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS, system
@@ -56,6 +58,24 @@ def test_dropout_in_each_place(place, key):
     assert not np.allclose(logits(rates, jax.random.fold_in(key, 1)), dropped)
 
 
+@pytest.mark.parametrize("place", ["embedding", "recurrent", "word"])
+def test_both_sides_have_dropout(place, key):
+    rates = dataclasses.replace(NO_DROPOUT, **{place: 0.5})
+    config = dataclasses.replace(cases.BASE, dropout=rates)
+    encode, params = jax.jit(cases.build(config).encode), cases.params(config)
+    plain, dropped = (
+        jax.tree.leaves(encode(params, SOURCE, some).decoder) for some in (None, key)
+    )
+    assert not all(map(np.allclose, dropped, plain))
+    deaf = jax.tree.map(jnp.zeros_like, params.encoder)  # all sources are alike to it
+    params = dataclasses.replace(params, encoder=deaf)
+    plain, dropped = (
+        cases.forward(config)(params, SOURCE, TARGET, some).logits
+        for some in (None, key)
+    )
+    assert not np.allclose(dropped, plain)
+
+
 @pytest.mark.parametrize("place", ["state", "output"])
 def test_dropout_after_the_scan_leaves_the_recurrence_alone(place, key):
     rates = dataclasses.replace(NO_DROPOUT, **{place: 0.5})
@@ -93,6 +113,32 @@ def test_transformer_layers_drop_on_their_own(part, key):
     forward, params = cases.forward(config), cases.params(config)
     dropped = forward(params, SOURCE, TARGET, key).logits
     assert not np.allclose(dropped, forward(params, SOURCE, TARGET).logits)
+
+
+def test_every_part_of_a_transformer_drops(monkeypatch, key):
+    """The entry, weights of self-attention, and what each part adds."""
+    config = dataclasses.replace(cases.CONFIGS["transformer-tied"], dropout=NO_DROPOUT)
+    config = dataclasses.replace(
+        config,
+        decoder=dataclasses.replace(config.decoder, dropout=0.25),
+        blocks=dataclasses.replace(config.blocks, dropout=0.5),
+    )
+    dropped = []
+
+    def watch(key: Any, rate: float, x: jax.Array) -> jax.Array:
+        dropped.append((rate, x.shape))
+        return dropout(key, rate, x)
+
+    for place in ("layers", "encoder", "decoder"):
+        monkeypatch.setattr(f"kvnmt.{place}.transformer.dropout", watch)
+    monkeypatch.setattr("kvnmt.decoder.source_look.dropout", watch)
+    forward = cases.build(config).forward
+    jax.eval_shape(forward, cases.params(config), SOURCE, TARGET, key)
+    (B, S), T, D = SOURCE.shape, TARGET.shape[1], 6
+    read, written = [(B, S, D), (B, 2, S, S)], [(B, T, D), (B, 1, T, T)]
+    read, written = [*read, *2 * read[:1]], [*written, *3 * written[:1]]
+    wanted = [(0.5, shape) for shape in read] + [(0.25, shape) for shape in written]
+    assert [each for each in dropped if each[0]] == wanted
 
 
 def test_attention_after_the_scan_sees_the_dropped_state(key):

@@ -37,7 +37,9 @@ def leaves(params) -> list[np.ndarray]:
 def test_the_last_checkpoints_are_averaged(several, tmp_path):
     steps = sorted(steps_kept(several))[-3:]
     names = average([several], tmp_path / "mean", last=3)
-    assert names == [f"{several}/checkpoints/{step}" for step in steps] and len(steps) == 3
+    assert (
+        names == [f"{several}/checkpoints/{step}" for step in steps] and len(steps) == 3
+    )
     run = load_run(several)
     with Checkpoints(several / "checkpoints", read_only=True) as checkpoints:
         kept = [leaves(checkpoints.restore_params(run.params, n)) for n in steps]

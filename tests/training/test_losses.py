@@ -75,7 +75,7 @@ def test_atteos_of_soft_alignments():
     np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
-def test_atteos_is_laid_on_the_last_round():
+def test_atteos_is_laid_on_a_round_or_on_the_mean_of_all():
     first, last = attending(OPPOSITE), attending(MONOTONE)
     objective = Objective(atteos=2.0)
     got = losses.loss(objective, prediction(first, last), SOURCE, TARGET)
@@ -83,6 +83,9 @@ def test_atteos_is_laid_on_the_last_round():
     got = losses.loss(objective, prediction(last, first), SOURCE, TARGET)
     assert float(got.atteos) == 5
     np.testing.assert_allclose(got.total, float(got.nats) + 2 * 5, rtol=1e-6)
+    objective = Objective(atteos=2.0, atteos_rounds="mean")
+    got = losses.loss(objective, prediction(last, first), SOURCE, TARGET)
+    np.testing.assert_allclose(got.atteos, 2.5, rtol=1e-6)
 
 
 def test_atteos_without_an_alignment():

@@ -22,7 +22,9 @@ def rates(config: OptimizerConfig, steps: range) -> list[float]:
     return [float(schedule(jnp.asarray(step))) for step in steps]
 
 
-@pytest.mark.parametrize(("name", "rate"), [("adam", 0.001), ("adadelta", 1.0)])
+@pytest.mark.parametrize(
+    ("name", "rate"), [("adam", 0.001), ("adadelta", 1.0), ("sgd", 1.0)]
+)
 def test_each_optimizer_has_its_rate(name, rate):
     found = rates(OptimizerConfig(name=name), range(0, 50, 7))
     np.testing.assert_allclose(found, rate, rtol=1e-6)
@@ -60,6 +62,23 @@ def test_the_rate_rises_at_first():
     np.testing.assert_allclose(rates(config, range(12)), expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("warmup", "expected"),
+    [
+        (4, [0.5, 1, 1.5, 2, 2 * (4 / 5) ** 0.5, 2 * (4 / 6) ** 0.5]),
+        (0, [2, 2 / 2**0.5, 2 / 3**0.5, 1, 2 / 5**0.5, 2 / 6**0.5]),
+    ],
+)
+def test_the_rate_falls_as_the_root_of_steps(warmup, expected):
+    """All that is given acts together: halves by the epoch, too."""
+    config = OptimizerConfig(
+        learning_rate=2.0, warmup=warmup, schedule="inverse_sqrt", decay=0.5
+    )
+    np.testing.assert_allclose(rates(config, range(6)), expected, rtol=1e-6)
+    tenth = 2 * (max(warmup, 1) / 11) ** 0.5 / 2
+    np.testing.assert_allclose(rates(config, range(10, 11)), tenth, rtol=1e-6)
+
+
 def clipped(limit: float) -> np.ndarray:
     norms = np.linalg.norm(GRADIENTS, axis=1, keepdims=True)
     return GRADIENTS * np.minimum(1, limit / norms) if limit else GRADIENTS
@@ -86,6 +105,15 @@ def adadelta(gradients: np.ndarray, rate: float) -> np.ndarray:
     return x
 
 
+def sgd(gradients: np.ndarray, rate: float, momentum: float = 0.0) -> np.ndarray:
+    """Polyak (1964)."""
+    x, moved = START.copy(), np.zeros(3)
+    for g in gradients:
+        moved = momentum * moved + g
+        x -= rate * moved
+    return x
+
+
 @pytest.mark.parametrize("clip", [0.0, 0.2, 5.0])
 @pytest.mark.parametrize(
     ("reference", "config"),
@@ -93,6 +121,11 @@ def adadelta(gradients: np.ndarray, rate: float) -> np.ndarray:
         (adam, OptimizerConfig(learning_rate=0.1)),
         (partial(adam, beta2=0.9), OptimizerConfig(learning_rate=0.1, beta2=0.9)),
         (adadelta, OptimizerConfig(name="adadelta")),
+        (sgd, OptimizerConfig(name="sgd", learning_rate=0.1)),
+        (
+            partial(sgd, momentum=0.9),
+            OptimizerConfig(name="sgd", learning_rate=0.1, momentum=0.9),
+        ),
     ],
 )
 def test_updates_are_those_of_the_papers(reference, config, clip):
