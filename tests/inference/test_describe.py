@@ -32,8 +32,10 @@ from kvnmt.inference.unknown_words import (
     read_dictionary,
     replace_unknown,
 )
+from kvnmt.metrics.alignment import hard_links
+from kvnmt.metrics.links import format_pharaoh
 from kvnmt.runs.directory import Run, load_run
-from tests.helpers import trained, untrained
+from tests.helpers import drawn, trained, untrained
 
 LINES = ["a b c", "", "d zzz a a", "h"]
 
@@ -167,6 +169,25 @@ def test_unknown_words_are_replaced(run, tmp_path_factory):
     with pytest.raises(UserError, match="words"):
         check_replaceable(pieces)
     check_replaceable(run)
+
+
+def test_the_last_of_two_rounds_is_told(tmp_path_factory):
+    run = load_run(untrained(tmp_path_factory.getbasetemp(), "kvmematt-r2"))
+    run = run._replace(params=drawn(run.model))
+    line = "a b c d e f"
+    (told,) = describe(run, [line], SearchConfig(beam=2, min_length=4))
+    (pair,) = score_lines(run, [line], [told["translation"]])
+    first, last = pair.alignments
+    assert (first.argmax(1) != last.argmax(1)).any()
+    np.testing.assert_allclose(told["alignment"], last, atol=1e-5)
+    links = hard_links(last, len(line.split()), len(last) - 1)
+    assert told["links"] == format_pharaoh(links)
+    unknown = [[UNK] * 6]
+    (pair,) = score_lines(run, [line], ["?1 ?2 ?3 ?4 ?5 ?6"])
+    first, last = (alignment[:6].argmax(1) for alignment in pair.alignments)
+    assert (first != last).any()
+    words = [line.split()[place] for place in last if place < 6]
+    assert replace_unknown(run, [line], unknown, {}) == [" ".join(words)]
 
 
 def test_links_are_those_of_aligning(tmp_path_factory, tmp_path, capsys):

@@ -16,6 +16,7 @@ import pytest
 from kvnmt import cli
 from kvnmt.cli import pairs
 from kvnmt.data.config import DataConfig
+from kvnmt.data.text import read_lines
 from kvnmt.data.vocabulary import EOS
 from kvnmt.devices import split_rows
 from kvnmt.inference import score as scores
@@ -192,6 +193,26 @@ def test_the_align_command(folder, run, pair, capsys):
             if soft[j].argmax() < len(line["source"]) - 1
         }
         assert set(links.split()) == best
+
+
+def test_the_last_round_is_aligned_by_unless_another_is_named(
+    tmp_path_factory, pair, capsys
+):
+    base = tmp_path_factory.getbasetemp()
+    folder = untrained(base, "kvmematt-r2")
+    given = ["align", folder, "--source", pair[0], "--target", pair[1], "--json"]
+    told = []
+    for number in ([], ["--round", 2], ["--round", 1]):
+        cli.main([str(word) for word in (*given, *number)])
+        told.append([json.loads(x) for x in capsys.readouterr().out.splitlines()])
+    run = load_run(folder)
+    scored = score_lines(run, *(read_lines(side) for side in pair))
+    for place, lines in zip((-1, 1, 0), told):
+        for line, one in zip(lines, scored, strict=True):
+            np.testing.assert_allclose(
+                line["alignment"], one.alignments[place], atol=1e-5
+            )
+    assert told[0] == told[1] != told[2]
 
 
 def test_both_directions_joined(folder, pair, tmp_path_factory, capsys):

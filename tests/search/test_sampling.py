@@ -38,16 +38,29 @@ def draw(world: World, limits, draws: int, seed: int = 0, **options) -> Hypothes
     )
 
 
-def test_frequencies_are_probabilities(world):
+def probability(
+    world: World, row: int, words: tuple[int, ...], temperature: float
+) -> float:
+    """That these words are drawn, each by its power of one by the temperature."""
+    total = 1.0
+    for n, word in enumerate(words):
+        powers = np.exp(world.next(row, words[:n]) / temperature)
+        total *= powers[word] / powers.sum()
+    return total
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0])
+def test_frequencies_are_probabilities(world, temperature):
     """To five deviations of the share of so many draws."""
     draws = 4000
-    found = draw(world, LIMITS, draws)
+    found = draw(world, LIMITS, draws, temperature=temperature)
     for row in range(ROWS):
         words = [said(tokens) for tokens in found.tokens[row]]
         for sentence, count in Counter(words).items():
-            want = np.exp(world.log_prob(row, sentence[: LIMITS[row] - 1]))
+            drawn = sentence[: LIMITS[row] - 1]  # a limit ends it by force
             if len(sentence) < LIMITS[row]:
-                want = np.exp(world.log_prob(row, sentence))
+                drawn = sentence
+            want = probability(world, row, drawn, temperature)
             bound = 5 * np.sqrt(want * (1 - want) / draws) + 2 / draws
             assert abs(count / draws - want) < bound, (sentence, count, want)
         scores = found.scores[row]

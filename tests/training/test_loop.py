@@ -532,6 +532,14 @@ def test_a_rate_that_is_given_anew_has_not_fallen(tmp_path, data, given, rate):
     assert last == pytest.approx(rate)
 
 
+def test_a_rate_falls_after_as_many_validations_as_may_be_no_better(tmp_path, data):
+    falling = OptimizerConfig(learning_rate=0.03, plateau=0.1, plateau_patience=2)
+    exp = dataclasses.replace(tiny(data, epochs=4), optimizer=falling)
+    fit_with(exp, tmp_path / "run", validate=standstill)
+    rates = [record["learning_rate"] for record in records(tmp_path / "run")]
+    assert rates == pytest.approx([0.03, 0.03, 0.03, 0.003])
+
+
 def test_the_best_and_the_last_checkpoint_are_kept(tmp_path, data):
     """What was best can be read back."""
     folder, scores, states = tmp_path / "run", [1, 3, 2, 0], []

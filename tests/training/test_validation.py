@@ -14,7 +14,7 @@ from kvnmt.inference.config import SearchConfig
 from kvnmt.metrics.bleu import corpus_chrf
 from kvnmt.model import assembly
 from kvnmt.systems.named import system
-from kvnmt.training import device_memory
+from kvnmt.training import device_memory, validation
 from kvnmt.training.ahead import StepAhead
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import fit
@@ -36,6 +36,19 @@ def test_what_devices_share_is_put_together_by_one_program():
         assert whole.sharding.is_fully_replicated
         np.testing.assert_array_equal(whole, array)
         assert not (turn and names)
+
+
+@pytest.mark.parametrize(("tokenize", "whole"), [("13a", True), ("none", False)])
+def test_bleu_is_of_words_as_the_config_cuts_them(
+    tmp_path, monkeypatch, tokenize, whole
+):
+    job, state = job_of(
+        tiny(toy_data(tmp_path / "text"), bleu_tokenize=tokenize), tmp_path / "run"
+    )
+    corpora = job.corpora._replace(references=["a b c d e."])
+    monkeypatch.setattr(validation, "_translations", lambda *_: ["a b c d e ."])
+    measured = job.validate(state.served, corpora=corpora)
+    assert (measured.figures["valid_bleu"] > 99) == whole
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of several steps, against those computed by hand."""
+
+import numpy as np
+import pytest
+
+from kvnmt.training.losses import Loss, Objective
+from kvnmt.training.progress import Sums
+from kvnmt.training.step import Metrics
+
+
+def made(nats: float, tokens: int, norm: float, skipped: bool = False) -> Metrics:
+    """What a step gives; its other terms are parts of its nats."""
+    terms = {
+        "atteos": nats / 2,
+        "subtractive": nats / 4,
+        "guided": nats / 5,
+        "risk": nats / 8,
+    }
+    numbers = {"total": 99.0, "nats": nats, "tokens": tokens} | terms
+    loss = Loss(**{name: np.asarray(value) for name, value in numbers.items()})
+    return Metrics(loss, np.asarray(norm), np.asarray(skipped))
+
+
+def test_steps_are_counted_by_their_tokens():
+    """Losses per token, the norm per step; one that was skipped is none."""
+    sums = Sums()
+    sums.add(made(nats=20.0, tokens=10, norm=1.0), positions=16)
+    sums.add(made(nats=np.nan, tokens=7, norm=np.inf, skipped=True), positions=16)
+    sums.add(made(nats=10.0, tokens=20, norm=4.0), positions=24)
+    every = dict.fromkeys(("atteos", "subtractive", "guided", "risk"), 1.0)
+    assert sums.figures(Objective(**every)) == pytest.approx(
+        {
+            "train_loss": 1.0,
+            "gradient_norm": 2.5,
+            "padding": 0.25,
+            "train_atteos": 0.5,
+            "train_subtractive": 0.25,
+            "train_guided": 0.2,
+            "train_risk": 0.125,
+        }
+    )
+    used = set(sums.figures(Objective(guided=0.5)))
+    assert used == {"train_loss", "gradient_norm", "padding", "train_guided"}
+
+
+def test_no_step_is_no_error():
+    assert Sums().figures(Objective())["train_loss"] == 0
