@@ -99,10 +99,9 @@ def join(
 
 
 def _own_devices(by_hand: bool) -> list[int] | None:
-    """Which devices of its machine a process takes: none named are all of them.
+    """Those of its machine that a process takes, none for all; None: as JAX has it.
 
-    None: as JAX has it, which under SLURM or Open MPI gives each process the one with
-    its number on the machine, whether there are others or not.
+    Under SLURM or Open MPI that is the one with the number that the process has there.
     """
     tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "").split("(")[0]
     tasks = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", tasks)
@@ -208,13 +207,6 @@ def first_does(work: Callable[[], object]) -> None:
         raise UserError("the first process cannot go on; it says why.")
 
 
-def vote(asked: bool, mesh: Mesh) -> jax.Array:
-    """Whether any process asks; known to all of them once the device gets to it."""
-    by_rows = NamedSharding(mesh, PartitionSpec("data"))
-    own = np.full(rows(mesh) // jax.process_count(), asked)
-    return _any(jax.make_array_from_process_local_data(by_rows, own))
-
-
 def data_mesh(model: int = 1) -> Mesh:
     """A mesh of all devices of all processes with the axes ``data`` and ``model``.
 
@@ -304,6 +296,3 @@ def split_rows(tree: PyTree, mesh: Mesh) -> PyTree:
 def _copying(copies: NamedSharding) -> jax.stages.Wrapped:
     """The same function each time, so that it compiles once."""
     return jax.jit(lambda leaves: leaves, out_shardings=copies)
-
-
-_any = jax.jit(jax.numpy.any)

@@ -31,9 +31,11 @@ from kvnmt.inference.config import (
 )
 from kvnmt.inference.step import Source, initial_state, reward, step
 from kvnmt.inference.trained import KEPT
+from kvnmt.layers import merged, pays
 from kvnmt.model.assembly import Model, Params
 from kvnmt.search import (
     Hypotheses,
+    Loops,
     Ranking,
     Sentences,
     beam_search,
@@ -87,16 +89,18 @@ def search_rows(
 ) -> Hypotheses:
     """What `compiled_search` compiles, for a program that does more than search."""
     shape, numbers = shape_of(config), numbers_of(config)
-    return _search(model, shape, numbers, params, None, source, places)
+    platform = jax.local_devices()[0].platform
+    return _search(model, shape, platform, numbers, params, None, source, places)
 
 
 @lru_cache(maxsize=KEPT)
 def _program(model: Model, shape: Shape, mesh: Mesh | None) -> jax.stages.Wrapped:
-    return jax.jit(partial(_shared, partial(_search, model, shape), mesh))
+    return jax.jit(partial(_shared, model, shape, mesh))
 
 
 def _shared(
-    search: Callable[..., Hypotheses],
+    model: Model,
+    shape: Shape,
     mesh: Mesh | None,
     numbers: Numbers,
     params: Params,
@@ -105,6 +109,7 @@ def _shared(
 ) -> Hypotheses:
     """The search on every device's own rows, where they divide evenly."""
     mesh, by_rows = own_mesh() if mesh is None else mesh, PartitionSpec("data")
+    search = partial(_search, model, shape, mesh.devices.flat[0].platform)
     if mesh.size == 1 or len(rows[0]) % mesh.size:
         return search(numbers, params, words, *rows)
     # Devices do not wait for each other's longest sentence, as one program would.
@@ -120,6 +125,7 @@ def _shared(
 def _search(
     model: Model,
     shape: Shape,
+    platform: str,
     numbers: Numbers,
     params: Params,
     words: Int[Array, " C"] | None,
@@ -145,10 +151,13 @@ def _search(
         partial(reward, numbers.coverage) if shape.covered else None,
     )
     advance = partial(step, model, shape, params, numbers.minimum)
-    shrinks = (len(source).bit_length() - 2) // 3  # 16 to 127 rows: once
+    loops = Loops(
+        shrinks=(len(source).bit_length() - 2) // 3,  # 16 to 127 rows: once
+        lift=merged if pays(platform) else Loops().lift,
+    )
     search = _strategy(shape, numbers)
     hypotheses = search(
-        advance, sentences, ranking, length=length, eos=EOS, pad=PAD, shrinks=shrinks
+        advance, sentences, ranking, length=length, eos=EOS, pad=PAD, loops=loops
     )
     return hypotheses if words is None else _in_vocabulary(words, hypotheses)
 

@@ -4,6 +4,7 @@
 from kvnmt.search.base import (
     DecodeStep,
     Hypotheses,
+    Loops,
     Ranking,
     Sentences,
     last_tokens,
@@ -18,6 +19,7 @@ from kvnmt.search.words import Words, normalise
 __all__ = [
     "DecodeStep",
     "Hypotheses",
+    "Loops",
     "Ranking",
     "Sentences",
     "Words",

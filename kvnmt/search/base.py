@@ -10,6 +10,7 @@ step's business.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import jax
@@ -21,6 +22,7 @@ from kvnmt.search.words import Words
 from kvnmt.typing import Array, Float, Int, Key, PyTree
 
 DecodeStep: TypeAlias = Callable[[PyTree, PyTree, Array, Array], tuple[PyTree, Words]]
+Step: TypeAlias = Callable[[Any, Array], Any]  # what is carried, t -> the next rows
 Rows = TypeVar("Rows", bound=Any)
 
 LOOP = "search_loop"  # what a loop over steps is called in a traced program
@@ -75,6 +77,16 @@ class Hypotheses:
     scores: Float[Array, "B N"]
 
 
+class Loops(NamedTuple):
+    """How steps are run, which changes nothing of what is found."""
+
+    # How often the work may shrink: once three quarters of the rows are done, the last
+    # quarter goes on alone. Each time adds a loop to compile.
+    shrinks: int = 0
+    # Takes out of a loop what no step changes: (step, what it is carried, t) -> step.
+    lift: Callable[[Step, Any, Array], Step] = lambda step, carried, t: step
+
+
 def length_divisors(length: int, alpha: Array | float, offset: Array | float) -> Array:
     """Divisors ``((offset + n) / (offset + 1)) ** alpha`` for n = 0 to ``length``.
 
@@ -95,7 +107,7 @@ def run_rows(
     sentences: Sentences,
     rows: Rows,
     length: int,
-    shrinks: int = 0,
+    loops: Loops = Loops(),
 ) -> Rows:
     """Advances rows until all of them are done, in one program of fixed shapes.
 
@@ -105,24 +117,24 @@ def run_rows(
         sentences: The state is not looked at.
         rows: Leaves ``[B, ...]``; has ``done [B]``, true once a row's limit is reached.
         length: Most steps.
-        shrinks: How often the work may shrink: once three quarters of the rows are
-            done, the last quarter goes on alone. Each time adds a loop to compile.
+        loops: How.
     """
     constants = sentences._replace(state=None)
     count = rows.done.shape[0]
     places, result, t = jnp.arange(count), rows, jnp.zeros((), jnp.int32)
-    for _ in range(shrinks):
+    until = partial(_until, lambda carried, t: advance(t, *carried), loops.lift)
+    for _ in range(loops.shrinks):
         left = count // 4
         if not left:
             break
-        t, rows = _until(advance, constants, t, rows, length, left)
+        t, rows = until(constants, t, rows, length, left)
         result = _put(result, places, rows)
         going = jnp.argsort(rows.done, stable=True)[:left]
         constants, rows, places = jax.tree.map(
             lambda leaf, going=going: leaf[going], (constants, rows, places)
         )
         count = left
-    _, rows = _until(advance, constants, t, rows, length, 0)
+    _, rows = until(constants, t, rows, length, 0)
     return _put(result, places, rows)
 
 
@@ -154,7 +166,8 @@ def score_type(
 
 
 def _until(
-    advance: Callable[[Array, Sentences, Rows], Rows],
+    step: Step,
+    lift: Callable[[Step, Any, Array], Step],
     constants: Sentences,
     t: Array,
     rows: Rows,
@@ -162,12 +175,13 @@ def _until(
     left: int,
 ) -> tuple[Array, Rows]:
     """Advances until at most ``left`` rows are not done."""
+    step = lift(step, (constants, rows), t)
 
     def going(carry: tuple[Array, Rows]) -> Array:
         return (carry[0] < length) & (jnp.sum(~carry[1].done) > left)
 
     def once(carry: tuple[Array, Rows]) -> tuple[Array, Rows]:
-        return carry[0] + 1, advance(carry[0], constants, carry[1])
+        return carry[0] + 1, step((constants, carry[1]), carry[0])
 
     with jax.named_scope(LOOP):
         return jax.lax.while_loop(going, once, (t, rows))

@@ -19,6 +19,7 @@ from kvnmt.errors import UserError
 from kvnmt.search.base import (
     DecodeStep,
     Hypotheses,
+    Loops,
     Ranking,
     Sentences,
     gather_beams,
@@ -51,7 +52,7 @@ def beam_search(
     pad: int,
     count: int = 1,
     diversity: Array | float | None = None,
-    shrinks: int = 0,
+    loops: Loops = Loops(),
 ) -> Hypotheses:
     """Returns the ``count`` best hypotheses per sentence, best first.
 
@@ -67,7 +68,7 @@ def beam_search(
         diversity: What every continuation costs for each better one of the same
             hypothesis, in nats, where the live ones are chosen (Li et al. 2016);
             scores are not changed by it. None: nothing.
-        shrinks: How often the batch may shrink; see `run_rows`.
+        loops: How steps are run.
 
     Raises:
         UserError: The beam holds nothing, no hypothesis is wanted, or more than it
@@ -92,7 +93,7 @@ def beam_search(
     advance = partial(
         _advance, step, ranking, eos=eos, count=count, diversity=diversity
     )
-    end = run_rows(advance, sentences, start, length, shrinks)
+    end = run_rows(advance, sentences, start, length, loops)
     return jax.tree.map(lambda leaf: leaf[:, :count], end.finished)
 
 

@@ -5,7 +5,14 @@ import jax
 import jax.numpy as jnp
 
 from kvnmt.errors import UserError
-from kvnmt.search.base import DecodeStep, Hypotheses, Ranking, Sentences, gather_beams
+from kvnmt.search.base import (
+    DecodeStep,
+    Hypotheses,
+    Loops,
+    Ranking,
+    Sentences,
+    gather_beams,
+)
 from kvnmt.search.walk import walk
 from kvnmt.typing import Array, Float, Int, Key
 
@@ -18,7 +25,7 @@ def sample_search(
     length: int,
     eos: int,
     pad: int,
-    shrinks: int = 0,
+    loops: Loops = Loops(),
     temperature: Array | float = 1.0,
     top_k: int | None = None,
     top_p: Array | float | None = None,
@@ -34,7 +41,7 @@ def sample_search(
         length: Static bound on the limits.
         eos: Id that ends a sentence.
         pad: Id that stands for no word.
-        shrinks: How often the batch may shrink; see `run_rows`.
+        loops: How steps are run.
         temperature: Divides the log-probabilities; below 1 draws more probable words.
         top_k: Only so many of the most probable words may be drawn.
         top_p: Only the most probable words whose probabilities together reach this.
@@ -58,7 +65,7 @@ def sample_search(
         length=length,
         eos=eos,
         pad=pad,
-        shrinks=shrinks,
+        loops=loops,
     )
     return gather_beams(draws, jnp.argsort(-draws.scores, axis=1, stable=True))
 

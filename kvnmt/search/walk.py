@@ -11,6 +11,7 @@ from flax import struct
 from kvnmt.search.base import (
     DecodeStep,
     Hypotheses,
+    Loops,
     Ranking,
     Sentences,
     run_rows,
@@ -42,7 +43,7 @@ def walk(
     length: int,
     eos: int,
     pad: int,
-    shrinks: int = 0,
+    loops: Loops = Loops(),
 ) -> Hypotheses:
     """Returns every hypothesis as it was begun, each ended; at its limit by force.
 
@@ -54,7 +55,7 @@ def walk(
         length: Static bound on the limits.
         eos: Id that ends a sentence.
         pad: Id that stands for no word.
-        shrinks: How often the batch may shrink; see `run_rows`.
+        loops: How steps are run.
     """
 
     def advance(t: Int[Array, ""], now: Sentences, rows: Walk) -> Walk:
@@ -80,7 +81,7 @@ def walk(
     zero = jnp.zeros(shape, score_type(step, sentences, blank))
     live = jnp.broadcast_to((sentences.limits > 0)[:, None], shape)
     start = Walk(sentences.state, Hypotheses(blank, zero, zero), live)
-    return run_rows(advance, sentences, start, length, shrinks).hypotheses
+    return run_rows(advance, sentences, start, length, loops).hypotheses
 
 
 def greedy_search(
@@ -92,7 +93,7 @@ def greedy_search(
         step: Advances hypotheses by one word.
         sentences: What is decoded, each with one hypothesis.
         ranking: How it is scored.
-        **bounds: ``length``, ``eos``, ``pad`` and ``shrinks`` of `walk`.
+        **bounds: ``length``, ``eos``, ``pad`` and ``loops`` of `walk`.
     """
 
     def likeliest(now: Sentences, log_probs: Array, t: Array) -> Array:

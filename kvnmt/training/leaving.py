@@ -6,6 +6,7 @@ from signal import SIGTERM
 from signal import Signals as SignalName
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 
 from kvnmt import devices
@@ -42,7 +43,7 @@ class Leaving:
         if not self._mesh.is_multi_process:
             return self.asked_alone
         before = self._vote
-        self._vote = devices.vote(bool(self._signals.asked), self._mesh)
+        self._vote = _vote(bool(self._signals.asked), self._mesh)
         self._agreed = before is not None and bool(before)
         return self._agreed
 
@@ -62,3 +63,12 @@ class Leaving:
         name = SignalName(number).name
         how = "go on with --resume, from Python with resume=True"
         return StoppedError(f"stopped by {name} {kept}; {how}.", number)
+
+
+def _vote(asked: bool, mesh: Mesh) -> jax.Array:
+    """Whether any process asks; known to all of them once the device gets to it."""
+    own = np.full(devices.rows(mesh) // jax.process_count(), asked)
+    return _any(devices.split_rows(own, mesh))
+
+
+_any = jax.jit(jax.numpy.any)

@@ -10,7 +10,7 @@ none of them: what the search finds must be the best that forced decoding knows.
 """
 
 import itertools
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from kvnmt import devices
-from kvnmt.inference.program import Numbers, SearchConfig, program
+from kvnmt.inference.program import Numbers, SearchConfig, program, search_rows
 from kvnmt.inference.score import rounds_of
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Model, Params
@@ -200,3 +200,23 @@ def test_constants_belong_to_sentences_and_state_to_hypotheses(name):
     rows = jax.ShapeDtypeStruct((3, 5), jnp.int32)
     begun = jax.eval_shape(start, jax.random.key(0), rows)
     assert {leaf.shape[0] for leaf in jax.tree.leaves(begun)} == {3}
+
+
+@pytest.mark.parametrize("name", ["rnnsearch", "kvmematt-r2"])
+def test_what_is_taken_out_of_the_loops_changes_nothing(name, x64, monkeypatch):
+    """As on a GPU: matrices are put side by side before each of two loops."""
+    model, params = build(name)
+    config = SearchConfig(**ASKED, normalization="none")
+    order = [2, 0, 3, 1] * 4  # enough of them to shrink
+    rows = pack([SOURCES[n] for n in order], 8), np.arange(len(order))
+    results, products = [], []
+    for lifts in (True, False):
+        monkeypatch.setattr("kvnmt.inference.program.pays", {"cpu": lifts}.get)
+        lowered = jax.jit(partial(search_rows, model, config)).lower(params, *rows)
+        products.append(lowered.as_text().count("dot_general"))
+        results.append(jax.device_get(lowered.compile()(params, *rows)))
+    assert products[0] < products[1]
+    np.testing.assert_array_equal(*(found.tokens for found in results))
+    np.testing.assert_allclose(*(found.scores for found in results), rtol=1e-12)
+    for row, n in enumerate(order):
+        check(results[0], row, ranked(truths(name)[n], RANKINGS["none"]), 1e-10)

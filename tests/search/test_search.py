@@ -11,6 +11,7 @@ import pytest
 from kvnmt.errors import UserError
 from kvnmt.search import (
     Hypotheses,
+    Loops,
     Sentences,
     beam_search,
     greedy_search,
@@ -81,7 +82,7 @@ def _beam(
     common = {"length": length, "eos": EOS, "pad": PAD, "count": count}
     return beam_search(
         *(world.step, world.sentences(width, limits), ranking(length, alpha, offset)),
-        **common | {"beam": width, "shrinks": shrinks, "diversity": diverse},
+        **common | {"beam": width, "loops": Loops(shrinks), "diversity": diverse},
     )
 
 
@@ -342,7 +343,14 @@ def test_the_work_shrinks_when_rows_are_done():
 
     beam_search(
         *(step, world.sentences(2, limits), ranking(6, 0.0)),
-        **{"beam": 2, "count": 2, "length": 6, "eos": EOS, "pad": PAD, "shrinks": 2},
+        **{
+            "beam": 2,
+            "count": 2,
+            "length": 6,
+            "eos": EOS,
+            "pad": PAD,
+            "loops": Loops(2),
+        },
     )
     jax.effects_barrier()
     rows = [rows for _, rows in sorted(seen)]
