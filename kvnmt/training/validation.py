@@ -13,13 +13,16 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from kvnmt import devices
-from kvnmt.data.batches import EncodedCorpus
+from kvnmt.data.batches import EncodedCorpus, pad
 from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
 from kvnmt.data.stream import BatchAt
+from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf
@@ -161,13 +164,27 @@ def _translations(
     config: TrainingConfig,
     search: SearchConfig,
 ) -> list[str]:
+    """Of the whole text, which several processes share by turns."""
+    number, count = devices.part()
+    source = [ids[:-1].tolist() for ids in corpora.valid.source]
     translations = translate(
-        model,
-        devices.own(params),
-        [ids[:-1].tolist() for ids in corpora.valid.source],
-        greedy(config, search),
+        model, devices.own(params), source[number::count], greedy(config, search)
     )
-    return [corpora.vocabularies.target.decode(t.ids) for t in translations]
+    ids = _together([t.ids for t in translations], len(source))
+    return [corpora.vocabularies.target.decode(words) for words in ids]
+
+
+def _together(own: list[list[int]], total: int) -> list[list[int]]:
+    """The ids that all processes have found, in the order of the text."""
+    _, count = devices.part()
+    if count == 1:
+        return own
+    longest = np.int32(max(map(len, own), default=0))
+    width = int(np.max(multihost_utils.process_allgather(longest)))
+    block = pad([np.array(ids, np.int32) for ids in own], -(-total // count), width)
+    every = np.asarray(multihost_utils.process_allgather(block))  # [P, N, T]
+    rows = (every[n % count, n // count] for n in range(total))
+    return [row[row > EOS].tolist() for row in rows]
 
 
 def _of_a_part(config: TrainingConfig) -> TrainingConfig:

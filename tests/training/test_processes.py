@@ -96,6 +96,9 @@ def test_two_processes_train_what_one_trains(tmp_path):
     experiment.run(exp, tmp_path / "other", resume=True, console=quiet())
     experiment.run(tiny(data, **choices), tmp_path / "one", console=quiet())
     check_close(tmp_path, "one", "two")
+    texts = [(tmp_path / name / "validations").iterdir() for name in ("one", "two")]
+    one, two = ({path.name: path.read_text() for path in each} for each in texts)
+    assert one == two and any(map(str.strip, one.values()))
     check_close(tmp_path, "one", "other")
     ours, theirs = (
         manifests.read(max((tmp_path / name / "checkpoints").iterdir(), key=step_of))
