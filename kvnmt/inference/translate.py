@@ -114,13 +114,22 @@ def translate_nbest(
         check_ids(prefixes, model.target_words, "prefix")
     translations = [[Translation([], 0.0, 0.0)] for _ in sentences]
     params = replicate(params, mesh)
-    for places, rows, words in search_blocks(sentences, config, **request):
-        rows = split_rows(rows, mesh)
-        hypotheses = jax.device_get(search(params, *rows, words=words))
+
+    def take(places: list[int], found: Hypotheses) -> None:
+        hypotheses = jax.device_get(found)
         for row, place in enumerate(places):
             several = _translations(hypotheses, row, config.nbest)
             translations[place] = _chosen_first(several, config.mbr) or [NOTHING]
         advance(len(places))
+
+    before: tuple[list[int], Hypotheses] | None = None
+    for places, rows, words in search_blocks(sentences, config, **request):
+        sent = places, search(params, *split_rows(rows, mesh), words=words)
+        if before:
+            take(*before)  # devices need not wait for it
+        before = sent
+    if before:
+        take(*before)
     return translations
 
 
