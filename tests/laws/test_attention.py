@@ -67,13 +67,15 @@ def excused(name: str) -> set[str]:
     return set() if name in ORDERLESS else EXCUSED.get(type(OPTIONS[name]), set())
 
 
-# Other programs, or one operation at a time: of every mechanism as it comes only.
+# Other programs, or one operation at a time: of every mechanism as it comes, and of
+# memories that carry something if the decoder writes to them, only.
+WRITTEN = {"delta-writes-both", "abc-writes"}
 COSTLY = {"compiled", "wider", "gradient", "scanned", "init", "alone", "hypotheses"}
 CASES = [
     (name, law)
     for name in OPTIONS
     for law in LAW.keys() - excused(name)
-    if name in CATALOGUE or law not in COSTLY
+    if name in CATALOGUE or name in WRITTEN or law not in COSTLY
 ]
 
 

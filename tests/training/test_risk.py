@@ -4,6 +4,7 @@
 import dataclasses
 from collections import Counter
 from functools import cache, partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -115,6 +116,35 @@ def test_keys_of_the_risk_are_no_others():
     ways = (KEYS, *(risk._apart(KEYS, n) for n in (risk.DRAWING, risk.WEIGHING)))
     several = [made(some) for some in ways]
     assert len(set.union(*several)) == sum(map(len, several))
+
+
+def test_draws_and_weights_take_these_keys(monkeypatch):
+    """Not those of the forward pass beside them."""
+    source, target = batch()
+    params, taken = model().init(jax.random.key(1)), {}
+    search, forward = risk.search_rows, model().forward
+
+    def searching(*given: Any) -> Any:
+        taken["draws"] = given[-1]
+        return search(*given)
+
+    def weighing(*given: Any) -> Any:
+        taken["weights"] = given[3]
+        return forward(*given)
+
+    monkeypatch.setattr(risk, "search_rows", searching)
+    drawn = risk.draw(model(), params, source, target, KEYS, 2)
+    risk.expected(model()._replace(forward=weighing), params, source, drawn, KEYS)
+    bits = jax.vmap(jax.random.bits)
+    own = bits(risk._apart(KEYS, risk.DRAWING))
+    np.testing.assert_array_equal(taken["draws"], own)
+    assert not np.isin(own, bits(KEYS)).any()
+    split = jax.vmap(lambda key: jax.random.split(key, 3))
+    own, others = (
+        split(k).reshape(-1) for k in (risk._apart(KEYS, risk.WEIGHING), KEYS)
+    )
+    np.testing.assert_array_equal(bits(taken["weights"]), bits(own))
+    assert not np.isin(bits(own), bits(others)).any()
 
 
 def literal(params, source, target, candidates) -> list[float]:
