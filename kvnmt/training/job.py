@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a training works with: functions, data, devices, and choices."""
 
+import hashlib
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
-from jax.sharding import Mesh
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
 from rich.console import Console
 
 from kvnmt import devices
+from kvnmt.companions import check_alike
 from kvnmt.console import say
 from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
@@ -28,6 +31,7 @@ from kvnmt.training.optimizer import OptimizerConfig
 from kvnmt.training.sharding import shardings
 from kvnmt.training.step import TrainState, init_state, make_train_step
 from kvnmt.training.validation import Validation
+from kvnmt.typing import PyTree
 
 
 @dataclass(frozen=True)
@@ -141,4 +145,24 @@ def make_job(
         eval_step=eval_step,
         validate=validate,
     )
-    return job, jax.device_put(state, places)
+    return job, _placed(state, places)
+
+
+def _placed(state: TrainState, places: PyTree) -> TrainState:
+    """The arrays where they belong.
+
+    Those of several processes are compared by a digest: JAX would gather each of them,
+    of all processes, on every device.
+    """
+    if all(place.is_fully_addressable for place in jax.tree.leaves(places)):
+        return jax.device_put(state, places)
+    seal = hashlib.blake2b(digest_size=16)
+
+    def put(leaf: jax.Array, place: NamedSharding) -> jax.Array:
+        host = np.asarray(leaf)
+        seal.update(host.tobytes())
+        return jax.make_array_from_callback(host.shape, place, host.__getitem__)
+
+    placed = jax.tree.map(put, state, places)
+    check_alike(f"arrays {seal.hexdigest()}")
+    return placed

@@ -25,7 +25,15 @@ from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.config import TrainingConfig, plan_batches
-from tests.helpers import quiet, records, tiny, toy_data, write_untrained
+from tests.helpers import (
+    drawn,
+    first_params,
+    quiet,
+    records,
+    tiny,
+    toy_data,
+    write_untrained,
+)
 from tests.training.children import Cluster, End, start
 
 
@@ -122,6 +130,21 @@ def test_a_process_without_room_ends_both_at_once(tmp_path):
     assert "No space left on device" in said[1] and "could not be written" in said[0]
     assert "arrays copied" in said[0]
     assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_processes_start_from_the_same_arrays(tmp_path):
+    """Files may have other names on each machine, but the same content."""
+    data = toy_data(tmp_path / "text")
+    for name, draw in (("one", first_params), ("other", drawn)):
+        write_untrained(tiny(data), tmp_path / name, draw)
+    one, other = (
+        tiny(data, shapes=1, epochs=1, warm_start=tmp_path / name)
+        for name in ("one", "other")
+    )
+    said = train_two(tmp_path / "run", one, 2, devices=1, other=other)
+    assert "has other choices or other text than the first" in said[1]
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow
