@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import re
 import socket
 import threading
 import time
@@ -103,10 +104,10 @@ def _own_devices(by_hand: bool) -> list[int] | None:
 
     Under SLURM or Open MPI that is the one with the number that the process has there.
     """
-    tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "").split("(")[0]
+    tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
     tasks = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", tasks)
-    told = "JAX_LOCAL_DEVICE_IDS" in os.environ
-    return [] if (by_hand or tasks == "1") and not told else None
+    alone = by_hand or re.fullmatch(r"1(\(x\d+\))?", tasks)  # as 1(x4): on each of 4
+    return [] if alone and "JAX_LOCAL_DEVICE_IDS" not in os.environ else None
 
 
 def _give_up() -> None:

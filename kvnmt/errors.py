@@ -80,8 +80,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
         known: The names that exist; the nearest one is suggested.
     """
     known = sorted(known)
-    nearest = difflib.get_close_matches(str(name), known, n=1, cutoff=0.65)
-    hint = f"; did you mean '{nearest[0]}'?" if nearest else "."
+    written, names = str(name).lower(), {each.lower(): each for each in known}
+    nearest = difflib.get_close_matches(written, names, n=1, cutoff=0.65) or [
+        each
+        for each in names
+        if each.startswith(written) or written.startswith(f"{each}_")
+    ]
+    hint = f"; did you mean '{names[nearest[0]]}'?" if nearest else "."
     sentence = f"there is no {kind} '{name}'{hint} Known: {', '.join(known)}."
     return UnknownNameError(sentence)
 

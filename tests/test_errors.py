@@ -13,7 +13,7 @@ import pytest
 
 import kvnmt
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import OptionError, UserError, run_program
+from kvnmt.errors import OptionError, UserError, run_program, unknown_name
 from kvnmt.inference.config import SearchConfig, check_asked
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
@@ -131,3 +131,21 @@ def test_a_current_folder_that_is_gone_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(FileNotFoundError):
         run_program("kvnmt", (tmp_path / "gone").read_text)
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("KVMemAtt-R2", "kvmematt-r2"),
+        ("temp", "temperature"),
+        ("beam_size", "beam"),
+        ("text", None),
+        ("nbest", None),
+    ],
+)
+def test_a_near_name_is_suggested_and_a_far_one_is_not(written, meant):
+    known = ["kvmematt-r2", "temperature", "beam", "lines", "system"]
+    said = str(unknown_name("option", written, known))
+    assert said.startswith(f"there is no option '{written}'")
+    assert (f"; did you mean '{meant}'?" in said) == (meant is not None)
+    assert ("did you mean" in said) == (meant is not None)

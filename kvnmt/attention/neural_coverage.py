@@ -96,7 +96,9 @@ CELLS: dict[CellName, _Cell] = {
         init_gru, lambda p, h: h @ p.W[1] + p.b, partial(gru, reset="before")
     ),
     "tanh": _Cell(
-        init_ungated, lambda p, h: h @ p.W[1], lambda p, c, x: jnp.tanh(c @ p.U + x)
+        init_ungated,
+        lambda p, h: h @ p.W[1],
+        lambda p, c, x: jnp.tanh(c.astype(p.U.dtype) @ p.U + x),
     ),
 }
 

@@ -22,6 +22,7 @@ from kvnmt.layers import (
     init_gru,
     init_lstm,
     lstm,
+    precise,
     recurrent_inputs,
     scan,
 )
@@ -90,7 +91,8 @@ def _run_layer(
     # The chunks are of target steps; states of the source are small.
     scanning = scanning._replace(chunk=0)
     with jax.named_scope(SCAN):
-        states = scan(step, (zero,) * cell.arrays, steps, scanning, reverse)
+        start = zero, precise(zero)  # an LSTM's cell is a sum over the whole source
+        states = scan(step, start[: cell.arrays], steps, scanning, reverse)
     return jnp.swapaxes(states, 0, 1)
 
 

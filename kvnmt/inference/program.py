@@ -85,12 +85,19 @@ def program(
 
 
 def search_rows(
-    model: Model, config: SearchConfig, params: Params, source: Array, places: Array
+    model: Model,
+    config: SearchConfig,
+    params: Params,
+    source: Array,
+    places: Array,
+    lifts: bool = False,
 ) -> Hypotheses:
-    """What `compiled_search` compiles, for a program that does more than search."""
+    """What `compiled_search` compiles, for a program that does more than search.
+
+    Its matrices are put side by side before its loops, if it ``lifts`` them.
+    """
     shape, numbers = shape_of(config), numbers_of(config)
-    platform = jax.local_devices()[0].platform
-    return _search(model, shape, platform, numbers, params, None, source, places)
+    return _search(model, shape, lifts, numbers, params, None, source, places)
 
 
 @lru_cache(maxsize=KEPT)
@@ -109,7 +116,7 @@ def _shared(
 ) -> Hypotheses:
     """The search on every device's own rows, where they divide evenly."""
     mesh, by_rows = own_mesh() if mesh is None else mesh, PartitionSpec("data")
-    search = partial(_search, model, shape, mesh.devices.flat[0].platform)
+    search = partial(_search, model, shape, pays(mesh.devices.flat[0].platform))
     if mesh.size == 1 or len(rows[0]) % mesh.size:
         return search(numbers, params, words, *rows)
     # Devices do not wait for each other's longest sentence, as one program would.
@@ -125,7 +132,7 @@ def _shared(
 def _search(
     model: Model,
     shape: Shape,
-    platform: str,
+    lifts: bool,
     numbers: Numbers,
     params: Params,
     words: Int[Array, " C"] | None,
@@ -151,10 +158,7 @@ def _search(
         partial(reward, numbers.coverage) if shape.covered else None,
     )
     advance = partial(step, model, shape, params, numbers.minimum)
-    loops = Loops(
-        shrinks=(len(source).bit_length() - 2) // 3,  # 16 to 127 rows: once
-        lift=merged if pays(platform) else Loops().lift,
-    )
+    loops = Loops(shrinks=shrinks(len(source)), lift=merged if lifts else Loops().lift)
     search = _strategy(shape, numbers)
     hypotheses = search(
         advance, sentences, ranking, length=length, eos=EOS, pad=PAD, loops=loops
@@ -171,6 +175,11 @@ def _in_vocabulary(words: Int[Array, " C"], hypotheses: Hypotheses) -> Hypothese
 def _places_among(words: Int[Array, " C"], ids: Int[Array, "B P"]) -> Int[Array, "B P"]:
     """Where ids stand among words in rising order; padding stays."""
     return jnp.where(ids < 0, ids, jnp.searchsorted(words, ids).astype(ids.dtype))
+
+
+def shrinks(rows: int) -> int:
+    """How often a batch shrinks: once from 16 rows on, 3 times from 512."""
+    return max(rows.bit_length() // 2 - 2, int(rows >= 16))
 
 
 def _strategy(shape: Shape, numbers: Numbers) -> Callable[..., Hypotheses]:

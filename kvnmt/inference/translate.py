@@ -95,7 +95,8 @@ def translate_nbest(
         params: The arrays.
         sentences: Source ids, without EOS.
         config: How to search.
-        advance: Called after every batch with how many sentences it held.
+        advance: Called after every batch, once the next is sent off, with how many
+            sentences it held.
         **request: What else is asked for.
 
     Raises:
@@ -126,7 +127,7 @@ def translate_nbest(
     for places, rows, words in search_blocks(sentences, config, **request):
         sent = places, search(params, *split_rows(rows, mesh), words=words)
         if before:
-            take(*before)  # devices need not wait for it
+            take(*before)  # devices need not wait for it, where sending does not wait
         before = sent
     if before:
         take(*before)

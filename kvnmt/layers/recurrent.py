@@ -131,7 +131,7 @@ def recurrent_product(
     if params.mask is not None:
         between = (1,) * (state.ndim - 2)  # such as source positions
         state = state * params.mask.reshape(len(state), *between, -1)
-    product = state @ params.U[:, columns]
+    product = state.astype(params.U.dtype) @ params.U[:, columns]  # it may be precise
     if params.gains is None:
         return product
     return _normalised(params, product, params.gains.U[columns])

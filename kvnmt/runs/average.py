@@ -37,7 +37,7 @@ def average(
         last: So many of the newest checkpoints of every run; None: the best of each.
 
     Returns:
-        What was averaged, ``folder/step`` each.
+        What was averaged, ``folder/checkpoints/step`` each.
 
     Raises:
         UserError: The runs cannot be read or do not fit each other, keep fewer

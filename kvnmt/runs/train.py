@@ -126,6 +126,7 @@ def run(
         console=console,
         search=experiment.search,
     )
+    del params  # else several processes would hold them twice, each on a device
     links = corpora.train.links
     here = {"config": None, "versions": None, "links": links and digest_of(links)}
     check_alike(json.dumps(job.about | here))  # before one of them makes the folder

@@ -93,8 +93,6 @@ def fit(
             ahead = StepAhead(job.train_step, state.arrays, job.mesh, linked)
             job = replace(job, train_step=stack.enter_context(ahead))
             job.tell("compiling the steps that need most memory")
-            ahead.begin(device_memory.largest_batches(job.plan))
-            ahead.begin(coming(job.plan, job.config.seed, state.step, job.steps))
             _check_memory(job, state, ahead)
         batches = stack.enter_context(stream(batch_at, state.step, job.config.workers))
         train(job, state, outputs, batches)
@@ -143,10 +141,11 @@ def train(
 def _check_memory(job: Job, state: LoopState, ahead: StepAhead) -> None:
     """Refuses batches that do not fit; validation has the optimiser's arrays beside."""
     available = device_memory.available()
+    if need := device_memory.check(ahead, job.plan, available):
+        job.tell(str(need))
+    # The first step need not wait for validation to begin.
+    ahead.begin(coming(job.plan, job.config.seed, state.step, job.steps))
     with StepAhead(job.eval_step, state.arrays.served, job.mesh) as step:
-        step.begin(device_memory.largest_batches(job.valid_plan))  # meanwhile
-        if need := device_memory.check(ahead, job.plan, available):
-            job.tell(str(need))
         if available is not None:
             available -= device_memory.bytes_of(state.arrays.rest)
         device_memory.check(step, job.valid_plan, available, device_memory.VALIDATION)

@@ -44,6 +44,7 @@ def draw(
     target: Int[Array, "B T"],
     keys: Key[Array, " B"],
     samples: int,
+    scanning: Scanning = Scanning(),
 ) -> Int[Array, "B N L"]:
     """The candidates of every sentence: its reference, then what the model draws.
 
@@ -56,7 +57,8 @@ def draw(
         sample=True, nbest=samples, length_ratio=0.0, length_extra=most
     )
     places = jax.vmap(jax.random.bits)(_apart(keys, DRAWING))
-    drawn = search_rows(model, search, params, source, places).tokens
+    merged = scanning.merged
+    drawn = search_rows(model, search, params, source, places, merged).tokens
     limits = _limit(jnp.sum(target >= 0, axis=1))[:, None, None]
     place = jnp.arange(most)
     drawn = jnp.where((place == limits - 1) & (drawn >= 0), EOS, drawn)

@@ -176,15 +176,17 @@ def _translations(
 
 def _together(own: list[list[int]], total: int) -> list[list[int]]:
     """The ids that all processes have found, in the order of the text."""
-    _, count = devices.part()
+    number, count = devices.part()
     if count == 1:
         return own
-    longest = np.int32(max(map(len, own), default=0))
+    # Each with its place before it, whatever the order in which they are gathered.
+    told = [np.array([number + n * count, *ids]) for n, ids in enumerate(own)]
+    longest = np.int32(max(map(len, told), default=1))
     width = int(np.max(multihost_utils.process_allgather(longest)))
-    block = pad([np.array(ids, np.int32) for ids in own], -(-total // count), width)
-    every = np.asarray(multihost_utils.process_allgather(block))  # [P, N, T]
-    rows = (every[n % count, n // count] for n in range(total))
-    return [row[row > EOS].tolist() for row in rows]
+    block = pad(told, -(-total // count), width)
+    every = np.asarray(multihost_utils.process_allgather(block)).reshape(-1, width)
+    found = {int(row[0]): row[1:] for row in every}
+    return [found[n][found[n] > EOS].tolist() for n in range(total)]
 
 
 def _of_a_part(config: TrainingConfig) -> TrainingConfig:

@@ -93,3 +93,16 @@ def test_memories_are_written_in_float32(name):
         if f".{MEMORIES[name]}" in jax.tree_util.keystr(path)
     }
     assert written == {jnp.dtype("float32")}
+
+
+def test_so_is_the_cell_of_an_encoder():
+    config = cases.CONFIGS["attn"]
+    low = jax.tree.map(
+        lambda leaf: leaf.astype(jnp.bfloat16), cases.params(config, "float32")
+    )
+    traced = jax.make_jaxpr(cases.build(config).encode)(low, SOURCE)
+    scans = [e for e in traced.jaxpr.eqns if e.primitive.name == "scan"]
+    for each in scans:
+        state, cell = each.outvars[: each.params["num_carry"]]
+        assert (state.aval.dtype, cell.aval.dtype) == (jnp.bfloat16, jnp.float32)
+    assert scans

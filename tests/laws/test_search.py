@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from kvnmt import devices
-from kvnmt.inference.program import Numbers, SearchConfig, program, search_rows
+from kvnmt.inference.program import Numbers, SearchConfig, program, search_rows, shrinks
 from kvnmt.inference.score import rounds_of
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Model, Params
@@ -203,20 +203,29 @@ def test_constants_belong_to_sentences_and_state_to_hypotheses(name):
 
 
 @pytest.mark.parametrize("name", ["rnnsearch", "kvmematt-r2"])
-def test_what_is_taken_out_of_the_loops_changes_nothing(name, x64, monkeypatch):
+def test_what_is_taken_out_of_the_loops_changes_nothing(name, x64):
     """As on a GPU: matrices are put side by side before each of two loops."""
     model, params = build(name)
     config = SearchConfig(**ASKED, normalization="none")
-    order = [2, 0, 3, 1] * 4  # enough of them to shrink
+    order = [2, 0, 3, 1] * 4
     rows = pack([SOURCES[n] for n in order], 8), np.arange(len(order))
-    results, products = [], []
+    results, products, loops = [], [], []
     for lifts in (True, False):
-        monkeypatch.setattr("kvnmt.inference.program.pays", {"cpu": lifts}.get)
-        lowered = jax.jit(partial(search_rows, model, config)).lower(params, *rows)
-        products.append(lowered.as_text().count("dot_general"))
+        search = jax.jit(partial(search_rows, model, config, lifts=lifts))
+        lowered = search.lower(params, *rows)
+        text = lowered.as_text()
+        products.append(text.count("dot_general"))
+        loops.append(sum("while" in line for line in text.splitlines()))
         results.append(jax.device_get(lowered.compile()(params, *rows)))
     assert products[0] < products[1]
+    few = search.lower(params, rows[0][:15], rows[1][:15]).as_text()
+    assert loops[0] == loops[1] == sum("while" in x for x in few.splitlines()) + 1
     np.testing.assert_array_equal(*(found.tokens for found in results))
     np.testing.assert_allclose(*(found.scores for found in results), rtol=1e-12)
     for row, n in enumerate(order):
         check(results[0], row, ranked(truths(name)[n], RANKINGS["none"]), 1e-10)
+
+
+def test_a_batch_shrinks_the_more_often_the_larger_it_is():
+    rows = (1, 15, 16, 63, 127, 128, 511, 512)
+    assert [shrinks(count) for count in rows] == [0, 0, 1, 1, 1, 2, 2, 3]

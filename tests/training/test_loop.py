@@ -164,21 +164,26 @@ def test_a_run_that_goes_on_frees_what_it_would_have_begun_with(tmp_path, data):
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(fresh))
 
 
-def test_first_steps_are_compiled_while_memory_is_checked(tmp_path, data, monkeypatch):
-    check, begun = device_memory.check, []
+def test_first_steps_are_compiled_while_validation_is_checked(
+    tmp_path, data, monkeypatch
+):
+    check, begin, begun, steps = device_memory.check, StepAhead.begin, [], set()
 
-    def watch(ahead: StepAhead, *plan: Any) -> Any:
-        begun.append(set(ahead._programs))
-        return check(ahead, *plan)
+    def watch(ahead: StepAhead, shapes: Any) -> None:
+        steps.update(shapes := [*shapes])
+        begin(ahead, shapes)
 
-    monkeypatch.setattr(device_memory, "check", watch)
+    def look(*given: Any) -> Any:
+        begun.append(set(steps))
+        return check(*given)
+
+    monkeypatch.setattr(StepAhead, "begin", watch)
+    monkeypatch.setattr(device_memory, "check", look)
     exp = tiny(data, epochs=1, shapes=2)
     run(exp, tmp_path / "run")
     job, _ = job_of(exp, tmp_path / "run")
-    training, validation = begun
     every = set(coming(job.plan, job.config.seed, 0, job.steps))
-    assert training == every > set(device_memory.largest_batches(job.plan))
-    assert validation == set(device_memory.largest_batches(job.valid_plan))
+    assert begun == [set(), every] and len(every) == 2
 
 
 def test_batches_of_tokens_from_a_cache_go_on_too(tmp_path, data):

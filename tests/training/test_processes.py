@@ -275,7 +275,12 @@ SLURM = {
 
 @pytest.mark.parametrize(
     "tasks, by_hand, visible",
-    [("1(x2)", False, "all"), ("8", False, "0"), ("8", True, "all")],
+    [
+        ("1(x2)", False, "all"),
+        ("1(x2),2", False, "0"),
+        ("8", False, "0"),
+        ("8", True, "all"),
+    ],
 )
 def test_a_process_takes_its_devices_and_still_ends_when_asked(tasks, by_hand, visible):
     """All devices where it is alone on its machine, or told its place by hand."""

@@ -125,7 +125,7 @@ def test_draws_and_weights_take_these_keys(monkeypatch):
     search, forward = risk.search_rows, model().forward
 
     def searching(*given: Any) -> Any:
-        taken["draws"] = given[-1]
+        taken["draws"] = given[4]
         return search(*given)
 
     def weighing(*given: Any) -> Any:
