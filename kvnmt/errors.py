@@ -84,7 +84,9 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:
     nearest = difflib.get_close_matches(written, names, n=1, cutoff=0.65) or [
         each
         for each in names
-        if each.startswith(written) or written.startswith(f"{each}_")
+        if each.startswith(written)
+        and len(written) > 2
+        or written.startswith(f"{each}_")
     ]
     hint = f"; did you mean '{names[nearest[0]]}'?" if nearest else "."
     sentence = f"there is no {kind} '{name}'{hint} Known: {', '.join(known)}."

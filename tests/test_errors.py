@@ -140,6 +140,7 @@ def test_a_current_folder_that_is_gone_is_told(tmp_path, monkeypatch, capsys):
         ("temp", "temperature"),
         ("beam_size", "beam"),
         ("text", None),
+        ("", None),
         ("nbest", None),
     ],
 )

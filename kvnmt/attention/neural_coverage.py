@@ -147,7 +147,8 @@ def write(
     W_a, _, W_s = params.cell.W
     fresh = source.cell + received(moment) * W_a
     fresh = fresh + (moment.previous_state @ W_s)[:, None, :]
-    return State(CELLS[options.cell].step(params.cell, state.coverage, fresh))
+    new = CELLS[options.cell].step(params.cell, state.coverage, fresh)
+    return State(precise(new))
 
 
 def build(options: Options) -> base.Attention:

@@ -31,7 +31,7 @@ from kvnmt.inference.config import (
 )
 from kvnmt.inference.step import Source, initial_state, reward, step
 from kvnmt.inference.trained import KEPT
-from kvnmt.layers import merged, pays
+from kvnmt.layers import merged, merging_pays
 from kvnmt.model.assembly import Model, Params
 from kvnmt.search import (
     Hypotheses,
@@ -116,7 +116,7 @@ def _shared(
 ) -> Hypotheses:
     """The search on every device's own rows, where they divide evenly."""
     mesh, by_rows = own_mesh() if mesh is None else mesh, PartitionSpec("data")
-    search = partial(_search, model, shape, pays(mesh.devices.flat[0].platform))
+    search = partial(_search, model, shape, merging_pays(mesh.devices.flat[0].platform))
     if mesh.size == 1 or len(rows[0]) % mesh.size:
         return search(numbers, params, words, *rows)
     # Devices do not wait for each other's longest sentence, as one program would.

@@ -18,7 +18,7 @@ from kvnmt.layers.basic import (
     split_key,
     standardised,
 )
-from kvnmt.layers.merged import merged, pays
+from kvnmt.layers.merged import merged, merging_pays
 from kvnmt.layers.recurrent import (
     GRU,
     LSTM,
@@ -93,7 +93,7 @@ __all__ = [
     "masked_softmax",
     "shares",
     "merged",
-    "pays",
+    "merging_pays",
     "positions",
     "precise",
     "queries_and_rows",

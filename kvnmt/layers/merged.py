@@ -50,7 +50,7 @@ class _Group(NamedTuple):
     bias: Array | None  # of every row
 
 
-def pays(platform: str) -> bool:
+def merging_pays(platform: str) -> bool:
     """Whether a kind of device is faster with merged products: a GPU starts fewer."""
     return platform not in ("cpu", "tpu")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from kvnmt.fields import at_least, between
-from kvnmt.layers import Scanning, pays
+from kvnmt.layers import Scanning, merging_pays
 
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
 
@@ -44,5 +44,5 @@ class StepOptions:
         if residuals == "auto":
             residuals = "products" if platform == "cpu" else "vectors"
         if products == "auto":
-            products = "merged" if pays(platform) else "apart"
+            products = "merged" if merging_pays(platform) else "apart"
         return Scanning(residuals, self.remat, products == "merged")
