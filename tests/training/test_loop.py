@@ -186,6 +186,24 @@ def test_first_steps_are_compiled_while_validation_is_checked(
     assert begun == [set(), every] and len(every) == 2
 
 
+def test_memory_that_runs_out_while_a_step_runs_is_told(tmp_path, data, monkeypatch):
+    """An accelerator finds out after the step was sent off, where it is read."""
+    exp = tiny(data, epochs=1)
+    job, _ = job_of(exp, tmp_path / "run")
+    fetch = jax.device_get
+
+    def short(tree: Any) -> Any:
+        if isinstance(tree, list) and isinstance(tree[0], steps.Metrics):
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+        return fetch(tree)
+
+    monkeypatch.setattr(loop.jax, "device_get", short)
+    rows, S, T = device_memory.largest_batches(job.plan)[0]
+    told = f"a batch of {rows} pairs of {S} and {T} tokens does not fit"
+    with pytest.raises(UserError, match=told):
+        run(exp, tmp_path / "run")
+
+
 def test_batches_of_tokens_from_a_cache_go_on_too(tmp_path, data):
     """Ids of the cache, batches by another process; then all of it in memory."""
     cached = dataclasses.replace(data, cache=tmp_path / "cache")
