@@ -7,6 +7,7 @@ line through what is known already.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import isqrt
 from typing import NamedTuple
 
 from kvnmt.compiling.figures import Compiled, TooLargeError, compile_for
@@ -123,15 +124,22 @@ def search(
 
 
 def _next(low: int, high: int | None, guess: int) -> int | None:
-    """The next guess between what fits and what does not; None: that is near enough."""
+    """The next guess between what fits and what does not; None: that is near enough.
+
+    Where the line leads out of the two, it is no guide: the middle of their logarithms.
+    """
     near = max(low // FINENESS, 1)
     if high is None:
         return max(guess, low + near)
     if high - low <= near:
         return None
-    if guess <= low:
+    if low < guess < high:
+        return guess
+    if guess == low:
         return low + near
-    return guess if guess < high else high - near
+    if guess == high:
+        return high - near
+    return min(max(isqrt(low * high), low + 1), high - 1)
 
 
 def _on_line(trials: Sequence[Trial], available: int) -> int:

@@ -4,7 +4,7 @@
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kvnmt.compiling.largest import FINENESS, Trial, search
@@ -29,6 +29,7 @@ def attempts(need: Callable[[int], int], available: int, silent: bool):
     each=st.integers(1, 60),
     bent=st.floats(0, 1),
 )
+@example(first=1, multiple=1, fixed=1428, each=1, bent=1.0)  # the line leads far out
 def test_the_largest_that_fits_is_found(silent, first, multiple, fixed, each, bent):
     def need(rows: int) -> int:
         return fixed + int(each * rows ** (1 + bent / 10))
