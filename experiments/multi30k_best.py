@@ -24,11 +24,9 @@ Launch::
         --systems rnnsearch-star --ensemble
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ensemble \
         --systems rnnsearch-star self-attentive-residual --distil
-    python -m experiments.multi30k_best --data DATA/multi30k/tok --source de \
-        --target en --systems rnnsearch-star      # the run for --reverse
-    python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
+    python -m experiments.multi30k_best --data DATA/multi30k/tok \
         --systems rnnsearch-star-lexicon delta-residual --candidates 10 \
-        --reverse runs/multi30k_best/de-en-rnnsearch-star-1
+        --distil rnnsearch-star-lexicon --back-translate rnnsearch-star    # the best
     python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
         --systems rnnsearch-star-lexicon-384 --teachers RUN RUN RUN --candidates 10 \
         --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/taught
@@ -80,6 +78,7 @@ AGAINST = Against(
 COLUMNS = (
     Column("system", "system"),
     Column("without", "without"),
+    Column("data", "data"),
     Column("parameters", "parameters", "{:,}"),
     Column("valid_bleu", "BLEU valid", "{:.2f}"),
     Column("test2016_bleu", "BLEU test2016", "{:.2f}"),
@@ -94,7 +93,7 @@ TABLES = (
     Summary(
         name="multi30k_best",
         data="en-de",
-        columns=COLUMNS[2:-1],
+        columns=COLUMNS[3:-1],
         by=BY,
         against=AGAINST,
         published={
@@ -132,8 +131,14 @@ class Multi30kBest(captions.CaptionOptions):
     candidates: Annotated[int, between(1, 1000)] = 1
     # a run of the other direction: they learn from its translations of references, too
     reverse: Path | None = None
+    back_translate: str | None = None  # the same, by a system that is trained first
     # how often they go over their text; default: half as often as rows from scratch
     student_epochs: Annotated[int | None, at_least(1)] = None
+
+    @property
+    def turned(self) -> "Multi30kBest":
+        """The other direction."""
+        return replace(self, source=self.target, target=self.source)
 
     @property
     def lessons(self) -> Lessons:
@@ -161,6 +166,9 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
         for seed in options.seeds
     ]
     check_together(options, trained)
+    if back := options.back_translate:
+        seed, turned = options.seeds[0], options.turned
+        trained.append(configure(turned, back, "", seed, turned.read()))
     texts_made = []
     if options.both:
         pair, files = options.captions.pair, options.captions.files("train")
@@ -178,7 +186,8 @@ def with_all(
     options: Multi30kBest, texts: dict[str, Parallel], trained: Sequence[AnyRow]
 ) -> list[AnyRow]:
     """The rows that learn from all that were trained, and what all translate else."""
-    plain = [row for row in trained if isinstance(row, Row)]
+    rows = [row for row in trained if isinstance(row, Row)]
+    plain = [row for row in rows if row.data == options.captions.pair]
     both = [both_ways(row) for row in plain if options.both]
     after = [row for _, row in both]
     starts = after or plain  # what students start from, and who teaches them
@@ -187,7 +196,10 @@ def with_all(
         for row, start in zip(plain, starts, strict=True)
         if row.system in options.students
     ]
-    taught = [distil(start, starts, options.lessons) for start in learning]
+    lessons = options.lessons
+    for turned in (row for row in rows if row not in plain):
+        lessons = lessons._replace(reverse=turned)
+    taught = [distil(start, starts, lessons) for start in learning]
     measured = partial(figures_of, texts, "", options.target)
     groups: list[Sequence[Row]] = [plain, after, taught] if options.ensemble else []
     several = (group for group in groups if len(group) > 1)
@@ -235,11 +247,14 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
         UserError: There are no two for an ensemble, a system to distil is none of
             them, or there is none that flags of students could be of.
     """
-    if options.lessons != Lessons() and not options.students:
+    reversing = (options.reverse, options.back_translate)
+    if (options.lessons != Lessons() or any(reversing)) and not options.students:
         raise UserError(
-            "--candidates, --reverse, --teachers and --student-epochs are of --distil; "
-            "give it, too."
+            "--candidates, --reverse, --back-translate, --teachers and "
+            "--student-epochs are of --distil; give it, too."
         )
+    if all(reversing):
+        raise UserError("--reverse and --back-translate say the same; give one.")
     asked = {
         "--ensemble": options.ensemble,
         "--distil": options.students,

@@ -12,7 +12,7 @@ of the references is learnt from as well, as their source. Here students go on i
 of starting anew, and there is one model for each direction or one ensemble.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -50,15 +50,14 @@ class DistilledRow(Row):
     taught_by: str  # tells those apart
     candidates: int = 1  # the beam's best, of which the nearest is learnt from
     reverse: Path | None = None  # a run that translates the references back
+    reversed_by: str = ""  # tells that one apart
 
     @property
     def taught(self) -> Text:
         """What the teachers make of that text."""
         text = text_digest(self.plain)
         choice = f", nearest of {self.candidates}" if self.candidates > 1 else ""
-        if self.reverse:
-            digest = config_digest(load_experiment(self.reverse))
-            choice += f", sources by {self.reverse.name}:{digest}"
+        choice += f", sources by {self.reversed_by}" if self.reverse else ""
         made = Text(f"{text} by {self.taught_by}{choice}", self._write_text, name=NAME)
         # A former version noted their names alone.
         names = " ".join(each.partition(":")[0] for each in self.taught_by.split())
@@ -139,7 +138,8 @@ class Lessons(NamedTuple):
     """What students learn from, and for how long."""
 
     candidates: int = 1  # so many best translations, of which the nearest is taken
-    reverse: Path | None = None  # a run of the other direction, for further sources
+    # A run of the other direction, for further sources, or a row that is awaited.
+    reverse: Path | Row | None = None
     # They teach in the place of the teachers, which are not awaited then.
     runs: tuple[Path, ...] = ()
     epochs: int | None = None  # default: half of those of the start
@@ -161,10 +161,14 @@ def distil(
     data, (candidates, reverse, runs, epochs) = row.experiment.data, lessons
     assert data.source and data.target  # text files, as of every row here
     others = {run: load_experiment(run) for run in runs}
+    awaited = () if runs else tuple(row.folder for row in teachers)
+    back = {reverse: load_experiment(reverse)} if isinstance(reverse, Path) else {}
+    if isinstance(reverse, Row):
+        back, awaited = {reverse.folder: reverse.experiment}, (*awaited, reverse.folder)
     teaching = others or {row.folder: row.experiment for row in teachers}
     how = [f"{NAME} by {counted(len(runs), 'run')}" if runs else NAME]
     how += [f"nearest of {candidates}"] if candidates > 1 else []
-    how += [BACK] if reverse else []
+    how += [BACK] if back else []
     names = [name.replace(" ", "-") for name in how]
     return DistilledRow(
         folder=row.folder.with_name("-".join([row.folder.name, *names])),
@@ -172,16 +176,19 @@ def distil(
         experiment=_going_on(row.experiment, row.folder, epochs),
         measure=row.measure,
         data=row.data,
-        after=() if runs else tuple(teaching),
+        after=awaited,
         teachers=tuple(teaching),
-        taught_by=" ".join(
-            sorted(f"{run.name}:{config_digest(e)}" for run, e in teaching.items())
-        ),
+        taught_by=_told_apart(teaching),
         tests=row.tests,
         plain=(data.source, data.target),
         candidates=candidates,
-        reverse=reverse,
+        reverse=next(iter(back), None),
+        reversed_by=_told_apart(back),
     )
+
+
+def _told_apart(runs: Mapping[Path, Experiment]) -> str:
+    return " ".join(sorted(f"{run.name}:{config_digest(e)}" for run, e in runs.items()))
 
 
 def _going_on(before: Experiment, folder: Path, epochs: int | None) -> Experiment:

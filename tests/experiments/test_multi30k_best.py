@@ -25,7 +25,7 @@ from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate_nbest
-from kvnmt.runs.directory import load_ensemble, load_run
+from kvnmt.runs.directory import load_ensemble, load_experiment, load_run
 from kvnmt.target_context import self_attentive
 from tests.experiments.fake import never, untrained, write_captions
 
@@ -212,6 +212,39 @@ def test_a_row_learns_from_sources_that_a_reverse_run_makes(
         multi30k_best.main(both, train=never)
 
 
+def test_the_run_of_the_other_direction_is_trained_first(options, quick, capsys):
+    """Once, by the flags of all rows; and it teaches, translates and starts nothing."""
+    write_captions(options.data)
+    begun = []
+
+    def train(experiment, folder, **others):
+        begun.append(folder.name)
+        assert experiment.model.state == 12
+        return untrained(experiment, folder, **others)
+
+    asked = replace(
+        options,
+        systems=("rnnsearch-star", "self-attentive-residual"),
+        distil=("rnnsearch-star",),
+        back_translate="rnnsearch-star",
+        ensemble=True,
+        config=(*options.config, "--model.state", "12"),
+    )
+    multi30k_best.main(asked, train=train)
+    reverse, student = "en-de-rnnsearch-star-1", "de-en-rnnsearch-star-1"
+    assert begun.index(reverse) < begun.index(f"{student}-distilled-back-translated")
+    assert len(begun) == len(set(begun)) == 4
+    assert load_experiment(options.workdir / reverse).data.source == (
+        options.data / "train.en"
+    )
+    assert (
+        "rnnsearch-star + self-attentive-residual, seeds 1" in capsys.readouterr().out
+    )
+    lines = (options.workdir / "distilled.target").read_text().splitlines()
+    assert len(lines) == 3 * len((options.data / "train.en").read_text().splitlines())
+    multi30k_best.main(asked, train=never)
+
+
 def test_a_row_learns_from_runs_of_ones_choice(options, quick, monkeypatch, capsys):
     """Which are not awaited, need no result, and are not taken for others."""
     write_captions(options.data)
@@ -348,9 +381,18 @@ def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
         ({"ensemble": True}, "two members"),
         ({"ensemble": True, "distil": ("rnnsearch-star",)}, "two members"),
         ({"candidates": 4}, "--student-epochs are of --distil"),
-        ({"reverse": Path("back")}, "--candidates, --reverse, --teachers and"),
-        ({"teachers": (Path("run"),)}, "--reverse, --teachers and"),
+        ({"reverse": Path("back")}, "--candidates, --reverse, --back-translate,"),
+        ({"teachers": (Path("run"),)}, "--back-translate, --teachers and"),
         ({"student_epochs": 2}, "--student-epochs are of --distil"),
+        ({"back_translate": "memdec"}, "--back-translate, --teachers and"),
+        (
+            {
+                "distil": ("rnnsearch-star",),
+                "reverse": Path("back"),
+                "back_translate": "memdec",
+            },
+            "say the same; give one",
+        ),
         ({"mbr": 3, "ablate": True}, "--mbr is .* leave --ablate out"),
         ({"ensemble": True, "ablate": True}, "--ensemble is .* leave --ablate out"),
         ({"distil": ("rnnsearch-star",), "ablate": True}, "--distil is of whole"),
