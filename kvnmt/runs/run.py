@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trained model, and what is done with it in one line."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +14,10 @@ from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.inference.describe import describe
 from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.explain import Explanation, explain
+from kvnmt.inference.ids import check_counts
 from kvnmt.inference.score import Scored, score_lines
 from kvnmt.inference.shortlist import Shortlist
-from kvnmt.inference.translate import translate_lines
+from kvnmt.inference.translate import Request, translate_lines
 from kvnmt.model.assembly import Model, Params, count_parameters
 from kvnmt.runs.config import Experiment
 
@@ -37,6 +38,7 @@ class Run(NamedTuple):
         lines: Iterable[str],
         search: SearchConfig | None = None,
         shortlist: Shortlist | None = None,
+        prefixes: Iterable[str] | None = None,
     ) -> list[str]:
         """Translates lines; one line out per line in, in order.
 
@@ -46,11 +48,14 @@ class Run(NamedTuple):
                 was not asked for.
             shortlist: What lines may be translated with; `read_shortlist` of
                 `kvnmt.inference.shortlist_file` reads it. None: everything.
+            prefixes: What translations begin with, a text for each line, perhaps empty;
+                a word that the vocabulary lacks becomes ``<unk>``.
 
         Raises:
-            UserError: Lines are no list of lines, the run is a language model, coverage
-                is to be scored where nothing is aligned, an option of the search is not
-                what it may be or does nothing here, or the shortlist is of other words.
+            UserError: Lines or prefixes are no list of lines, or differ in number, the
+                run is a language model, coverage is to be scored where nothing is
+                aligned, an option of the search is not what it may be or does nothing
+                here, or the shortlist is of other words.
 
         Example::
 
@@ -63,14 +68,15 @@ class Run(NamedTuple):
         _refuse_language_model(self)
         config = _checked(search, self)
         _check_nbest(config, self, "of each line is given")
-        _check_shortlist(shortlist, self)
-        return translate_lines(self, lines, config, shortlist=shortlist)
+        request = _request(self, lines, shortlist, prefixes)
+        return translate_lines(self, lines, config, **request)
 
     def describe(
         self,
         lines: Iterable[str],
         search: SearchConfig | None = None,
         shortlist: Shortlist | None = None,
+        prefixes: Iterable[str] | None = None,
     ) -> list[dict[str, Any]]:
         """Translates lines, as `translate`, and tells all that is known of the result.
 
@@ -87,8 +93,8 @@ class Run(NamedTuple):
         """
         lines = _lines(lines)
         _refuse_language_model(self)
-        _check_shortlist(shortlist, self)
-        return describe(self, lines, _checked(search, self), shortlist=shortlist)
+        request = _request(self, lines, shortlist, prefixes)
+        return describe(self, lines, _checked(search, self), **request)
 
     def score(self, source: Iterable[str], target: Iterable[str]) -> list[Scored]:
         """Tells how probable translations are, token by token, and how they are read.
@@ -201,6 +207,22 @@ def _check_nbest(config: SearchConfig, run: Run, what: str) -> None:
             f"nbest is {config.nbest}, and one translation {what}; call describe for "
             "more."
         )
+
+
+def _request(
+    run: Run,
+    lines: Sequence[str],
+    shortlist: Shortlist | None,
+    prefixes: Iterable[str] | None,
+) -> Request:
+    """What is asked for beside a search."""
+    _check_shortlist(shortlist, run)
+    if prefixes is None:
+        return Request(shortlist=shortlist)
+    begun = _lines(prefixes)
+    check_counts(len(lines), "lines", len(begun), "prefixes")
+    ids = [run.vocabularies.target.encode(text) for text in begun]
+    return Request(shortlist=shortlist, prefixes=ids)
 
 
 def _check_shortlist(shortlist: Shortlist | None, run: Run) -> None:

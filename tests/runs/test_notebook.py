@@ -176,6 +176,19 @@ def test_a_shortlist_of_other_words_is_refused(run):
         assert use(["a"], shortlist=replace(shortlist, digests=None))
 
 
+def test_translations_begin_as_asked(run):
+    lines, begins = ["a b c", "d e"], ["D E", ""]
+    texts = run.translate(lines, prefixes=(text for text in begins))
+    assert texts[0].startswith("D E") and texts[1] == run.translate(lines)[1]
+    records = run.describe(lines, prefixes=begins)
+    assert [record["translation"] for record in records] == texts
+    for use in (run.translate, run.describe):
+        with pytest.raises(kvnmt.UserError, match="are 2 lines but 1 prefixes; give"):
+            use(lines, prefixes=["D"])
+        with pytest.raises(kvnmt.UserError, match="put a single line in brackets"):
+            use(lines, prefixes="D")
+
+
 def test_several_translations_are_described(run):
     search = kvnmt.SearchConfig(beam=4, nbest=3)
     with pytest.raises(kvnmt.UserError, match="nbest is 3, .* call describe"):
