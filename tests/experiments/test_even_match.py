@@ -8,6 +8,7 @@ import pytest
 
 from experiments import even_match
 from experiments.even_match import EvenMatch
+from experiments.harness.settings import config_digest
 from experiments.parts import captions
 from kvnmt.errors import UserError
 from tests.experiments.fake import untrained, write_captions
@@ -23,7 +24,7 @@ def test_the_row_is_trained_under_that_recipe(tmp_path, capsys):
 
     options = EvenMatch(data=tmp_path, workdir=tmp_path / "runs")
     even_match.main(options, train=train)
-    (experiment,) = seen
+    experiment, *others = seen
     model, rates = experiment.model, experiment.model.dropout
     assert (model.merge, model.initializer) == ("concat", "glorot")
     assert (rates.embedding, rates.annotations, rates.output) == (0.2, 0.0, 0.5)
@@ -34,6 +35,14 @@ def test_the_row_is_trained_under_that_recipe(tmp_path, capsys):
         0.85,
     )
     assert experiment.data.max_length == 60
+    assert len({config_digest(each) for each in seen}) == len(even_match.OURS) == 4
+    assert [each.model.initializer == "glorot" for each in others] == [
+        False,
+        True,
+        True,
+    ]
+    assert [each.training.batch_size for each in others] == [80, 40, 80]
+    assert [each.objective.label_smoothing for each in others] == [0, 0, 0.1]
     result = json.loads((tmp_path / "runs/de-en-joeynmt-1/result.json").read_text())
     assert result["recipe"] == even_match.RECIPE
     assert f"{result['test2016_bleu']:.2f}" in capsys.readouterr().out
