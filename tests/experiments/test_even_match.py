@@ -36,13 +36,9 @@ def test_the_row_is_trained_under_that_recipe(tmp_path, capsys):
     )
     assert experiment.data.max_length == 60
     assert len({config_digest(each) for each in seen}) == len(even_match.OURS) == 4
-    assert [each.model.initializer == "glorot" for each in others] == [
-        False,
-        True,
-        True,
-    ]
-    assert [each.training.batch_size for each in others] == [80, 40, 80]
-    assert [each.objective.label_smoothing for each in others] == [0, 0, 0.1]
+    assert [each.training.batch_size for each in others] == [40, 80, 80]
+    assert [each.objective.label_smoothing for each in others] == [0, 0.1, 0]
+    assert [each.model.dropout.annotations for each in others] == [0, 0, 0.2]
     result = json.loads((tmp_path / "runs/de-en-joeynmt-1/result.json").read_text())
     assert result["recipe"] == even_match.RECIPE
     assert f"{result['test2016_bleu']:.2f}" in capsys.readouterr().out
