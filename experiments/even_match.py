@@ -7,10 +7,10 @@ Most of it does: JoeyNMT has 38.20 under ours, RNNsearch* 33.10 under JoeyNMT's.
 
 Setting: RNNsearch* is trained as JoeyNMT 2.3.0 was, and with one ingredient of ours in
 the place of its own: the size of batches, label smoothing, or dropout of annotations.
-Its recipe is batches of 80, no label smoothing,
-dropout 0.2 on embeddings and 0.5 on the readout, none on annotations, which are
-concatenated; Glorot's matrices and embeddings N(0, 0.1²); the rate times 0.85 after
-each epoch; pairs of up to 60 words. With ``--peer-python`` JoeyNMT itself is trained,
+Its recipe is batches of 80, no label smoothing, dropout 0.2 on embeddings and 0.5 on
+the readout, none on annotations, which are concatenated; Glorot's matrices and
+embeddings N(0, 0.1²); the rate times 0.85 after each epoch; pairs of up to 60 words.
+With ``--peer-python`` JoeyNMT itself is trained,
 too: as it was, and with what it can take of the recipe of `experiments.multi30k`:
 batches of 40 and label smoothing 0.1. Each of our rows takes 20 minutes on two
 cores; JoeyNMT's took 130 on one that did other work, too, and begin anew if they are
