@@ -38,7 +38,6 @@ class Pulse:
         what: str,
         total: int | None,
         tell: Callable[[str], object],
-        done: int = 0,
     ):
         """Work begins.
 
@@ -46,26 +45,29 @@ class Pulse:
             what: Which, in a word or two.
             total: Of how many; None: nobody knows.
             tell: Prints a line.
-            done: So many were done before.
         """
         self._what, self._total, self._tell = what, total, tell
-        self._last, self._done = time.monotonic(), done
+        self._last = time.monotonic()
+        self._paced: tuple[float, int] | None = None  # when the pace began, and where
 
     def beat(self, done: int, note: str = "") -> None:
         """Says that so many are done, if it is time to, and what else there is to say.
 
-        The time left is that by the pace since the last line.
+        The time left is that by the pace since the last line, or since the first beat:
+        what comes before that is no work of this kind, such as compiling.
         """
-        passed = time.monotonic() - self._last
-        if passed < EVERY:
+        now = time.monotonic()
+        began, before = self._paced or (now, done)
+        self._paced = began, before
+        if now - self._last < EVERY:
             return
         words = [f"{self._what} {done:,}", note]
         if self._total is not None:
             words[0] += f" of {self._total:,}"
-            if done > self._done:
-                left = (self._total - done) * passed / (done - self._done)
+            if done > before:
+                left = (self._total - done) * (now - began) / (done - before)
                 words.append(f"{timedelta(seconds=round(left))} left")
-        self._last, self._done = self._last + passed, done
+        self._last, self._paced = now, (now, done)
         self._tell("  ".join(filter(None, words)))
 
 

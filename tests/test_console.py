@@ -25,12 +25,12 @@ def _clock(monkeypatch) -> list[float]:
 
 def test_a_line_is_told_at_times(clock):
     said = []
-    pulse = Pulse("step", 5000, said.append, done=1000)
-    for seconds, done in ((299, 1200), (300, 1300), (590, 1500), (900, 1600)):
+    pulse = Pulse("step", 5000, said.append)
+    for seconds, done in ((200, 1200), (300, 1300), (590, 1500), (900, 1600)):
         clock[0] = seconds
         pulse.beat(done, "loss 2.500")
     assert said == [
-        "step 1,300 of 5,000  loss 2.500  1:01:40 left",
+        "step 1,300 of 5,000  loss 2.500  1:01:40 left",  # 100 in 100 s
         "step 1,600 of 5,000  loss 2.500  1:53:20 left",
     ]
 
@@ -50,7 +50,7 @@ def test_a_file_has_lines_in_the_place_of_a_bar(clock, capsys):
         clock[0] = 400.0
         advance(5)
         advance(5)
-    assert capsys.readouterr().err == "translating 10 of 20  0:06:40 left\n"
+    assert capsys.readouterr().err == "translating 10 of 20  0:13:20 left\n"
 
 
 @pytest.mark.parametrize("width", [30, 60, 200])

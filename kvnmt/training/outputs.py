@@ -66,5 +66,5 @@ def open_outputs(
         stack.callback(log.close)
 
     devices.first_does(open_log)
-    pulse = Pulse("step", job.steps, job.tell, state.step)
+    pulse = Pulse("step", job.steps, job.tell)
     return Outputs(checkpoints, log, Leaving(signals, job.mesh), pulse)
