@@ -3,23 +3,19 @@
 
 import contextlib
 import os
-import re
-import socket
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from kvnmt.errors import OptionError, UserError, first_line, tell
+from kvnmt.errors import OptionError, UserError
 from kvnmt.typing import PyTree
 
 MOST_CORES = 16  # a batch of 64 gives each four rows
-WAIT = 300  # seconds for all processes to come
 FORCED = "xla_force_host_platform_device_count"
 
 
@@ -56,109 +52,6 @@ def check_any() -> None:
             "JAX_PLATFORMS, or install what such a device needs, as by pip install "
             '".[gpu]".'
         ) from None
-
-
-def join(
-    coordinator: str | None = None,
-    processes: int | None = None,
-    process: int | None = None,
-) -> None:
-    """Joins the processes that train together; before anything else is done with JAX.
-
-    Args:
-        coordinator: ``host:port`` of the first process; None: found, as all else, from
-            the environment of SLURM, Open MPI or a TPU pod.
-        processes: How many there are.
-        process: Which one this is, from 0.
-
-    Raises:
-        UserError: They cannot be found, or do not all come.
-    """
-    if coordinator is not None:
-        _check_place(coordinator, process)
-    late = threading.Timer(WAIT, _give_up)
-    late.daemon = True
-    late.start()
-    try:
-        # Its service would take the signal that ends a process, and do nothing.
-        jax.config.update("jax_enable_preemption_service", False)
-        jax.distributed.initialize(
-            coordinator,
-            processes,
-            process,
-            local_device_ids=_own_devices(coordinator is not None),
-            initialization_timeout=2 * WAIT,
-        )
-    except (ValueError, RuntimeError) as error:
-        raise UserError(
-            f"the processes cannot be joined ({first_line(error)}); give --coordinator "
-            "HOST:PORT, --processes and --process, or start them by SLURM or on a TPU "
-            "pod."
-        ) from None
-    finally:
-        late.cancel()
-
-
-def _own_devices(by_hand: bool) -> list[int] | None:
-    """Those of its machine that a process takes, none for all; None: as JAX has it.
-
-    Under SLURM or Open MPI that is the one with the number that the process has there.
-    """
-    tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
-    tasks = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", tasks)
-    alone = by_hand or re.fullmatch(r"1(\(x\d+\))?", tasks)  # as 1(x4): on each of 4
-    return [] if alone and "JAX_LOCAL_DEVICE_IDS" not in os.environ else None
-
-
-def _give_up() -> None:
-    """Ends this process, whose main thread JAX would end with no sentence."""
-    tell(
-        f"not all processes came within {WAIT} s; check --coordinator, --processes and "
-        "--process, and that all were started and can reach the first."
-    )
-    os._exit(2)
-
-
-def _check_place(coordinator: str, process: int | None) -> None:
-    """Refuses what JAX would end with no sentence for: no address, a port in use."""
-    host, _, port = coordinator.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
-        raise UserError(
-            f"--coordinator is '{coordinator}'; give HOST:PORT, a name or an address "
-            "and a number below 65536."
-        )
-    _find(host.strip("[]"), 0 if process == 0 else WAIT)
-    if process == 0:
-        with socket.socket() as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                listener.bind(("", int(port)))
-            except OSError as error:
-                raise UserError(
-                    f"port {port} of --coordinator cannot be listened to here: "
-                    f"{error.strerror}; give another one."
-                ) from None
-
-
-def _find(host: str, seconds: float) -> None:
-    """Waits until a host is known: its name may come with it."""
-    until, told = time.monotonic() + seconds, False
-    while True:
-        try:
-            socket.getaddrinfo(host, None)
-            return
-        except (OSError, UnicodeError) as error:
-            if time.monotonic() < until and not isinstance(error, UnicodeError):
-                if not told:
-                    tell(f"'{host}' of --coordinator is not known yet; waiting for it")
-                told = True
-                time.sleep(1)
-                continue
-            why = getattr(error, "strerror", None) or error
-            raise UserError(
-                f"'{host}' of --coordinator is not known here ({why}); check the name, "
-                "or give an address."
-            ) from None
 
 
 def part() -> tuple[int, int]:
@@ -223,8 +116,13 @@ def data_mesh(model: int = 1) -> Mesh:
             "of a process.",
             "training.model_axis",
         )
+    return mesh_of(jax.devices(), model)
+
+
+def mesh_of(among: Sequence[Any], model: int) -> Mesh:
+    """A mesh of these devices, whose number ``model`` divides."""
     # By process, so that each has whole rows of the mesh.
-    order = sorted(jax.devices(), key=lambda one: (one.process_index, one.id))
+    order = sorted(among, key=lambda one: (one.process_index, one.id))
     grid = np.array(order).reshape(-1, model)
     return Mesh(grid, ("data", "model"), axis_types=(AxisType.Auto,) * 2)
 

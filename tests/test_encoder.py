@@ -10,9 +10,11 @@ import pytest
 
 from kvnmt import encoder
 from kvnmt.encoder import CellName, Choices, Encoded, Merge
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError, UserError
+from kvnmt.fields import check_used
 from kvnmt.initializers import gaussian
 from kvnmt.layers import Blocks, linear
+from kvnmt.model.config import ModelConfig
 from kvnmt.typing import Sizes
 
 MASK = np.array([[1, 1, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]], dtype=bool)
@@ -128,6 +130,13 @@ def test_no_encoder_has_no_parameters_and_annotations_of_no_width():
     x = jnp.zeros((3, 4, 0))
     got = encoder.encode(choices("none"), params, sizes("none"), x, jnp.asarray(MASK))
     assert got.annotations.shape == (3, 4, 0) and got.mask.shape == (3, 4)
+
+
+@pytest.mark.parametrize("cell", sorted({*get_args(CellName)} - {"transformer"}))
+def test_options_of_transformer_layers_do_nothing_in_recurrent_ones(cell):
+    config = ModelConfig(cell=cell, blocks=Blocks(heads=8))
+    with pytest.raises(OptionError, match=f"does nothing while .*cell is {cell}"):
+        check_used(config, ModelConfig())
 
 
 def test_transformer_layers_make_one_stack_and_their_heads_share_its_width():

@@ -66,7 +66,7 @@ def init(
     options: Options, key: Key[Array, ""], sizes: Sizes, weights: Weights
 ) -> Params:
     """Makes the parameters of one round."""
-    key_address, key_G, key_fertility, _ = jax.random.split(key, 4)
+    key_address, key_G, key_fertility = jax.random.split(key, 3)
     C, D, A = sizes.annotation, sizes.state, sizes.alignment
     fertility = None
     if options.max_fertility is not None:

@@ -9,10 +9,9 @@ from typing import Annotated
 
 import tyro
 
-from kvnmt import devices
+from kvnmt import companions, devices
 from kvnmt.cli.flags import FLAT
 from kvnmt.cli.own_code import IMPORTED
-from kvnmt.companions import together
 from kvnmt.console import say
 from kvnmt.errors import UserError, flag
 from kvnmt.fields import at_least, check_fields
@@ -59,13 +58,13 @@ class Train:
     def __call__(self) -> None:
         """Trains."""
         if self.distributed or self.coordinator:
-            devices.join(self.coordinator, self.processes, self.process)
+            companions.join(self.coordinator, self.processes, self.process)
         elif self.processes is not None or self.process is not None:
             raise UserError(
                 "--processes and --process need --coordinator HOST:PORT, where the "
                 "first process is found."
             )
-        with together():
+        with companions.together():
             self._check_starts()
             result = experiment.run(
                 self.experiment, self.run, resume=self.resume, verbose=self.verbose

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from kvnmt import devices
 from kvnmt.compiling.targets import Device
@@ -150,9 +149,7 @@ def mesh_of(among: Sequence[Device], model: int) -> Mesh:
         raise UserError(
             f"--model-axis is {model} but must divide the {len(among)} devices."
         )
-    order = sorted(among, key=lambda device: (device.process_index, device.id))
-    grid = np.array(order).reshape(-1, model)
-    return Mesh(grid, ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+    return devices.mesh_of(among, model)
 
 
 def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:

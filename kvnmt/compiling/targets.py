@@ -18,6 +18,7 @@ from jax.experimental import topologies
 
 from kvnmt.compiling.gpus import GPUS, describe
 from kvnmt.errors import UserError, first_line, unknown_name
+from kvnmt.training.device_memory import host_memory
 
 Device: TypeAlias = Any  # jax.Device, which is no class for those who check types
 
@@ -86,10 +87,7 @@ def _cpu(name: str, kind: str, size: str) -> Target:
     if kind or size:
         raise UserError(f"'{name}' names no devices; write cpu, this machine's.")
     device = jax.devices("cpu")[0]
-    memory = None
-    if "SC_PHYS_PAGES" in os.sysconf_names:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return Target(name, device.device_kind, [device], memory, {})
+    return Target(name, device.device_kind, [device], host_memory(), {})
 
 
 def _gpu(name: str, kind: str, size: str) -> Target:

@@ -115,7 +115,7 @@ class Measure(NamedTuple):
 
     take: Take
     # Before anything is translated; what it gives is left.
-    check: Callable[[Test, Sequence[System]], object] = lambda test, systems: None
+    check: Callable[[Test, Sequence[System]], object]
 
     def __call__(self, test: Test, systems: Sequence[System]) -> Report | list[Report]:
         """Takes the measure."""

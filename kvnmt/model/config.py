@@ -63,7 +63,7 @@ class ModelConfig:
     # layers of the encoder, in each direction
     layers: Annotated[int, between(1, DEEPEST), idle_while(merge="none")] = 1
     # Of the Transformer layers of the encoder.
-    blocks: Annotated[Blocks, idle_while(cell=("gru", "lstm"))] = field(
+    blocks: Annotated[Blocks, idle_while(cell=("gru", "gru_before", "lstm"))] = field(
         default_factory=Blocks
     )
     readout: readouts.Readout = "tanh"  # what stands before the output layer

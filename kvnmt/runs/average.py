@@ -94,8 +94,8 @@ def _zeros(like: PyTree) -> PyTree:
 def _computed(experiment: Experiment) -> dict[str, Any]:
     """What decides how a trained model computes: not how it began, nor its dropout."""
     named = leaves(to_plain(experiment)["model"])
-    idle = "dropout.", "blocks.dropout", "initializer"
-    return {name: named[name] for name in named if not name.startswith(idle)}
+    idle = {"dropout", "initializer", "write_bias"}
+    return {name: named[name] for name in named if idle.isdisjoint(name.split("."))}
 
 
 def _differing(some: dict[str, Any], others: dict[str, Any]) -> list[str]:

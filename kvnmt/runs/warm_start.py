@@ -38,7 +38,7 @@ class WarmStart(NamedTuple):
 
 def warm_start(
     fresh: Params,
-    trained: Params | dict[str, Any],
+    trained: Params,
     shared: SharedWords | None = None,
     scale: float = 1.0,
 ) -> WarmStart:
@@ -46,8 +46,7 @@ def warm_start(
 
     Args:
         fresh: Parameters of the new model.
-        trained: Those of the trained one, or what orbax restores of them without
-            being told what they are: dictionaries and lists of arrays.
+        trained: Those of the trained one.
         shared: Which words both have; by default they have the same.
         scale: What the trained model multiplies the input of its output layer by,
             which a layer of the new model that starts from it does itself.
@@ -124,18 +123,11 @@ def _common(before: Any, now: Any) -> list[str]:
     return [name for name in ("reset",) if name in names and hasattr(before, name)]
 
 
-def _output_layer(trained: Params | dict[str, Any]) -> Any:
-    """That of plain dictionaries is missing where it is tied."""
-    return trained.get("output") if isinstance(trained, dict) else trained.output_layer
-
-
-def _start(
-    trained: Params | dict[str, Any], path: tuple[Any, ...], scale: float
-) -> Any | None:
+def _start(trained: Params, path: tuple[Any, ...], scale: float) -> Any | None:
     start = _counterpart(trained, path)
     if start is None and path[0] in (OUTPUT, AUXILIARY):
         name = path[1 if path[0] == OUTPUT else 2 :]
-        start = _counterpart(_output_layer(trained), name)
+        start = _counterpart(trained.output_layer, name)
         # A bias is added behind the scale.
         if start is not None and start.ndim > 1 and scale != 1:
             return start * scale
@@ -157,7 +149,7 @@ def _counterpart(tree: Any, path: tuple[Any, ...]) -> Any | None:
 
 
 def _member(members: Any, index: int) -> Any | None:
-    if not isinstance(members, (tuple, list)):
+    if not isinstance(members, tuple):
         return None
     if index < len(members):
         return members[index]

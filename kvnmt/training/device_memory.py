@@ -111,12 +111,17 @@ def available() -> int | None:
     stats = device.memory_stats()
     if stats and "bytes_limit" in stats:
         return stats["bytes_limit"]
-    if device.platform == "cpu" and "SC_PHYS_PAGES" in os.sysconf_names:
-        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        limit = container_limit(Path("/"))
-        memory = memory if limit is None else min(memory, limit)
-        return memory // jax.local_device_count()
-    return None
+    memory = host_memory() if device.platform == "cpu" else None
+    return None if memory is None else memory // jax.local_device_count()
+
+
+def host_memory() -> int | None:
+    """Bytes that this machine has for the process; None: it does not say."""
+    if "SC_PHYS_PAGES" not in os.sysconf_names:
+        return None
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = container_limit(Path("/"))
+    return memory if limit is None else min(memory, limit)
 
 
 def container_limit(root: Path) -> int | None:

@@ -59,7 +59,7 @@ def check_frozen(params: Params, names: Sequence[str]) -> None:
         if not any(_is_of(array, name) for array in arrays):
             parts = {array.split("/")[0] for array in arrays}
             raise OptionError(f"{{0}}: {unknown_name('array', name, parts)}", FROZEN)
-    if all(any(_is_of(array, name) for name in names) for array in arrays):
+    if all(_is_frozen(array, names) for array in arrays):
         raise OptionError("{0} leaves nothing to train; name fewer arrays.", FROZEN)
 
 
@@ -68,12 +68,13 @@ def _changed(tree: PyTree, names: Sequence[str], change: Callable[..., Any]) -> 
     if not names:
         return tree
     return jax.tree.map_with_path(
-        lambda path, leaf: change(leaf) if _is_frozen(path, names) else leaf, tree
+        lambda path, leaf: change(leaf) if _is_frozen(path_name(path), names) else leaf,
+        tree,
     )
 
 
-def _is_frozen(path: jax.tree_util.KeyPath, names: Sequence[str]) -> bool:
-    return any(_is_of(path_name(path), name) for name in names)
+def _is_frozen(array: str, names: Sequence[str]) -> bool:
+    return any(_is_of(array, name) for name in names)
 
 
 def _is_of(array: str, name: str) -> bool:

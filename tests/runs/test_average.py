@@ -144,6 +144,13 @@ def test_how_a_model_began_and_its_dropout_make_no_difference(several, tmp_path)
     config["model"]["blocks"]["dropout"] = 0.2
     (other / "config.json").write_text(json.dumps(config))
     assert len(average([several, other], tmp_path / "mean")) == 2
+    plain = untrained(tmp_path, "transformer-kvmematt-r1")
+    same = Path(shutil.copytree(plain, tmp_path / "same"))
+    config = json.loads((same / "config.json").read_text())
+    config["model"]["decoder"]["dropout"] = 0.3
+    config["model"]["attention"]["write_bias"] = -1.0
+    (same / "config.json").write_text(json.dumps(config))
+    assert len(average([plain, same], tmp_path / "mean of Transformers")) == 2
 
 
 def test_an_average_that_is_interrupted_leaves_nothing(several, tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from kvnmt import companions, devices
+from kvnmt import companions
 from kvnmt.errors import UserError, run_program
 from kvnmt.pictures import charts
 from kvnmt.runs import train
@@ -108,7 +108,7 @@ def _train(
     if cluster:
         jax.config.update("jax_num_cpu_devices", cluster.devices)
         where = f"localhost:{cluster.port}"
-        devices.join(where, cluster.processes, cluster.process)
+        companions.join(where, cluster.processes, cluster.process)
     if end.kill_at:
         sys.addaudithook(_killing(folder, end.kill_at))
     if end.leave_at:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from kvnmt import devices
+from kvnmt.compiling import targets
 from kvnmt.data.plan import by_tokens
 from kvnmt.data.stream import BatchAt
 from kvnmt.errors import UserError
@@ -119,6 +120,7 @@ def test_the_limit_of_a_container_counts(tmp_path, groups, limits, least):
 def test_what_there_is_is_the_containers(monkeypatch):
     monkeypatch.setattr(memory, "container_limit", lambda root: 8000)
     assert memory.available() == 8000 // DEVICES  # of each
+    assert targets.target("cpu").memory == 8000  # as kvnmt compile tells it
 
 
 def test_the_remedies_help(job):

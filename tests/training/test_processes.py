@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import devices
+from kvnmt import companions, devices
 from kvnmt.errors import UserError
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
@@ -184,7 +184,7 @@ def test_processes_with_unlike_choices_train_nothing(tmp_path, change):
 @pytest.mark.parametrize("place", ["node0", "node0:http", "node0:70000", ":1234"])
 def test_where_no_process_can_be_found_is_told(place):
     with pytest.raises(UserError, match="give HOST:PORT"):
-        devices.join(place, 2, 1)
+        companions.join(place, 2, 1)
 
 
 def test_an_unknown_host_is_told_at_once(monkeypatch):
@@ -193,10 +193,10 @@ def test_an_unknown_host_is_told_at_once(monkeypatch):
 
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
     with pytest.raises(UserError, match="'node0' .* not known here .Name or service"):
-        devices.join("node0:1234", 2, 0)
+        companions.join("node0:1234", 2, 0)
     with pytest.raises(UserError, match="'a..b' .* not known here"):
         monkeypatch.undo()
-        devices.join("a..b:1234", 2, 1)
+        companions.join("a..b:1234", 2, 1)
 
 
 def test_a_host_may_be_known_a_little_later(monkeypatch, capsys):
@@ -208,8 +208,8 @@ def test_a_host_may_be_known_a_little_later(monkeypatch, capsys):
             raise tries.pop()
 
     monkeypatch.setattr(socket, "getaddrinfo", later)
-    monkeypatch.setattr(devices.time, "sleep", lambda seconds: None)
-    devices._find("node0", 60)
+    monkeypatch.setattr(companions.time, "sleep", lambda seconds: None)
+    companions._find("node0", 60)
     assert not tries
     waiting = "'node0' of --coordinator is not known yet; waiting for it\n"
     assert capsys.readouterr().err == waiting  # once
@@ -217,7 +217,9 @@ def test_a_host_may_be_known_a_little_later(monkeypatch, capsys):
 
 def test_processes_that_do_not_all_come_are_told():
     """JAX by itself aborts, with no sentence."""
-    code = "from kvnmt import devices; devices.WAIT = 1; devices.join(%r, 2, 1)"
+    code = (
+        "from kvnmt import companions; companions.WAIT = 1; companions.join(%r, 2, 1)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code % f"localhost:{free_port()}"],
         capture_output=True,
@@ -250,14 +252,14 @@ def test_a_port_in_use_is_told():
     with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(UserError, match=f"port {port} .* Address already in use"):
-            devices.join(f"localhost:{port}", 2, 0)
+            companions.join(f"localhost:{port}", 2, 0)
 
 
 # JAX alone would give each process one device, and take the signal that ends it.
 JOINED = """
 import jax, os, signal
-from kvnmt import devices
-devices.join({address})
+from kvnmt import companions
+companions.join({address})
 print(jax.config.values["jax_cuda_visible_devices"], flush=True)
 os.kill(os.getpid(), signal.SIGTERM)
 signal.pause()
