@@ -27,6 +27,7 @@ from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe, with_optimizer
 from kvnmt.systems.named import system
 from kvnmt.training.losses import with_terms
 
+HELP = {"-h", "--help"}
 AXES = {
     "attention": attention.CATALOGUE,
     "decoder": decoder.CATALOGUE,
@@ -148,17 +149,20 @@ def _of_run(kind: Any, arguments: Sequence[str], runs: str) -> Experiment | None
 
     A flag may name another run, and which flags take a value depends on the mechanisms
     of the run. So every folder is tried: with the config of the right one, the
-    arguments name the folder that the config was read from.
+    arguments name the folder that the config was read from. Help is of the first
+    folder, if what is needed beside it is not there.
     """
+    shown = None
     for folder in _folders(arguments):
         try:
             experiment = load_experiment(folder)
         except UserError:
             continue  # if it is the one, the command says so
+        shown = shown or experiment
         parsed = _glance(kind, arguments, _start(kind, experiment))
         if parsed and folder == next(_folders(_paths(parsed, runs)), None):
             return experiment
-    return None
+    return shown if HELP & {*arguments} else None
 
 
 def _folders(words: Sequence[object]) -> Iterator[Path]:
@@ -186,7 +190,7 @@ def _glance(
         default: What the flags start from.
         unknown: Whether there may be other flags.
     """
-    words = [word for word in arguments if word not in ("-h", "--help")]
+    words = [word for word in arguments if word not in HELP]
     nowhere = io.StringIO()  # a mistake is told when the flags are read in earnest
     try:
         with redirect_stdout(nowhere), redirect_stderr(nowhere):

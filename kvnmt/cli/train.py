@@ -13,7 +13,7 @@ from kvnmt import companions, devices
 from kvnmt.cli.flags import FLAT
 from kvnmt.cli.own_code import IMPORTED
 from kvnmt.console import say
-from kvnmt.errors import UserError, flag
+from kvnmt.errors import UserError, counted, flag
 from kvnmt.fields import at_least, check_fields
 from kvnmt.metrics.perplexity import perplexity
 from kvnmt.runs import train as experiment
@@ -110,7 +110,7 @@ class Average:
         names = average(self.runs, self.output, last=self.last)
         for name in names:
             say(f"  {name}")
-        say(f"the mean of {len(names)} checkpoints is in {self.output}")
+        say(f"the mean of {counted(len(names), 'checkpoint')} is in {self.output}")
 
 
 def summary(result: Result) -> str:

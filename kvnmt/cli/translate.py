@@ -2,9 +2,12 @@
 """The command that translates standard input."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import tyro
 
@@ -15,6 +18,7 @@ from kvnmt.data.text import read_lines
 from kvnmt.devices import own_mesh, replicate, use_cores
 from kvnmt.errors import UserError, counted
 from kvnmt.fields import check_fields
+from kvnmt.files import claim
 from kvnmt.inference.config import check_search
 from kvnmt.inference.score import rounds_of
 from kvnmt.runs.directory import Run, load_translator
@@ -31,12 +35,21 @@ class Translate(Answering):
     run: tyro.conf.Positional[Path]  # run directory of a trained model
     ensemble: tuple[Path, ...] = ()  # further runs that translate with it as one
     input: Path | None = None  # text to translate; default: standard input
+    output: Path | None = None  # where translations go; default: standard output
 
     def __call__(self) -> None:
-        """Translates."""
+        """Translates.
+
+        Raises:
+            UserError: What is given cannot be read or does not go together, or a file
+                for the translations cannot be written.
+        """
         check_fields(self)
         check_search(self.search)
         check_together(self)
+        if self.output:
+            read = self.input, self.prefix, self.nearest, self.dictionary
+            claim(self.output, [*read, self.shortlist])
         use_cores()
         run = load_translator(self.run, self.ensemble)
         # Once, not anew in every window.
@@ -46,12 +59,10 @@ class Translate(Answering):
         count, windows = self._windows()
         long = 0
         try:
-            with counting("translating", count) as advance:
+            with counting("translating", count) as advance, self._written() as write:
                 for answer in answers(run, windows, self, advance):
                     long += answer.long
-                    for line in answer.lines:
-                        sys.stdout.buffer.write(line.encode() + b"\n")
-                    sys.stdout.buffer.flush()
+                    write("".join(f"{line}\n" for line in answer.lines).encode())
         finally:
             if long:
                 how = {"split": "split", "truncate": "truncated"}[self.too_long]
@@ -60,6 +71,15 @@ class Translate(Answering):
                     f"{self.max_input} tokens and {'was' if long == 1 else 'were'} "
                     f"{how}; see --max-input and --too-long."
                 )
+
+    @contextmanager
+    def _written(self) -> Iterator[Callable[[bytes], None]]:
+        """What writes translations, so that they can be read at once."""
+        if self.output is None:
+            yield partial(_write, sys.stdout.buffer)
+            return
+        with self.output.open("wb", buffering=0) as file:
+            yield partial(_write_file, file, self.output)
 
     def _windows(self) -> tuple[int | None, Iterator[Sequence[str]]]:
         """The lines to translate, and how many there are, if that is known."""
@@ -150,3 +170,17 @@ def check_alignment(options: Translate, run: Run) -> None:
             f"the system of '{options.run}' has no attention, so nothing is aligned; "
             "leave --alignment out."
         )
+
+
+def _write_file(file: BinaryIO, path: Path, text: bytes) -> None:
+    try:
+        _write(file, text)
+    except OSError as error:
+        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
+
+
+def _write(file: BinaryIO, text: bytes) -> None:
+    """Writes all of it, in parts where a file without a buffer takes no more."""
+    while text:
+        text = text[file.write(text) :]
+    file.flush()

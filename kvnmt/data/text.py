@@ -250,6 +250,6 @@ def _columns(line: bytes, path: Path | str, number: int) -> tuple[bytes, bytes]:
         raise UserError(
             f"{path}, line {number} has {len(columns)} column"
             f"{'' if len(columns) == 1 else 's'}; it needs two: a sentence, a tab and "
-            "its translation."
+            f"its translation{' (cut -f 1,2)' if len(columns) > 2 else ''}."
         )
     return columns[0], columns[1]

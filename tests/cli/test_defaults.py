@@ -97,6 +97,18 @@ def test_without_a_run_a_search_starts_from_the_defaults(places):
     assert found.search == SearchConfig()
 
 
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [("translate", "MINE --help"), ("evaluate", "MINE -h"), ("explore", "--help MINE")],
+)
+def test_help_tells_the_search_of_the_run(places, command, line, capsys):
+    """Though flags that the command needs are not there."""
+    with pytest.raises(SystemExit):
+        read(command, line, places)
+    beam = capsys.readouterr().out.partition("--search.beam")[2].partition("--")[0]
+    assert f"(default: {MINE})" in beam
+
+
 RESUMED = [
     "MINE --resume",
     "--resume --data.vocabularies OTHER MINE",

@@ -65,6 +65,21 @@ def test_what_stands_before_a_bad_line_is_not_lost(kvnmt, folder):
     assert len(said.out.split(b"\n")) == 3
 
 
+def test_translations_go_to_a_file(kvnmt, folder, tmp_path):
+    """As they would to standard output, also those before a bad line."""
+    path, command = tmp_path / "out", ("translate", folder, *GREEDY)
+    wanted = kvnmt(*command, given=b"a b\nb\n").out
+    path.write_text("of before")
+    said = kvnmt(*command, "--output", path, given=b"a b\nb\n")
+    assert (said.status, said.out, path.read_bytes()) == (0, b"", wanted)
+    said = kvnmt(*command, "--output", path, given=b"a b\nb\n\xff\n")
+    assert said.status == 2 and path.read_bytes() == wanted
+    said = kvnmt(*command, "--input", path, "--output", path)
+    assert said.status == 2 and f"'{path}' is read too" in said.err
+    said = kvnmt(*command, "--output", "/dev/full", given=b"a b\n")
+    assert (said.status, said.err[-25:]) == (2, "No space left on device.\n")
+
+
 def test_compressed_text_on_standard_input_is_told(kvnmt, folder):
     said = kvnmt("translate", folder, *GREEDY, given=gzip.compress(b"a b\n"))
     assert (

@@ -45,7 +45,7 @@ class CheckpointReader:
         if step < 0 and were_there:
             raise UserError(
                 f"'{self.folder.path.parent}' has no checkpoint left that is whole; "
-                "begin another run."
+                "if it was copied, copy it again, else begin another run."
             )
         if step < 0:
             raise OptionError(
