@@ -49,6 +49,7 @@ from typing import Annotated
 
 from experiments.harness.results import Figures
 from experiments.harness.rows import AnyRow, Row, Train, Trained
+from experiments.harness.settings import FILES
 from experiments.harness.significance import Against, with_p
 from experiments.harness.summaries import Summary
 from experiments.harness.table import Table, launch, make_table
@@ -71,6 +72,11 @@ BASELINE = "rnnsearch-star"
 MODERN = RECIPES["modern"]  # what `kvnmt train` does with nothing but files
 RECIPE = replace(MODERN, training=replace(MODERN.training, bleu_tokenize="none"))
 SYSTEMS = (BASELINE, "kvmematt-r2-atteos", "self-attentive-residual", *COMPOSED)
+# Flags that are of one direction; they would be of the wrong side in the other.
+SIDED = (
+    *(f"data.{name}" for name in (*FILES, "vocabularies")),
+    *("training.source_vectors", "training.target_vectors"),
+)
 BY = "system", "without"
 AGAINST = Against(
     {"system": BASELINE, "without": ""}, f"{captions.TEST}_bleu", captions.COUNTS
@@ -168,7 +174,8 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     check_together(options, trained)
     if back := options.back_translate:
         seed, turned = options.seeds[0], options.turned
-        trained.append(configure(turned, back, "", seed, turned.read()))
+        other = configure(turned, back, "", seed, turned.read())
+        trained.append(replace(other, named_for=(*other.named_for, *SIDED)))
     texts_made = []
     if options.both:
         pair, files = options.captions.pair, options.captions.files("train")

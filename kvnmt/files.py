@@ -90,6 +90,8 @@ def claim(path: Path, inputs: Iterable[Path | None]) -> None:
             raise UserError(f"'{path}' is read too; write to another file.")
     there = os.path.lexists(path)
     try:
+        if path.is_fifo():
+            return  # who reads it would take the closing for the end
         path.open("ab").close()
         if not there:
             path.unlink()

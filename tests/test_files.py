@@ -4,6 +4,7 @@
 import errno
 import fcntl
 import os
+import select
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,17 @@ def test_a_file_is_replaced_whole_or_stays(tmp_path, monkeypatch):
         write_whole(path, "two\n")
     assert path.read_text() == "one\n"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_who_reads_a_pipe_sees_no_end_of_it_before_the_work(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    ended = select.poll()
+    ended.register(reader, select.POLLHUP)
+    claim(pipe, [])
+    assert not ended.poll(0)
+    os.close(reader)
 
 
 def test_a_place_that_was_claimed_is_as_it_was(tmp_path):

@@ -32,6 +32,7 @@ from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import Settings, bleu_metric
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_ensemble, load_experiment
+from kvnmt.runs.train import as_kept
 
 NAME = "distilled"
 SOURCE, TARGET = f"{NAME}.source", f"{NAME}.target"
@@ -65,6 +66,12 @@ class DistilledRow(Row):
         if mark.exists() and mark.read_text() == former:
             return replace(made, key=former)
         return made
+
+    @property
+    def based_on(self) -> dict[str, str]:
+        """As of every row; the key of the text tells the other direction's run."""
+        told, reverse = super().based_on, self.reverse and self.reverse.name
+        return {name: told[name] for name in told if name != reverse}
 
     @property
     def awaits_text(self) -> bool:
@@ -164,7 +171,8 @@ def distil(
     awaited = () if runs else tuple(row.folder for row in teachers)
     back = {reverse: load_experiment(reverse)} if isinstance(reverse, Path) else {}
     if isinstance(reverse, Row):
-        back, awaited = {reverse.folder: reverse.experiment}, (*awaited, reverse.folder)
+        back = {reverse.folder: as_kept(reverse.experiment)}
+        awaited += (reverse.folder,)
     teaching = others or {row.folder: row.experiment for row in teachers}
     how = [f"{NAME} by {counted(len(runs), 'run')}" if runs else NAME]
     how += [f"nearest of {candidates}"] if candidates > 1 else []

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command that translates standard input."""
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -50,6 +51,7 @@ class Translate(Answering):
         if self.output:
             read = self.input, self.prefix, self.nearest, self.dictionary
             claim(self.output, [*read, self.shortlist])
+            _refuse_input(self.output)
         use_cores()
         run = load_translator(self.run, self.ensemble)
         # Once, not anew in every window.
@@ -75,11 +77,20 @@ class Translate(Answering):
     @contextmanager
     def _written(self) -> Iterator[Callable[[bytes], None]]:
         """What writes translations, so that they can be read at once."""
-        if self.output is None:
+        if (path := self.output) is None:
             yield partial(_write, sys.stdout.buffer)
             return
-        with self.output.open("wb", buffering=0) as file:
-            yield partial(_write_file, file, self.output)
+        with ExitStack() as stack:
+            file = None
+
+            def write(text: bytes) -> None:
+                nonlocal file  # what it held is lost only once there is something else
+                if file is None:
+                    file = stack.enter_context(path.open("wb", buffering=0))
+                _write_file(file, path, text)
+
+            yield write
+            write(b"")
 
     def _windows(self) -> tuple[int | None, Iterator[Sequence[str]]]:
         """The lines to translate, and how many there are, if that is known."""
@@ -170,6 +181,18 @@ def check_alignment(options: Translate, run: Run) -> None:
             f"the system of '{options.run}' has no attention, so nothing is aligned; "
             "leave --alignment out."
         )
+
+
+def _refuse_input(output: Path) -> None:
+    """Refuses the file that standard input comes from.
+
+    Raises:
+        UserError: It is that.
+    """
+    with suppress(OSError, ValueError):  # closed, or of a test
+        here = os.fstat(sys.stdin.fileno())
+        if output.is_file() and os.path.samestat(here, output.stat()):
+            raise UserError(f"'{output}' is read too; write to another file.")
 
 
 def _write_file(file: BinaryIO, path: Path, text: bytes) -> None:

@@ -219,7 +219,7 @@ def _request(
     _check_shortlist(shortlist, run)
     if prefixes is None:
         return Request(shortlist=shortlist)
-    begun = _lines(prefixes)
+    begun = _lines(prefixes, ("prefix", "prefixes"))
     check_counts(len(lines), "lines", len(begun), "prefixes")
     ids = [run.vocabularies.target.encode(text) for text in begun]
     return Request(shortlist=shortlist, prefixes=ids)
@@ -237,34 +237,43 @@ def _check_shortlist(shortlist: Shortlist | None, run: Run) -> None:
             )
 
 
-def _lines(lines: Iterable[str]) -> list[str]:
+def _lines(
+    lines: Iterable[str], names: tuple[str, str] = ("line", "lines")
+) -> list[str]:
     """A list of lines; a single text would be one of letters.
+
+    Args:
+        lines: What somebody gave.
+        names: What one of them is called, and several.
 
     Raises:
         UserError: They are something else.
     """
+    one, several = names
     if isinstance(lines, (str, bytes)):
-        raise UserError("a list of lines is needed; put a single line in brackets.")
+        raise UserError(
+            f"a list of {several} is needed; put a single {one} in brackets."
+        )
     if isinstance(lines, (Set, Mapping)) or not isinstance(lines, Iterable):
         kind = type(lines).__name__
-        raise UserError(f"a list of lines is needed, and this is of type {kind}.")
+        raise UserError(f"a list of {several} is needed, and this is of type {kind}.")
     lines = list(lines)
     for number, line in enumerate(lines):
         if not isinstance(line, str):
             kind = type(line).__name__
             raise UserError(
-                f"line {number}, counted from 0, is of type {kind}; pass texts alone."
+                f"{one} {number}, counted from 0, is of type {kind}; pass texts alone."
             )
         if "\n" in line:
             raise UserError(
-                f"line {number}, counted from 0, holds a line feed; split it there."
+                f"{one} {number}, counted from 0, holds a line feed; split it there."
             )
         try:
             line.encode()
         except UnicodeEncodeError:
             raise UserError(
-                f"line {number}, counted from 0, holds half of a surrogate pair, which "
-                "no UTF-8 text has; decode it anew."
+                f"{one} {number}, counted from 0, holds half of a surrogate pair, "
+                "which no UTF-8 text has; decode it anew."
             ) from None
     return lines
 

@@ -72,12 +72,27 @@ def test_translations_go_to_a_file(kvnmt, folder, tmp_path):
     path.write_text("of before")
     said = kvnmt(*command, "--output", path, given=b"a b\nb\n")
     assert (said.status, said.out, path.read_bytes()) == (0, b"", wanted)
-    said = kvnmt(*command, "--output", path, given=b"a b\nb\n\xff\n")
-    assert said.status == 2 and path.read_bytes() == wanted
+    nowhere = "--shortlist", tmp_path / "nowhere"
+    said = kvnmt(*command, "--output", path, *nowhere, given=b"a\n")
+    assert said.status == 2 and path.read_bytes() == wanted  # as it was
+    said = kvnmt(*command, "--output", path, given=b"b\n\xff\n")
+    assert said.status == 2 and path.read_bytes() == wanted.split(b"\n")[1] + b"\n"
+    said = kvnmt(*command, "--output", path)
+    assert (said.status, path.read_bytes()) == (0, b"")
     said = kvnmt(*command, "--input", path, "--output", path)
     assert said.status == 2 and f"'{path}' is read too" in said.err
     said = kvnmt(*command, "--output", "/dev/full", given=b"a b\n")
     assert (said.status, said.err[-25:]) == (2, "No space left on device.\n")
+
+
+def test_the_file_that_is_read_is_not_written(folder, tmp_path, monkeypatch):
+    path = tmp_path / "lines"
+    path.write_text("a b\n")
+    with path.open() as file:
+        monkeypatch.setattr(sys, "stdin", file)
+        with pytest.raises(UserError, match="is read too"):
+            Translate(run=folder, search=PLAIN, output=path)()
+    assert path.read_text() == "a b\n"
 
 
 def test_compressed_text_on_standard_input_is_told(kvnmt, folder):

@@ -240,6 +240,11 @@ def test_the_run_of_the_other_direction_is_trained_first(options, quick, capsys)
     assert (
         "rnnsearch-star + self-attentive-residual, seeds 1" in capsys.readouterr().out
     )
+    (student,) = options.workdir.glob("de-en-*-back-translated")
+    assert reverse not in json.loads((student / "result.json").read_text())["based_on"]
+    vectors = (*asked.config, "--training.source-vectors", "vectors")
+    with pytest.raises(UserError, match=f"source-vectors is .* '{reverse}' is named"):
+        multi30k_best.main(replace(asked, config=vectors), train=never)
     lines = (options.workdir / "distilled.target").read_text().splitlines()
     assert len(lines) == 3 * len((options.data / "train.en").read_text().splitlines())
     multi30k_best.main(asked, train=never)

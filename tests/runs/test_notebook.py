@@ -185,8 +185,10 @@ def test_translations_begin_as_asked(run):
     for use in (run.translate, run.describe):
         with pytest.raises(kvnmt.UserError, match="are 2 lines but 1 prefixes; give"):
             use(lines, prefixes=["D"])
-        with pytest.raises(kvnmt.UserError, match="put a single line in brackets"):
+        with pytest.raises(kvnmt.UserError, match="put a single prefix in brackets"):
             use(lines, prefixes="D")
+        with pytest.raises(kvnmt.UserError, match="prefix 1, .* is of type NoneType"):
+            use(lines, prefixes=["D", None])
 
 
 def test_several_translations_are_described(run):
