@@ -30,7 +30,7 @@ OF_COMMANDS = (
     "evaluation",
     "serve",
 )
-OTHERS = {"devices.py": "coordinator", "runs/average.py": "keep-last"}
+OTHERS = {"companions.py": "coordinator", "runs/average.py": "keep-last"}
 
 
 def calls(name: str) -> Iterator[tuple[str, ast.Call]]:

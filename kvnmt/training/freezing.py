@@ -42,7 +42,9 @@ def at_mean(params: PyTree, mean: PyTree, names: tuple[str, ...]) -> Any:
     return jax.tree.map_with_path(
         # A copy: a step takes no array twice.
         lambda path, leaf: (
-            jnp.copy(means[path_name(path)]) if _is_frozen(path, names) else leaf
+            jnp.copy(means[path_name(path)])
+            if _is_frozen(path_name(path), names)
+            else leaf
         ),
         params,
     )

@@ -79,7 +79,7 @@ def test_a_checkpoint_is_a_run_by_itself(kvnmt, several, tmp_path):
 
 def test_one_alone_is_itself(kvnmt, several, tmp_path):
     said = kvnmt("average", several, "--output", tmp_path / "mean")
-    assert said.status == 0 and "mean of 1 checkpoints" in said.err
+    assert said.status == 0 and "mean of 1 checkpoint is" in said.err
     found = kvnmt("translate", tmp_path / "mean", given=b"a b c\n")
     assert found.out == kvnmt("translate", several, given=b"a b c\n").out
 

@@ -512,8 +512,9 @@ def test_a_file_is_told_how_far_a_training_is(tmp_path, data, monkeypatch):
 
     assert not lines("quick")
     monkeypatch.setattr(console, "EVERY", 0)
-    first, *_, last = lines("slow")
-    assert re.fullmatch(r"step \d of 8  loss \d.*% padding  .* 0:0\d:\d\d left", first)
+    first, second, *_, last = lines("slow")
+    assert re.fullmatch(r"step 1 of 8  loss \d.*% padding  compiling", first)
+    assert re.fullmatch(r"step \d of 8  loss \d.*% padding  .* 0:0\d:\d\d left", second)
     assert last.startswith("step 8 of 8  loss ") and last.endswith("  0:00:00 left")
 
 
