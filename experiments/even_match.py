@@ -4,17 +4,17 @@ r"""RNNsearch* and JoeyNMT under each other's recipe: what of a difference goes 
 Claim: that RNNsearch* of `experiments.multi30k` is 8.2 BLEU above JoeyNMT's model of
 the same sizes, vocabulary, beam and epochs (39.69 and 31.53) comes from the recipe.
 Most of it does: JoeyNMT has 38.20 under ours, RNNsearch* 33.10 under JoeyNMT's, and
-40.35 where that has batches of 40 and not of 80, which is the whole difference.
+40.35 (one seed) where that has batches of 40 and not of 80: the whole difference.
 
 Setting: RNNsearch* is trained as JoeyNMT 2.3.0 was, and with one ingredient of ours in
 the place of its own: the size of batches, label smoothing, or dropout of annotations.
 Its recipe is batches of 80, no label smoothing, dropout 0.2 on embeddings and 0.5 on
 the readout, none on annotations, which are concatenated; Glorot's matrices and
 embeddings N(0, 0.1²); the rate times 0.85 after each epoch; pairs of up to 60 words.
-With ``--peer-python`` JoeyNMT itself is trained,
-too: as it was, and with what it can take of the recipe of `experiments.multi30k`:
-batches of 40 and label smoothing 0.1. Each of our rows takes 20 minutes on two
-cores, that with batches of 40 some 30; JoeyNMT's took 130 on one that did other work,
+With ``--peer-python`` JoeyNMT itself is trained, too: as it was, and with what it can
+take of the recipe of `experiments.multi30k`: batches of 40 and label smoothing 0.1. A
+row of ours with batches of 80 took 20 minutes on two cores, that with batches of 40 74
+on two slower ones, beside other work; JoeyNMT's took 130 on one that did other work,
 too, and begin anew if they are interrupted.
 
 What still differs: JoeyNMT feeds the attentional vector back into the decoder, and its
