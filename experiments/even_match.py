@@ -12,10 +12,10 @@ Its recipe is batches of 80, no label smoothing, dropout 0.2 on embeddings and 0
 the readout, none on annotations, which are concatenated; Glorot's matrices and
 embeddings N(0, 0.1²); the rate times 0.85 after each epoch; pairs of up to 60 words.
 With ``--peer-python`` JoeyNMT itself is trained, too: as it was, and with what it can
-take of the recipe of `experiments.multi30k`: batches of 40 and label smoothing 0.1. A
-row of ours with batches of 80 took 20 minutes on two cores, that with batches of 40 74
-on two slower ones, beside other work; JoeyNMT's took 130 on one that did other work,
-too, and begin anew if they are interrupted.
+take of the recipe of `experiments.multi30k`: batches of 40 and label smoothing 0.1. Our
+row with batches of 80 took 20 minutes on two cores. With batches of 40 it took 74 on
+two slower cores, beside other work. JoeyNMT's took 130 on one core that did other
+work, too, and begin anew if they are interrupted.
 
 What still differs: JoeyNMT feeds the attentional vector back into the decoder, and its
 state is not refined after the context is read (one GRU for a word, not two). It has no
