@@ -7,8 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-import jax
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -26,7 +24,6 @@ from kvnmt.runs.config import to_plain
 from kvnmt.training import device_memory, records
 from kvnmt.training.ahead import StepAhead
 from kvnmt.training.job import Job, make_job
-from kvnmt.training.step import TrainState
 from kvnmt.trees import by_name
 
 UNKNOWN = "unknown"
@@ -120,18 +117,18 @@ def plan_of(
     check_fields(experiment)
     if experiment.data not in corpora:
         corpora[experiment.data] = load_corpora(experiment.data, None, console)
-    job, state = _prepare(row, corpora[experiment.data], console or people_console())
-    leaves = by_name(state.params)
+    job = _prepare(row, corpora[experiment.data], console or people_console())
+    leaves = by_name(job.shapes.params)
     return {
         "row": row.folder.name,
         "system": row.system,
         "config": to_plain(experiment),
-        "parameters": assembly.count_parameters(state.params),
+        "parameters": assembly.count_parameters(job.shapes.params),
         "arrays": {name: list(leaf.shape) for name, leaf in leaves.items()},
         "steps": job.steps,
         "steps_per_epoch": job.plan.per_epoch,
         "shapes": [[int(S), int(T)] for S, T in job.plan.shapes],
-        "memory": _memory(job, state),
+        "memory": _memory(job),
         "sharding": {
             "devices": dict(job.mesh.shape),
             "split over model": [
@@ -152,13 +149,11 @@ def _awaited(row: Row) -> dict[str, Any]:
     }
 
 
-def _prepare(row: Row, corpora: Corpora, console: Console) -> tuple[Job, TrainState]:
+def _prepare(row: Row, corpora: Corpora, console: Console) -> Job:
     experiment, words = row.experiment, corpora.vocabularies
     model = assembly.build(experiment.model, len(words.source), len(words.target))
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
     return make_job(
         model=model,
-        params=jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes),
         corpora=corpora,
         # Its arrays have the same shapes wherever it starts.
         training=replace(experiment.training, warm_start=None),
@@ -170,10 +165,10 @@ def _prepare(row: Row, corpora: Corpora, console: Console) -> tuple[Job, TrainSt
     )
 
 
-def _memory(job: Job, state: TrainState) -> dict[str, Any] | str:
+def _memory(job: Job) -> dict[str, Any] | str:
     """What the largest batch needs on a device, as the compiler says."""
     linked = job.corpora.train.links is not None
-    with StepAhead(job.train_step, state, job.mesh, linked) as step:
+    with StepAhead(job.train_step, job.shapes, job.mesh, linked) as step:
         need = device_memory.check(step, job.plan, None)
     if need is None:
         return UNKNOWN

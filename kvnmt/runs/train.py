@@ -21,7 +21,7 @@ from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError
 from kvnmt.fields import check_fields
-from kvnmt.files import make_folder, write_json
+from kvnmt.files import write_json
 from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import Settings, bleu_metric, check_tokenizer
 from kvnmt.model import assembly
@@ -105,18 +105,14 @@ def run(
     say(corpora.report, console)
     _check_tied(experiment, words)
     model = assembly.build(experiment.model, len(words.source), len(words.target))
-    params = model.init(jax.random.key(experiment.training.seed))
-    if start:
-        params = started(start, params, words, console, verbose)
     about = {
         "config": to_plain(experiment),
         "versions": package_versions(),
         "vocabularies": digests(words),
     }
     check_alike(_told_apart(experiment, about))
-    job, state = make_job(
+    job = make_job(
         model=model,
-        params=params,
         corpora=corpora,
         training=experiment.training,
         objective=experiment.objective,
@@ -126,12 +122,14 @@ def run(
         console=console,
         search=experiment.search,
     )
-    del params  # else several processes would hold them twice, each on a device
     links = corpora.train.links
     here = {"config": None, "versions": None, "links": links and digest_of(links)}
-    check_alike(json.dumps(job.about | here))  # before one of them makes the folder
-    devices.first_does(lambda: make_folder(folder))
+    check_alike(json.dumps(job.about | here))  # before one of them writes
     new = None if trained else words
+
+    def draw() -> Params:
+        params = model.init(jax.random.key(experiment.training.seed))
+        return started(start, params, words, console, verbose) if start else params
 
     def begin(goes_on: bool) -> None:
         if goes_on:
@@ -139,7 +137,7 @@ def run(
         else:
             _keep_search(folder, experiment, console)
 
-    return fit(job, state, resume=resume, begin=begin)
+    return fit(job, draw, resume=resume, begin=begin)
 
 
 def _keep_search(folder: Path, experiment: Experiment, console: Console) -> None:

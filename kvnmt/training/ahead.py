@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from kvnmt import devices
 from kvnmt.data.plan import Plan
+from kvnmt.errors import UserError
 from kvnmt.training.step import Metrics, TrainState
 from kvnmt.typing import Array
 
@@ -63,9 +64,10 @@ class StepAhead:
         """Gives itself."""
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """Ends the threads."""
-        self._threads.shutdown(cancel_futures=True)
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Ends the threads; what is told to people does not wait for them."""
+        wait = not isinstance(error, UserError)
+        self._threads.shutdown(wait=wait, cancel_futures=True)
 
     def __call__(
         self, state: TrainState, source: Array, target: Array, *links: Array

@@ -47,6 +47,8 @@ class Job:
     console: Console  # where people read
     mesh: Mesh
     plan: Plan
+    shapes: TrainState  # what is trained: shapes, and where its arrays will lie
+    start: Callable[[Params], TrainState]  # its arrays before the first step
     train_step: Any  # of `make_train_step`
     valid_plan: Plan
     eval_step: Any  # of `make_eval_step`
@@ -74,7 +76,6 @@ class Job:
 
 def make_job(
     model: Model,
-    params: Params,
     corpora: Corpora,
     training: TrainingConfig,
     objective: Objective,
@@ -83,12 +84,11 @@ def make_job(
     about: dict[str, Any],
     console: Console,
     search: SearchConfig = SearchConfig(),
-) -> tuple[Job, TrainState]:
-    """Plans the batches, builds the step, and places the arrays on the devices.
+) -> Job:
+    """Plans the batches and builds the step; no array is made yet.
 
     Args:
         model: The functions.
-        params: Where to start.
         corpora: Pairs and vocabularies.
         training: How long, how much at a time.
         objective: What is minimised.
@@ -102,13 +102,15 @@ def make_job(
         UserError: The devices cannot share the batches or the vocabularies, or what is
             frozen has a name that no array has.
     """
+    key = jax.random.key(training.seed)
+    params = jax.eval_shape(model.init, key)
     check_frozen(params, training.frozen)
     mesh = devices.data_mesh(training.model_axis)
     plan = plan_batches(training, corpora.train.lengths, mesh)
     update = optimizers.build(optimizer, plan.per_epoch)
-    state = init_state(params, update, training)
+    init = partial(init_state, optimizer=update, options=training)
+    state = jax.eval_shape(init, params)
     places = shardings(state, mesh)
-    key = jax.random.key(training.seed)
     valid_plan = validation.plan_validation(training, corpora.valid, mesh)
     eval_step = validation.make_eval_step(model, mesh)
     validate = partial(
@@ -121,7 +123,7 @@ def make_job(
         search=search,
         mesh=mesh,
     )
-    job = Job(
+    return Job(
         corpora=corpora,
         config=training,
         objective=objective,
@@ -138,6 +140,8 @@ def make_job(
         console=console,
         mesh=mesh,
         plan=plan,
+        shapes=jax.tree.map(_placed_shape, state, places),
+        start=lambda params: _placed(init(params), places),
         train_step=make_train_step(
             model, objective, update, key, training, mesh, places
         ),
@@ -145,7 +149,10 @@ def make_job(
         eval_step=eval_step,
         validate=validate,
     )
-    return job, _placed(state, places)
+
+
+def _placed_shape(leaf: jax.ShapeDtypeStruct, place: NamedSharding) -> Any:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place)
 
 
 def _placed(state: TrainState, places: PyTree) -> TrainState:

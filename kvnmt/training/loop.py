@@ -18,9 +18,10 @@ from kvnmt import devices
 from kvnmt.console import is_watched
 from kvnmt.data.batches import AnyBatch
 from kvnmt.data.stream import BatchAt, stream
+from kvnmt.model.assembly import Params
 from kvnmt.training import device_memory, display, validation
 from kvnmt.training import optimizer as optimizers
-from kvnmt.training.ahead import Shape, StepAhead, coming, shape_of
+from kvnmt.training.ahead import Shape, shape_of
 from kvnmt.training.bad_numbers import report, too_many
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.job import Job
@@ -33,8 +34,9 @@ from kvnmt.training.loop_state import (
     set_scale,
 )
 from kvnmt.training.outputs import Outputs, open_outputs
+from kvnmt.training.programs import Programs
 from kvnmt.training.progress import Progress
-from kvnmt.training.step import Metrics, TrainState
+from kvnmt.training.step import Metrics
 
 FETCH = 20  # steps whose figures are read together
 
@@ -62,7 +64,7 @@ class Sent(NamedTuple):
 
 def fit(
     job: Job,
-    arrays: TrainState,
+    draw: Callable[[], Params],
     *,
     resume: bool = False,
     begin: Callable[[bool], object] = lambda goes_on: None,
@@ -71,7 +73,8 @@ def fit(
 
     Args:
         job: What to train.
-        arrays: Where to start; they are consumed.
+        draw: Makes the parameters to start from, unless there is a checkpoint to go
+            on from; meanwhile the first programs are compiled.
         resume: Go on from the last checkpoint, if there is one.
         begin: Called by the first process, once no other training writes to the
             folder and what there is to go on from was accepted; told whether there
@@ -82,18 +85,20 @@ def fit(
         UserError: The largest batch does not fit, a checkpoint cannot be written,
             or too many steps in a row had numbers that are not finite.
     """
-    state = LoopState(arrays)
     with ExitStack() as stack:
-        outputs = open_outputs(stack, job, state, resume, begin)
+        programs = stack.enter_context(Programs(job))
+        if not resume:
+            programs.begin(0, most=1)
+        start = lambda: job.start(draw())  # noqa: E731
+        state = LoopState(job.shapes if resume else start())
+        outputs = open_outputs(stack, job, state, start, resume, begin)
         if state.step >= job.steps and not is_due(job, state):
             job.tell(job.nothing_left)
         batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())
         if state.step < job.steps and not is_stale(job, state):
-            linked = job.corpora.train.links is not None
-            ahead = StepAhead(job.train_step, state.arrays, job.mesh, linked)
-            job = replace(job, train_step=stack.enter_context(ahead))
-            job.tell("compiling the steps that need most memory")
-            _check_memory(job, state, ahead)
+            job.tell("compiling the first steps")
+            programs.begin(state.step)
+            job = replace(job, train_step=programs)
         batches = stack.enter_context(stream(batch_at, state.step, job.config.workers))
         train(job, state, outputs, batches)
     per_epoch, progress = job.plan.per_epoch, state.progress
@@ -136,19 +141,6 @@ def train(
             _save(job, state, outputs)
         if leaving.decided:
             _leave(job, state, outputs)
-
-
-def _check_memory(job: Job, state: LoopState, ahead: StepAhead) -> None:
-    """Refuses batches that do not fit; validation has the optimiser's arrays beside."""
-    available = device_memory.available()
-    if need := device_memory.check(ahead, job.plan, available):
-        job.tell(str(need))
-    # The first step need not wait for validation to begin.
-    ahead.begin(coming(job.plan, job.config.seed, state.step, job.steps))
-    with StepAhead(job.eval_step, state.arrays.served, job.mesh) as step:
-        if available is not None:
-            available -= device_memory.bytes_of(state.arrays.rest)
-        device_memory.check(step, job.valid_plan, available, device_memory.VALIDATION)
 
 
 def _save_awaited(config: TrainingConfig, state: LoopState) -> bool:

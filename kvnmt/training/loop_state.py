@@ -2,12 +2,11 @@
 """What changes while training, and how it comes back from a checkpoint."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import cattrs
-import jax
 import jax.numpy as jnp
 
 from kvnmt import devices
@@ -26,7 +25,7 @@ from kvnmt.training.step import TrainState
 class LoopState:
     """What changes while training."""
 
-    arrays: TrainState
+    arrays: TrainState  # until a checkpoint is read: shapes
     step: int = 0  # steps made
     saved: int = 0  # the step of the last checkpoint
     progress: Progress = field(default_factory=Progress)
@@ -38,8 +37,15 @@ class LoopState:
         self.progress.elapsed = time.monotonic() - self.start
 
 
-def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
-    """Brings the state to where the last whole checkpoint is; without any, nowhere.
+def restore(
+    job: Job,
+    state: LoopState,
+    checkpoints: Checkpoints,
+    start: Callable[[], TrainState],
+) -> None:
+    """Brings the state to where the last whole checkpoint is.
+
+    Without any it begins with the arrays of ``start``, which is called then alone.
 
     Raises:
         UserError: The checkpoint is of other pairs, validation text or vocabularies, or
@@ -49,7 +55,7 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
         manifest = checkpoints.find("last")
         trained = manifest.about.get("vocabularies")
         check_digests(trained, job.corpora.vocabularies, job.folder)
-        arrays = checkpoints.restore(_freed(state.arrays), manifest.step)
+        arrays = checkpoints.restore(job.shapes, manifest.step)
         if arrays.mean is not None and job.config.frozen:
             params = at_mean(arrays.params, arrays.mean, job.config.frozen)
             arrays = replace(arrays, params=params)
@@ -64,6 +70,8 @@ def restore(job: Job, state: LoopState, checkpoints: Checkpoints) -> None:
             f"'{job.folder}' has no checkpoint left that is whole, see "
             f"'{job.folder / DAMAGED}'; begin another run."
         )
+    else:
+        state.arrays = start()
     state.step = state.saved = int(state.arrays.step)
     job.tell(f"resuming after step {state.step}")
 
@@ -99,16 +107,6 @@ def is_over(job: Job, state: LoopState) -> bool:
     """Whether neither a step nor a validation is left to do."""
     ended = state.step >= job.steps or is_stale(job, state)
     return ended and not is_due(job, state)
-
-
-def _freed(arrays: TrainState) -> TrainState:
-    """What is to be read, by shape and place; the devices no longer hold the arrays."""
-
-    def free(leaf: jax.Array) -> jax.ShapeDtypeStruct:
-        leaf.delete()
-        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
-
-    return jax.tree.map(free, arrays)
 
 
 def _keep_falls(job: Job, state: LoopState, before: Mapping[str, Any]) -> None:

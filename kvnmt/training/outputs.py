@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from kvnmt import devices
 from kvnmt.console import Pulse
+from kvnmt.files import make_folder
 from kvnmt.training import records
 from kvnmt.training.checkpoints.folder import Keep, only_writer
 from kvnmt.training.checkpoints.writer import Checkpoints
@@ -14,6 +15,7 @@ from kvnmt.training.job import Job
 from kvnmt.training.leaving import Leaving
 from kvnmt.training.loop_state import LoopState, is_over, restore
 from kvnmt.training.signals import Signals
+from kvnmt.training.step import TrainState
 
 
 class Outputs(NamedTuple):
@@ -29,6 +31,7 @@ def open_outputs(
     stack: ExitStack,
     job: Job,
     state: LoopState,
+    start: Callable[[], TrainState],
     resume: bool,
     begin: Callable[[bool], object],
 ) -> Outputs:
@@ -38,6 +41,7 @@ def open_outputs(
         stack: Closes it again.
         job: What is trained.
         state: Moved to the last checkpoint, if training goes on.
+        start: Makes the arrays to begin with, where it should and there is none.
         resume: Whether it does.
         begin: Called by the first process, as `kvnmt.training.loop.fit` says.
 
@@ -46,6 +50,7 @@ def open_outputs(
             something cannot be written.
     """
     keep = Keep(job.config.keep_last, job.config.keep_every)
+    devices.first_does(lambda: make_folder(job.folder))
     only = only_writer(job.folder, job.tell)
     devices.first_does(lambda: stack.enter_context(only))
     if not resume:
@@ -55,7 +60,7 @@ def open_outputs(
         Checkpoints(job.folder / "checkpoints", keep=keep, tell=job.tell)
     )
     if resume:
-        restore(job, state, checkpoints)
+        restore(job, state, checkpoints, start)
         goes_on = not is_over(job, state)
         devices.first_does(lambda: begin(goes_on))
     log: records.Log | None = None

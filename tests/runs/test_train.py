@@ -54,7 +54,7 @@ def test_a_table_of_both_sides_has_the_pieces_of_both(tmp_path, monkeypatch, tie
     exp = replaced(exp, "model.tie", tie)
     jobs = []
 
-    def fit(job, state, *, resume, begin):
+    def fit(job, draw, *, resume, begin):
         jobs.append(job)
         begin(True)
 
@@ -69,7 +69,7 @@ def test_a_run_that_has_learnt_nothing_takes_other_pieces(tmp_path, monkeypatch)
     """It was ended before its first checkpoint, and goes on with other choices."""
     exp = tiny(toy_data(tmp_path / "text"))
     monkeypatch.setattr(
-        experiment, "fit", lambda job, state, *, resume, begin: begin(True)
+        experiment, "fit", lambda job, draw, *, resume, begin: begin(True)
     )
     experiment.run(exp, tmp_path / "run", console=quiet())
     fewer = replaced(exp, "data.vocabulary_size", 5)

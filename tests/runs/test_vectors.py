@@ -67,8 +67,8 @@ def test_a_run_starts_from_vectors(tmp_path, monkeypatch):
     exp = tiny(toy_data(tmp_path / "text"))
     width, starts = exp.model.embedding, []
 
-    def fit(job, state, *, resume, begin):
-        starts.append(np.asarray(state.params.target_embedding))
+    def fit(job, draw, *, resume, begin):
+        starts.append(np.asarray(draw().target_embedding))
 
     monkeypatch.setattr(experiment, "fit", fit)
     experiment.run(exp, tmp_path / "run", console=quiet())

@@ -244,8 +244,8 @@ def test_a_run_starts_from_the_best_parameters_of_another(tmp_path, base, monkey
     old = load_run(baseline)
     started = {}
 
-    def fit(job, state, *, resume, begin):
-        started["params"] = state.params
+    def fit(job, draw, *, resume, begin):
+        started["params"] = draw()
 
     monkeypatch.setattr(experiment, "fit", fit)
     exp = tiny(old.experiment.data, "kvmematt-r2-atteos", warm_start=baseline)
@@ -260,7 +260,7 @@ def test_a_run_starts_from_the_best_parameters_of_another(tmp_path, base, monkey
 
 def never_fit(monkeypatch):
     """Ends a training before its first step."""
-    monkeypatch.setattr(experiment, "fit", lambda *given, **how: None)
+    monkeypatch.setattr(experiment, "fit", lambda job, draw, **how: draw())
 
 
 def test_what_a_baseline_gives_two_rounds_is_told(tmp_path, base, monkeypatch):

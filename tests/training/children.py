@@ -156,13 +156,13 @@ def _full(at: int) -> Callable[..., None]:
     return result
 
 
-def _failing(fit: Callable[..., Any], job: Any, state: Any, **choices: Any) -> Any:
+def _failing(fit: Callable[..., Any], job: Any, draw: Any, **choices: Any) -> Any:
     """A `fit` whose validation is a mistake."""
 
     def validate(params: Any) -> dict[str, float]:
         raise UserError("the validation text is gone.")
 
-    return fit(replace(job, validate=validate), state, **choices)
+    return fit(replace(job, validate=validate), draw, **choices)
 
 
 def _leaving(at: int, signals: tuple[int, ...]) -> Callable[..., Any]:
@@ -179,7 +179,7 @@ def _leaving(at: int, signals: tuple[int, ...]) -> Callable[..., Any]:
         send.lower = step.lower
         return send
 
-    def fit_until(job: Any, state: Any, **choices: Any) -> Any:
-        return fit(replace(job, train_step=asked(job.train_step)), state, **choices)
+    def fit_until(job: Any, draw: Any, **choices: Any) -> Any:
+        return fit(replace(job, train_step=asked(job.train_step)), draw, **choices)
 
     return fit_until

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +34,17 @@ class Killed(BaseException):
 
 def job_of(exp: Experiment, folder: Path) -> tuple[Job, TrainState]:
     """What a run of this experiment trains; a run in the folder lends its words."""
+    job, draw = job_and_draw(exp, folder)
+    return job, job.start(draw())
+
+
+def job_and_draw(exp: Experiment, folder: Path) -> tuple[Job, Callable[[], Params]]:
+    """The same, with what makes the parameters."""
     words = load_vocabularies(folder) if folder.exists() else None
     corpora = load_corpora(exp.data, words, quiet())
     model = assembly.build(exp.model, *map(len, corpora.vocabularies))
-    params = model.init(jax.random.key(exp.training.seed))
-    return make_job(
+    job = make_job(
         model=model,
-        params=params,
         corpora=corpora,
         training=exp.training,
         objective=exp.objective,
@@ -49,6 +54,7 @@ def job_of(exp: Experiment, folder: Path) -> tuple[Job, TrainState]:
         console=quiet(),
         search=exp.search,
     )
+    return job, partial(model.init, jax.random.key(exp.training.seed))
 
 
 def fit_with(
@@ -68,7 +74,7 @@ def fit_with(
         validate: Gives the figures instead of the run's own.
         resume: Go on from the last checkpoint.
     """
-    job, state = job_of(exp, folder)
+    job, draw = job_and_draw(exp, folder)
     if not folder.exists():
         save_vocabularies(job.corpora.vocabularies, folder / "vocabulary")
         (folder / "config.json").write_text(json.dumps(to_plain(exp)))
@@ -79,7 +85,7 @@ def fit_with(
         if validate
         else job.validate,
     )
-    return fit(job, state, resume=resume)
+    return fit(job, draw, resume=resume)
 
 
 def killed_after(count: int) -> Callable[[Any], Any]:

@@ -15,13 +15,12 @@ from kvnmt.errors import UserError
 from kvnmt.training import device_memory as memory
 from kvnmt.training.ahead import StepAhead, coming
 from kvnmt.training.job import Job
-from kvnmt.training.step import TrainState
 from tests.helpers import DEVICES, tiny, toy_data
 from tests.training.jobs import compiling, job_of
 
 
-def need_of(job: Job, state: TrainState, available: int | None = None) -> memory.Need:
-    with StepAhead(job.train_step, state, job.mesh) as step:
+def need_of(job: Job, available: int | None = None) -> memory.Need:
+    with StepAhead(job.train_step, job.shapes, job.mesh) as step:
         need = memory.check(step, job.plan, available)
     assert need is not None
     return need
@@ -42,7 +41,7 @@ def job(tmp_path):
 
 def test_the_need_of_the_largest_batch_is_told(job):
     made, state = job(shapes=3)
-    need = need_of(made, state, memory.available())
+    need = need_of(made, memory.available())
     assert need.rows == 64 and (need.source, need.target) == (7, 7)
     held = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     assert held < need.bytes < 100 * held
@@ -51,7 +50,7 @@ def test_the_need_of_the_largest_batch_is_told(job):
 
 def test_its_program_is_not_compiled_again(job):
     made, state = job(shapes=1)
-    need_of(made, state)
+    need_of(made)
     batch = BatchAt(made.corpora.train, made.plan, 1)(0)
     with compiling() as names:
         made.train_step(state, *devices.split_rows(batch, made.mesh))
@@ -60,7 +59,7 @@ def test_its_program_is_not_compiled_again(job):
 
 def test_what_does_not_fit_is_an_error_with_remedies(job):
     with pytest.raises(UserError, match="64 pairs .* training.batch_size .*remat 8"):
-        need_of(*job(), 1000)
+        need_of(job()[0], 1000)
 
 
 def test_validation_is_told_what_helps_validation():
@@ -126,7 +125,7 @@ def test_what_there_is_is_the_containers(monkeypatch):
 def test_the_remedies_help(job):
     """A memory that is rewritten in each step is not kept for each step."""
     plain, *less = (
-        need_of(*job("kvmematt-r1", longest=23, shapes=1, **remedy))
+        need_of(job("kvmematt-r1", longest=23, shapes=1, **remedy)[0])
         for remedy in ({}, {"remat": 4}, {"accumulate": 4})
     )
     assert max(need.bytes for need in less) < 0.8 * plain.bytes
@@ -156,7 +155,7 @@ def test_programs_are_compiled_before_they_are_called(job):
     late = coming(plan, 3, steps - 1, 2 * steps)  # those of the next epoch, too
     assert late[0] == shapes[-1] and {*late} == {*shapes}
     assert coming(plan, 3, steps - 1, steps) == shapes[-1:]
-    with StepAhead(made.train_step, state, made.mesh) as step:
+    with StepAhead(made.train_step, made.shapes, made.mesh) as step:
         step.begin(coming(plan, 3, 0, 1))
         program = step.program(shapes[0])
         assert step.program(shapes[0]) is program

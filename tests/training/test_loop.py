@@ -34,7 +34,7 @@ from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.training import bad_numbers, device_memory, loop
 from kvnmt.training import step as steps
-from kvnmt.training.ahead import StepAhead, coming
+from kvnmt.training.ahead import StepAhead, coming, shape_of
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.folder import only_writer
 from kvnmt.training.checkpoints.writer import Checkpoints
@@ -54,6 +54,7 @@ from tests.training.jobs import (
     Killed,
     compiling,
     fit_with,
+    job_and_draw,
     job_of,
     killed_after,
     watching,
@@ -154,36 +155,62 @@ def test_a_killed_run_goes_on_as_if_it_never_stopped(tmp_path, data):
     check_same_run(exp, tmp_path / "whole", tmp_path / "killed")
 
 
-def test_a_run_that_goes_on_frees_what_it_would_have_begun_with(tmp_path, data):
-    """Else parameters and moments would be held twice, unseen by the memory check."""
+def test_a_run_that_goes_on_draws_nothing_that_is_not_used(tmp_path, data):
+    """Parameters and moments would be held twice, unseen by the memory check."""
     run(tiny(data, epochs=1), tmp_path / "run")
-    job, fresh = job_of(tiny(data, epochs=2), tmp_path / "run")
+    job, draw = job_and_draw(tiny(data, epochs=2), tmp_path / "run")
     job = dataclasses.replace(job, train_step=killed_after(0)(job.train_step))
+    draws = []
+
+    def drawn() -> Any:
+        draws.append(draw())
+        return draws[-1]
+
     with pytest.raises(Killed):
-        loop.fit(job, fresh, resume=True)
-    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(fresh))
+        loop.fit(job, drawn, resume=True)
+    assert not draws
+    shutil.rmtree(tmp_path / "run" / "checkpoints")
+    with pytest.raises(Killed):
+        loop.fit(job, drawn, resume=True)
+    assert len(draws) == 1
 
 
-def test_first_steps_are_compiled_while_validation_is_checked(
-    tmp_path, data, monkeypatch
-):
-    check, begin, begun, steps = device_memory.check, StepAhead.begin, [], set()
+def test_the_first_step_waits_for_its_own_program_alone(tmp_path, data, monkeypatch):
+    """What takes most memory comes next, and is sure to fit before it is called."""
+    check, begin, begun, events = device_memory.check, StepAhead.begin, [], []
 
     def watch(ahead: StepAhead, shapes: Any) -> None:
-        steps.update(shapes := [*shapes])
+        begun.extend((shapes := [*shapes]) if ahead.step is call else [])
         begin(ahead, shapes)
 
-    def look(*given: Any) -> Any:
-        begun.append(set(steps))
-        return check(*given)
+    def look(step: StepAhead, plan: Plan, *more: Any) -> Any:
+        events.append("check" if plan is job.plan else "check validation")
+        return check(step, plan, *more)
+
+    def call(*inputs: Any) -> Any:
+        events.append(shape_of(inputs[1], inputs[2]))
+        return real(*inputs)
+
+    def drawn() -> Any:
+        assert begun == [first]
+        return draw()
 
     monkeypatch.setattr(StepAhead, "begin", watch)
     monkeypatch.setattr(device_memory, "check", look)
-    exp = tiny(data, epochs=1, shapes=2)
-    run(exp, tmp_path / "run")
-    job, _ = job_of(exp, tmp_path / "run")
-    every = set(coming(job.plan, job.config.seed, 0, job.steps))
-    assert begun == [set(), every] and len(every) == 2
+    for seed in range(20):
+        exp = tiny(data, epochs=1, shapes=2, seed=seed)
+        job, draw = job_and_draw(exp, tmp_path / "run")
+        first, *others = coming(job.plan, seed, 0, job.steps)
+        largest = device_memory.largest_batches(job.plan)
+        if first not in largest:
+            break
+    real = job.train_step
+    loop.fit(dataclasses.replace(job, train_step=with_lower(call, real)), drawn)
+    place = events.index("check")
+    assert set(events[:place]) == {first} and set(others) <= set(events[place:])
+    assert events[place + 1] == "check validation" and events.count("check") == 1
+    assert begun[1:][: 1 + len(largest)] == [first, *largest]
+    assert set(begun) == {first, *others}
 
 
 def test_memory_that_runs_out_while_a_step_runs_is_told(tmp_path, data, monkeypatch):

@@ -177,4 +177,4 @@ def test_validation_that_does_not_fit_is_told_before_training(tmp_path, monkeypa
     (tmp_path / "run").mkdir()
     told = "largest batch of validation: 8 pairs of 3001"  # as on eight devices
     with pytest.raises(UserError, match=told):
-        fit(job, state)
+        fit(job, lambda: state.params)

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of a training: compiled from its start on, and made sure to fit.
+
+They are compiled while parameters are drawn, for which some sixty small programs are
+compiled one after the other. The first step waits for its own program alone. Those of
+the largest batches, which say what memory is needed, come next: before a second shape
+is trained on, and before any of them, it is sure that all fit.
+"""
+
+from kvnmt.training import device_memory
+from kvnmt.training.ahead import Shape, StepAhead, coming, shape_of
+from kvnmt.training.device_memory import VALIDATION, bytes_of, largest_batches
+from kvnmt.training.job import Job
+from kvnmt.training.step import Metrics, TrainState
+from kvnmt.typing import Array
+
+
+class Programs:
+    """A train step whose programs are compiled, and checked, ahead of its calls."""
+
+    def __init__(self, job: Job):
+        """Compiles nothing yet."""
+        linked = job.corpora.train.links is not None
+        self.job = job
+        self.step = StepAhead(job.train_step, job.shapes, job.mesh, linked)
+        self._free: Shape | None = None  # a shape that may be trained on unchecked
+        self._checked = False
+
+    def __enter__(self) -> "Programs":
+        """Gives itself."""
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        """Leaves out what is not being compiled yet."""
+        self.step.__exit__(kind, error, trace)
+
+    def begin(self, step: int, most: int | None = None) -> None:
+        """Has the programs compiled that are to come, the first one first.
+
+        Several processes do so with the first call, all at the same place.
+
+        Args:
+            step: The next one, from 0.
+            most: How many; None: all.
+        """
+        job, largest = self.job, largest_batches(self.job.plan)
+        shapes = coming(job.plan, job.config.seed, step, job.steps)
+        if shapes:
+            self._free = None if shapes[0] in largest else shapes[0]
+            self.step.begin([shapes[0], *largest, *shapes][:most])
+
+    def __call__(
+        self, state: TrainState, source: Array, target: Array, *links: Array
+    ) -> tuple[TrainState, Metrics]:
+        """Makes a step, once its program is there.
+
+        Raises:
+            UserError: A device has less memory than the largest batch needs.
+        """
+        if not self._checked and shape_of(source, target) != self._free:
+            self._check()
+        return self.step(state, source, target, *links)
+
+    def _check(self) -> None:
+        """Refuses batches that do not fit; validation has the optimiser's beside it."""
+        job, available = self.job, device_memory.available()
+        if need := device_memory.check(self.step, job.plan, available):
+            job.tell(str(need))
+        if available is not None:
+            available -= bytes_of(job.shapes.rest)
+        with StepAhead(job.eval_step, job.shapes.served, job.mesh) as step:
+            device_memory.check(step, job.valid_plan, available, VALIDATION)
+        self._checked = True
