@@ -96,7 +96,7 @@ def fit(
             job.tell(job.nothing_left)
         batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())
         if state.step < job.steps and not is_stale(job, state):
-            job.tell("compiling the first steps")
+            job.tell("compiling programs for the first batches")
             programs.begin(state.step)
             job = replace(job, train_step=programs)
         batches = stack.enter_context(stream(batch_at, state.step, job.config.workers))

@@ -79,7 +79,7 @@ def test_a_former_run_goes_on(former):
 
 
 def test_a_former_run_starts_another(former, monkeypatch):
-    monkeypatch.setattr(train, "fit", lambda *given, **how: None)
+    monkeypatch.setattr(train, "fit", lambda job, draw, **how: draw())
     name = "coverage-neural-10"
     exp, console = load_experiment(former / name), quiet()
     settings = dataclasses.replace(exp.training, epochs=1, warm_start=Path(name))

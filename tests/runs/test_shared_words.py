@@ -79,7 +79,7 @@ def test_new_words_start_as_they_would():
 
 def test_a_run_says_how_many_words_it_knows(tmp_path_factory, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        experiment, "fit", lambda job, state, *, resume, begin: begin(True)
+        experiment, "fit", lambda job, draw, *, resume, begin: draw() and begin(True)
     )
     base = untrained(tmp_path_factory.getbasetemp(), "rnnsearch-star")
     data = toy_data(tmp_path / "text")
