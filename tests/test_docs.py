@@ -101,7 +101,7 @@ def test_figures_of_memories_are_those_of_the_table():
     figures = re.findall(
         r"^\|.*(?:English|German) \| (.*) \| (.*) \| (\d) \|$", page, re.M
     )
-    assert len(figures) == 7
+    assert len(figures) == 8
     for valid, test, seeds in figures:
         assert re.search(rf"\| {valid} \| {test} \|.* {seeds} \|", captions), valid
 
