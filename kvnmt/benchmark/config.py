@@ -11,7 +11,7 @@ from kvnmt.errors import Idle, OptionError, UserError, check_given
 from kvnmt.fields import at_least, between, check_fields
 from kvnmt.inference.config import MOST, SearchConfig
 from kvnmt.model.config import Dropout, ModelConfig
-from kvnmt.runs.directory import check_run
+from kvnmt.runs.directory import check_run, chosen
 from kvnmt.systems.named import check_no_mechanism, system
 from kvnmt.training.step_options import StepOptions
 
@@ -66,7 +66,8 @@ class AgainstConfig:
     epochs: Annotated[int, at_least(1)] = 1
     turns: Annotated[int, at_least(1)] = 5  # how often both are run
     threads: Annotated[int | None, at_least(1)] = None  # default: as many as cores
-    ours: Path | None = None  # run directory that translates; default: train one
+    # run directory, or a checkpoint in one, that translates; default: train one
+    ours: Path | None = None
     theirs: Path | None = None  # the other program's model
     # a table of kvnmt shortlist for --ours, whose speed stands beside exact search.
     shortlist: Path | None = None
@@ -182,7 +183,7 @@ def check_against(config: BenchmarkConfig, against: AgainstConfig) -> None:
     if against.shortlist and not against.ours:
         raise UserError("--shortlist is of a model's vocabularies; give --ours too.")
     if against.ours and against.theirs:
-        check_run(against.ours)
+        check_run(chosen(against.ours)[0])
         for path in filter(None, (against.theirs, against.shortlist)):
             if not path.exists():
                 raise UserError(f"'{path}' is not there; name what was made before.")

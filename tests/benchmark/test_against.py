@@ -193,6 +193,11 @@ def test_a_log_without_a_speed_is_told(tmp_path):
         ({}, {"train": False}, "nothing to translate with"),
         ({"ours": Path("a"), "theirs": Path("b")}, {"decode": False}, "--decode"),
         ({"ours": Path("a"), "theirs": Path("b")}, {}, "'a' is no run directory"),
+        (
+            {"ours": Path("a/checkpoints/3"), "theirs": Path("b")},
+            {},
+            "no checkpoint 'a/checkpoints/3'",
+        ),
         ({"work": Path(".")}, {}, "is not empty"),
         ({"work": Path(__file__)}, {}, "is no folder"),
         ({}, {"dtype": "bfloat16"}, "dtype is of systems beside each other"),
