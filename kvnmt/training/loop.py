@@ -98,7 +98,7 @@ def fit(
         if state.step < job.steps and not is_stale(job, state):
             job.tell("compiling programs for the first batches")
             programs.begin(state.step)
-            job = replace(job, train_step=programs)
+            job = replace(job, train_step=programs, validate=programs.validate)
         batches = stack.enter_context(stream(batch_at, state.step, job.config.workers))
         train(job, state, outputs, batches)
     per_epoch, progress = job.plan.per_epoch, state.progress

@@ -4,14 +4,16 @@
 They are compiled while parameters are drawn, for which some sixty small programs are
 compiled one after the other. The first step waits for its own program alone. Those of
 the largest batches, which say what memory is needed, come next: before a second shape
-is trained on, and before any of them, it is sure that all fit.
+is trained on, before any of them, and before validation, it is sure that all fit.
 """
 
+from kvnmt.model.assembly import Params
 from kvnmt.training import device_memory
 from kvnmt.training.ahead import Shape, StepAhead, coming, shape_of
 from kvnmt.training.device_memory import VALIDATION, bytes_of, largest_batches
 from kvnmt.training.job import Job
 from kvnmt.training.step import Metrics, TrainState
+from kvnmt.training.validation import Validation
 from kvnmt.typing import Array
 
 
@@ -57,12 +59,19 @@ class Programs:
         Raises:
             UserError: A device has less memory than the largest batch needs.
         """
-        if not self._checked and shape_of(source, target) != self._free:
+        if shape_of(source, target) != self._free:
             self._check()
         return self.step(state, source, target, *links)
 
+    def validate(self, params: Params) -> Validation:
+        """Validates, once its largest batch is known to fit."""
+        self._check()
+        return self.job.validate(params)
+
     def _check(self) -> None:
         """Refuses batches that do not fit; validation has the optimiser's beside it."""
+        if self._checked:
+            return
         job, available = self.job, device_memory.available()
         if need := device_memory.check(self.step, job.plan, available):
             job.tell(str(need))

@@ -211,6 +211,13 @@ def test_the_first_step_waits_for_its_own_program_alone(tmp_path, data, monkeypa
     assert events[place + 1] == "check validation" and events.count("check") == 1
     assert begun[1:][: 1 + len(largest)] == [first, *largest]
     assert set(begun) == {first, *others}
+    begun.clear(), events.clear()
+    short = dataclasses.replace(job.config, steps=1)
+    job = dataclasses.replace(
+        job, config=short, folder=tmp_path / "short", train_step=call
+    )
+    loop.fit(job, drawn)  # no second shape comes, but validation does
+    assert events == [first, "check", "check validation"]
 
 
 def test_memory_that_runs_out_while_a_step_runs_is_told(tmp_path, data, monkeypatch):
