@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from kvnmt import devices
 from kvnmt.data.plan import Plan
-from kvnmt.errors import UserError
 from kvnmt.training.step import Metrics, TrainState
 from kvnmt.typing import Array
 
@@ -64,10 +63,16 @@ class StepAhead:
         """Gives itself."""
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Ends the threads; what is told to people does not wait for them."""
-        wait = not isinstance(error, UserError)
-        self._threads.shutdown(wait=wait, cancel_futures=True)
+    def __exit__(self, *error: object) -> None:
+        """Ends the threads."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def cancel(self) -> None:
+        """Leaves out what is not being compiled yet, and waits for nothing.
+
+        What is being compiled goes on; the end of the process waits for it.
+        """
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def __call__(
         self, state: TrainState, source: Array, target: Array, *links: Array

@@ -36,7 +36,7 @@ from kvnmt.training.loop_state import (
 from kvnmt.training.outputs import Outputs, open_outputs
 from kvnmt.training.programs import Programs
 from kvnmt.training.progress import Progress
-from kvnmt.training.step import Metrics
+from kvnmt.training.step import Metrics, TrainState
 
 FETCH = 20  # steps whose figures are read together
 
@@ -74,7 +74,7 @@ def fit(
     Args:
         job: What to train.
         draw: Makes the parameters to start from, unless there is a checkpoint to go
-            on from; meanwhile the first programs are compiled.
+            on from; meanwhile the first program is compiled.
         resume: Go on from the last checkpoint, if there is one.
         begin: Called by the first process, once no other training writes to the
             folder and what there is to go on from was accepted; told whether there
@@ -82,16 +82,22 @@ def fit(
 
     Raises:
         StoppedError: A signal asked for it; everything is saved.
-        UserError: The largest batch does not fit, a checkpoint cannot be written,
-            or too many steps in a row had numbers that are not finite.
+        UserError: What to start from cannot be used, the largest batch does not fit,
+            a checkpoint cannot be written, or too many steps in a row had numbers that
+            are not finite.
     """
     with ExitStack() as stack:
-        programs = stack.enter_context(Programs(job))
-        if not resume:
+        programs = Programs(job)
+        # Until signals are heard, whatever ends the training does not wait for these.
+        stack.callback(programs.step.cancel)
+
+        def start() -> TrainState:
             programs.begin(0, most=1)
-        start = lambda: job.start(draw())  # noqa: E731
+            return job.start(draw())
+
         state = LoopState(job.shapes if resume else start())
         outputs = open_outputs(stack, job, state, start, resume, begin)
+        stack.enter_context(programs)
         if state.step >= job.steps and not is_due(job, state):
             job.tell(job.nothing_left)
         batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())

@@ -32,9 +32,9 @@ class Programs:
         """Gives itself."""
         return self
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Leaves out what is not being compiled yet."""
-        self.step.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        """Waits for what is being compiled, and leaves out the rest."""
+        self.step.__exit__(*error)
 
     def begin(self, step: int, most: int | None = None) -> None:
         """Has the programs compiled that are to come, the first one first.

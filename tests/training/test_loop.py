@@ -34,7 +34,6 @@ from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.training import bad_numbers, device_memory, loop
 from kvnmt.training import step as steps
-from kvnmt.training.ahead import StepAhead, coming, shape_of
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.folder import only_writer
 from kvnmt.training.checkpoints.writer import Checkpoints
@@ -173,51 +172,6 @@ def test_a_run_that_goes_on_draws_nothing_that_is_not_used(tmp_path, data):
     with pytest.raises(Killed):
         loop.fit(job, drawn, resume=True)
     assert len(draws) == 1
-
-
-def test_the_first_step_waits_for_its_own_program_alone(tmp_path, data, monkeypatch):
-    """What takes most memory comes next, and is sure to fit before it is called."""
-    check, begin, begun, events = device_memory.check, StepAhead.begin, [], []
-
-    def watch(ahead: StepAhead, shapes: Any) -> None:
-        begun.extend((shapes := [*shapes]) if ahead.step is call else [])
-        begin(ahead, shapes)
-
-    def look(step: StepAhead, plan: Plan, *more: Any) -> Any:
-        events.append("check" if plan is job.plan else "check validation")
-        return check(step, plan, *more)
-
-    def call(*inputs: Any) -> Any:
-        events.append(shape_of(inputs[1], inputs[2]))
-        return real(*inputs)
-
-    def drawn() -> Any:
-        assert begun == [first]
-        return draw()
-
-    monkeypatch.setattr(StepAhead, "begin", watch)
-    monkeypatch.setattr(device_memory, "check", look)
-    for seed in range(20):
-        exp = tiny(data, epochs=1, shapes=2, seed=seed)
-        job, draw = job_and_draw(exp, tmp_path / "run")
-        first, *others = coming(job.plan, seed, 0, job.steps)
-        largest = device_memory.largest_batches(job.plan)
-        if first not in largest:
-            break
-    real = job.train_step
-    loop.fit(dataclasses.replace(job, train_step=with_lower(call, real)), drawn)
-    place = events.index("check")
-    assert set(events[:place]) == {first} and set(others) <= set(events[place:])
-    assert events[place + 1] == "check validation" and events.count("check") == 1
-    assert begun[1:][: 1 + len(largest)] == [first, *largest]
-    assert set(begun) == {first, *others}
-    begun.clear(), events.clear()
-    short = dataclasses.replace(job.config, steps=1)
-    job = dataclasses.replace(
-        job, config=short, folder=tmp_path / "short", train_step=call
-    )
-    loop.fit(job, drawn)  # no second shape comes, but validation does
-    assert events == [first, "check", "check validation"]
 
 
 def test_memory_that_runs_out_while_a_step_runs_is_told(tmp_path, data, monkeypatch):

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is compiled before and beside the first steps, and what waits for it."""
+
+import dataclasses
+import signal
+import threading
+from typing import Any
+
+import pytest
+
+from kvnmt.data.config import DataConfig
+from kvnmt.data.plan import Plan
+from kvnmt.errors import UserError
+from kvnmt.training import device_memory, loop
+from kvnmt.training.ahead import Shape, StepAhead, coming, shape_of
+from kvnmt.training.signals import Signals
+from tests.helpers import tiny, toy_data
+from tests.training.jobs import job_and_draw, with_lower
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> DataConfig:
+    return toy_data(tmp_path_factory.mktemp("text"))
+
+
+def test_the_first_step_waits_for_its_own_program_alone(tmp_path, data, monkeypatch):
+    """What takes most memory comes next, and is sure to fit before it is called."""
+    check, begin, begun, events = device_memory.check, StepAhead.begin, [], []
+
+    def watch(ahead: StepAhead, shapes: Any) -> None:
+        begun.extend((shapes := [*shapes]) if ahead.step is call else [])
+        begin(ahead, shapes)
+
+    def look(step: StepAhead, plan: Plan, *more: Any) -> Any:
+        events.append("check" if plan is job.plan else "check validation")
+        return check(step, plan, *more)
+
+    def call(*inputs: Any) -> Any:
+        events.append(shape_of(inputs[1], inputs[2]))
+        return real(*inputs)
+
+    def drawn() -> Any:
+        assert begun == [first]
+        return draw()
+
+    monkeypatch.setattr(StepAhead, "begin", watch)
+    monkeypatch.setattr(device_memory, "check", look)
+    for seed in range(20):
+        exp = tiny(data, epochs=1, shapes=2, seed=seed)
+        job, draw = job_and_draw(exp, tmp_path / "run")
+        first, *others = coming(job.plan, seed, 0, job.steps)
+        largest = device_memory.largest_batches(job.plan)
+        if first not in largest:
+            break
+    real = job.train_step
+    loop.fit(dataclasses.replace(job, train_step=with_lower(call, real)), drawn)
+    place = events.index("check")
+    assert set(events[:place]) == {first} and set(others) <= set(events[place:])
+    assert events[place + 1] == "check validation" and events.count("check") == 1
+    assert begun[1:][: 1 + len(largest)] == [first, *largest]
+    assert set(begun) == {first, *others}
+    begun.clear(), events.clear()
+    short = dataclasses.replace(job.config, steps=1)
+    job = dataclasses.replace(
+        job, config=short, folder=tmp_path / "short", train_step=call
+    )
+    loop.fit(job, drawn)  # no second shape comes, but validation does
+    assert events == [first, "check", "check validation"]
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_what_is_told_before_training_waits_for_no_program(
+    tmp_path, data, monkeypatch, resume
+):
+    """A warm start of other words, say; the first program is being compiled then."""
+    job, _ = job_and_draw(tiny(data), tmp_path / "run")
+    begun, let, ended = threading.Event(), threading.Event(), []
+
+    def compiled(ahead: StepAhead, shape: Shape) -> None:
+        begun.set()
+        let.wait(20)
+        ended.append(shape)
+
+    def draw() -> Any:
+        assert begun.wait(20)
+        raise UserError("of other words")
+
+    monkeypatch.setattr(StepAhead, "_compile", compiled)
+    try:
+        with pytest.raises(UserError, match="of other words"):
+            loop.fit(job, draw, resume=resume)
+        assert not ended and (tmp_path / "run").exists() == resume
+    finally:
+        let.set()
+
+
+def test_signals_are_heard_while_leaving_waits_for_programs(
+    tmp_path, data, monkeypatch
+):
+    """Else a second one would end the process without a word."""
+    leave, handlers = StepAhead.__exit__, []
+
+    def watch(ahead: StepAhead, *error: object) -> None:
+        handlers.append(signal.getsignal(signal.SIGTERM))
+        leave(ahead, *error)
+
+    monkeypatch.setattr(StepAhead, "__exit__", watch)
+    job, draw = job_and_draw(tiny(data, epochs=1), tmp_path / "run")
+    loop.fit(job, draw)
+    heard = [isinstance(getattr(h, "__self__", None), Signals) for h in handlers]
+    assert heard == [True, True]  # of validation's programs, and of the steps'
