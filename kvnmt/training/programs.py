@@ -3,8 +3,8 @@
 
 They are compiled while parameters are drawn, for which some sixty small programs are
 compiled one after the other. The first step waits for its own program alone. Those of
-the largest batches, which say what memory is needed, come next: before a second shape
-is trained on, before any of them, and before validation, it is sure that all fit.
+the largest batches, which say what memory is needed, come next: before a second step,
+before a first one on any of them, and before validation, it is sure that all fit.
 """
 
 from kvnmt.model.assembly import Params
@@ -25,7 +25,7 @@ class Programs:
         linked = job.corpora.train.links is not None
         self.job = job
         self.step = StepAhead(job.train_step, job.shapes, job.mesh, linked)
-        self._free: Shape | None = None  # a shape that may be trained on unchecked
+        self._free: Shape | None = None  # of a first step that may be made unchecked
         self._checked = False
 
     def __enter__(self) -> "Programs":
@@ -61,6 +61,7 @@ class Programs:
         """
         if shape_of(source, target) != self._free:
             self._check()
+        self._free = None
         return self.step(state, source, target, *links)
 
     def validate(self, params: Params) -> Validation:

@@ -6,6 +6,7 @@ import signal
 import threading
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kvnmt.data.config import DataConfig
@@ -13,6 +14,7 @@ from kvnmt.data.plan import Plan
 from kvnmt.errors import UserError
 from kvnmt.training import device_memory, loop
 from kvnmt.training.ahead import Shape, StepAhead, coming, shape_of
+from kvnmt.training.programs import Programs
 from kvnmt.training.signals import Signals
 from tests.helpers import tiny, toy_data
 from tests.training.jobs import job_and_draw, with_lower
@@ -66,6 +68,23 @@ def test_the_first_step_waits_for_its_own_program_alone(tmp_path, data, monkeypa
     )
     loop.fit(job, drawn)  # no second shape comes, but validation does
     assert events == [first, "check", "check validation"]
+
+
+def test_one_step_at_most_is_made_before_memory_is_checked(tmp_path, data, monkeypatch):
+    """However many there are of its shape."""
+    job, _ = job_and_draw(tiny(data), tmp_path / "run")
+    programs, checks, shape = Programs(job), [], Shape(16, 2, 3)
+    monkeypatch.setattr(device_memory, "check", lambda *how: checks.append(how))
+    monkeypatch.setattr("kvnmt.training.programs.coming", lambda *_: [shape])
+    monkeypatch.setattr(programs, "step", lambda state, *batch: (state, None))
+    programs.step.begin = lambda shapes: None
+    programs.begin(0)
+    batch = [np.zeros((shape.rows, n), np.int32) for n in (shape.source, shape.target)]
+    counts = []
+    for _ in range(3):
+        programs(job.shapes, *batch)
+        counts.append(len(checks))
+    assert counts == [0, 2, 2]  # of training, and of validation
 
 
 @pytest.mark.parametrize("resume", [False, True])
