@@ -295,7 +295,6 @@ def test_what_has_no_place_in_the_new_model_is_told(tmp_path, base, monkeypatch)
 
 
 def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base, monkeypatch):
-    never_fit(monkeypatch)
     baseline = trained(base)
     data = toy_data(tmp_path / "text", vocabulary_size=8)
     exp = tiny(data, "kvmematt-r2-atteos", warm_start=baseline)
@@ -307,6 +306,7 @@ def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base, monkeyp
     for part in ("source", *map(vocabulary.digest, (ours, theirs)), str(baseline)):
         assert part in str(error.value)
     assert not (tmp_path / "run").exists()
+    never_fit(monkeypatch)
     assert f"with data.vocabularies '{baseline}'" in str(error.value)
     told = dataclasses.replace(data, vocabularies=baseline)  # as the sentence says
     exp = dataclasses.replace(exp, data=told)

@@ -2,6 +2,7 @@
 """Validation needs no more memory than training, and batches do not show in it."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,7 +21,7 @@ from kvnmt.training.config import TrainingConfig
 from kvnmt.training.loop import fit
 from kvnmt.training.validation import greedy, make_eval_step, score, validation_loss
 from tests.helpers import SIZES, replaced, tiny, toy_data
-from tests.training.jobs import compiling, job_of
+from tests.training.jobs import compiling, job_of, with_lower
 
 BIG = 2**16  # words of an output layer that is never run
 
@@ -176,5 +177,12 @@ def test_validation_that_does_not_fit_is_told_before_training(tmp_path, monkeypa
     monkeypatch.setattr(device_memory, "available", lambda: need.bytes + moments)
     (tmp_path / "run").mkdir()
     told = "largest batch of validation: 8 pairs of 3001"  # as on eight devices
+
+    def never(*inputs: Any) -> Any:
+        raise AssertionError("a step was made")
+
+    def draw() -> Any:
+        return state.params
+
     with pytest.raises(UserError, match=told):
-        fit(job, lambda: state.params)
+        fit(replace(job, train_step=with_lower(never, job.train_step)), draw)
