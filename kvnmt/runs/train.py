@@ -67,9 +67,9 @@ def run(
 ) -> Result:
     """Trains an experiment in a run directory.
 
-    The choices are checked before any text is read, and all input before the directory
-    is touched. Its config is written once nobody else trains in it and the checkpoint
-    to go on from is of the same pairs.
+    The choices are checked before any text is read, and all input before a new
+    directory is made. Its config is written once nobody else trains in it and the
+    checkpoint to go on from is of the same pairs.
 
     Args:
         experiment: What to train.

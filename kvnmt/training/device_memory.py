@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the largest batch needs of a device's memory, known before the first step."""
+"""What the largest batch needs of a device's memory, known before any is trained on."""
 
 import math
 import os

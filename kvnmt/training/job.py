@@ -48,7 +48,7 @@ class Job:
     mesh: Mesh
     plan: Plan
     shapes: TrainState  # what is trained: shapes, and where its arrays will lie
-    start: Callable[[Params], TrainState]  # its arrays before the first step
+    start: Callable[[Params], TrainState]  # its arrays; several processes compare them
     train_step: Any  # of `make_train_step`
     valid_plan: Plan
     eval_step: Any  # of `make_eval_step`
