@@ -57,7 +57,7 @@ def test_the_first_step_waits_for_its_own_program_alone(tmp_path, data, monkeypa
     real = job.train_step
     loop.fit(dataclasses.replace(job, train_step=with_lower(call, real)), drawn)
     place = events.index("check")
-    assert set(events[:place]) == {first} and set(others) <= set(events[place:])
+    assert events[:place] == [first] and set(others) <= set(events[place:])
     assert events[place + 1] == "check validation" and events.count("check") == 1
     assert begun[1:][: 1 + len(largest)] == [first, *largest]
     assert set(begun) == {first, *others}
