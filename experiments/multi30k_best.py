@@ -15,7 +15,7 @@ only), is of another normalisation.
 Setting: the recipe of `kvnmt train`, of which the rate, its fall, dropout and epochs
 were chosen on valid; the corpus is that of `experiments.multi30k`. The claim does not
 hold yet (experiments/findings/best_captions.md). A row of RNNsearch* takes 40 to 80
-minutes on two cores, by what else they do. `RUN` below is a run directory.
+minutes on two cores, by what else they do. That page has more commands.
 
 Launch::
 
@@ -28,16 +28,8 @@ Launch::
         --systems rnnsearch-star-lexicon delta-residual --candidates 10 \
         --distil rnnsearch-star-lexicon --back-translate rnnsearch-star    # the best
     python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
-        --systems rnnsearch-star-lexicon-384 --teachers RUN RUN RUN --candidates 10 \
-        --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/taught
-    python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
-        --systems kvmematt-r2-lexicon --student-epochs 4 --candidates 10 \
-        --reverse runs/multi30k_best/de-en-rnnsearch-star-1 --workdir runs/rounds
-    python -m experiments.multi30k_best --data DATA/multi30k/tok \
-        --systems rnnsearch-star --both --distil --candidates 10 \
-        --student-epochs 4 --reverse runs/de-en-after-both
-    python -m experiments.multi30k_best --data DATA/multi30k/tok \
-        --systems rnnsearch-star --mbr 30
+        --systems rnnsearch-star kvmematt-r2-atteos --candidates 10 \
+        --monolingual DATA/3am-enzh/train.en
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate
 """
 
@@ -59,7 +51,7 @@ from experiments.parts.distilled import Lessons, distil
 from experiments.parts.ingredients import COMPOSED, WITHOUT
 from experiments.parts.recipes import with_system
 from experiments.parts.together import ensemble, most_alike
-from kvnmt.data.text import Parallel
+from kvnmt.data.text import Parallel, read_lines
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.fields import at_least, between
@@ -140,6 +132,13 @@ class Multi30kBest(captions.CaptionOptions):
     back_translate: str | None = None  # the same, by a system that is trained first
     # how often they go over their text; default: half as often as rows from scratch
     student_epochs: Annotated[int | None, at_least(1)] = None
+    monolingual: Path | None = None  # English captions: they learn how all translate it
+
+    def read(self) -> dict[str, Parallel]:
+        """As of every experiment on the captions; the further ones can be read."""
+        if self.monolingual and not self.looks:
+            read_lines(self.monolingual)
+        return super().read()
 
     @property
     def turned(self) -> "Multi30kBest":
@@ -150,7 +149,8 @@ class Multi30kBest(captions.CaptionOptions):
     def lessons(self) -> Lessons:
         """What they learn from, and for how long."""
         return Lessons(
-            self.candidates, self.reverse, self.teachers, self.student_epochs
+            *(self.candidates, self.reverse, self.teachers, self.student_epochs),
+            self.monolingual,
         )
 
     @property
@@ -252,14 +252,16 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
 
     Raises:
         UserError: There are no two for an ensemble, a system to distil is none of
-            them, or there is none that flags of students could be of.
+            them, flags of students have none, or captions another language.
     """
     reversing = (options.reverse, options.back_translate)
     if (options.lessons != Lessons() or any(reversing)) and not options.students:
         raise UserError(
-            "--candidates, --reverse, --back-translate, --teachers and "
-            "--student-epochs are of --distil; give it, too."
+            "--candidates, --reverse, --back-translate, --teachers, --student-epochs "
+            "and --monolingual are of --distil; give it, too."
         )
+    if options.monolingual and options.source != "en":
+        raise UserError("--monolingual has English captions; give --source en.")
     if all(reversing):
         raise UserError("--reverse and --back-translate say the same; give one.")
     asked = {

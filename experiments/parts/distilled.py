@@ -9,7 +9,8 @@ own teachers. Runs of one's choice may teach instead, such as students of before
 
 Nguyen et al. (2020), "Data Diversification": what a model of the other direction makes
 of the references is learnt from as well, as their source. Here students go on instead
-of starting anew, and there is one model for each direction or one ensemble.
+of starting anew, and there is one model for each direction or one ensemble. Text of the
+source language alone may be translated, too (`experiments.parts.monolingual`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,8 +24,9 @@ from experiments.harness.results import Figures
 from experiments.harness.rows import Row, Train
 from experiments.harness.settings import config_digest, text_digest
 from experiments.harness.texts import Text, prepare
+from experiments.parts.monolingual import similar_captions
 from kvnmt.console import counting, say
-from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.data.text import Parallel, read_lines, read_parallel
 from kvnmt.errors import UserError, counted
 from kvnmt.files import write_whole
 from kvnmt.inference.nearest import Nearest
@@ -37,6 +39,7 @@ from kvnmt.runs.train import as_kept
 NAME = "distilled"
 SOURCE, TARGET = f"{NAME}.source", f"{NAME}.target"
 BACK = "back-translated"
+MONOLINGUAL = "monolingual text"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +55,20 @@ class DistilledRow(Row):
     candidates: int = 1  # the beam's best, of which the nearest is learnt from
     reverse: Path | None = None  # a run that translates the references back
     reversed_by: str = ""  # tells that one apart
+    monolingual: Path | None = None  # captions without translations, translated, too
+
+    @property
+    def read(self) -> str | None:
+        """Tells apart the files that the text is made of; None: one is away."""
+        return text_digest([*self.plain, *filter(None, [self.monolingual])])
 
     @property
     def taught(self) -> Text:
         """What the teachers make of that text."""
-        text = text_digest(self.plain)
+        text = self.read
         choice = f", nearest of {self.candidates}" if self.candidates > 1 else ""
         choice += f", sources by {self.reversed_by}" if self.reverse else ""
+        choice += f", {MONOLINGUAL}" if self.monolingual else ""
         made = Text(f"{text} by {self.taught_by}{choice}", self._write_text, name=NAME)
         # A former version noted their names alone.
         names = " ".join(each.partition(":")[0] for each in self.taught_by.split())
@@ -86,7 +96,7 @@ class DistilledRow(Row):
         """
         mark, key = self.taught.mark(self.folder.parent), self.taught.key
         noted = mark.read_text() if mark.exists() else key
-        if text_digest(self.plain) is None:  # it is away: who wrote counts alone
+        if self.read is None:  # it is away: who wrote counts alone
             noted, key = (words.partition(" by ")[2] for words in (noted, key))
         if noted != key:
             raise UserError(
@@ -102,7 +112,7 @@ class DistilledRow(Row):
         super().make(train, console)
 
     def _write_text(self) -> None:
-        """Writes pairs, then their sources translated, then their references."""
+        """Writes pairs, then their sources translated, then further pairs."""
         text = read_parallel(*self.plain, faulty=self.experiment.data.faulty)
         settings = Settings(self.experiment.training.bleu_tokenize)
         bleu_metric(settings)  # complains before anything is translated
@@ -113,9 +123,18 @@ class DistilledRow(Row):
             swapped = Parallel(text.target, text.source)
             sources.append(_translated((self.reverse,), swapped))
             targets.append(text.target)
+        if self.monolingual:
+            captions = self._further_captions(self.monolingual, text)
+            sources.append(captions)
+            targets.append(_translated(self.teachers, Parallel(captions, captions)))
         for name, texts in ((SOURCE, sources), (TARGET, targets)):
             lines = (f"{line}\n" for lines in texts for line in lines)
             write_whole(self.folder.parent / name, "".join(lines))
+
+    def _further_captions(self, monolingual: Path, text: Parallel) -> list[str]:
+        measured = self.experiment.data.valid_source, *self.tests[:1]
+        hidden = [line for path in measured if path for line in read_lines(path)]
+        return similar_captions(read_lines(monolingual), text.source, hidden)
 
 
 def _translated(
@@ -150,6 +169,7 @@ class Lessons(NamedTuple):
     # They teach in the place of the teachers, which are not awaited then.
     runs: tuple[Path, ...] = ()
     epochs: int | None = None  # default: half of those of the start
+    monolingual: Path | None = None  # further captions, in English
 
 
 def distil(
@@ -165,7 +185,8 @@ def distil(
     Raises:
         UserError: One of the runs is none.
     """
-    data, (candidates, reverse, runs, epochs) = row.experiment.data, lessons
+    data = row.experiment.data
+    candidates, reverse, runs, epochs, monolingual = lessons
     assert data.source and data.target  # text files, as of every row here
     others = {run: load_experiment(run) for run in runs}
     awaited = () if runs else tuple(row.folder for row in teachers)
@@ -177,6 +198,7 @@ def distil(
     how = [f"{NAME} by {counted(len(runs), 'run')}" if runs else NAME]
     how += [f"nearest of {candidates}"] if candidates > 1 else []
     how += [BACK] if back else []
+    how += [MONOLINGUAL] if monolingual else []
     names = [name.replace(" ", "-") for name in how]
     return DistilledRow(
         folder=row.folder.with_name("-".join([row.folder.name, *names])),
@@ -192,6 +214,7 @@ def distil(
         candidates=candidates,
         reverse=next(iter(back), None),
         reversed_by=_told_apart(back),
+        monolingual=monolingual,
     )
 
 

@@ -19,10 +19,12 @@ from experiments.multi30k_best import BASELINE, RECIPE, Multi30kBest
 from experiments.parts import distilled
 from experiments.parts.distilled import distil
 from experiments.parts.ingredients import COMPOSED, WITHOUT
+from experiments.parts.monolingual import as_caption, similar_captions
 from experiments.parts.together import EXPONENT, ensemble
 from kvnmt.attention import kv_memory
 from kvnmt.data.text import read_parallel
 from kvnmt.errors import UserError
+from kvnmt.files import write_lines
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.translate import translate_nbest
 from kvnmt.runs.directory import load_ensemble, load_experiment, load_run
@@ -212,6 +214,48 @@ def test_a_row_learns_from_sources_that_a_reverse_run_makes(
         multi30k_best.main(both, train=never)
 
 
+def test_a_row_learns_how_its_teachers_translate_further_captions(
+    options, unmeasured, capsys
+):
+    write_captions(options.data)
+    english = replace(options, source="en", target="de", distil=options.systems)
+    known = (options.data / "train.en").read_text().splitlines()
+    further = options.data / "further"
+    new = f"{known[0]} {known[1]}".lower()
+    write_lines(further, [new.capitalize(), new, "", known[0], f"{new} q w"])
+    asked = replace(english, monolingual=further)
+    multi30k_best.main(asked, train=untrained)
+    assert " rnnsearch-star, distilled, monolingual text " in capsys.readouterr().out
+    text = read_parallel(
+        options.workdir / "distilled.source", options.workdir / "distilled.target"
+    )
+    assert text.source == [*known, *known, new]
+    run = load_ensemble([options.workdir / "en-de-rnnsearch-star-1"])
+    assert text.target[2 * len(known) :] == run.translate(
+        [new], SearchConfig(beam=1, min_length=1)
+    )
+    multi30k_best.main(asked, train=never)
+    with pytest.raises(UserError, match="or of another choice among what they make"):
+        multi30k_best.main(english, train=never)
+    further.unlink()
+    with pytest.raises(UserError, match="further"):
+        multi30k_best.main(asked, train=never)
+
+
+def test_captions_are_taken_that_are_like_the_text_and_in_none():
+    train, measured = ["a dog runs", "a cat sleeps"], ["a cat runs"]
+    lines = "A dog sleeps", "A dog runs.", "A cat runs", "A small dog", "A big bad dog"
+    taken = similar_captions([*lines, lines[0]], train, measured)
+    assert taken == ["a dog sleeps", "a small dog"]
+
+
+def test_captions_are_brought_into_the_form_of_the_text():
+    line = """A dog's "toy", it's the man 's (2) dogs' ."""
+    tokens = "a dog &apos;s &quot; toy &quot; , it &apos;s the man &apos;s ( 2 )"
+    assert as_caption(line) == f"{tokens} dogs&apos; ."
+    assert as_caption(as_caption("The dog's ball.")) == "the dog &apos;s ball ."
+
+
 def test_the_run_of_the_other_direction_is_trained_first(options, quick, capsys):
     """Once, by the flags of all rows; and it teaches, translates and starts nothing."""
     write_captions(options.data)
@@ -385,11 +429,16 @@ def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
     [
         ({"ensemble": True}, "two members"),
         ({"ensemble": True, "distil": ("rnnsearch-star",)}, "two members"),
-        ({"candidates": 4}, "--student-epochs are of --distil"),
+        ({"candidates": 4}, "--monolingual are of --distil"),
         ({"reverse": Path("back")}, "--candidates, --reverse, --back-translate,"),
-        ({"teachers": (Path("run"),)}, "--back-translate, --teachers and"),
-        ({"student_epochs": 2}, "--student-epochs are of --distil"),
-        ({"back_translate": "memdec"}, "--back-translate, --teachers and"),
+        ({"teachers": (Path("run"),)}, "--back-translate, --teachers,"),
+        ({"student_epochs": 2}, "--student-epochs and --monolingual are of --distil"),
+        ({"monolingual": Path("text")}, "and --monolingual are of --distil"),
+        (
+            {"monolingual": Path("text"), "distil": ("rnnsearch-star",)},
+            "give --source en",
+        ),
+        ({"back_translate": "memdec"}, "--back-translate, --teachers,"),
         (
             {
                 "distil": ("rnnsearch-star",),
