@@ -48,7 +48,7 @@ from experiments.harness.table import Table, launch, make_table
 from experiments.parts import captions
 from experiments.parts.both_ways import both_text, both_ways
 from experiments.parts.distilled import Lessons, distil
-from experiments.parts.ingredients import COMPOSED, WITHOUT
+from experiments.parts.ingredients import COMPOSED, WITHOUT, leave_out
 from experiments.parts.recipes import with_system
 from experiments.parts.together import ensemble, most_alike
 from kvnmt.data.text import Parallel, read_lines
@@ -116,7 +116,8 @@ class Multi30kBest(captions.CaptionOptions):
     source: str = "en"
     target: str = "de"
     systems: tuple[str, ...] = SYSTEMS
-    ablate: bool = False  # the first system, each ingredient left out once
+    # the first system without each of these ingredients; no name: the whole, then all
+    ablate: tuple[str, ...] | None = None
     # each row again, which learns both directions of the text first
     both: bool = False
     ensemble: bool = False  # all of the systems and seeds as one, a row more
@@ -163,9 +164,9 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
     texts = options.read()
     chosen = [(name, "") for name in options.systems]
-    if options.ablate:
-        first = options.systems[:1]
-        chosen = [(name, without) for name in first for without in ("", *WITHOUT)]
+    if options.ablate is not None:
+        names = options.ablate or ("", *WITHOUT)
+        chosen = [(name, without) for name in options.systems[:1] for without in names]
     trained = [
         configure(options, name, without, seed, texts)
         for name, without in chosen
@@ -228,10 +229,10 @@ def configure(
     """The row of a system, perhaps without an ingredient.
 
     Raises:
-        UserError: There is no such system.
+        UserError: There is no such system or ingredient.
     """
     start, compose = COMPOSED.get(name, (name, lambda same: same))
-    recipe = WITHOUT[without](RECIPE) if without else RECIPE
+    recipe = leave_out(without, RECIPE)
     lacks = changed_fields(RECIPE, recipe)
     recipe = replace(recipe, data=options.captions.trained_on(recipe.data))
     epochs = recipe.training.epochs
@@ -271,7 +272,7 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
         "--both": options.both,
     }
     for name, value in asked.items():
-        if value and options.ablate:
+        if value and options.ablate is not None:
             raise UserError(f"{name} is of whole recipes; leave --ablate out.")
     if len(rows) < 2 and options.ensemble:
         raise UserError("an ensemble has two members; give more --systems or --seeds.")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from kvnmt.data.config import DataConfig
+from kvnmt.errors import unknown_name
 from kvnmt.runs.config import Experiment
 from kvnmt.target_context import self_attentive
 from kvnmt.training.losses import Objective
@@ -85,3 +86,16 @@ COMPOSED: dict[str, tuple[str, Change]] = {
         for memory in ("", "-kvmematt-r1", "-kvmematt-r2")
     },
 }
+
+
+def leave_out(name: str, recipe: Experiment) -> Experiment:
+    """A recipe without an ingredient; with no name, as it is.
+
+    Raises:
+        UserError: There is no such ingredient.
+    """
+    if not name:
+        return recipe
+    if name not in WITHOUT:
+        raise unknown_name("ingredient", name, WITHOUT)
+    return WITHOUT[name](recipe)

@@ -55,6 +55,18 @@ def test_every_ingredient_is_left_out_by_itself(options):
         assert row.experiment.training.epochs == RECIPE.training.epochs
 
 
+def test_ingredients_of_ones_choice_are_left_out(options, capsys):
+    chosen = replace(options, ablate=("averaging", "label smoothing"), list=True)
+    multi30k_best.main(chosen, train=never)
+    rows = [
+        line.split()[0] for line in capsys.readouterr().out.splitlines() if "-1" in line
+    ]
+    names = "averaging", "label-smoothing"
+    assert rows == [f"de-en-rnnsearch-star-{name}-1" for name in names]
+    with pytest.raises(UserError, match="no ingredient 'averagin'; did you mean"):
+        multi30k_best.main(replace(chosen, ablate=("averagin",)), train=never)
+
+
 def test_a_composed_system_has_mechanisms_of_both(options):
     models = {
         name: multi30k_best.configure(options, name, "", 1, {}).experiment.model
@@ -447,9 +459,9 @@ def test_of_text_that_is_not_written_no_plan_is_made(options, capsys):
             },
             "say the same; give one",
         ),
-        ({"mbr": 3, "ablate": True}, "--mbr is .* leave --ablate out"),
-        ({"ensemble": True, "ablate": True}, "--ensemble is .* leave --ablate out"),
-        ({"distil": ("rnnsearch-star",), "ablate": True}, "--distil is of whole"),
+        ({"mbr": 3, "ablate": ()}, "--mbr is .* leave --ablate out"),
+        ({"ensemble": True, "ablate": ()}, "--ensemble is .* leave --ablate out"),
+        ({"distil": ("rnnsearch-star",), "ablate": ()}, "--distil is of whole"),
         ({"distil": ("memdec",), "seeds": (1, 2)}, "memdec is none of --systems"),
     ],
 )
@@ -459,7 +471,7 @@ def test_what_makes_no_ensemble_is_told(options, changes, part):
 
 
 def test_no_system_to_leave_ingredients_out_of_is_one_sentence(options):
-    options = replace(options, systems=(), ablate=True, list=True)
+    options = replace(options, systems=(), ablate=(), list=True)
     with pytest.raises(UserError, match="there is no row to make"):
         multi30k_best.main(options, train=never)
 
