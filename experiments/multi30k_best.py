@@ -14,7 +14,7 @@ only), is of another normalisation.
 
 Setting: the recipe of `kvnmt train`, of which the rate, its fall, dropout and epochs
 were chosen on valid; the corpus is that of `experiments.multi30k`. The claim does not
-hold yet (experiments/findings/best_captions.md). A row of RNNsearch* takes 40 to 80
+hold yet (experiments/findings/best_captions.md). A row of RNNsearch* takes 20 to 80
 minutes on two cores, by what else they do. That page has more commands.
 
 Launch::
