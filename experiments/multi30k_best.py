@@ -28,7 +28,7 @@ Launch::
         --systems rnnsearch-star-lexicon delta-residual --candidates 10 \
         --distil rnnsearch-star-lexicon --back-translate rnnsearch-star    # the best
     python -m experiments.multi30k_best --data DATA/multi30k/tok --distil \
-        --systems rnnsearch-star kvmematt-r2-atteos --candidates 10 \
+        --systems rnnsearch-star --seeds 2 3 --candidates 10 --student-epochs 6 \
         --monolingual DATA/3am-enzh/train.en
     python -m experiments.multi30k_best --data DATA/multi30k/tok --ablate
 """

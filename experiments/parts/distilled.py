@@ -58,14 +58,14 @@ class DistilledRow(Row):
     monolingual: Path | None = None  # captions without translations, translated, too
 
     @property
-    def read(self) -> str | None:
+    def made_of(self) -> str | None:
         """Tells apart the files that the text is made of; None: one is away."""
         return text_digest([*self.plain, *filter(None, [self.monolingual])])
 
     @property
     def taught(self) -> Text:
         """What the teachers make of that text."""
-        text = self.read
+        text = self.made_of
         choice = f", nearest of {self.candidates}" if self.candidates > 1 else ""
         choice += f", sources by {self.reversed_by}" if self.reverse else ""
         choice += f", {MONOLINGUAL}" if self.monolingual else ""
@@ -96,7 +96,7 @@ class DistilledRow(Row):
         """
         mark, key = self.taught.mark(self.folder.parent), self.taught.key
         noted = mark.read_text() if mark.exists() else key
-        if self.read is None:  # it is away: who wrote counts alone
+        if self.made_of is None:  # it is away: who wrote counts alone
             noted, key = (words.partition(" by ")[2] for words in (noted, key))
         if noted != key:
             raise UserError(
@@ -116,6 +116,7 @@ class DistilledRow(Row):
         text = read_parallel(*self.plain, faulty=self.experiment.data.faulty)
         settings = Settings(self.experiment.training.bleu_tokenize)
         bleu_metric(settings)  # complains before anything is translated
+        further = self._further_captions(text)
         nearest = Nearest(text.target, settings)  # of one translation that one
         forward = _translated(self.teachers, text, self.candidates, nearest)
         sources, targets = [text.source] * 2, [text.target, forward]
@@ -123,18 +124,27 @@ class DistilledRow(Row):
             swapped = Parallel(text.target, text.source)
             sources.append(_translated((self.reverse,), swapped))
             targets.append(text.target)
-        if self.monolingual:
-            captions = self._further_captions(self.monolingual, text)
-            sources.append(captions)
-            targets.append(_translated(self.teachers, Parallel(captions, captions)))
+        if further:
+            sources.append(further)
+            targets.append(_translated(self.teachers, Parallel(further, further)))
         for name, texts in ((SOURCE, sources), (TARGET, targets)):
             lines = (f"{line}\n" for lines in texts for line in lines)
             write_whole(self.folder.parent / name, "".join(lines))
 
-    def _further_captions(self, monolingual: Path, text: Parallel) -> list[str]:
+    def _further_captions(self, text: Parallel) -> list[str]:
+        if not self.monolingual:
+            return []
         measured = self.experiment.data.valid_source, *self.tests[:1]
         hidden = [line for path in measured if path for line in read_lines(path)]
-        return similar_captions(read_lines(monolingual), text.source, hidden)
+        lines = read_lines(self.monolingual)
+        captions = similar_captions(lines, text.source, hidden)
+        say(f"{len(captions):,} of {len(lines):,} further captions are like the text")
+        if not captions:
+            raise UserError(
+                f"no line of '{self.monolingual}' is like the captions; give English "
+                "text of their kind, or leave --monolingual out."
+            )
+        return captions
 
 
 def _translated(

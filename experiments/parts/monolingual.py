@@ -14,7 +14,7 @@ from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
 
 UNKNOWN = 1  # so many words of a caption, at most, does the training text not have
 _INSIDE = re.compile(r"(?<=\w)'(?=\w)")  # it's: two tokens
-_LETTERS = re.compile(r"\w+")
+_ENTITY, _WORD = re.compile(r"&\w+;"), re.compile(r"\w+")
 
 
 def similar_captions(
@@ -29,14 +29,14 @@ def similar_captions(
             taken, either, whatever the punctuation.
     """
     words = {word for line in train for word in line.split()}
-    others = {_letters(line) for line in (*train, *measured)}
+    others = {_words(line) for line in (*train, *measured)}
     captions = dict.fromkeys(map(as_caption, lines))
     return [
         caption
         for caption in captions
         if caption
         and sum(word not in words for word in caption.split()) <= UNKNOWN
-        and _letters(caption) not in others
+        and _words(caption) not in others
     ]
 
 
@@ -51,5 +51,5 @@ def as_caption(line: str) -> str:
     return tokens.replace("'", "&apos;").replace('"', "&quot;")
 
 
-def _letters(line: str) -> str:
-    return " ".join(_LETTERS.findall(as_caption(line)))
+def _words(line: str) -> str:
+    return " ".join(_WORD.findall(_ENTITY.sub(" ", line.lower())))

@@ -249,6 +249,10 @@ def test_a_row_learns_how_its_teachers_translate_further_captions(
     multi30k_best.main(asked, train=never)
     with pytest.raises(UserError, match="or of another choice among what they make"):
         multi30k_best.main(english, train=never)
+    write_lines(further, ["q w e"])
+    other = replace(asked, workdir=options.workdir.with_name("other"))
+    with pytest.raises(UserError, match="no line of '.*further' is like the captions"):
+        multi30k_best.main(other, train=untrained)
     further.unlink()
     with pytest.raises(UserError, match="further"):
         multi30k_best.main(asked, train=never)
@@ -257,7 +261,8 @@ def test_a_row_learns_how_its_teachers_translate_further_captions(
 def test_captions_are_taken_that_are_like_the_text_and_in_none():
     train, measured = ["a dog runs", "a cat sleeps"], ["a cat runs"]
     lines = "A dog sleeps", "A dog runs.", "A cat runs", "A small dog", "A big bad dog"
-    taken = similar_captions([*lines, lines[0]], train, measured)
+    lines = *lines, 'A "cat" runs', lines[0]
+    taken = similar_captions(lines, train, measured)
     assert taken == ["a dog sleeps", "a small dog"]
 
 
