@@ -10,6 +10,7 @@ where ``GLIBC_TUNABLES`` says so before the process begins. So the process begin
 import os
 import platform
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 VARIABLE, ASKING = "GLIBC_TUNABLES", "glibc.malloc.hugetlb=1"
@@ -21,12 +22,20 @@ def use_large_pages() -> None:
     """Begins this process anew with large pages; before anything heavy is imported.
 
     Where the variable is set, if only to nothing, or pages cannot be asked for, this
-    does nothing. Process number, files and arguments stay.
+    does nothing, nor where the program came from standard input or a notebook, which
+    could not be read again. Process number, files and arguments stay.
     """
-    if VARIABLE in os.environ or not _can_ask():
+    if VARIABLE in os.environ or not _can_ask() or not _can_begin_anew():
         return
     os.environ[VARIABLE] = ASKING
-    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    with suppress(OSError):  # goes on with pages as they are
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def _can_begin_anew() -> bool:
+    """Whether the program is a file or in the arguments."""
+    file = getattr(sys.modules["__main__"], "__file__", "")
+    return os.path.exists(file) or "-c" in sys.orig_argv
 
 
 def _can_ask() -> bool:

@@ -59,6 +59,23 @@ def test_another_library_is_not_asked(begun, monkeypatch, libc):
     assert not begun
 
 
+def test_a_program_from_standard_input_goes_on(monkeypatch):
+    monkeypatch.delenv(large_pages.VARIABLE)
+    words = [sys.executable, "-", "a"]
+    said = subprocess.run(words, input=HERE, capture_output=True, text=True).stdout
+    assert said.startswith("None ") and said.endswith(" ['-', 'a']\n")
+
+
+def test_what_cannot_begin_anew_goes_on(begun, monkeypatch):
+    def refused(path, words):
+        begun.append(words)
+        raise PermissionError
+
+    monkeypatch.setattr(os, "execv", refused)
+    large_pages.use_large_pages()
+    assert len(begun) == 1
+
+
 def test_number_and_arguments_of_the_process_stay(monkeypatch):
     monkeypatch.delenv(large_pages.VARIABLE)
     process = subprocess.Popen(
