@@ -59,7 +59,9 @@ class Catalogue(Mapping[str, Mechanism]):
                 cannot be written into a config.
         """
         if name in self._members:
-            raise ValueError(f"there is a {self.kind} '{name}' already.")
+            raise ValueError(
+                f"the {self.kind} '{name}' is there already; choose another name."
+            )
         if fault := _fault_of(member.Options):
             raise ValueError(f"the Options of {self.kind} '{name}' {fault}.")
         for other, listed in self._members.items():

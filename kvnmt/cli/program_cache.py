@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compiled programs are kept for the next run, in the user's folder of caches.
 
-A cache can only save time: where its folder cannot be made or written, there is none,
-and what cannot be read in it is compiled anew.
+A cache can only save time: where the default folder cannot be made or written, there
+is none, and what cannot be read in it is compiled anew.
 """
 
 import contextlib
@@ -13,6 +13,8 @@ import warnings
 from pathlib import Path
 
 import jax
+
+from kvnmt.errors import UserError
 
 VARIABLE = "KVNMT_PROGRAM_CACHE"  # a folder, or NONE
 NONE = "none"
@@ -29,14 +31,22 @@ def keep_programs(folder: str | None = None) -> None:
 
     Args:
         folder: Where; ``"none"`` for nowhere.
+
+    Raises:
+        UserError: A folder that is named cannot be made or written.
     """
     if folder is None:
         if jax.config.jax_compilation_cache_dir:  # pyright: ignore
             return
-        folder = os.environ.get(VARIABLE) or default_folder()
+        folder = os.environ.get(VARIABLE)
     programs = None
     if folder != NONE:
-        programs = writable(folder)
+        programs = writable(folder or default_folder())
+        if folder and programs is None:
+            raise UserError(
+                f"compiled programs cannot be kept in '{folder}', which cannot be made "
+                f"or written; name another folder, or '{NONE}'."
+            )
     jax.config.update("jax_compilation_cache_dir", programs and str(programs))
     if programs is None:
         return

@@ -2,9 +2,11 @@
 """Whether a mechanism keeps its laws, as a report for people to read."""
 
 import html
+import inspect
 import os
 import traceback
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -27,13 +29,14 @@ from kvnmt.laws.law import Law
 from kvnmt.target_context import TargetContext
 from kvnmt.typing import Sizes
 
-LONGEST = 240  # characters of what somebody else's error says
+LONGEST = 500  # characters of what somebody else's error says
 # Where the errors of a mechanism surface; its author looks elsewhere.
 OURS = str(Path(__file__).parents[1])
 LIBRARIES = tuple(
     f"{folder}{os.sep}"
     for folder in (OURS, *jax.__path__, *flax.__path__, *np.__path__)
 )
+ALIKE = Sizes(12, 12, 12, 12, 12)  # widths that fit each other in any case
 RUNS, STATEMENT = "runs", "it is built, and works on a few sentences"
 
 
@@ -155,8 +158,9 @@ def check(
     for name in [excused] if isinstance(excused, str) else excused:
         if name not in names:
             raise unknown_name("law", name, names)
+    file = _file_of(mechanism)
+    built: Any = mechanism
     try:
-        built: Any = mechanism
         if not isinstance(mechanism, kind.Built):
             chosen = built.Options() if options is None else options
             check_fields(chosen)
@@ -164,13 +168,13 @@ def check(
         trial = kind.make_trial(built, *([] if sizes is None else [sizes]))
         trial.course()
     except Exception as error:  # a mechanism may raise anything
-        reason = _reason(error)
-        if sizes is None and isinstance(error, (TypeError, ValueError)):
-            reason += "; if it needs certain widths, give sizes"
+        reason = _reason(error, file)
+        if sizes is None and isinstance(built, kind.Built) and _runs(kind, built):
+            reason += "; it runs where all widths are alike: give sizes that fit"
         failure = Verdict(RUNS, STATEMENT, "FAILS", reason)
         untried = [Verdict(law.name, law.statement, "untried") for law in laws]
         return Verdicts([failure, *untried])
-    verdicts = [_verdict(law, trial, law.name in excused) for law in laws]
+    verdicts = [_verdict(law, trial, law.name in excused, file) for law in laws]
     return Verdicts([Verdict(RUNS, STATEMENT, "holds"), *verdicts])
 
 
@@ -198,31 +202,48 @@ def _kind_of(mechanism: Any, options: Any) -> Kind:
     )
 
 
-def _verdict(law: Law[Any], trial: Any, excused: bool) -> Verdict:
+def _runs(kind: Kind, built: Any) -> bool:
+    """Whether it works on widths that are all alike."""
+    try:
+        kind.make_trial(built, ALIKE).course()
+    except Exception:  # likewise
+        return False
+    return True
+
+
+def _file_of(mechanism: Any) -> str:
+    """Where a mechanism was written, perhaps among ours."""
+    function = getattr(mechanism, "build", None) or getattr(mechanism, "init", None)
+    while isinstance(function, partial):
+        function = function.func
+    code = getattr(inspect.unwrap(function), "__code__", None) if function else None
+    return code.co_filename if code else ""
+
+
+def _verdict(law: Law[Any], trial: Any, excused: bool, file: str) -> Verdict:
     try:
         reasons = list(law.violations(trial))
     except Exception as error:  # likewise
-        reasons = [_reason(error)]
+        reasons = [_reason(error, file)]
     if not reasons:
         return Verdict(law.name, law.statement, "holds")
     outcome = "excused" if excused else "FAILS"
     return Verdict(law.name, law.statement, outcome, reasons[0])
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, file: str) -> str:
     text = " ".join(str(error).split())
     if len(text) > LONGEST:
         text = text[: LONGEST - 1] + "…"
-    return f"{type(error).__name__}: {text.rstrip('.')}{_place(error)}"
+    return f"{type(error).__name__}: {text.rstrip('.')}{_place(error, file)}"
 
 
-def _place(error: Exception) -> str:
-    """The last line of the mechanism's own, if any."""
-    lines = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((*LIBRARIES, "<"))
-    ]
+def _place(error: Exception, file: str) -> str:
+    """The last line of the mechanism's own, if any; of one of ours, in its file."""
+    frames = traceback.extract_tb(error.__traceback__)
+    others = (*LIBRARIES, "<")
+    lines = [frame for frame in frames if not frame.filename.startswith(others)]
+    lines = lines or [frame for frame in frames if frame.filename == file]
     if not lines:
         return ""
     return f" (line {lines[-1].lineno}, in {lines[-1].name}: {lines[-1].line})"

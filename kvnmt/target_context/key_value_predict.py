@@ -32,7 +32,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 from kvnmt.fields import EXTENDS, WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import masked_softmax
@@ -82,9 +82,12 @@ def init(
     """
     parts = PARTS[options.form]
     if sizes.state % parts:
-        raise UserError(
+        raise OptionError(
             f"key_value_predict in form '{options.form}' splits the decoder state in "
-            f"{parts} parts; {sizes.state} does not split evenly."
+            f"{parts} parts, and {sizes.state} does not split evenly; set {{0}} to a "
+            f"multiple, such as {sizes.state - sizes.state % parts + parts}.",
+            "state",
+            prefix="model.",
         )
     n = sizes.state // parts
     key_w, *keys = jax.random.split(key, 5)

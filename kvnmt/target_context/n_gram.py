@@ -28,7 +28,7 @@ from typing import Annotated
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 from kvnmt.fields import DEEPEST, EXTENDS, between
 from kvnmt.initializers import Weights
 from kvnmt.target_context import base
@@ -60,7 +60,12 @@ def init(
     """
     D, P = sizes.state, options.parts
     if D % P:
-        raise UserError(f"n_gram cannot split a decoder state of {D} in {P} parts.")
+        raise OptionError(
+            f"n_gram cannot split a decoder state of {D} in {P} parts; set {{0}} to a "
+            f"multiple, such as {D - D % P + P}.",
+            "state",
+            prefix="model.",
+        )
     return Params(weights.matrix(key, (D, D // P), jnp.float32))
 
 

@@ -37,26 +37,29 @@ class Sums:
 
     @property
     def loss(self) -> float:
-        """Nats per target token."""
-        return self.nats / max(self.tokens, 1)
+        """Nats per target token; nan where no step counts, as everywhere here."""
+        return _share(self.nats, self.tokens)
 
     @property
     def padding(self) -> float:
         """Share of the target positions that hold no token."""
-        return 1 - self.tokens / max(self.positions, 1)
+        return 1 - _share(self.tokens, self.positions)
 
     def figures(self, objective: Objective) -> dict[str, float]:
         """What is written down of them; per target token where it is a loss."""
-        tokens = max(self.tokens, 1)
         figures = {
             "train_loss": self.loss,
-            "gradient_norm": self.gradient_norm / max(self.steps, 1),
+            "gradient_norm": _share(self.gradient_norm, self.steps),
             "padding": self.padding,
         }
         used = (name for name in TERMS if getattr(objective, name))
         return figures | {
-            f"train_{name}": getattr(self, name) / tokens for name in used
+            f"train_{name}": _share(getattr(self, name), self.tokens) for name in used
         }
+
+
+def _share(amount: float, count: int) -> float:
+    return amount / count if count else math.nan
 
 
 @dataclass

@@ -5,9 +5,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
 
 from kvnmt.cli import program_cache
-from kvnmt.cli.program_cache import default_folder, machine_folder, prune, writable
+from kvnmt.cli.program_cache import (
+    default_folder,
+    keep_programs,
+    machine_folder,
+    prune,
+    writable,
+)
+from kvnmt.errors import UserError
 
 # Compiles, and tells where programs are kept.
 CODE = """
@@ -70,6 +80,21 @@ def test_a_folder_that_cannot_be_made_is_none(tmp_path):
     assert writable(str(tmp_path / "file")) is None
     assert writable(str(tmp_path / "file" / "below")) is None
     assert (tmp_path / "file").read_text() == "here"
+
+
+@pytest.mark.parametrize("told", ["flag", "variable"])
+def test_a_named_folder_that_cannot_be_made_is_told_of(told, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("here")
+    monkeypatch.setenv("KVNMT_PROGRAM_CACHE", str(tmp_path / "file"))
+    unset = SimpleNamespace(jax_compilation_cache_dir=None)
+    monkeypatch.setattr(program_cache, "jax", SimpleNamespace(config=unset))
+    with pytest.raises(UserError, match="/file', .* name another folder, or 'none'"):
+        keep_programs(str(tmp_path / "file") if told == "flag" else None)
+
+
+def test_a_default_folder_that_cannot_be_made_is_none(tmp_path):
+    (tmp_path / "file").write_text("here")
+    assert compiles(XDG_CACHE_HOME=tmp_path / "file") == "None"
 
 
 def test_a_user_without_a_home_keeps_none():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`kvnmt.check`: a sound attention passes, and each law catches what breaks it."""
 
+from importlib import import_module
 from types import SimpleNamespace
 
 import jax
@@ -15,7 +16,7 @@ from kvnmt.attention.address import energies, read_values
 from kvnmt.encoder import recurrent
 from kvnmt.errors import UserError
 from kvnmt.laws.attention import LAWS
-from kvnmt.laws.check import check
+from kvnmt.laws.check import LIBRARIES, check
 from kvnmt.laws.trial import make_trial
 from kvnmt.layers import masked_softmax
 from kvnmt.typing import Array, Sizes
@@ -477,7 +478,31 @@ def test_an_error_of_widths_tells_where_and_what_to_give():
 
     (reason, *_) = (law.reason for law in check(SOUND._replace(read=read)).laws)
     assert "in read: return SOUND.read(" in reason
-    assert reason.endswith("; if it needs certain widths, give sizes")
+    assert reason.endswith("; it runs where all widths are alike: give sizes that fit")
+
+
+def test_an_error_of_types_says_nothing_of_widths():
+    def read(params, source, state):
+        return SOUND.read(params, source, state, None)
+
+    reason = check(SOUND._replace(read=read)).laws[0].reason
+    assert "TypeError" in reason and "sizes" not in reason
+
+
+def test_an_error_among_our_files_tells_its_line(tmp_path, monkeypatch):
+    file = tmp_path / "among_ours.py"
+    file.write_text(
+        "from kvnmt.attention.additive import Options as Additive, build as additive\n"
+        "class Options(Additive): pass\n"
+        "def init(*_):\n    raise KeyError('no such key')\n"
+        "def build(options):\n"
+        "    return additive(Additive())._replace(init=init)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("kvnmt.laws.check.LIBRARIES", (*LIBRARIES, str(tmp_path)))
+    mechanism = import_module(file.stem)
+    for each in (mechanism, mechanism.build(None)):
+        assert "(line 4, in init: raise KeyError" in repr(check(each))
 
 
 def test_an_error_under_one_law_leaves_the_others():

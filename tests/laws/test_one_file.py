@@ -290,7 +290,7 @@ def test_its_option_has_bounds(field):
 
 def test_a_name_is_given_once(field):
     catalogue = cases.CATALOGUES[field]
-    with pytest.raises(ValueError, match=f"'{NAME}' already"):
+    with pytest.raises(ValueError, match=f"'{NAME}' is there already"):
         catalogue.add(NAME, catalogue[NAME])
     with pytest.raises(ValueError, match="has the same options"):
         catalogue.add("again", catalogue[NAME])

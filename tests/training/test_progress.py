@@ -44,5 +44,8 @@ def test_steps_are_counted_by_their_tokens():
     assert used == {"train_loss", "gradient_norm", "padding", "train_guided"}
 
 
-def test_no_step_is_no_error():
-    assert Sums().figures(Objective())["train_loss"] == 0
+def test_where_all_steps_were_skipped_there_is_no_figure():
+    sums = Sums()
+    sums.add(made(nats=np.nan, tokens=7, norm=np.inf, skipped=True), positions=16)
+    figures = sums.figures(Objective(guided=0.5))
+    assert len(figures) == 4 and np.isnan([*figures.values()]).all()
