@@ -80,7 +80,7 @@ def numbers(pattern: str, log: str, program: str) -> list[tuple[float, ...]]:
     if not rows:
         raise UserError(
             f"what {program} printed does not tell its speed; is it the version that "
-            "docs/performance.md names?"
+            "docs/benchmark.md names?"
         )
     rows = [row if isinstance(row, tuple) else (row,) for row in rows]
     return [tuple(float(part.replace(",", "")) for part in row) for row in rows]
