@@ -48,6 +48,7 @@ class Against:
     peer: str
     task: Task
     models: tuple[str, ...]  # of both, where they were there before
+    text: str  # what was read, for people
     lines: int  # that were translated
     turns: int
     load: float  # of the machine before: programs that ran or waited for a core
@@ -110,6 +111,7 @@ def measure(
         peer=peer,
         task=task,
         models=tuple(map(str, filter(None, (against.ours, against.theirs)))),
+        text=f"'{against.text}'" if against.text else "a made-up language",
         lines=len(read_lines(task.text / f"test.{task.source}")),
         turns=against.turns,
         load=before,

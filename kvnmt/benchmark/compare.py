@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeAlias
 import jax
 
 from kvnmt.benchmark.config import BenchmarkConfig
-from kvnmt.benchmark.report import Report, speeds, to_plain, yardstick
+from kvnmt.benchmark.report import Report, planned, speeds, to_plain, yardstick
 from kvnmt.benchmark.rounds import Spread
 from kvnmt.errors import UserError, counted
 from kvnmt.runs.config import leaves
@@ -51,16 +51,12 @@ class Change:
     verdict: Verdict
 
 
-def changes(report: Report, old: Mapping[str, Any], path: Path) -> list[Change]:
+def changes(report: Report, old: Mapping[str, Any]) -> list[Change]:
     """What became of every figure that both measurements have.
 
     Args:
         report: The new one.
         old: The old one, as plain data.
-        path: Where the old one was read.
-
-    Raises:
-        UserError: There is no figure that both have.
     """
     plain = to_plain(report)
     rounds = min(plain["config"]["repeats"], old["config"]["repeats"])
@@ -82,11 +78,6 @@ def changes(report: Report, old: Mapping[str, Any], path: Path) -> list[Change]:
                     verdict=verdict(ratio, rounds),
                 )
             )
-    if not result:
-        raise UserError(
-            f"'{path}' has no figure that was measured now; give the same --systems, "
-            "and --decode with the same --beams and --batches."
-        )
     return result
 
 
@@ -121,7 +112,8 @@ def check_sizes(config: BenchmarkConfig, old: Mapping[str, Any], path: Path) -> 
 
     Raises:
         UserError: A size or the number of a CPU's devices differs; it is named. Or the
-            old one is of a former version, without the size of its yardstick.
+            old one is of a former version, without the size of its yardstick, or has
+            no figure that will be measured.
     """
     if yardstick(old) is None:
         raise UserError(
@@ -137,6 +129,11 @@ def check_sizes(config: BenchmarkConfig, old: Mapping[str, Any], path: Path) -> 
                 f"'{path}' was measured with --{name.replace('_', '-')} "
                 f"{before.get(name)}, not {value}; give the same sizes to compare."
             )
+    if planned(config).isdisjoint(dict(speeds(old))):
+        raise UserError(
+            f"'{path}' has no figure that would be measured now; give the same "
+            "--systems, and --decode with the same --beams and --batches."
+        )
     here, there = jax.device_count(), old["devices"]
     if jax.devices()[0].platform == "cpu" == old["device"] and here != there:
         raise UserError(

@@ -209,11 +209,17 @@ def check_beside(config: BenchmarkConfig, against: AgainstConfig) -> None:
     why = "{0} is of systems beside each other; leave out either it or {1}."
     idle = [Idle((*of_steps, *sizes), why, ("against",))]
     check_given(config, idle, start)
+    if against.text is None:
+        why = "{0} is of the files in {1}; give {1} too."
+        check_given(
+            against, [Idle(("languages", "test"), why, ("text",))], AgainstConfig()
+        )
     if config.systems != start.systems and len(config.systems) > 1:
         raise UserError("--against measures one system; name one with --systems.")
     if against.ours:
         why = "{0} are of training, and {1} has been trained; leave one of them out."
-        check_given(against, [Idle(("epochs",), why, ("ours",))], AgainstConfig())
+        trains = "epochs", "pairs", "valid_pairs"
+        check_given(against, [Idle(trains, why, ("ours",))], AgainstConfig())
         same = replace(config, decode=start.decode, beams=start.beams, train=True)
         if replace(same, batches=start.batches, seed=start.seed) != start:
             raise UserError(

@@ -16,10 +16,12 @@ def make_text(config: AgainstConfig, folder: Path, seed: int) -> int:
     """Writes train, valid and test text into a folder; returns how many train pairs.
 
     Left out are pairs that programs would read differently: with an empty side, with
-    too many words, or with other white space than single blanks.
+    too many words, with other white space than single blanks, or not UTF-8. Where
+    models are there, the test text alone is needed. No folder is made before text that
+    is given was read.
 
     Args:
-        config: Which text, and how much of it.
+        config: Which text, and how much of it; perhaps models.
         folder: Where it is written.
         seed: Of a corpus that is made up.
 
@@ -29,27 +31,33 @@ def make_text(config: AgainstConfig, folder: Path, seed: int) -> int:
     given, test = config.text, config.test
     if given is None:
         given, test = folder / "made-up", "test"
+        make_folder(given)
         corpus = synthetic.make_corpus(
             seed, train=config.pairs, valid=config.valid_pairs, test=config.lines
         )
         synthetic.write_corpus(corpus, given)
+    parts = {"test": (test, config.lines)}
+    if config.ours is None:
+        parts["train"] = "train", config.pairs
+        parts["valid"] = "valid", config.valid_pairs
+    kept = {part: _kept(config, given / name, n) for part, (name, n) in parts.items()}
     make_folder(folder)
-    parts = {"train": ("train", config.pairs), "valid": ("valid", config.valid_pairs)}
-    parts["test"] = (test, config.lines)
-    count = 0
-    for part, (name, most) in parts.items():
-        paths = [given / f"{name}.{language}" for language in config.languages]
-        text = read_parallel(*paths)
-        pairs = _same_to_all(text.source, text.target, config.longest)
-        kept = list(itertools.islice(pairs, most))
-        if not kept:
-            raise UserError(
-                f"nothing is left of '{paths[0]}'; see --longest ({config.longest})."
-            )
-        for language, lines in zip(config.languages, zip(*kept)):
+    for part, pairs in kept.items():
+        for language, lines in zip(config.languages, zip(*pairs)):
             write_lines(folder / f"{part}.{language}", lines)
-        count = count or len(kept)
-    return count
+    return len(kept.get("train", ()))
+
+
+def _kept(config: AgainstConfig, base: Path, most: int) -> list[tuple[str, str]]:
+    """The first pairs of a part that are the same to all."""
+    paths = [base.with_name(f"{base.name}.{end}") for end in config.languages]
+    text = read_parallel(*paths, faulty="skip")
+    pairs = _same_to_all(text.source, text.target, config.longest)
+    if not (kept := list(itertools.islice(pairs, most))):
+        raise UserError(
+            f"nothing is left of '{paths[0]}'; see --longest ({config.longest})."
+        )
+    return kept
 
 
 def _same_to_all(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One measurement from beginning to end, and the file that keeps it."""
 
+import itertools
 import json
 import math
 import operator
@@ -138,11 +139,27 @@ def read(path: Path) -> dict[str, Any]:
 def speeds(report: Mapping[str, Any]) -> Iterator[tuple[tuple[str, str], Spread]]:
     """Every speed of a report that is plain data, by what it is of and its unit."""
     for row in report["training"]:
-        figure = Spread(**row["target_tokens_per_second"])
-        yield (f"train {row['system']}", "target tokens/s"), figure
+        yield _training(row["system"]), Spread(**row["target_tokens_per_second"])
     for row in report["decoding"]:
-        what = f"decode {row['system']}, beam {row['beam']}, batch {row['batch']}"
-        yield (what, "sentences/s"), Spread(**row["sentences_per_second"])
+        name = _decoding(row["system"], row["beam"], row["batch"])
+        yield name, Spread(**row["sentences_per_second"])
+
+
+def planned(config: BenchmarkConfig) -> set[tuple[str, str]]:
+    """What `speeds` will tell of, before anything is measured."""
+    names = {_training(system) for system in config.systems if config.train}
+    if config.decode:
+        searches = itertools.product(config.systems, config.beams, config.batches)
+        names |= {_decoding(*search) for search in searches}
+    return names
+
+
+def _training(system: str) -> tuple[str, str]:
+    return f"train {system}", "target tokens/s"
+
+
+def _decoding(system: str, beam: int, batch: int) -> tuple[str, str]:
+    return f"decode {system}, beam {beam}, batch {batch}", "sentences/s"
 
 
 def yardstick(report: Mapping[str, Any]) -> Spread | None:

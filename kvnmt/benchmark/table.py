@@ -72,7 +72,8 @@ def of_both(both: Against) -> Shown:
         "low .. high",
         "BLEU",
         title=Text(
-            f"{_trained(both)}, {task.threads} threads, {both.lines} lines translated",
+            f"{_trained(both)}, {task.threads} threads, {both.lines} lines of "
+            f"{both.text} translated",
             "table.title",
         ),
         box=None,

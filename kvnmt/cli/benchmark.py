@@ -55,7 +55,7 @@ class Benchmark:
         plain = report.to_plain(measured) | {"published": MENG._asdict()}
         changes = []
         if self.compare and old:
-            changes = compare.changes(measured, old, self.compare)
+            changes = compare.changes(measured, old)
             plain["changes"] = [asdict(change) for change in changes]
         self._show(plain, table.of_systems(measured, changes))
 

@@ -17,6 +17,7 @@ from kvnmt.errors import UserError
 from kvnmt.model.config import ModelConfig
 
 CONFIG = BenchmarkConfig(batch_size=8, decode=True, beams=(3,), batches=(1,))
+PAIRS = AgainstConfig().pairs
 THERE = dataclasses.replace(CONFIG, batch_size=BenchmarkConfig().batch_size)
 # Training notes its place in a list; of so many tokens a second it prints the log.
 TRAIN = """
@@ -66,7 +67,7 @@ def against(tmp_path: Path, **changes) -> AgainstConfig:
     faulty = ["", "a\u2003b", "a  b", " ".join("abcde" * 20)]
     for part in ("train", "valid", "flickr"):
         for ending, side in (("de", lines), ("en", [line.upper() for line in lines])):
-            content = "".join(f"{line}\n" for line in [*faulty[1:], *side])
+            content = "".join(f"{line}\n" for line in [*faulty, *side])
             (text / f"{part}.{ending}").write_text(content)
     config = AgainstConfig(
         against="joeynmt",
@@ -123,7 +124,9 @@ def test_models_that_are_there_translate(tmp_path):
     for folder in models.values():
         folder.mkdir(parents=True)
         (folder / "config.json").touch()
-    config = dataclasses.replace(config, **models)
+    for path in config.text.glob("[tv]*"):  # of which nothing is learnt
+        path.unlink()
+    config = dataclasses.replace(config, pairs=PAIRS, **models)
     result = measure(THERE, config, programs=(OURS, THEIRS))
     assert result.models == tuple(map(str, models.values()))
     assert [row.what for row in result.rows] == ["translate, beam 3, batch 1"]
@@ -141,7 +144,8 @@ def test_a_shortlist_stands_beside_exact_search(tmp_path):
         folder.mkdir(parents=True)
         (folder / "config.json").touch()
     (tmp_path / "table").touch()
-    config = against(tmp_path, turns=2, shortlist=tmp_path / "table", **models)
+    there = {"shortlist": tmp_path / "table", "pairs": PAIRS} | models
+    config = against(tmp_path, turns=2, **there)
     result = measure(
         THERE, config, programs=(OURS._replace(translate=translate), THEIRS)
     )
@@ -209,12 +213,21 @@ def test_a_log_without_a_speed_is_told(tmp_path):
         ({"longest": 3}, {}, "nothing is left"),
         ({"shortlist": Path("a")}, {}, "--shortlist .* give --ours too"),
         ({"test": "none"}, {}, "none.de"),
+        ({"text": None}, {}, "languages is of the files in text; give text too"),
     ],
 )
 def test_what_cannot_be_measured_is_told(tmp_path, changes, config, said):
     flags = dataclasses.replace(CONFIG, **config)
     with pytest.raises(UserError, match=said):
         measure(flags, against(tmp_path, **changes), programs=(OURS, THEIRS))
+    assert not (tmp_path / "work").exists()  # the next attempt needs no other --work
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").touch()
+    config = AgainstConfig(against="joeynmt", work=tmp_path / "file" / "work")
+    with pytest.raises(UserError, match="cannot be made: Not a directory"):
+        measure(CONFIG, config, programs=(OURS, THEIRS))
 
 
 def test_made_up_text_needs_no_files(kvnmt, tmp_path, monkeypatch):
@@ -231,4 +244,5 @@ def test_made_up_text_needs_no_files(kvnmt, tmp_path, monkeypatch):
     assert said.status == 0, said.err
     report = json.loads(said.out)
     assert report["task"]["pairs"] == 12 and report["lines"] == 5
+    assert report["text"] == "a made-up language"
     assert report["rows"][0]["ratio"]["median"] == 4

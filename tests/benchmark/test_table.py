@@ -98,11 +98,12 @@ def test_both_programs_and_their_ratio_are_shown(tmp_path, load):
         row_of("train, whole run", "seconds", Figures([30.0], [40.0])),
         row_of("x", "sentences/s", Figures([9.0], [4.0], {"ours": 31.5, "theirs": 30})),
     )
-    said = text(of_both(Against("1", "JoeyNMT 2.3.0", task, (), 200, 5, load, rows)))
+    both = Against("1", "JoeyNMT 2.3.0", task, (), "'text'", 200, 5, load, rows)
+    said = text(of_both(both))
     for part in (
         *("JoeyNMT 2.3.0", "40 pairs", "2 epochs", "5 / 6 / 7", "2 threads"),
         *("3,000", "1,500", "2.00", "30.00", "40.00", "1.33", "2.25", "31.50, 30.00"),
-        "5 turns",
+        *("5 turns", "200 lines of 'text'"),
     ):
         assert part in said, part
     assert ("not idle (load 3.2)" in said) is (load > 1)
