@@ -51,6 +51,7 @@ def counted(count: int, noun: str, plural: str = "") -> str:
 
 STATUS_OF_SIGNALS = 128  # to which the number of the signal is added
 BROKEN_PIPE = 141  # what a shell tells of a program ended by SIGPIPE
+UNREACHABLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -142,6 +143,11 @@ def _run(name: str, work: Callable[[], object]) -> None:
         if error.filename is not None or _is_somewhere():
             raise
         tell(f"{name}: the current folder is gone; change to another.")
+        raise SystemExit(2) from None
+    except OSError as error:
+        if error.errno not in UNREACHABLE or error.filename is None:
+            raise
+        tell(f"{name}: '{error.filename}' cannot be reached: {error.strerror}.")
         raise SystemExit(2) from None
     except StoppedError as stopped:
         tell(f"{name}: {stopped}")

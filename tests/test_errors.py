@@ -119,6 +119,14 @@ def test_nobody_needs_to_read_errors(monkeypatch):
         sys.stderr.close()
 
 
+def test_a_path_that_cannot_be_reached_is_told(capsys):
+    with pytest.raises(SystemExit) as ended:
+        run_program("kvnmt", Path("x" * 300).is_file)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("kvnmt: 'xxx") and "cannot be reached: File name too" in said
+
+
 def test_a_current_folder_that_is_gone_is_told(tmp_path, monkeypatch, capsys):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")

@@ -168,7 +168,7 @@ def _of_run(kind: Any, arguments: Sequence[str], runs: str) -> Experiment | None
 def _folders(words: Sequence[object]) -> Iterator[Path]:
     """The run directories among words, and the checkpoints of such."""
     for path in (Path(str(word)) for word in words):
-        with suppress(UserError):  # if it is the one, the command says so
+        with suppress(UserError, OSError):  # if it is the one, the command says so
             folder, _ = chosen(path)
             if (folder / "config.json").is_file():
                 yield path

@@ -16,8 +16,9 @@ from kvnmt.errors import UserError
 from kvnmt.evaluation import MEASURES, LackingError, Report, System, Test, table
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import is_text, read_systems, read_test
+from kvnmt.evaluation.length import PICTURE
 from kvnmt.fields import check_fields
-from kvnmt.files import make_folder
+from kvnmt.files import claim, make_folder
 from kvnmt.inference.config import (
     Limit,
     SearchConfig,
@@ -89,6 +90,9 @@ class Evaluate:
         test.settings = Settings(self._tokenizer(systems), self.lowercase)
         measures = choose(self.measures, test, systems)
         check_used(self, measures)
+        if self.pictures:
+            make_folder(self.pictures)
+            claim(self.pictures / PICTURE, ())
         if self.output:  # also if no measure asks for translations
             for system in systems:
                 _ = system.hypotheses
@@ -165,7 +169,6 @@ class Evaluate:
     def _draw(self, test: Test, systems: Sequence[System], folder: Path) -> None:
         from kvnmt.evaluation.pictures import draw  # slow to import
 
-        make_folder(folder)
         lines = [n for n in self.draw if n <= len(test.reference)]
         lacking = None
         try:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """BLEU and single words by how often training saw them."""
 
+import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from kvnmt.console import counting
@@ -47,7 +47,7 @@ def check(test: Test, systems: Sequence[System]) -> None:
     data = _run(systems).experiment.data
     for path in (data.source, data.target, data.pairs):
         # Whoever made the run may have named something that never ends.
-        if path and not Path(path).is_file():
+        if path and not os.path.isfile(path):  # nor one that is out of reach
             place = "" if path.is_absolute() else ", seen from the current folder"
             raise LackingError(
                 f"the training text is not there: '{path}' is no file{place}"

@@ -7,6 +7,8 @@ from kvnmt.data.words import split_words
 from kvnmt.evaluation.base import Column, Report, System, Test, check_bleu, need
 from kvnmt.metrics.breakdown import LENGTHS, Part, bleu_by
 
+PICTURE = "bleu-by-length.png"
+
 
 def parts(test: Test, systems: Sequence[System]) -> dict[str, list[Part]]:
     """The buckets of every system; without a source, by length of the reference."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from kvnmt.console import say
 from kvnmt.data.words import split_words
 from kvnmt.evaluation import System, Test
-from kvnmt.evaluation.length import parts
+from kvnmt.evaluation.length import PICTURE, parts
 from kvnmt.evaluation.self_attention import looks_of
 from kvnmt.files import in_file
 from kvnmt.metrics.self_attention import relative_positions
@@ -41,7 +41,7 @@ def draw(
         What to install if a font is missing, as a sentence.
     """
     axis = f"{'source' if test.source else 'reference'} words (sentences)"
-    bleu_by_length(parts(test, systems), folder / "bleu-by-length.png", axis=axis)
+    bleu_by_length(parts(test, systems), folder / PICTURE, axis=axis)
     runs = [system for system in systems if system.run and test.source]
     looks = {
         name: matrices for system in runs for name, matrices in looks_of(system, test)
@@ -69,7 +69,10 @@ def draw(
         numbers = ", ".join(map(str, blank))
         say(f"where a side has no word no attention is drawn: line {numbers}")
     drawn = [number - 1 for number in sentences]
-    texts = [text[n] for text in (test.reference, test.source) if text for n in drawn]
+    sides = [test.reference, test.source]
+    if not test.gold:  # then attention is drawn over what was translated
+        sides += [system.hypotheses for system in runs if system.rounds]
+    texts = [text[n] for text in sides if text for n in drawn]
     return missing_font([*texts, *(system.name for system in systems)])
 
 

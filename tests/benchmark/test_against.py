@@ -124,6 +124,7 @@ def test_models_that_are_there_translate(tmp_path):
     for folder in models.values():
         folder.mkdir(parents=True)
         (folder / "config.json").touch()
+    assert config.text
     for path in config.text.glob("[tv]*"):  # of which nothing is learnt
         path.unlink()
     config = dataclasses.replace(config, pairs=PAIRS, **models)

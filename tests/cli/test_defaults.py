@@ -75,6 +75,7 @@ SEARCHES = [
     ("translate", "--ensemble OTHER THIRD --search.alpha 2 MINE"),
     ("translate", "--ensemble=OTHER --search.alpha=2 MINE"),
     ("translate", "--prefix OTHER MINE"),
+    pytest.param("translate", f"--prefix {'x' * 300} MINE", id="no file's name"),
     ("evaluate", "--reverse OTHER MINE --reference FILE"),
     ("evaluate", "--reverse=OTHER --reference FILE MINE"),
     ("evaluate", "--reverse OTHER FILE MINE THIRD --reference FILE"),

@@ -417,6 +417,15 @@ def test_files_alone_need_no_source_to_be_drawn(kvnmt, text, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["bleu-by-length.png"]
 
 
+def test_a_folder_of_pictures_that_cannot_be_is_told_first(kvnmt, text, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "new" / "bleu-by-length.png").mkdir(parents=True)
+    asked = "evaluate", text.good, *text.sides, "--output", tmp_path / "output"
+    for folder, reason in (("file", "cannot be made"), ("new", "cannot be written")):
+        check_sentence(kvnmt(*asked, "--pictures", tmp_path / folder), reason)
+    assert not (tmp_path / "output").exists()
+
+
 def test_pictures_of_weights_that_are_no_numbers_are_left_out(
     kvnmt, text, tmp_path, monkeypatch
 ):

@@ -219,6 +219,10 @@ def test_training_text_that_never_ends_is_not_read(tmp_path_factory, name):
     other = run._replace(experiment=replace(run.experiment, data=data))
     with pytest.raises(LackingError, match="'/dev/zero' is no file"):
         frequency.check(Test(["A"], ["a"]), [System("x", lambda: ["A"], other)])
+    data = replace(run.experiment.data, **{name: Path("x" * 300)})  # out of reach
+    other = run._replace(experiment=replace(run.experiment, data=data))
+    with pytest.raises(LackingError, match="xx' is no file"):
+        frequency.check(Test(["A"], ["a"]), [System("x", lambda: ["A"], other)])
     data = replace(run.experiment.data, links=Path("/dev/zero"))  # which nobody reads
     other = run._replace(experiment=replace(run.experiment, data=data))
     frequency.check(Test(["A"], ["a"]), [System("x", lambda: ["A"], other)])

@@ -39,6 +39,12 @@ _PLURAL = {
     "odd-space": "spaces other than the ASCII one",
     WINDOWS: "carriage returns before the line feed",
 }
+# What to do about an empty line, by how severe it is.
+EMPTY: dict[Severity, str] = {
+    "error": "remove the pairs from both files, or train with --data.faulty skip",
+    "warning": "remove the pairs from both files",
+    "note": "such pairs are skipped in training",
+}
 MULTIPLIER = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, its bits well mixed
 
 
@@ -112,9 +118,7 @@ def check_file(
     lines = np.flatnonzero(text.blank)
     if len(lines):
         first = [int(i) + 1 for i in lines[:EXAMPLES]]
-        why = "remove the pairs from both files, or train with --data.faulty skip"
-        if empty == "note":
-            why = "such pairs are skipped in training"
+        why = EMPTY[empty]
         numbers = line_numbers(first, len(lines))
         message = f"{text.path}, {numbers}: {nothing}; {why}."
         places = tuple(Place(text.path, line) for line in first)

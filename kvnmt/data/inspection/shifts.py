@@ -95,10 +95,11 @@ def find_runs(source: Rows, target: Rows) -> Shifts:
     if min(len(source), len(target)) < LEAST_LINES:
         return Shifts([], None)
     scores = _scores(source, target)
-    agreement = float(max(score.mean() for score in scores.values()))
+    shared = min(len(source), len(target))  # behind them a line has no other
+    agreement = float(max(score[:shared].mean() for score in scores.values()))
     if agreement < UNRELATED:
         return Shifts([], agreement)
-    usual = np.median(np.max(list(scores.values()), axis=0))
+    usual = np.median(np.max(list(scores.values()), axis=0)[:shared])
     runs = []
     for shift, score in scores.items():
         if not shift:

@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from kvnmt.data import synthetic
 from kvnmt.data.inspection.association import make_lexicon
 from kvnmt.data.inspection.scan import Index, scan
 from tests.data.inspection.helpers import (
@@ -94,6 +95,16 @@ def test_lines_missing_at_the_end_are_told(tmp_path, clean, side, kept):
     report = look(tmp_path, {"train": sides})
     assert abs(only(report, "missing-end").examples[0].line - kept) <= 4
     assert "missing-line" not in names(report)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_side_of_which_little_is_left_is_told(tmp_path, side):
+    pairs = synthetic.make_corpus(1, train=6000, valid=1, test=1).train
+    sides = [[" ".join(p.source) for p in pairs], [" ".join(p.target) for p in pairs]]
+    sides[side] = sides[side][:210]
+    report = look(tmp_path, {"train": sides})
+    assert abs(only(report, "missing-end").examples[0].line - 210) <= 4
+    assert "unrelated" not in names(report)
 
 
 @pytest.mark.parametrize("side", [0, 1])
