@@ -98,8 +98,7 @@ class Compile:
         print(tables.title(self._name, figures, result.config), end="\n\n")
         print_table(tables.memory_table(figures))
         print()
-        notes = tables.notes(figures, result.trials)
-        print_table(tables.section_table(figures), notes)
+        print_table(tables.section_table(figures), tables.notes(result))
         for section, kernels in zip(figures.sections, self._kernels(result)):
             if kernels:
                 print()

@@ -7,9 +7,10 @@ from itertools import groupby
 from rich.table import Table
 
 from kvnmt.compiling.figures import Figures
-from kvnmt.compiling.largest import Trial
+from kvnmt.compiling.largest import Largest
 from kvnmt.compiling.program import CompileConfig
 from kvnmt.compiling.sections import Kernel, Section
+from kvnmt.data.buckets import edge
 
 MIB = 2**20
 WIDEST = 60  # characters of a column
@@ -113,8 +114,9 @@ def kernel_table(name: str, kernels: Sequence[Kernel]) -> Table:
     return table
 
 
-def notes(figures: Figures, trials: Sequence[Trial]) -> list[str]:
+def notes(result: Largest) -> list[str]:
     """What else there is to say, a sentence each."""
+    figures, config = result.compiled.figures, result.config
     lines = [
         f"{figures.parameters:,} parameters; traced in {figures.trace_seconds:.1f} s, "
         f"compiled in {figures.compile_seconds:.1f} s"
@@ -128,9 +130,16 @@ def notes(figures: Figures, trials: Sequence[Trial]) -> list[str]:
     if figures.devices > 1:
         where = ", ".join(section.name for section in inside)
         lines.append(f"devices meet in loops: {where or 'never'}")
-    if trials:
+    positions = config.rows * edge(config.source_length)
+    if config.what == "search" and positions > config.search.batch_tokens:
+        lines.append(
+            "kvnmt translate takes so many sentences of this length only with "
+            f"--search.batch-tokens {positions}"
+        )
+    if result.trials:
         tried = ", ".join(
-            f"{trial.rows} {'fits' if trial.fits else 'does not'}" for trial in trials
+            f"{trial.rows} {'fits' if trial.fits else 'does not'}"
+            for trial in result.trials
         )
         lines.append(f"batches tried: {tried}")
     return lines

@@ -12,7 +12,7 @@ from kvnmt.compiling import figures as compiling
 from kvnmt.compiling import tables
 from kvnmt.compiling.figures import Compiled, Memory, TooLargeError, compile_for, plain
 from kvnmt.compiling.gpus import GPUS
-from kvnmt.compiling.largest import largest_batch, with_rows
+from kvnmt.compiling.largest import Largest, largest_batch, with_rows
 from kvnmt.compiling.program import Traced
 from kvnmt.compiling.sections import largest_kernels
 from kvnmt.compiling.targets import TPUS, Target, target
@@ -92,8 +92,16 @@ def test_the_largest_batch_fills_the_memory(compiled, monkeypatch):
     with pytest.raises(UserError, match="how much memory cpu has"):
         largest_batch(TRAIN, some._replace(memory=None))
     assert with_rows(SEARCH, 24).rows == 24
-    last = tables.notes(result.compiled.figures, result.trials[:2])[-1]
+    last = tables.notes(result._replace(trials=result.trials[:2]))[-1]
     assert last == "batches tried: 8 fits, 128 fits"
+
+
+def test_a_search_of_more_than_a_batch_of_translating_is_told(compiled):
+    limited = replace(SEARCH.search, batch_tokens=8 * SEARCH.rows)
+    for length, told in ((8, False), (9, True)):  # padded to 8 and 12
+        config = replace(SEARCH, source_length=length, search=limited)
+        said = " ".join(tables.notes(Largest(config, compiled, ())))
+        assert (f"--search.batch-tokens {12 * SEARCH.rows}" in said) is told
 
 
 def test_the_largest_kernels_come_first(compiled):
