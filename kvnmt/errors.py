@@ -145,9 +145,10 @@ def _run(name: str, work: Callable[[], object]) -> None:
         tell(f"{name}: the current folder is gone; change to another.")
         raise SystemExit(2) from None
     except OSError as error:
-        if error.errno not in UNREACHABLE or error.filename is None:
+        if error.errno not in UNREACHABLE or not isinstance(error.filename, str):
             raise
-        tell(f"{name}: '{error.filename}' cannot be reached: {error.strerror}.")
+        remedy = "name another path, or mend its permissions"
+        tell(f"{name}: '{error.filename}' is out of reach: {error.strerror}; {remedy}.")
         raise SystemExit(2) from None
     except StoppedError as stopped:
         tell(f"{name}: {stopped}")

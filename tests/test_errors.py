@@ -2,6 +2,8 @@
 """Mistakes are told by the field in Python and by the flag on the command line."""
 
 import ast
+import errno
+import os
 import pickle
 import sys
 from collections.abc import Iterator
@@ -119,12 +121,18 @@ def test_nobody_needs_to_read_errors(monkeypatch):
         sys.stderr.close()
 
 
-def test_a_path_that_cannot_be_reached_is_told(capsys):
-    with pytest.raises(SystemExit) as ended:
-        run_program("kvnmt", Path("x" * 300).is_file)
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("kvnmt: 'xxx") and "cannot be reached: File name too" in said
+def test_a_path_that_is_out_of_reach_is_told(capsys):
+    def forbidden() -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/home/x")
+
+    for work, said in (
+        (Path("x" * 300).stat, "xxx' is out of reach: File name too long; name"),
+        (forbidden, "kvnmt: '/home/x' is out of reach: Permission denied; name"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            run_program("kvnmt", work)
+        assert ended.value.code == 2
+        assert said in capsys.readouterr().err
 
 
 def test_a_current_folder_that_is_gone_is_told(tmp_path, monkeypatch, capsys):

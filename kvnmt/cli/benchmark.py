@@ -10,6 +10,7 @@ from kvnmt.benchmark import against, compare, report, table
 from kvnmt.benchmark.config import (
     AgainstConfig,
     BenchmarkConfig,
+    check,
     check_alone,
     check_used,
 )
@@ -38,6 +39,7 @@ class Benchmark:
             raise UserError("--compare is for systems; leave it out with --against.")
         if not self.peer.against:
             check_alone(self.peer)
+            check(self.config)
             check_used(self.config)
         if self.config.decode and not (self.config.train or self.peer.against):
             use_cores()  # as kvnmt translate does

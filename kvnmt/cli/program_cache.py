@@ -35,16 +35,17 @@ def keep_programs(folder: str | None = None) -> None:
     Raises:
         UserError: A folder that is named cannot be made or written.
     """
+    named = "--program-cache"
     if folder is None:
         if jax.config.jax_compilation_cache_dir:  # pyright: ignore
             return
-        folder = os.environ.get(VARIABLE)
+        named, folder = VARIABLE, os.environ.get(VARIABLE)
     programs = None
     if folder != NONE:
         programs = writable(folder or default_folder())
         if folder and programs is None:
             raise UserError(
-                f"compiled programs cannot be kept in '{folder}', which cannot be made "
+                f"{named} names '{folder}' for compiled programs, which cannot be made "
                 f"or written; name another folder, or '{NONE}'."
             )
     jax.config.update("jax_compilation_cache_dir", programs and str(programs))

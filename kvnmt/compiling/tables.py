@@ -10,7 +10,7 @@ from kvnmt.compiling.figures import Figures
 from kvnmt.compiling.largest import Largest
 from kvnmt.compiling.program import CompileConfig
 from kvnmt.compiling.sections import Kernel, Section
-from kvnmt.data.buckets import edge
+from kvnmt.data.buckets import edge, rows_of
 
 MIB = 2**20
 WIDEST = 60  # characters of a column
@@ -130,11 +130,12 @@ def notes(result: Largest) -> list[str]:
     if figures.devices > 1:
         where = ", ".join(section.name for section in inside)
         lines.append(f"devices meet in loops: {where or 'never'}")
-    positions = config.rows * edge(config.source_length)
-    if config.what == "search" and positions > config.search.batch_tokens:
+    rows, width = config.rows, edge(config.source_length)
+    taken = rows_of(width, rows, config.search.batch_tokens, figures.devices)
+    if config.what == "search" and taken < rows:
         lines.append(
-            "kvnmt translate takes so many sentences of this length only with "
-            f"--search.batch-tokens {positions}"
+            f"kvnmt translate takes {taken} sentences of this length, padded to "
+            f"{width}; for {rows} give --search.batch-tokens {rows * width}"
         )
     if result.trials:
         tried = ", ".join(

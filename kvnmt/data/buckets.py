@@ -28,6 +28,12 @@ def edge(length: int) -> int:
     return -(-length // 100) * 100
 
 
+def rows_of(width: int, most: int, tokens: int, multiple: int) -> int:
+    """Sentences of a padded length that are decoded at a time; as of `in_batches`."""
+    rows = max(min(most, tokens // width), 1)
+    return -(-rows // multiple) * multiple
+
+
 def in_batches(
     sentences: Sequence[Sequence[int]],
     size: int = BATCH_SIZE,
@@ -102,8 +108,7 @@ def _shapes(
     counts = {width: n * share for width, n in Counter(map(edge, lengths)).items()}
     shapes = {}
     for width in sorted(counts):
-        rows = max(min(size, few, tokens // width), 1)
-        shapes[width] = -(-rows // multiple) * multiple
+        shapes[width] = rows_of(width, min(size, few), tokens, multiple)
     positions, longest = _positions(counts, shapes), max(shapes, default=0)
     while len(shapes) > 1:
         fewer = (_without(shapes, width) for width in shapes if width < longest)

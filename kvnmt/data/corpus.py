@@ -132,6 +132,12 @@ def prepare_train(
     """
     text = sources.open_text(config, "train")
     if not trained and config.vocabularies:
+        if not config.vocabularies.is_dir():
+            raise OptionError(
+                f"there is no folder '{config.vocabularies}' to take vocabularies "
+                "from; let {0} name a run.",
+                "data.vocabularies",
+            )
         trained = load_vocabularies(config.vocabularies)
     if trained:
         config = with_limit(config, trained.kinds)

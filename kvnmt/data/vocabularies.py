@@ -149,16 +149,10 @@ def load(folder: Path, side: str) -> AnyVocabulary:
             except (DamagedError, OSError, RuntimeError, ValueError) as error:
                 reason = " ".join(str(error).split())[:200]
                 raise UserError(f"'{path}' is no vocabulary: {reason}.") from None
-    if not folder.is_dir():
-        raise UserError(
-            f"there is no folder '{folder}' to take vocabularies from; name a run, or "
-            "its folder 'vocabulary'."
-        )
     names = [path.name for path in paths.values()]
     raise UserError(
-        f"'{folder}' holds no vocabulary of the {side} side, which is "
-        f"{', '.join(names[:-1])} or {names[-1]}; name a run, or its folder "
-        "'vocabulary'."
+        f"'{folder}' holds no vocabulary of the {side} side "
+        f"({', '.join(names[:-1])} or {names[-1]}); name a run that has it."
     )
 
 

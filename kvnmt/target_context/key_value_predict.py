@@ -81,11 +81,11 @@ def init(
         UserError: The state does not split into that many parts.
     """
     parts = PARTS[options.form]
-    if sizes.state % parts:
+    if beyond := sizes.state % parts:
         raise OptionError(
             f"key_value_predict in form '{options.form}' splits the decoder state in "
             f"{parts} parts, and {sizes.state} does not split evenly; set {{0}} to a "
-            f"multiple, such as {sizes.state - sizes.state % parts + parts}.",
+            f"multiple of {parts}, such as {sizes.state - beyond + parts}.",
             "state",
             prefix="model.",
         )

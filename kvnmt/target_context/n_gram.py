@@ -59,10 +59,10 @@ def init(
         UserError: The state does not split into that many parts.
     """
     D, P = sizes.state, options.parts
-    if D % P:
+    if beyond := D % P:
         raise OptionError(
             f"n_gram cannot split a decoder state of {D} in {P} parts; set {{0}} to a "
-            f"multiple, such as {D - D % P + P}.",
+            f"multiple of {P}, such as {D - beyond + P}.",
             "state",
             prefix="model.",
         )

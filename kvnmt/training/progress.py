@@ -37,7 +37,7 @@ class Sums:
 
     @property
     def loss(self) -> float:
-        """Nats per target token; nan where no step counts, as everywhere here."""
+        """Nats per target token; nan, as all figures here, where no step counts."""
         return _share(self.nats, self.tokens)
 
     @property

@@ -2,6 +2,7 @@
 """A difference is told where the rounds leave nothing else open."""
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,13 @@ def test_other_sizes_are_not_compared(config, flag):
     with pytest.raises(UserError, match=f"with 1 device of a CPU, not {DEVICES}"):
         check_sizes(old.config, to_plain(old), OLD)
     check_sizes(old.config, to_plain(old) | {"device": "H100"}, OLD)
+
+
+def test_a_misspelt_system_is_told_before_old_figures_are(kvnmt, tmp_path):
+    old = tmp_path / "old.json"
+    old.write_text(json.dumps(to_plain(report(Spread(1, 1, 1)))))
+    said = kvnmt("benchmark", "--compare", old, "--systems", "rnnsearch-sta")
+    assert said.status == 2 and "did you mean 'rnnsearch-star'" in said.err
 
 
 def test_other_ways_to_compute_are_compared():

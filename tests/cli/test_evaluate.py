@@ -426,6 +426,22 @@ def test_a_folder_of_pictures_that_cannot_be_is_told_first(kvnmt, text, tmp_path
     assert not (tmp_path / "output").exists()
 
 
+@pytest.mark.parametrize("gold", [False, True])
+def test_fonts_are_looked_for_in_what_is_drawn(
+    kvnmt, text, tmp_path, monkeypatch, gold
+):
+    """Attention is drawn over translations or, where there is gold, references."""
+    looked: list[str] = []
+    monkeypatch.setattr("kvnmt.evaluation.pictures.missing_font", looked.extend)
+    links = ("--gold", text.folder / "test.align") if gold else ()
+    asked = "evaluate", text.good, *text.sides, *links, "--measures", "score"
+    pictures = "--pictures", tmp_path / "new", "--draw", 2
+    assert kvnmt(*asked, *pictures, "--output", tmp_path / "output").status == 0
+    drawn = (tmp_path / "output").read_text().splitlines()[1]
+    assert drawn not in (text.folder / "test.ref").read_text().splitlines()
+    assert (drawn in looked) is not gold
+
+
 def test_pictures_of_weights_that_are_no_numbers_are_left_out(
     kvnmt, text, tmp_path, monkeypatch
 ):

@@ -82,14 +82,16 @@ def test_a_folder_that_cannot_be_made_is_none(tmp_path):
     assert (tmp_path / "file").read_text() == "here"
 
 
-@pytest.mark.parametrize("told", ["flag", "variable"])
+@pytest.mark.parametrize("told", ["--program-cache", "KVNMT_PROGRAM_CACHE"])
 def test_a_named_folder_that_cannot_be_made_is_told_of(told, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("here")
-    monkeypatch.setenv("KVNMT_PROGRAM_CACHE", str(tmp_path / "file"))
+    by_flag = told.startswith("--")
+    base = tmp_path / "good" if by_flag else tmp_path / "file"
+    monkeypatch.setenv("KVNMT_PROGRAM_CACHE", str(base))
     unset = SimpleNamespace(jax_compilation_cache_dir=None)
     monkeypatch.setattr(program_cache, "jax", SimpleNamespace(config=unset))
-    with pytest.raises(UserError, match="/file', .* name another folder, or 'none'"):
-        keep_programs(str(tmp_path / "file") if told == "flag" else None)
+    with pytest.raises(UserError, match=f"{told} names '.*/file'.* or 'none'"):
+        keep_programs(str(tmp_path / "file") if by_flag else None)
 
 
 def test_a_default_folder_that_cannot_be_made_is_none(tmp_path):

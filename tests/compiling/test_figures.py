@@ -97,11 +97,18 @@ def test_the_largest_batch_fills_the_memory(compiled, monkeypatch):
 
 
 def test_a_search_of_more_than_a_batch_of_translating_is_told(compiled):
-    limited = replace(SEARCH.search, batch_tokens=8 * SEARCH.rows)
-    for length, told in ((8, False), (9, True)):  # padded to 8 and 12
-        config = replace(SEARCH, source_length=length, search=limited)
-        said = " ".join(tables.notes(Largest(config, compiled, ())))
-        assert (f"--search.batch-tokens {12 * SEARCH.rows}" in said) is told
+    def said(rows: int, length: int, devices: int = 1) -> str:
+        search = replace(SEARCH.search, batch_size=rows, batch_tokens=80)
+        config = replace(SEARCH, source_length=length, search=search)
+        figures = compiled.figures._replace(devices=devices)
+        found = Largest(config, compiled._replace(figures=figures), ())
+        return " ".join(tables.notes(found))
+
+    assert "kvnmt translate" not in said(10, 8)
+    assert "takes 6 sentences of this length, padded to 12; for 10 give" in said(10, 9)
+    assert "--search.batch-tokens 120" in said(10, 9)
+    assert "kvnmt translate" not in said(8, 9, devices=8)  # which take one each
+    assert "kvnmt translate" not in said(1, 200)  # a sentence is never too long
 
 
 def test_the_largest_kernels_come_first(compiled):

@@ -274,7 +274,7 @@ def test_vocabularies_of_another_run_are_taken(tmp_path):
     assert plain(corpora.train.target) == [[3, 2, 0]]
     with pytest.raises(UserError, match="holds no vocabulary of the source side"):
         load_corpora(dataclasses.replace(config, vocabularies=tmp_path))
-    with pytest.raises(UserError, match="there is no folder '.*; name a run"):
+    with pytest.raises(UserError, match="no folder '.*vocabularies name a run"):
         load_corpora(dataclasses.replace(config, vocabularies=tmp_path / "none"))
 
 

@@ -91,11 +91,11 @@ def check_shifts(part: Part, indices: tuple[Index, Index]) -> Iterator[Finding]:
 
 
 def find_runs(source: Rows, target: Rows) -> Shifts:
-    """Finds the runs of two sides, whose numbers of lines may differ by a few."""
+    """Finds the runs of two sides, whose numbers of lines may differ."""
     if min(len(source), len(target)) < LEAST_LINES:
         return Shifts([], None)
     scores = _scores(source, target)
-    shared = min(len(source), len(target))  # behind them a line has no other
+    shared = min(len(source), len(target))  # later lines have no partner
     agreement = float(max(score[:shared].mean() for score in scores.values()))
     if agreement < UNRELATED:
         return Shifts([], agreement)
