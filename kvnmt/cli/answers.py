@@ -60,6 +60,8 @@ def answers(
     windows: Iterable[Sequence[str]],
     options: Answering,
     advance: Callable[[int], None] = lambda sentences: None,
+    *,
+    count: int | None = None,
 ) -> Iterator[Answer]:
     """Translates windows of lines, each before the next is read.
 
@@ -68,11 +70,12 @@ def answers(
         windows: The lines of the whole input, in order.
         options: How to translate, and what to do with long lines.
         advance: Told of every batch how many sentences it held.
+        count: How many lines the whole input has, if that is known.
 
     Raises:
         UserError: The dictionary, the prefixes, the references or the shortlist cannot
-            be read, or there are fewer prefixes or references than lines; or, once all
-            lines are translated, more.
+            be read, or there are fewer prefixes or references than lines or, which
+            without a count is told once all lines are translated, more.
     """
     dictionary = None
     if options.dictionary or options.replace_unknown:
@@ -80,6 +83,10 @@ def answers(
         path = options.dictionary
         dictionary = read_dictionary(path) if path else {}
     prefixes, references = read_beside(options.prefix), read_beside(options.nearest)
+    for beside in filter(None, (prefixes, references)):
+        if count is not None:
+            beside.window(0, count)
+            beside.check_end(count)
     if references:
         bleu_metric(_settings(run))  # complains before anything is translated
     shortlist = None

@@ -70,9 +70,11 @@ def check_reverse(reverse: Path, *runs: Path) -> None:
     """Refuses a run as that of its own other direction.
 
     Raises:
-        UserError: It is one of the runs.
+        UserError: It is one of the runs, or a checkpoint of one.
     """
-    if reverse.resolve() in (run.resolve() for run in runs):
+    from kvnmt.runs.directory import chosen  # imports JAX
+
+    if chosen(reverse)[0].resolve() in (chosen(run)[0].resolve() for run in runs):
         raise UserError(
             f"--reverse names '{reverse}', the run itself; name one that was trained "
             "in the other direction."

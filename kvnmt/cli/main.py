@@ -15,12 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvnmt import __version__
 from kvnmt.cli.flag_files import common_flags, expanded
 from kvnmt.cli.own_code import run_first
-from kvnmt.errors import run_program, unknown_name
+from kvnmt.errors import UserError, run_program, unknown_name
 
 if TYPE_CHECKING:
     from kvnmt.runs.config import Experiment
 
 WIDTH = 80  # of the list of commands
+SHORT = "RESOURCE_EXHAUSTED"  # what JAX says where memory runs out
+TOO_MUCH = (
+    "the device ran short of memory; take smaller batches (--search.batch-size, "
+    "--search.batch-tokens), a smaller --search.beam, or shorter lines."
+)
 
 
 class Command(NamedTuple):
@@ -209,8 +214,10 @@ def _run(words: Sequence[str], base: "Experiment | None") -> None:
             keep_programs(common.program_cache)
         try:
             work()
-        except (RuntimeError, AssertionError):
+        except (RuntimeError, AssertionError) as error:
             _check_devices()
+            if SHORT in str(error):
+                raise UserError(TOO_MUCH) from None
             raise
 
 

@@ -58,11 +58,12 @@ class Translate(Answering):
         run = run._replace(params=replicate(run.params, own_mesh()))
         check_nbest(self, run)
         check_alignment(self, run)
-        count, windows = self._windows()
+        total, windows = self._windows()
+        count = total if self.input else None
         long = 0
         try:
-            with counting("translating", count) as advance, self._written() as write:
-                for answer in answers(run, windows, self, advance):
+            with counting("translating", total) as advance, self._written() as write:
+                for answer in answers(run, windows, self, advance, count=count):
                     long += answer.long
                     write("".join(f"{line}\n" for line in answer.lines).encode())
         finally:
@@ -130,8 +131,8 @@ def check_together(options: Translate) -> None:
             )
         if not options.search.unknown:
             raise UserError(
-                "with --search.no-unknown there is nothing to replace; leave out "
-                "either it or --replace-unknown and --dictionary."
+                "a search that writes no unknown word leaves nothing to replace; give "
+                "--search.unknown, or leave out --replace-unknown and --dictionary."
             )
     if options.json and options.moses:
         raise UserError("--json and --moses are two formats; leave one out.")

@@ -40,15 +40,17 @@ def check_sizes(like: PyTree, folder: Path) -> None:
     """Refuses checkpoints that cannot be those of a model, by their sizes.
 
     Arrays in files are little compressed: what is far larger or smaller than a model's
-    parameters was made to fill a memory or to keep a processor busy.
+    parameters was made to fill a memory or to keep a processor busy. One that is too
+    small beside another that fits was not copied to its end; whoever reads it says so.
 
     Args:
         like: Abstract arrays of the parameters.
         folder: Of the checkpoints of a run.
 
     Raises:
-        UserError: One is far too large or too small.
+        UserError: One is far too large, or all are far too small.
     """
+    fits, small = False, None
     needed = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(like))
     for checkpoint in folder.glob("*"):
         if not checkpoint.name.isdecimal():
@@ -56,12 +58,14 @@ def check_sizes(like: PyTree, folder: Path) -> None:
         stored = sum(map(_size, _below(checkpoint)))
         if not checkpoint.exists():  # a training has removed it meanwhile
             continue
-        if max(stored, needed) > TIMES * min(stored, needed) + SLACK:
-            raise UserError(
-                f"checkpoint '{checkpoint}' has {stored:,} bytes of files, but the "
-                f"model of the config {needed:,} bytes of parameters: they do not "
-                "belong together."
-            )
+        if stored > TIMES * needed + SLACK:
+            raise _misfit(checkpoint, stored, needed)
+        if needed > TIMES * stored + SLACK:
+            small = small or (checkpoint, stored)
+        else:
+            fits = True
+    if small and not fits:
+        raise _misfit(*small, needed)
 
 
 def check_finite(params: PyTree, checkpoint: Path) -> None:
@@ -79,6 +83,14 @@ def check_finite(params: PyTree, checkpoint: Path) -> None:
             f"checkpoint '{checkpoint}' has parameters that are not finite, with which "
             "nothing can be translated; take another run, or train it again."
         )
+
+
+def _misfit(checkpoint: Path, stored: int, needed: int) -> UserError:
+    return UserError(
+        f"checkpoint '{checkpoint}' has {stored:,} bytes of files, but the model of "
+        f"the config {needed:,} bytes of parameters: they do not belong together; copy "
+        "the run again, or take another."
+    )
 
 
 def _below(folder: Path) -> Iterator[Path]:

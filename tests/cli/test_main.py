@@ -206,7 +206,7 @@ BAD_USE = [
     ),
     (
         ["translate", "RUN", "--search.no-unknown", "--replace-unknown"],
-        "with --search.no-unknown there is nothing to replace",
+        "give --search.unknown, or leave out --replace-unknown",
     ),
     (
         ["translate", "RUN", "--nearest", "TEXT/hole", "--dictionary", "TEXT/hole"],
@@ -250,6 +250,11 @@ BAD_USE = [
     (
         ["align", "RUN", "--source", "TEXT/hole", "--target", "TEXT/hole"]
         + ["--reverse", "RUN/"],
+        "the run itself; name one that was trained in the other direction",
+    ),
+    (
+        ["align", "RUN", "--source", "TEXT/hole", "--target", "TEXT/hole"]
+        + ["--reverse", "RUN/checkpoints/80"],
         "the run itself; name one that was trained in the other direction",
     ),
     (

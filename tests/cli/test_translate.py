@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jax.errors import JaxRuntimeError
 
 from kvnmt.cli import answers as answering
 from kvnmt.cli import translate as command
@@ -237,8 +238,25 @@ def test_translations_begin_as_asked(kvnmt, folder, run, tmp_path, beam):
     path.write_text("A\n")
     said = kvnmt(*command, given=text)
     assert said.status == 2 and "has 1 line but the input has more" in said.err
+    file = tmp_path / "input"
+    file.write_text("a\n" * 4)
+    for count, reason in ((3, "the input has more"), (5, "but the input 4")):
+        path.write_text("A\n" * count)
+        said = kvnmt(*command, "--input", file)
+        assert said.status == 2 and reason in said.err
+        assert not said.out  # it is known before anything is translated
+    path.write_text("A\n")
     said = kvnmt(*command, given=b"")
     assert said.status == 2 and "has 1 line but the input 0" in said.err
+
+
+def test_a_device_that_runs_short_of_memory_is_told(kvnmt, folder, monkeypatch):
+    def short(*_: object) -> None:
+        raise JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.")
+
+    monkeypatch.setattr("kvnmt.cli.answers.cut", short)
+    said = kvnmt("translate", folder, given=b"a\n")
+    assert said.status == 2 and "smaller batches (--search.batch-size" in said.err
 
 
 def test_a_prefix_is_written_as_it_stands(kvnmt, folder, tmp_path):

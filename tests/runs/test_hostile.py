@@ -119,6 +119,21 @@ def test_a_checkpoint_that_a_training_removes_is_no_fault(run, monkeypatch):
     assert not other.exists()
 
 
+def test_a_checkpoint_that_was_not_copied_to_its_end_is_no_misfit(tmp_path):
+    """Where another fits; that it is damaged is told where it is read."""
+    like = jax.ShapeDtypeStruct((2**26,), "float32")
+    for step in "12":
+        (tmp_path / step).mkdir()
+        (tmp_path / step / "arrays").touch()
+    with pytest.raises(UserError, match="' has 0 bytes .*; copy the run again"):
+        bounds.check_sizes(like, tmp_path)
+    sparse(tmp_path / "2" / "arrays", 2**28)
+    bounds.check_sizes(like, tmp_path)
+    sparse(tmp_path / "1" / "arrays")
+    with pytest.raises(UserError, match="1' has 68,719,476,736 bytes"):
+        bounds.check_sizes(like, tmp_path)
+
+
 CONFIGS = [
     ("model.attention.name", "os.system", "config.json"),
     ("model.attention.name", ["additive"], "config.json"),
