@@ -15,6 +15,7 @@ from kvnmt.data.links import Links
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError, counted
+from kvnmt.inference.describe import finite
 from kvnmt.inference.forced import Forced, force_lines
 from kvnmt.inference.score import Scored, score_lines
 from kvnmt.metrics.links import Heuristic, format_pharaoh, invert, symmetrize
@@ -23,7 +24,8 @@ from kvnmt.runs.directory import Run, load_aligner, load_ensemble
 
 T = TypeVar("T")
 JOINED: Heuristic = "grow-diag-final-and"
-WINDOW = 4096  # pairs at a time
+WINDOW = 4096  # pairs at a time, ...
+ROOM = 2**28  # ... whose characters times characters are at most so many
 
 
 @dataclass(frozen=True)
@@ -69,9 +71,9 @@ class Score:
             return
         target = run.vocabularies.target
         record = {
-            "log_prob": pair.log_prob,
+            "log_prob": finite(pair.log_prob),
             "tokens": target.pieces([*target.encode(line), EOS]),
-            "token_log_probs": pair.token_log_probs,
+            "token_log_probs": [*map(finite, pair.token_log_probs)],
         }
         print_json(record)
 
@@ -153,9 +155,21 @@ def _told(
     advance: Callable[[int], None],
 ) -> Iterator[T]:
     """What is told of every pair; that of all of them would fill the memory."""
-    for first in range(0, len(text.target), WINDOW):
-        part = slice(first, first + WINDOW)
+    for part in _windows(text):
         yield from tell(run, text.source[part], text.target[part], advance)
+
+
+def _windows(text: Parallel) -> Iterator[slice]:
+    """Parts of the text; an alignment is as large as both sides are long."""
+    first, room = 0, ROOM
+    for n, (source, target) in enumerate(zip(text.source, text.target)):
+        needed = (len(source) + 1) * (len(target) + 1)
+        if n > first and (needed > room or n - first == WINDOW):
+            yield slice(first, n)
+            first, room = n, ROOM
+        room -= needed
+    if first < len(text.target):
+        yield slice(first, len(text.target))
 
 
 def _read(run: Run, source: Path | None, target: Path) -> Parallel:

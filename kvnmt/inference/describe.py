@@ -112,9 +112,14 @@ def summary(run: Trained, translation: Translation) -> dict[str, Any]:
     """A translation and how probable it is; None where none has a probability."""
     return {
         "translation": run.vocabularies.target.decode(translation.ids),
-        "score": _finite(translation.score),
-        "log_prob": _finite(translation.log_prob),
+        "score": finite(translation.score),
+        "log_prob": finite(translation.log_prob),
     }
+
+
+def finite(number: float) -> float | None:
+    """A number, or None where JSON has none for it."""
+    return number if math.isfinite(number) else None
 
 
 def _scored(
@@ -140,17 +145,12 @@ def _record(
     spoken = bool(run.vocabularies.source.encode(line))  # else nothing was predicted
     record["tokens"] = run.vocabularies.target.pieces([*ids, EOS]) if spoken else []
     log_probs = pair.token_log_probs if spoken else []
-    record["token_log_probs"] = [*map(_finite, log_probs)]
+    record["token_log_probs"] = [*map(finite, log_probs)]
     if pair.alignments:
         record["links"] = format_pharaoh(_links(run, line, ids, pair))
         rows = pair.alignments[-1] if spoken else []
-        record["alignment"] = [[_finite(round(float(a), 6)) for a in r] for r in rows]
+        record["alignment"] = [[finite(round(float(a), 6)) for a in r] for r in rows]
     return record
-
-
-def _finite(number: float) -> float | None:
-    """JSON has no other numbers."""
-    return number if math.isfinite(number) else None
 
 
 def _links(run: Trained, line: str, ids: Sequence[int], pair: Scored) -> Links:

@@ -263,7 +263,7 @@ def load_aligner(folder: Path) -> tuple[Run, int]:
     rounds = rounds_of(run.model, run.params)
     if not rounds:
         raise UserError(
-            f"the system of '{folder}' has no attention, so nothing is aligned."
+            f"the system of '{folder}' has no attention to align by; name another."
         )
     return run, rounds
 

@@ -244,8 +244,9 @@ def _value(name: str, kind: Any, value: object) -> Any:
     if kind is bool and isinstance(value, bool):
         return value
     if number and isinstance(value, int if kind is int else (int, float)):
-        if abs(value) <= LARGEST[kind]:  # pyright: ignore
+        most = LARGEST[kind]  # pyright: ignore
+        if abs(value) <= most:
             return kind(value)
-        raise Refusal(400, f"'{name}' is too large a number.")
+        raise Refusal(400, f"'{name}' is too large a number; the most is {most:g}.")
     names = {bool: "true or false", int: "a whole number", float: "a number"}
     raise Refusal(400, f"'{name}' is not {names[kind]}.")

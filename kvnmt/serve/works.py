@@ -15,7 +15,7 @@ from kvnmt.data.vocabulary import SPECIAL
 from kvnmt.devices import own_mesh
 from kvnmt.evaluation.exploration import Advance, outputs
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.describe import read_back, summary
+from kvnmt.inference.describe import finite, read_back, summary
 from kvnmt.inference.program import program
 from kvnmt.inference.score import compiled_score, score_lines
 from kvnmt.inference.shortlist import Shortlist
@@ -111,9 +111,9 @@ def _score(batch: Batch) -> Records:
         scores = score_lines(batch.run, source, target)
     return [
         {
-            "log_prob": scored.log_prob,
+            "log_prob": finite(scored.log_prob),
             "tokens": [*words.pieces(y), SPECIAL[0]],
-            "token_log_probs": scored.token_log_probs,
+            "token_log_probs": [*map(finite, scored.token_log_probs)],
         }
         for y, scored in zip(ids, scores)
     ]

@@ -15,11 +15,13 @@ import pytest
 from kvnmt import __version__
 from kvnmt.attention import additive, kv_memory
 from kvnmt.cli.main import COMMANDS, load
+from kvnmt.cli.pairs import _windows
 from kvnmt.cli.train import summary
 from kvnmt.console import print_json
-from kvnmt.data.text import read_lines
+from kvnmt.data.text import Parallel, read_lines
 from kvnmt.decoder import conditional
 from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.score import Scored
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.runs import config
@@ -629,6 +631,28 @@ def test_a_device_that_is_not_there_is_told(run):
     said = found.stderr.decode().splitlines()[-1]
     assert said.startswith("kvnmt: JAX finds no device of the kind 'nothing'")
     assert "Traceback" not in found.stderr.decode()
+
+
+@pytest.mark.parametrize("room, sizes", [(8, [2, 2, 1]), (2**28, [4, 1]), (1, [1] * 5)])
+def test_long_pairs_are_scored_few_at_a_time(monkeypatch, room, sizes):
+    """An alignment is as large as its pair is long; that of no more is held."""
+    monkeypatch.setattr("kvnmt.cli.pairs.WINDOW", 4)
+    monkeypatch.setattr("kvnmt.cli.pairs.ROOM", room)
+    text = Parallel(["a", "b", "", "d", "e"], ["A", "B", "C", "D", "E"])
+    lines = [*range(5)]
+    parts = [lines[part] for part in _windows(text)]
+    assert [len(part) for part in parts] == sizes and sum(parts, []) == lines
+    assert not [*_windows(Parallel([], []))]
+
+
+def test_what_has_no_probability_is_null(kvnmt, run, tmp_path, monkeypatch):
+    (tmp_path / "text").write_text("a\n")
+    scored = Scored([-math.inf, -1.0], [], [])
+    monkeypatch.setattr("kvnmt.cli.pairs.score_lines", lambda *_: [scored])
+    text = "--source", tmp_path / "text", "--target", tmp_path / "text"
+    (line,) = kvnmt("score", run, *text, "--json").out.splitlines()
+    told = json.loads(line)
+    assert (told["log_prob"], told["token_log_probs"]) == (None, [None, -1.0])
 
 
 def test_a_language_model_ends_with_its_perplexity(kvnmt, tmp_path):
