@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 WIDTH = 80  # of the list of commands
 SHORT = "RESOURCE_EXHAUSTED"  # what JAX says where memory runs out
 TOO_MUCH = (
-    "the device ran short of memory; take smaller batches (--search.batch-size, "
-    "--search.batch-tokens), a smaller --search.beam, or shorter lines."
+    "the device ran short of memory; take smaller batches, a smaller beam, shorter "
+    "lines or a smaller model."
 )
 
 

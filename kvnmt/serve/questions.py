@@ -247,6 +247,6 @@ def _value(name: str, kind: Any, value: object) -> Any:
         most = LARGEST[kind]  # pyright: ignore
         if abs(value) <= most:
             return kind(value)
-        raise Refusal(400, f"'{name}' is too large a number; the most is {most:g}.")
+        raise Refusal(400, f"'{name}' is too large a number; the most is {most:.10g}.")
     names = {bool: "true or false", int: "a whole number", float: "a number"}
     raise Refusal(400, f"'{name}' is not {names[kind]}.")

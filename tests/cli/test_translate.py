@@ -256,7 +256,7 @@ def test_a_device_that_runs_short_of_memory_is_told(kvnmt, folder, monkeypatch):
 
     monkeypatch.setattr("kvnmt.cli.answers.cut", short)
     said = kvnmt("translate", folder, given=b"a\n")
-    assert said.status == 2 and "smaller batches (--search.batch-size" in said.err
+    assert said.status == 2 and "ran short of memory; take smaller batches" in said.err
 
 
 def test_a_prefix_is_written_as_it_stands(kvnmt, folder, tmp_path):
