@@ -61,6 +61,11 @@ class UnknownNameError(UserError, KeyError):
     __str__ = Exception.__str__  # a KeyError puts its sentence between quotes
 
 
+def short_of_memory(error: BaseException) -> bool:
+    """Whether JAX says that the memory of a device runs out."""
+    return "RESOURCE_EXHAUSTED" in str(error)
+
+
 class StoppedError(Exception):
     """Work was ended by a signal, with nothing lost; the message is for a person.
 

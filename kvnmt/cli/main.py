@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kvnmt import __version__
 from kvnmt.cli.flag_files import common_flags, expanded
 from kvnmt.cli.own_code import run_first
-from kvnmt.errors import UserError, run_program, unknown_name
+from kvnmt.errors import UserError, run_program, short_of_memory, unknown_name
 
 if TYPE_CHECKING:
     from kvnmt.runs.config import Experiment
 
 WIDTH = 80  # of the list of commands
-SHORT = "RESOURCE_EXHAUSTED"  # what JAX says where memory runs out
 TOO_MUCH = (
     "the device ran short of memory; take smaller batches, a smaller beam, shorter "
     "lines or a smaller model."
@@ -216,7 +215,7 @@ def _run(words: Sequence[str], base: "Experiment | None") -> None:
             work()
         except (RuntimeError, AssertionError) as error:
             _check_devices()
-            if SHORT in str(error):
+            if short_of_memory(error):
                 raise UserError(TOO_MUCH) from None
             raise
 

@@ -11,7 +11,7 @@ from kvnmt.compiling import hlo
 from kvnmt.compiling.program import CompileConfig, Traced, trace
 from kvnmt.compiling.sections import Section, cycles, sections
 from kvnmt.compiling.targets import Target
-from kvnmt.errors import UserError, first_line
+from kvnmt.errors import UserError, first_line, short_of_memory
 
 UNITS = {"B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 NEEDED = re.compile(r"(?:Used |required [^(]*\()([\d.]+)([BKMGT])")  # in the refusal
@@ -97,7 +97,7 @@ def compile_for(config: CompileConfig, target: Target) -> Compiled:
     try:
         executable = lowered.compile(compiler_options=target.options or None)
     except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" in str(error):
+        if short_of_memory(error):
             raise TooLargeError(config, target, _needed(str(error))) from None
         told = f"the compiler of {target.kind} gives up: {first_line(error)}."
         raise UserError(told) from None

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 
 from kvnmt.data.plan import Plan
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError, UserError, short_of_memory
 from kvnmt.training.ahead import Shape, StepAhead, shape_at
 from kvnmt.typing import PyTree
 
@@ -176,7 +176,7 @@ def explained(
     error: Exception, rows: int, S: int, T: int, what: str = TRAINING
 ) -> Exception:
     """Returns the error to raise: one for people where memory did not suffice."""
-    if "RESOURCE_EXHAUSTED" not in str(error):
+    if not short_of_memory(error):
         return error
     batch = what.removeprefix("largest ")
     pairs = f"{rows} pairs of {S} and {T} tokens"
