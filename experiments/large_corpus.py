@@ -126,7 +126,8 @@ def main(options: LargeCorpus) -> None:
     clock = time.monotonic()
     plan = by_tokens(lengths, 4096, 12)
     table.add_row("choosing 12 shapes", f"{time.monotonic() - clock:.1f} s")
-    _add_plan(table, "80 pairs, 12 shapes", by_pairs(lengths, 80, 12))
+    pairs = by_pairs(lengths, 80, 12).with_all_shapes()
+    _add_plan(table, "80 pairs, 12 shapes", pairs)
     _eat(options, BatchAt(again.train, plan, options.seed), table)
     print_table(table)
 

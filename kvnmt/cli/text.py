@@ -95,7 +95,7 @@ def _print_prepared(
     plans = {
         f"{training.batch_size} pairs": plan.by_pairs(
             lengths, training.batch_size, training.shapes
-        ),
+        ).with_all_shapes(),
         "4,096 tokens": plan.by_tokens(lengths, 4096, training.shapes),
     }
     for name, made in plans.items():

@@ -11,7 +11,8 @@ training is one integer and a restart needs no other memory. There are two kinds
 
 The batches are then shuffled. Every batch is padded to one shape of a small table
 chosen from the corpus, so the number of compiled programs is known before the first
-step.
+step. Early epochs have batches of pairs in fewer shapes, which costs some padding: a
+program takes as long to compile as many steps.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.shapes import choose_shapes, fit
+from kvnmt.data.shapes import choose_shapes, first_epochs, fit
 
 WINDOW = 20  # batches that are sorted by length together
 
@@ -53,6 +54,7 @@ class Plan:
     rows: NDArray[np.int64]  # [K]
     window: int  # pairs sorted together; 0: pairs of a shape share a batch
     per_epoch: int  # batches
+    first: NDArray[np.int64]  # [K] the epoch, from 0, that first has a shape
 
     def digest(self) -> str:
         """A hash of the lengths, shapes and rows, to tell plans apart."""
@@ -69,13 +71,18 @@ class Plan:
             seal.update(np.ascontiguousarray(array, np.int64).tobytes())
         return seal.hexdigest()
 
+    def with_all_shapes(self) -> "Plan":
+        """The same, whose first epoch has all shapes, too."""
+        return replace(self, first=np.zeros_like(self.first))
+
     def epoch(self, seed: int, number: int) -> Epoch:
         """Plans the epoch of this number, from 0."""
         random = np.random.default_rng([seed, number])
         lines, starts = self._cut(random)
         longest = np.maximum.reduceat(self.lengths[lines], starts, axis=0)
         order = random.permutation(len(starts))
-        return Epoch(lines, starts, fit(longest, self.shapes), order)
+        had = np.flatnonzero(self.first <= number)
+        return Epoch(lines, starts, had[fit(longest, self.shapes[had])], order)
 
     def longest(self, seed: int, number: int) -> NDArray[np.integer]:
         """The longest source and target of every batch of an epoch, in no order."""
@@ -134,9 +141,12 @@ def by_pairs(
     size = min(size, _rounded_up(len(lengths), multiple))
     most = lengths.max(axis=0, keepdims=True).astype(np.int64)
     per_epoch = -(-len(lengths) // size)
-    plan = Plan(lengths, most, np.array([size]), window * size, per_epoch)
-    shapes = choose_shapes(np.concatenate([plan.longest(0, 0), most]), count)
-    return replace(plan, shapes=shapes, rows=np.full(len(shapes), size))
+    one = np.array([size]), window * size, per_epoch, np.zeros(1, np.int64)
+    plan = Plan(lengths, most, *one)
+    longest = plan.longest(0, 0)
+    shapes = choose_shapes(np.concatenate([longest, most]), count)
+    first = first_epochs(longest, size, shapes)
+    return replace(plan, shapes=shapes, rows=np.full(len(shapes), size), first=first)
 
 
 def by_tokens(
@@ -155,7 +165,8 @@ def by_tokens(
     rows = tokens // shapes.max(axis=1) // multiple * multiple
     rows = np.clip(rows, multiple, _rounded_up(len(lengths), multiple))
     pairs = np.bincount(fit(lengths, shapes), minlength=len(shapes))
-    return Plan(lengths, shapes, rows, 0, len(_starts(pairs, rows)))
+    first = np.zeros(len(shapes), np.int64)
+    return Plan(lengths, shapes, rows, 0, len(_starts(pairs, rows)), first)
 
 
 def _rounded_up(count: int, multiple: int) -> int:

@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 NEVER = np.iinfo(np.int64).max // 2  # more positions than any pair can cost
 MOVES = (-8, -4, -2, -1, 1, 2, 4, 8)
 CELLS = 6_000  # different pairs of lengths above which they are rounded
+# Padded positions, of both sides, that take a CPU about as long as compiling a program
+# of a step: 5.8 CPU seconds of RNNsearch*, 256 wide.
+PROGRAM = 1 << 16
 
 
 def choose_shapes(
@@ -72,6 +75,36 @@ def choose_edges(lengths: NDArray[np.integer], count: int) -> tuple[int, ...]:
         edges.append(int(values[j - 1]))
         j = cut[groups, j]
     return tuple(sorted(edges))
+
+
+def first_epochs(
+    lengths: NDArray[np.integer], rows: int, shapes: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Returns the epoch, from 0, in which each shape is first worth its program.
+
+    Until then its batches are padded to other shapes. That is the epoch in which as
+    many positions were padded for want of it as a program costs (`PROGRAM`), with none
+    of those shapes that come later.
+
+    Args:
+        lengths: The longest source and target of every batch of an epoch, ``[N, 2]``.
+        rows: Pairs in each of them.
+        shapes: A table, of which one holds all pairs.
+    """
+    cells, counts = _distinct(lengths)
+    costs = rows * _costs(cells, shapes).astype(np.float64)
+    first, left = np.zeros(len(shapes), np.int64), np.arange(len(shapes))
+    while len(left) > 1:
+        two = np.partition(costs[left], 1, axis=0)
+        best = costs[left].argmin(axis=0)
+        more = np.bincount(best, (two[1] - two[0]) * counts, minlength=len(left))
+        place = more.argmin()
+        if more[place] > PROGRAM:
+            break
+        # One that no batch has is never worth it.
+        first[left[place]] = PROGRAM // more[place] if more[place] else NEVER
+        left = np.delete(left, place)
+    return first
 
 
 def fit(lengths: NDArray[np.integer], shapes: NDArray[np.int64]) -> NDArray[np.intp]:

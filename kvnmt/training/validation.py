@@ -87,11 +87,13 @@ def score(metric: str, figures: dict[str, float]) -> float:
 def plan_validation(config: TrainingConfig, valid: EncodedCorpus, mesh: Mesh) -> Plan:
     """Plans batches that need no more memory than a part of one in training.
 
+    Each validation has the same ones.
+
     Raises:
         UserError: So many pairs cannot be shared.
     """
     few = replace(_of_a_part(config), shapes=min(config.shapes, SHAPES))
-    return plan_batches(few, valid.lengths, mesh)
+    return plan_batches(few, valid.lengths, mesh).with_all_shapes()
 
 
 def greedy(

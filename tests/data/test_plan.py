@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvnmt.data import shapes
 from kvnmt.data.plan import Epoch, Plan, by_pairs, by_tokens
 from tests.data.helpers import batches
 
@@ -73,6 +74,22 @@ def test_a_plan_depends_on_seed_and_epoch_alone(plan):
     assert len(set(plans.values())) == len(places)
     np.random.seed(5)  # the global generator has no say
     assert {place: flat(*place) for place in places} == plans
+
+
+def test_early_epochs_pad_the_same_batches_to_fewer_shapes(monkeypatch):
+    monkeypatch.setattr(shapes, "PROGRAM", 6_000)
+    plan = by_pairs(lengths_of(), 8, 6)
+    whole, counts = plan.with_all_shapes(), []
+    for number in range(12):
+        one, other = plan.epoch(1, number), whole.epoch(1, number)
+        for name in ("lines", "starts", "order"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        assert plan.real(one) <= whole.real(other)
+        for planned in batches(plan, 1, number):
+            assert (plan.lengths[planned.lines] <= planned.shape).all()
+        counts.append(len(set(one.shapes.tolist())))
+    assert counts[0] < counts[5] < counts[-1]
+    assert plan.digest() == whole.digest() and plan.order() == whole.order()
 
 
 def test_batches_of_pairs_are_full_but_one():

@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt.data.shapes import MOVES, choose_edges, choose_shapes, fit
+from kvnmt.data import shapes as shapes_module
+from kvnmt.data.shapes import (
+    MOVES,
+    NEVER,
+    choose_edges,
+    choose_shapes,
+    first_epochs,
+    fit,
+)
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=12)
 PAIRS = st.lists(st.tuples(*[st.integers(1, 30)] * 2), min_size=1, max_size=60)
@@ -24,6 +32,24 @@ def padded(lengths, shapes) -> float:
     """Positions in the smallest shapes that hold each pair, infinite if none does."""
     holds = [[s for s in shapes if all(pair <= s)] for pair in lengths]
     return sum(min(map(sum, some), default=np.inf) for some in holds)
+
+
+def slow_first_epochs(lengths, rows, shapes) -> list[int]:
+    """Leaves one shape out after the other, counting what is padded anew each time."""
+    first, left = [0] * len(shapes), [*range(len(shapes))]
+    while len(left) > 1:
+        least = padded(lengths, shapes[left])
+        others = {i: [j for j in left if j != i] for i in left}
+        more = {
+            i: rows * (padded(lengths, shapes[rest]) - least)
+            for i, rest in others.items()
+        }
+        i = min(left, key=lambda i: more[i])
+        if more[i] > shapes_module.PROGRAM:
+            break
+        first[i] = shapes_module.PROGRAM // more[i] if more[i] else NEVER
+        left.remove(i)
+    return first
 
 
 @given(LENGTHS, st.integers(1, 5))
@@ -91,3 +117,23 @@ def test_long_pairs_need_no_table():
     lengths = np.array([[3, 4], [9000, 8000], [3, 4], [50, 9000]])
     shapes = np.array([[5, 5], [60, 9000], [9000, 9000]])
     np.testing.assert_array_equal(fit(lengths, shapes), [0, 2, 0, 1])
+
+
+@given(PAIRS, st.integers(1, 6), st.sampled_from([1, 8]), st.integers(1, 400))
+def test_a_shape_waits_until_its_program_is_worth_it(pairs, count, rows, cost):
+    lengths = np.array(pairs)
+    most = lengths.max(axis=0, keepdims=True)
+    shapes = choose_shapes(np.concatenate([lengths, most]), count)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shapes_module, "PROGRAM", cost)
+        first = first_epochs(lengths, rows, shapes)
+        assert first.tolist() == slow_first_epochs(lengths, rows, shapes)
+    assert first[fit(most, shapes)] == 0
+
+
+def test_a_shape_comes_after_what_its_program_costs():
+    """Each epoch pads a batch of [4, 4] to [10, 10], 12 positions a row more."""
+    lengths, shapes = np.array([[4, 4], [10, 10]]), np.array([[4, 4], [10, 10]])
+    rows = shapes_module.PROGRAM // 12 // 3
+    assert first_epochs(lengths, rows, shapes).tolist() == [3, 0]
+    assert first_epochs(lengths, 8 * rows, shapes).tolist() == [0, 0]
