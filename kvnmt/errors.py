@@ -66,6 +66,11 @@ def short_of_memory(error: BaseException) -> bool:
     return "RESOURCE_EXHAUSTED" in str(error)
 
 
+def reason_of(error: BaseException) -> str:
+    """Why something failed, as the system says it: without a number or a file."""
+    return getattr(error, "strerror", None) or str(error)
+
+
 class StoppedError(Exception):
     """Work was ended by a signal, with nothing lost; the message is for a person.
 

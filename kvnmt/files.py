@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, reason_of
 
 MANIFEST = "manifest.json"
 SMALL = 2**24  # bytes
@@ -121,8 +121,7 @@ def write_output(path: Path, content: str | bytes) -> None:
         else:
             path.write_bytes(data)
     except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"'{path}' cannot be written: {reason}.") from error
+        raise UserError(f"'{path}' cannot be written: {reason_of(error)}.") from error
 
 
 def _replaceable(path: Path) -> bool:

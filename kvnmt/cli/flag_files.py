@@ -2,6 +2,7 @@
 """What may stand among the words of every command: ``@file``, and two flags."""
 
 import argparse
+import re
 import shlex
 from collections.abc import Sequence
 
@@ -9,13 +10,15 @@ from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError
 
 FILE = "@"  # begins a word that names a file of flags
+# What is quoted, or else a comment; `shlex` would begin one within a word, too.
+_COMMENT = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?<!\S)#[^\n]*""", re.S)
 
 
 def expanded(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """What was typed, with the words of a file in the place of ``@file``.
 
     In a file words stand as in a shell, over any number of lines; ``#`` begins a
-    comment.
+    comment where a word would begin.
 
     Returns:
         All words, and those of files alone.
@@ -31,7 +34,8 @@ def expanded(words: Sequence[str]) -> tuple[list[str], list[str]]:
             continue
         path = word.removeprefix(FILE)
         try:
-            inside = shlex.split("\n".join(read_lines(path)), comments=True)
+            text = "\n".join(read_lines(path))
+            inside = shlex.split(_COMMENT.sub(lambda part: part[1] or "", text))
         except ValueError as error:
             reason = str(error).lower()
             raise UserError(

@@ -155,11 +155,11 @@ def _told(
     advance: Callable[[int], None],
 ) -> Iterator[T]:
     """What is told of every pair; that of all of them would fill the memory."""
-    for part in _windows(text):
+    for part in windows(text):
         yield from tell(run, text.source[part], text.target[part], advance)
 
 
-def _windows(text: Parallel) -> Iterator[slice]:
+def windows(text: Parallel) -> Iterator[slice]:
     """Parts of the text; an alignment is as large as both sides are long."""
     first, room = 0, ROOM
     for n, (source, target) in enumerate(zip(text.source, text.target)):

@@ -11,6 +11,7 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
+from kvnmt.cli.pairs import windows
 from kvnmt.console import counting, say
 from kvnmt.data.config import DataConfig
 from kvnmt.data.encoding import tokenised
@@ -63,8 +64,8 @@ class Shortlist:
                 self.best,
                 self.common,
             )
-        write_shortlist(shortlist, words, self.output)
-        say(f"{len(shortlist.lexicon.source)} lines are in '{self.output}'.")
+        count = write_shortlist(shortlist, words, self.output)
+        say(f"{count:,} entries are in '{self.output}'.")
 
 
 def _linked(
@@ -78,7 +79,11 @@ def _linked(
 
 def _by_attention(run: Run, block: Block) -> NDArray[np.int64]:
     text = clean(block, "keep")
-    return attended_links(run, text.source, text.target)
+    links = [
+        attended_links(run, text.source[part], text.target[part])
+        for part in windows(text)
+    ]
+    return np.concatenate(links)
 
 
 def _by_file(words: Vocabularies, block: Block) -> NDArray[np.int64]:

@@ -28,7 +28,7 @@ from kvnmt.data.config import ONLY_BUILDS, DataConfig
 from kvnmt.data.encoding import Dropped, EncodedBlock
 from kvnmt.data.vocabularies import Vocabularies, load_vocabularies, save_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import DamagedError
 
 FORMAT = 2  # of how text is read, too: raised when the same text gives other ids
@@ -94,7 +94,7 @@ def locked(folder: Path, key: str) -> Iterator[Path]:
         with _explaining(folder):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                locks = stack.enter_context(files.locked(folder / f"{key}.lock"))
+                locks = stack.enter_context(_waited_for(folder / f"{key}.lock"))
             except OSError:
                 if not (folder / key).exists():
                     raise
@@ -108,13 +108,25 @@ def locked(folder: Path, key: str) -> Iterator[Path]:
 
 
 @contextmanager
+def _waited_for(path: Path) -> Iterator[bool]:
+    """A lock; says that it waits, if it does."""
+    with ExitStack() as stack:
+        try:
+            locks = stack.enter_context(files.locked(path, wait=False))
+        except BlockingIOError:
+            say("another process prepares the same text; waiting for it")
+            locks = stack.enter_context(files.locked(path))
+        yield locks
+
+
+@contextmanager
 def _explaining(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise OptionError(
-            f"'{folder}' cannot keep what is prepared: {error.strerror}; free space or "
-            "choose another {0}.",
+            f"'{folder}' cannot keep what is prepared: {reason_of(error)}; free space "
+            "or choose another {0}.",
             "data.cache",
         ) from None
 

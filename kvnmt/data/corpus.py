@@ -18,7 +18,7 @@ from kvnmt.data.encoding import Dropped, EncodedBlock, tokenised
 from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
 from kvnmt.data.vocabularies import Vocabularies, check_merges, load_vocabularies
-from kvnmt.errors import OptionError, UserError, counted
+from kvnmt.errors import OptionError, UserError, counted, reason_of
 from kvnmt.files import digest_of
 
 
@@ -158,7 +158,7 @@ def _cached(
     trained: Vocabularies | None,
     console: Console,
 ) -> Prepared:
-    files = [digest_of(path) for path in text.files]
+    files = [_digest_of(path) for path in text.files]
     if trained:  # perhaps they are those that were built for this very text
         key, entry = cache.key_of(config, files, None), None
         if (folder / key).exists():
@@ -225,8 +225,17 @@ def _unchanged(
     """Passes blocks on; refuses them if a file is not what it was before."""
     yield from blocks
     for path, before in zip(text.files, files):
-        if digest_of(path) != before:
+        if _digest_of(path) != before:
             raise UserError(
                 f"'{path}' changed while it was read; start again once nobody changes "
                 "it."
             )
+
+
+def _digest_of(path: Path) -> str:
+    try:
+        return digest_of(path)
+    except OSError as error:
+        raise UserError(
+            f"'{path}' can no longer be read: {reason_of(error)}."
+        ) from None

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, reason_of
 
 GZIP = b"\x1f\x8b"  # a whole character and a byte that can only continue one
 # What other files than UTF-8 text begin with, and what to do about it.
@@ -61,8 +61,7 @@ def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
             "gzip -t."
         ) from None
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise UserError(f"'{path}' cannot be read: {reason}.") from None
+        raise UserError(f"'{path}' cannot be read: {reason_of(error)}.") from None
 
 
 def count_lines(path: Path | str) -> int:

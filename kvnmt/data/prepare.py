@@ -17,6 +17,7 @@ from kvnmt.console import counting
 from kvnmt.data.codes import Codes, keep_pieces, read_codes
 from kvnmt.data.config import OF_MERGES, DataConfig, Kind
 from kvnmt.data.encoding import Dropped, EncodedBlock, PairEncoder
+from kvnmt.data.lines import disguise
 from kvnmt.data.pool import in_order
 from kvnmt.data.sources import TextReader
 from kvnmt.data.subwords import build_subwords, trim
@@ -33,7 +34,7 @@ from kvnmt.data.vocabulary import (
     keep_characters,
     keep_words,
 )
-from kvnmt.errors import OptionError
+from kvnmt.errors import OptionError, reason_of
 from kvnmt.files import DamagedError, read_small
 
 Result = TypeVar("Result")
@@ -162,11 +163,14 @@ def _codes(config: DataConfig) -> list[Codes]:
 
 def _read(name: str, path: Path) -> Codes:
     try:
-        return read_codes(read_small(path, LARGEST))
+        content = read_small(path, LARGEST)
+        if remedy := disguise(content):
+            raise DamagedError(remedy)
+        return read_codes(content)
     except (DamagedError, OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
         raise OptionError(
-            f"{{0}} '{path}' holds no merges of subword-nmt or fastBPE: {reason}.",
+            f"{{0}} '{path}' holds no merges of subword-nmt or fastBPE: "
+            f"{reason_of(error)}.",
             f"data.{name}",
         ) from None
 

@@ -162,7 +162,10 @@ def tsv_blocks(path: Path | str, size: int = BLOCK) -> Iterator[Block]:
     with opened(path) as file:
         first = 1
         while lines := list(islice(file, size)):
-            rows = [_columns(line, path, i) for i, line in enumerate(lines, first)]
+            remedy = disguise(lines[0]) if first == 1 else ""
+            rows = [
+                _columns(line, path, i, remedy) for i, line in enumerate(lines, first)
+            ]
             source, target = map(list, zip(*rows))
             yield Block(source, target, first, places)
             first += len(lines)
@@ -242,10 +245,15 @@ def nothing_left(unit: str) -> UserError:
     return UserError(f"no {unit} has both sides.")
 
 
-def _columns(line: bytes, path: Path | str, number: int) -> tuple[bytes, bytes]:
+def _columns(
+    line: bytes, path: Path | str, number: int, remedy: str
+) -> tuple[bytes, bytes]:
+    """Both sides of a line; the remedy is for a file that is no text."""
     columns = bare(line).split(b"\t")
     if not line.strip():
         columns = [b"", b""]
+    if len(columns) != 2 and remedy:
+        raise UserError(f"'{path}' is no text: {remedy}.")
     if len(columns) != 2:
         raise UserError(
             f"{path}, line {number} has {len(columns)} column"

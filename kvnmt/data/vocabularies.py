@@ -52,13 +52,17 @@ def load_vocabularies(folder: Path) -> Vocabularies:
     """Reads what `save_vocabularies` wrote.
 
     Args:
-        folder: The same folder, or a run directory that has it as ``vocabulary``.
+        folder: The same folder, or a run directory that has it as ``vocabulary``, or
+            a checkpoint of such a run.
 
     Raises:
         UserError: There are none.
     """
-    if (folder / "vocabulary").is_dir():
-        folder = folder / "vocabulary"
+    parent = folder.absolute().parent
+    run = parent.parent if parent.name == "checkpoints" else folder
+    for place in (run, folder):
+        if (place / "vocabulary").is_dir():
+            folder = place / "vocabulary"
     return Vocabularies(
         source=load(folder, "source"),
         target=load(folder, "target"),

@@ -199,14 +199,15 @@ def beginning(vocabulary: Vocabulary, line: str, limit: int) -> str:
 
     Args:
         vocabulary: Says how many tokens a text has.
-        line: What is cut, of one word at least.
+        line: What is cut; nothing is left of one that has no words.
         limit: At least 1.
     """
 
     def fits(text: str) -> bool:
         return len(vocabulary.encode(text)) <= limit
 
-    words = split_words(line)
+    if not (words := split_words(line)):
+        return ""
     counts = range(1, len(words) + 1)
     if count := bisect(counts, False, key=lambda n: not fits(" ".join(words[:n]))):
         return " ".join(words[:count])

@@ -36,8 +36,8 @@ HEAD = re.compile(r"# kvnmt:([0-9a-f]+):([0-9a-f]+) ([0-9]{1,12})")
 
 def write_shortlist(
     shortlist: Shortlist, vocabularies: Vocabularies, path: Path
-) -> None:
-    """Writes a file.
+) -> int:
+    """Writes a file; returns how many entries it has.
 
     Raises:
         UserError: It cannot be written.
@@ -51,6 +51,7 @@ def write_shortlist(
             lines.append(f"{target[j]} {token} {probability:.4g}")
     head = f"# kvnmt:{hashes['source']}:{hashes['target']} {len(lines)}"
     write_lines(path, [head, *lines])
+    return len(lines)
 
 
 def read_shortlist(path: Path | str, vocabularies: Vocabularies) -> Shortlist:

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry
 from matplotlib.text import Text
 
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, reason_of
 from kvnmt.files import write_output
 
 GOLD = "#e66100"
@@ -138,8 +138,7 @@ def save(figure: Figure, path: str | os.PathLike[str] | BinaryIO) -> None:
     try:
         path.write(drawn.getvalue())
     except OSError as error:
-        reason = error.strerror or error
-        raise UserError(f"'{path}' cannot be written: {reason}.") from error
+        raise UserError(f"'{path}' cannot be written: {reason_of(error)}.") from error
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite, check_sizes
 from kvnmt.runs.config import Experiment, leaves, to_plain
 from kvnmt.runs.directory import chosen, load_settings
+from kvnmt.training.checkpoints.orbax_arrays import reason
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.typing import PyTree
 
@@ -136,9 +137,11 @@ def _write(output: Path, model: Path, params: Params, about: dict[str, Any]) -> 
                 shutil.copy(model / name, output / name)
     except BaseException as error:
         shutil.rmtree(output, ignore_errors=True)  # so that it can be tried again
-        if isinstance(error, OSError):
-            reason = error.strerror or str(error)
-            raise UserError(f"'{output}' cannot be written: {reason}.") from None
+        # What is told of a checkpoint is about a training that goes on.
+        cause = error.__cause__ if isinstance(error, UserError) else error
+        if isinstance(cause, Exception):
+            why = f"'{output}' cannot be written: {reason(cause)}."
+            raise UserError(why) from None
         raise
 
 

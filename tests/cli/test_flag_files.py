@@ -24,6 +24,15 @@ def test_a_file_stands_for_its_words(tmp_path):
     assert expanded(said) == (["train", *words, "--search.beam", "5", "@"], words)
 
 
+def test_a_comment_begins_where_a_word_would(tmp_path):
+    path = tmp_path / "mine.flags"
+    path.write_text(
+        "--a x#1 'y #2' \"z # \\\" #3\" \\#4 '5'#6 --b  # don't #7\n#8\nc#\n"
+    )
+    words = ["--a", "x#1", "y #2", 'z # " #3', "#4", "5#6", "--b", "c#"]
+    assert expanded([f"@{path}"]) == (words, words)
+
+
 def test_a_list_stands_once_in_files_and_once_beside_them(tmp_path, kvnmt):
     path = tmp_path / "mine.flags"
     path.write_text("--data.symbols '<a>'\n--data.symbols '<b>'\n")

@@ -15,7 +15,7 @@ import pytest
 from kvnmt import __version__
 from kvnmt.attention import additive, kv_memory
 from kvnmt.cli.main import COMMANDS, load
-from kvnmt.cli.pairs import _windows
+from kvnmt.cli.pairs import windows
 from kvnmt.cli.train import summary
 from kvnmt.console import print_json
 from kvnmt.data.text import Parallel, read_lines
@@ -640,9 +640,9 @@ def test_long_pairs_are_scored_few_at_a_time(monkeypatch, room, sizes):
     monkeypatch.setattr("kvnmt.cli.pairs.ROOM", room)
     text = Parallel(["a", "b", "", "d", "e"], ["A", "B", "C", "D", "E"])
     lines = [*range(5)]
-    parts = [lines[part] for part in _windows(text)]
+    parts = [lines[part] for part in windows(text)]
     assert [len(part) for part in parts] == sizes and sum(parts, []) == lines
-    assert not [*_windows(Parallel([], []))]
+    assert not [*windows(Parallel([], []))]
 
 
 def test_what_has_no_probability_is_null(kvnmt, run, tmp_path, monkeypatch):

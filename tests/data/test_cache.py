@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepared corpora on disk: found by content, never used when damaged or half."""
 
+import contextlib
 import dataclasses
 import pickle
 import shutil
@@ -14,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from kvnmt import files
-from kvnmt.data import cache, prepare
+from kvnmt.data import cache, corpus, prepare
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import Prepared, prepare_train
 from kvnmt.data.vocabularies import Vocabularies
@@ -270,7 +271,7 @@ def test_the_command_tells_what_it_made(config, kvnmt):
 
 
 def test_a_whole_entry_is_read_where_nothing_can_be_written(config, monkeypatch):
-    def locked(*arguments):
+    def locked(*arguments, **options):
         raise OSError(30, "Read-only file system")
 
     expected = plain(prepare_train(config))
@@ -284,6 +285,36 @@ def test_a_whole_entry_is_read_where_nothing_can_be_written(config, monkeypatch)
     other = dataclasses.replace(config, max_length=3)
     with pytest.raises(UserError, match="cannot keep what is prepared: Read-only"):
         prepare_train(other)
+
+
+def test_who_waits_for_another_process_says_so(config, capfd, monkeypatch):
+    folder, waits = config.cache, []
+    locked = files.locked
+
+    def watched(path, *, wait=True):
+        waits.append(wait)
+        if wait:
+            other.close()
+        return locked(path, wait=wait)
+
+    with contextlib.ExitStack() as other:
+        text = [files.digest_of(path) for path in (config.source, config.target)]
+        key = cache.key_of(config, text, None)
+        folder.mkdir(parents=True)
+        other.enter_context(locked(folder / f"{key}.lock"))
+        monkeypatch.setattr(files, "locked", watched)
+        assert prepare_train(config).folder == folder / key
+    assert waits == [False, True]
+    assert "prepares the same text; waiting" in capfd.readouterr().err
+
+
+def test_text_that_vanishes_is_told(config, monkeypatch):
+    def gone(path):
+        raise FileNotFoundError(2, "No such file or directory", str(path))
+
+    monkeypatch.setattr(corpus, "digest_of", gone)
+    with pytest.raises(UserError, match="source.txt' can no longer be read: No such"):
+        prepare_train(config)
 
 
 def test_damage_that_cannot_be_removed_is_one_sentence(config, monkeypatch):

@@ -163,6 +163,13 @@ def test_what_is_no_file_of_merges_is_told(data, reason, tmp_path):
         prepare.build_vocabularies(config, open_text(config, "train"))
 
 
+def test_merges_in_a_file_of_another_kind_are_told(tmp_path):
+    config = toy_data(tmp_path, vocabulary="codes", codes=tmp_path / "codes")
+    (tmp_path / "codes").write_bytes(b"\x1f\x8b\x08\x00")
+    with pytest.raises(OptionError, match="codes' holds no merges .*gzip -dc"):
+        prepare.build_vocabularies(config, open_text(config, "train"))
+
+
 def test_a_file_may_have_been_in_an_editor():
     edited = b"\xef\xbb\xbf#version: 0.2.0\nl o\n\n\n"
     assert read_codes(edited) == read_codes(b"#version: 0.2\nl o\n")

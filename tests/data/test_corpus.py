@@ -188,6 +188,9 @@ def test_vocabularies_survive_the_disk(tmp_path, text, config):
     save_vocabularies(words, tmp_path)
     loaded = load_vocabularies(tmp_path)
     assert loaded == words
+    save_vocabularies(words, tmp_path / "run" / "vocabulary")
+    for place in ("run", "run/vocabulary", "run/checkpoints/7"):
+        assert load_vocabularies(tmp_path / place) == words
     for ours, theirs, lines in zip(words, loaded, text[:2]):
         assert [*map(ours.encode, lines)] == [*map(theirs.encode, lines)]
 

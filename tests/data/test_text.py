@@ -15,10 +15,12 @@ from hypothesis import strategies as st
 from kvnmt.data.text import (
     clean,
     collect,
+    count_tsv,
     decode_lines,
     parallel_blocks,
     read_lines,
     read_parallel,
+    tsv_blocks,
 )
 from kvnmt.errors import UserError
 from tests.data.helpers import BREAKS
@@ -154,6 +156,19 @@ def test_files_of_other_kinds_are_told(tmp_path, pack, remedy):
         read_parallel(source, target)
     with pytest.raises(UserError, match=f"a.trg, line 1: .*{remedy}"):
         read_lines(target)
+
+
+@pytest.mark.parametrize(
+    ("pack", "remedy"),
+    [(lzma.compress, "xz -dc"), (lambda data: data.decode().encode("utf-16"), "iconv")],
+    ids=["xz", "utf-16"],
+)
+def test_pairs_of_other_kinds_are_told(tmp_path, pack, remedy):
+    path = tmp_path / "pairs.tsv"
+    path.write_bytes(pack("".join(f"a {n}\tb\n" for n in range(40)).encode()))
+    count = count_tsv(path)
+    with pytest.raises(UserError, match=f"pairs.tsv' is no text: .*{remedy}"):
+        assert len([*tsv_blocks(path)]) == count
 
 
 @pytest.mark.parametrize("faulty", ["stop", "skip", "keep"])

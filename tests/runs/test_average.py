@@ -122,6 +122,11 @@ def test_a_mean_without_room_leaves_nothing(several, tmp_path, monkeypatch):
         patch.setattr(shutil, "copy", full)
         with pytest.raises(UserError, match="mean' cannot be written: No space left"):
             average([several], tmp_path / "mean")
+        assert not (tmp_path / "mean").exists()
+        patch.undo()
+        patch.setattr("kvnmt.training.checkpoints.manifest.write", full)
+        with pytest.raises(UserError, match="mean' cannot be written: No space left"):
+            average([several], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
     average([several], tmp_path / "mean")
 

@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from kvnmt import console
+from kvnmt.data import shapes
 from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
@@ -143,9 +144,18 @@ def whole(base, data) -> Path:
     return base / "whole"
 
 
-def test_a_killed_run_goes_on_as_if_it_never_stopped(tmp_path, data):
-    """With dropout, from the middle of the second epoch."""
+@pytest.mark.parametrize("since", [0, 1])
+def test_a_killed_run_goes_on_as_if_it_never_stopped(
+    tmp_path, data, monkeypatch, since
+):
+    """With dropout, from the middle of the second epoch, which may have more shapes."""
     exp = tiny(data, epochs=3, validate_every=3, shapes=2)
+    if since:
+        monkeypatch.setattr(shapes, "PROGRAM", 1 << 16)
+        after, last = job_and_draw(exp, tmp_path / "whole")[0].plan.first
+        monkeypatch.setattr(shapes, "PROGRAM", 1 + (1 << 16) // after)
+        assert last == 0
+    assert job_and_draw(exp, tmp_path / "whole")[0].plan.first.tolist() == [since, 0]
     run(exp, tmp_path / "whole")
     with pytest.raises(Killed):
         fit_with(exp, tmp_path / "killed", step=killed_after(8))
