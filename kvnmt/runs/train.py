@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from rich.console import Console
 
 from kvnmt import devices
@@ -48,9 +49,12 @@ from kvnmt.runs.directory import (
 from kvnmt.runs.start import check_start, started
 from kvnmt.training.checkpoints.folder import CheckpointFolder
 from kvnmt.training.checkpoints.reader import check_goes_on
+from kvnmt.training.config import plan_batches
+from kvnmt.training.freezing import check_frozen
 from kvnmt.training.job import make_job
 from kvnmt.training.loop import Result, fit
 from kvnmt.training.losses import Objective, check_risk, loss
+from kvnmt.training.optimizer import build
 from kvnmt.training.step import KEPT
 
 BOUNDS = "training.epochs", "training.steps", "training.patience"
@@ -94,7 +98,7 @@ def run(
         experiment, trained = _going_on(folder, experiment)
     else:
         check_free(folder)
-    _check_objective(experiment.objective, experiment.model)
+    _check_step(experiment)
     _check_cuts(experiment)
     data = _guides(experiment)
     start = None if resume and has_checkpoint(folder) else experiment.training
@@ -237,9 +241,19 @@ def _check_cuts(experiment: Experiment) -> None:
         )
 
 
+def _check_step(experiment: Experiment) -> None:
+    """Refuses what no step can be made of, whatever the text is."""
+    training = experiment.training
+    build(experiment.optimizer, 1)
+    one_pair = np.ones((1, 2), np.int32)
+    plan_batches(training, one_pair, devices.data_mesh(training.model_axis))
+    params = _check_objective(experiment.objective, experiment.model)
+    check_frozen(params, training.frozen)
+
+
 @lru_cache(maxsize=KEPT)
-def _check_objective(objective: Objective, config: ModelConfig) -> None:
-    """Traces the loss once, so that what does not fit is told before any work."""
+def _check_objective(objective: Objective, config: ModelConfig) -> Params:
+    """Traces the loss once; returns the shapes of what it is a function of."""
     model = assembly.build(config, SAMPLE, SAMPLE)
     word, links = jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1, 1), jnp.bool_)
     check_risk(objective, model)
@@ -257,3 +271,4 @@ def _check_objective(objective: Objective, config: ModelConfig) -> None:
             "average_auxiliary",
             prefix="model.",
         )
+    return params

@@ -160,7 +160,8 @@ def _read(path: Path) -> str:
 def too_large(problem: str, what: str = TRAINING) -> UserError:
     """Builds the error for a batch that does not fit."""
     names = ["batch_size", "batch_tokens", "accumulate", "remat", "dtype"]
-    remedy = "set a smaller {0} or {1}, or, to compute the same batch with less, {2} 2"
+    remedy = "set a smaller {0} or {1}, or, to compute the same batch with less, "
+    remedy += "a greater {2}"
     # Validation has no gradient, for which things are kept, and computes in float32.
     if what == TRAINING:
         remedy += ", {3} 8 or {4} bfloat16"

@@ -253,6 +253,7 @@ def _validate(job: Job, state: LoopState, outputs: Outputs) -> None:
             figures = devices.agree_on_figures(measured.figures)
     except KeyboardInterrupt:
         _leave(job, state, outputs)
+    state.count_time()
     progress, optimizer, step = state.progress, job.optimizer, state.step
     made = max(step - progress.skipped, 1)  # updates, which the optimiser counts
     rate: Any = optimizers.learning_rate(optimizer, job.plan.per_epoch)(made - 1)

@@ -323,6 +323,11 @@ IDLE = [
     ),
     (
         "train",
+        "NEW --system transformer --training.remat 8",
+        "--training.remat is of decoders that go from word to word, and this one",
+    ),
+    (
+        "train",
         "NEW --system lm-4-gram --training.metric chrf",
         "--training.metric is of translations, and a language model makes none",
     ),

@@ -142,6 +142,10 @@ BAD = [
         ("model.average_auxiliary", True, "auxiliary predictors"),
         ("training.warm_start", Path("nowhere"), "'nowhere' is no run directory"),
         ("training.bleu_tokenize", "ja-mecab", "'ja-mecab' cannot be used here"),
+        ("training.frozen", ("encodr",), "did you mean 'encoder'"),
+        ("training.batch_size", 10, f"{DEVICES} devices"),
+        ("training.model_axis", 3, "3"),
+        ("optimizer.momentum", 0.9, "optimizer.momentum goes with sgd"),
     ],
 )
 def test_choices_are_checked_before_text_is_read(

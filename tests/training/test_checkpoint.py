@@ -33,7 +33,7 @@ from kvnmt.training import step as steps
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints import orbax_arrays, orbax_paths
 from kvnmt.training.checkpoints.fingerprint import fingerprint
-from kvnmt.training.checkpoints.folder import CheckpointFolder, Keep
+from kvnmt.training.checkpoints.folder import CheckpointFolder, Keep, firsts
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.step import StepOptions
@@ -586,3 +586,10 @@ def test_what_cannot_be_read_is_not_removed(tmp_path, monkeypatch):
     shorten(folder.of(best) / MANIFEST)
     folder.prune(Keep(last=1))
     assert best in folder.steps()
+
+
+def test_what_is_kept_for_good_may_come_late():
+    """Where the step of a multiple was skipped, and the save waited."""
+    steps = [300, 900, 1000, 1200, 2001, 2400, 5000]
+    assert firsts(steps, 1000) == {1000, 2001, 5000}
+    assert firsts(steps, 0) == set()

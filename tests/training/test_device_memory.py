@@ -64,7 +64,7 @@ def test_what_does_not_fit_is_an_error_with_remedies(job):
 
 def test_validation_is_told_what_helps_validation():
     sentence = str(memory.too_large("3 GiB", memory.VALIDATION))
-    assert "training.accumulate 2, in whose parts" in sentence
+    assert "a greater training.accumulate, in whose parts" in sentence
     assert "remat" not in sentence and "bfloat16" not in sentence
 
 

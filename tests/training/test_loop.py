@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 import shutil
+import time
 import types
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ from kvnmt.training import step as steps
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.folder import only_writer
 from kvnmt.training.checkpoints.writer import Checkpoints
+from kvnmt.training.loop_state import LoopState
 from kvnmt.training.losses import Loss
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.validation import make_eval_step
@@ -586,6 +588,25 @@ def test_what_is_kept_for_good_is_saved_first(tmp_path, data):
     assert steps_kept(tmp_path / "run") == {3, 6, 2 * EPOCH}
     with Checkpoints(tmp_path / "run" / "checkpoints", read_only=True) as checkpoints:
         assert checkpoints.find("best").step == 2 * EPOCH
+
+
+def test_the_last_validation_takes_time_too(tmp_path, data, monkeypatch):
+    count, elapsed, before = LoopState.count_time, [], []
+
+    def watched(state: LoopState) -> None:
+        count(state)
+        elapsed.append(state.progress.elapsed)
+
+    def validate(params: Params) -> dict[str, float]:
+        before.append(elapsed[-1])
+        time.sleep(0.1)
+        return {"valid_loss": 1.0, "valid_bleu": 1.0}
+
+    monkeypatch.setattr(LoopState, "count_time", watched)
+    result = fit_with(tiny(data, epochs=1), tmp_path / "run", validate=validate)
+    assert 60 * result.minutes >= before[-1] + 0.1
+    manifest = manifests.read(tmp_path / "run" / "checkpoints" / str(EPOCH))
+    assert manifest.progress["elapsed"] == pytest.approx(60 * result.minutes)
 
 
 @pytest.mark.parametrize("metric", ["bleu", "loss"])

@@ -29,7 +29,7 @@ class Keep(NamedTuple):
     """Which checkpoints are kept, beside the best."""
 
     last: int = 2  # so many of the newest
-    every: int = 0  # those whose step is a multiple of it; 0: none
+    every: int = 0  # the first at or behind each multiple of it; 0: none
 
 
 class CheckpointFolder:
@@ -111,9 +111,9 @@ class CheckpointFolder:
         steps, unread = self.steps(), list[int]()
         readable = self._manifests(lambda step, damage: unread.append(step))
         best = [manifest.step for manifest in ordered(readable, "best")[:1]]
-        kept = {*steps[-keep.last :], *best, *unread}
+        kept = {*steps[-keep.last :], *best, *unread, *firsts(steps, keep.every)}
         for step in steps:
-            if step not in kept and not (keep.every and step % keep.every == 0):
+            if step not in kept:
                 try:
                     gone = self.of(step).rename(self.unfinished(step))
                 except OSError as error:
@@ -166,6 +166,14 @@ def ordered(newest_first: Iterable[Manifest], which: Which) -> list[Manifest]:
     rest = [manifest for manifest in manifests if manifest not in rated]
     rated.sort(key=lambda manifest: (-(manifest.score or 0.0), manifest.step))
     return rated + rest
+
+
+def firsts(steps: Iterable[int], every: int) -> set[int]:
+    """Of steps that rise, the first at or behind each multiple; a save may wait."""
+    firsts: dict[int, int] = {}
+    for step in steps if every else ():
+        firsts.setdefault(step // every, step)
+    return {step for place, step in firsts.items() if place}
 
 
 @contextmanager
