@@ -50,7 +50,7 @@ from kvnmt.evaluation.base import Column
 from kvnmt.files import make_folder, write_lines
 from kvnmt.model.config import Dropout
 from kvnmt.runs import train as training
-from kvnmt.runs.config import Experiment
+from kvnmt.runs.config import Experiment, changed_fields
 from kvnmt.training.losses import Objective
 
 RECIPE = "JoeyNMT's"
@@ -140,10 +140,12 @@ def row_of(base: Multi30k, recipe: str, seed: int, texts: dict[str, Parallel]) -
     """RNNsearch* from scratch, with another recipe."""
     row = configure(base, BASELINE, "scratch", seed, texts)
     parts = base.captions.pair, "joeynmt", *recipe.split()[1:], str(seed)
+    plain = under_its_recipe(row.experiment)
     return replace(
         row,
         folder=base.workdir / "-".join(parts),
-        experiment=OURS[recipe](under_its_recipe(row.experiment)),
+        experiment=(changed := OURS[recipe](plain)),
+        named_for=changed_fields(plain, changed),
         measure=partial(measure, row, recipe),
     )
 

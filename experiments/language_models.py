@@ -110,7 +110,7 @@ def main(options: LanguageModels, train: Train = training.run) -> None:
     files = {} if options.looks else {"train": options.train, "valid": options.valid}
     texts = {part: read_lines(path) for part, path in files.items()}
     text = Text(
-        key=digest(json.dumps(texts).encode()),
+        key=digest(json.dumps(texts).encode()) if texts else None,
         write=lambda: write_text(options.workdir, texts),
     )
     table = Table("validation perplexity", COLUMNS, rows, texts=[text])

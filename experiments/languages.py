@@ -96,7 +96,7 @@ def main(options: Languages, train: Train = training.run) -> None:
         for name in options.systems
         for seed in options.seeds
     ]
-    title = f"The default recipe in other languages, beam {RECIPE.search.beam}"
+    title = "The default recipe in other languages"
     make_table(options, Table(title, COLUMNS, rows), train)
 
 

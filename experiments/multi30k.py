@@ -150,9 +150,8 @@ def main(options: Multi30k, train: Train = training.run) -> None:
         if not options.looks:
             aligned.read()  # what is wrong with it is told before any work
         read = [aligned_row(row, aligned) for row in rows]
-    title = f"Multi30k {options.captions.pair}, beam {BASE.search.beam}"
     table = Table(
-        title=title,
+        title=f"Multi30k {options.captions.pair}",
         columns=COLUMNS,
         rows=[*rows, *read],
         notes=[captions.NOTE],

@@ -181,7 +181,7 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     if options.both:
         pair, files = options.captions.pair, options.captions.files("train")
         texts_made = [both_text(options.workdir, pair, files)]
-    title = f"Multi30k {options.captions.pair}, beam {RECIPE.search.beam}"
+    title = f"Multi30k {options.captions.pair}"
     derived, lines = partial(with_all, options, texts), partial(with_p, AGAINST, BY)
     notes = [captions.NOTE]
     table = Table(
@@ -235,13 +235,13 @@ def configure(
     recipe = leave_out(without, RECIPE)
     lacks = changed_fields(RECIPE, recipe)
     recipe = replace(recipe, data=options.captions.trained_on(recipe.data))
-    epochs = recipe.training.epochs
+    plain = with_system(recipe, start, epochs=recipe.training.epochs, seed=seed)
     parts = options.captions.pair, name, without.replace(" ", "-"), str(seed)
     return Row(
         folder=options.workdir / "-".join(filter(None, parts)),
         system=name,
-        experiment=compose(with_system(recipe, start, epochs=epochs, seed=seed)),
-        named_for=lacks,
+        experiment=(composed := compose(plain)),
+        named_for=(*lacks, *changed_fields(plain, composed)),
         measure=partial(measure, texts, without, options.target),
         data=options.captions.pair,
         tests=options.captions.files(captions.TEST),

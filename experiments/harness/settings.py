@@ -91,7 +91,7 @@ def check_same_config(noted: str | None, now: Experiment, folder: Path) -> None:
             f"'{folder}' was measured by a former version and has no config.json: "
             "whether its configuration is this one cannot be told."
         )
-    elif others is None or others:
+    elif others is None or others or str(noted).startswith(SCHEME):
         told = f" ({'; '.join(others)})" if others else ""
         raise UserError(
             f"the run in '{folder}' was measured with another configuration than "

@@ -155,6 +155,7 @@ def make_table(
     if options.list:
         preview.show_states(rows)
         return []
+    made = replace(made, title=", ".join([made.title, *_settings(rows)]))
     if options.show:
         results, notes = preview.usable(rows)
         _show_some(made, results, len(rows), notes)
@@ -172,6 +173,19 @@ def make_table(
     _show_some(made, results, len(rows) - len(failures), notes)
     refuse(failures, len(rows))
     return results
+
+
+def _settings(rows: Sequence[AnyRow]) -> list[str]:
+    """What rows have that a flag may change and no column shows."""
+    experiments = [row.experiment for row in rows if isinstance(row, Row)]
+    beams = {e.search.beam for e in experiments if e.model.reads_source}
+    epochs = {e.training.epochs for e in experiments}
+    settings = {"beam {}": beams, "at most {} epochs": epochs}
+    return [
+        what.format(" or ".join(map(str, sorted(values))))
+        for what, values in settings.items()
+        if values
+    ]
 
 
 def _show_some(

@@ -32,7 +32,7 @@ def prepare(workdir: Path, text: Text) -> None:
     """
     make_folder(workdir)
     try:
-        with locked(workdir / "lock"):
+        with locked(workdir / f"{text.name}.lock"):
             _write_text(workdir, text)
     except OSError as error:
         path, why = error.filename or workdir, error.strerror

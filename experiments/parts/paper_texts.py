@@ -108,7 +108,7 @@ def material_of(options: PaperOptions, base: DataConfig, text: MadeUp) -> Materi
     missing = [flag(name) for name, path in files.items() if path is None]
     named = any(files.values()) or options.test_source or options.test_target
     if options.looks:
-        return _to_look_at(options, base, files)
+        return _to_look_at(options, base, files, text)
     if missing and (options.setting == "paper" or named):
         raise UserError(
             f"{', '.join(missing)} not named; name the text that is trained and "
@@ -124,13 +124,17 @@ def material_of(options: PaperOptions, base: DataConfig, text: MadeUp) -> Materi
 
 
 def _to_look_at(
-    options: PaperOptions, base: DataConfig, files: Mapping[str, Path | None]
+    options: PaperOptions,
+    base: DataConfig,
+    files: Mapping[str, Path | None],
+    made: MadeUp,
 ) -> Material:
     """What results are compared with; no text is read or made."""
     folder = options.workdir / "corpus"
     if options.data == SETTINGS[-1]:
         data = parallel_text(base, folder, "src", "trg")
-        return Material(data, files=made_up.test_files(folder))
+        text = Text(key=_key(options, made), write=lambda: None)
+        return Material(data, files=made_up.test_files(folder), text=text)
     if None in files.values():
         return Material(base)
     return Material(replace(base, **files), files=_files(options))
@@ -138,6 +142,10 @@ def _to_look_at(
 
 def _files(options: PaperOptions) -> tuple[Path, ...]:
     return tuple(path for pair in options.tests.values() for path in pair)
+
+
+def _key(options: PaperOptions, made: MadeUp) -> str:
+    return f"{options.pairs} {made.in_a_row}"
 
 
 def _made_up(options: PaperOptions, base: DataConfig, made: MadeUp) -> Material:
@@ -151,7 +159,7 @@ def _made_up(options: PaperOptions, base: DataConfig, made: MadeUp) -> Material:
     folder = options.workdir / "corpus"
     source, reference = made_up.lines_of(corpus.test)
     text = Text(
-        key=f"{options.pairs} {made.in_a_row}",
+        key=_key(options, made),
         write=lambda: synthetic.write_corpus(corpus, folder),
     )
     tests = {"test": Test(reference, source, settings=TOKENISED)}

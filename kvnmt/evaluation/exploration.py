@@ -154,12 +154,17 @@ def check_finite(name: str, scored: Sequence[Scored]) -> None:
         UserError: A sentence is read with what is no finite number.
     """
     for number, pair in enumerate(scored, 1):
-        read = pair.token_log_probs, *pair.alignments, *pair.self_attention
-        if not all(np.isfinite(numbers).all() for numbers in read):
+        if not is_finite(pair):
             raise UserError(
                 f"'{name}' reads line {number} with numbers that are not finite; take "
                 "an earlier checkpoint."
             )
+
+
+def is_finite(scored: Scored) -> bool:
+    """Whether there is something to show of a sentence."""
+    read = scored.token_log_probs, *scored.alignments, *scored.self_attention
+    return all(np.isfinite(numbers).all() for numbers in read)
 
 
 def _told(

@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import FrameType
 from typing import NoReturn
 
 import uvicorn
@@ -91,7 +92,22 @@ def make_serving(
         server_header=False,
         timeout_graceful_shutdown=int(limits.seconds + LEAVING) + 1,
     )
-    return Serving(service, batcher, uvicorn.Server(config))
+    return Serving(service, batcher, _Server(config))
+
+
+class _Server(uvicorn.Server):
+    """Leaves a signal ignored that was, as a shell does for what runs behind it."""
+
+    def __init__(self, config: uvicorn.Config):
+        """Notes which they are: Uvicorn listens to all."""
+        super().__init__(config)
+        ignoring = signal.SIG_IGN
+        self._ignored = {n for n in HANDLED if signal.getsignal(n) is ignoring}
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Ends the service."""
+        if sig not in self._ignored:
+            super().handle_exit(sig, frame)
 
 
 def serve(

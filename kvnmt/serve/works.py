@@ -13,11 +13,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from kvnmt.data.buckets import pairs_in_batches
 from kvnmt.data.vocabulary import SPECIAL
 from kvnmt.devices import own_mesh
-from kvnmt.evaluation.exploration import Advance, outputs
+from kvnmt.errors import UserError
+from kvnmt.evaluation.exploration import Advance, is_finite, outputs
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import finite, read_back, summary
 from kvnmt.inference.program import program
-from kvnmt.inference.score import compiled_score, score_lines
+from kvnmt.inference.score import Scored, compiled_score, score_lines
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import (
     Request,
@@ -98,7 +99,16 @@ def _explore(batch: Batch) -> Records:
     texts = _filled([line.text for line in batch.items], batch.rows, "")
     x = [run.vocabularies.source.encode(text) for text in texts]
     with batch.program(_read_shapes(batch, texts, y)):
-        return outputs(name, run, x, y, None, _silent)
+        return outputs(name, run, x, y, None, _silent, _check_finite)
+
+
+def _check_finite(name: str, scored: Sequence[Scored]) -> None:
+    """Refuses lines without anything to show; whose they are is told by who asks."""
+    if not all(map(is_finite, scored)):
+        raise UserError(
+            f"'{name}' reads a line with numbers that are not finite; take an earlier "
+            "checkpoint."
+        )
 
 
 def _score(batch: Batch) -> Records:

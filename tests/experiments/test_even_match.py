@@ -3,6 +3,7 @@
 
 import json
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from experiments.even_match import EvenMatch
 from experiments.harness.settings import config_digest
 from experiments.parts import captions
 from kvnmt.errors import UserError
-from tests.experiments.fake import untrained, write_captions
+from tests.experiments.fake import never, untrained, write_captions
 
 
 def test_the_row_is_trained_under_that_recipe(tmp_path, capsys):
@@ -39,6 +40,12 @@ def test_the_row_is_trained_under_that_recipe(tmp_path, capsys):
     assert [each.training.batch_size for each in others] == [40, 80, 80]
     assert [each.objective.label_smoothing for each in others] == [0, 0.1, 0]
     assert [each.model.dropout.annotations for each in others] == [0, 0, 0.2]
+    for words in (
+        ["--training.batch-size", "64"],
+        ["--objective.label-smoothing", "0"],
+    ):
+        with pytest.raises(UserError, match="is what the row '.*' is named for"):
+            even_match.main(replace(options, config=tuple(words)), train=never)
     result = json.loads((tmp_path / "runs/de-en-joeynmt-1/result.json").read_text())
     assert result["recipe"] == even_match.RECIPE
     assert f"{result['test2016_bleu']:.2f}" in capsys.readouterr().out

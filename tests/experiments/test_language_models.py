@@ -45,6 +45,10 @@ def test_language_models_are_reported_and_not_trained_again(options, capsys):
     assert table[1].split()[::3] == ["lm-4-gram", "4.5"]
     language_models.main(options, never)
     assert capsys.readouterr().out.splitlines()[-2:] == table
+    language_models.main(replace(options, show=True), never)
+    assert capsys.readouterr().out.splitlines()[-2:] == table
+    language_models.main(replace(options, list=True), never)
+    assert "done" in capsys.readouterr().out
 
 
 def test_paragraphs_are_cut_into_sentences():

@@ -56,7 +56,9 @@ def test_runs_are_trained_reported_and_not_repeated(tmp_path, capsys):
         data=tmp_path, workdir=tmp_path / "runs", systems=("rnnsearch-star",)
     )
     multi30k.main(options, train=untrained)
-    table = capsys.readouterr().out.splitlines()[-4:]
+    lines = capsys.readouterr().out.splitlines()
+    assert "Multi30k de-en, beam 10, at most" in " ".join(" ".join(lines).split())
+    table = lines[-4:]
     rows = [line.split() for line in table[:3]]
     assert [row[:2] for row in rows[1:]] == [
         ["rnnsearch-star", "scratch"],

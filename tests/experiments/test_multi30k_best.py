@@ -13,6 +13,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from experiments import multi30k_best
 from experiments.harness.preview import show_plans
+from experiments.harness.row_flags import with_flags
 from experiments.harness.settings import config_digest
 from experiments.harness.significance import counts_in
 from experiments.multi30k_best import BASELINE, RECIPE, Multi30kBest
@@ -65,6 +66,14 @@ def test_ingredients_of_ones_choice_are_left_out(options, capsys):
     assert rows == [f"de-en-rnnsearch-star-{name}-1" for name in names]
     with pytest.raises(UserError, match="no ingredient 'averagin'; did you mean"):
         multi30k_best.main(replace(chosen, ablate=("averagin",)), train=never)
+
+
+def test_no_flag_undoes_what_a_system_is_composed_of(options):
+    rows = [multi30k_best.configure(options, name, "", 1, {}) for name in COMPOSED]
+    for words in (["--model.state", "256"], ["--model.no-lexicon"]):
+        with pytest.raises(UserError, match="is what the row '.*lexicon"):
+            with_flags(rows, words)
+    assert with_flags(rows, ["--training.epochs", "3"])
 
 
 def test_a_composed_system_has_mechanisms_of_both(options):

@@ -123,3 +123,8 @@ def test_the_small_setting_makes_up_its_text(tmp_path, capsys):
     lines = (tmp_path / "corpus" / "train.src").read_text().splitlines()
     assert len(lines) < 20
     assert "made-up" in capsys.readouterr().out
+    for look in ({"list": True}, {"show": True}):
+        papers.make_paper(replace(options, **look), paper, never)
+        assert "done" in capsys.readouterr().out or "show" in look
+        with pytest.raises(UserError, match="runs on other text"):
+            papers.make_paper(replace(options, pairs=40, **look), paper, never)

@@ -11,7 +11,7 @@ import pytest
 
 from experiments.harness import settings
 from experiments.harness.rows import Row
-from experiments.harness.settings import config_digest, differences
+from experiments.harness.settings import check_same_config, config_digest, differences
 from kvnmt import attention, decoder, target_context
 from kvnmt.attention import dot, none
 from kvnmt.errors import UserError
@@ -142,3 +142,14 @@ def test_a_result_of_a_former_version_is_taken(measured, capsys):
     del plain["data"]["trimmed"]
     assert measured("0123456789ab", plain).result()
     assert dataclasses.asdict(Experiment())["data"]["trimmed"] is False
+
+
+def test_a_run_whose_config_was_changed_after_it_was_measured_is_told(tmp_path):
+    """As by kvnmt train --resume with another beam; a former version's counts."""
+    experiment = tiny(toy_data(tmp_path / "text"))
+    other = replaced(experiment, "search.beam", 3)
+    write_untrained(other, tmp_path / "run")
+    with pytest.raises(UserError, match="another configuration than this; choose"):
+        check_same_config(config_digest(experiment), other, tmp_path / "run")
+    check_same_config("former", other, tmp_path / "run")
+    check_same_config(config_digest(other), other, tmp_path / "run")

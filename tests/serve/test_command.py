@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -144,6 +145,35 @@ def test_a_signal_that_ends_it_tells_whether_all_is_answered(
         go.set()
     told = {"error": "the service ends before this is answered."}
     assert answers == [(200, {"translations": ["done"]}) if ends else (503, told)]
+
+
+def test_a_signal_that_a_shell_ignores_does_not_end_it(runs, monkeypatch):
+    """As Control-C is ignored in what a script runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        serving = server.make_serving(runs, SEARCH, LIMITS, Guard())
+
+        def interrupt(url):
+            assert httpx.get(f"{url}health", timeout=60).status_code == 200
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.3)
+            alive.append(httpx.get(f"{url}health", timeout=60).status_code)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        alive = []
+        with ThreadPoolExecutor(1) as threads:
+            listening = server.listen("127.0.0.1", 0)
+            with listening, pytest.raises(StoppedError, match="^SIGTERM: all"):
+                server.serve(
+                    serving,
+                    listening,
+                    None,
+                    lambda line: threads.submit(interrupt, line.split()[-1]),
+                )
+        assert alive == [200]
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_a_signal_at_the_start_ends_it_at_once(runs):
