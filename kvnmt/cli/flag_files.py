@@ -10,8 +10,10 @@ from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError
 
 FILE = "@"  # begins a word that names a file of flags
-# What is quoted, or else a comment; `shlex` would begin one within a word, too.
-_COMMENT = re.compile(r"""('[^']*'|"(?:\\.|[^"\\])*"|\\.)|(?<!\S)#[^\n]*""", re.S)
+# A word, or else a comment; `shlex` would begin a comment within a word, too.
+_QUOTED = r"""'[^']*'|"(?:\\.|[^"\\])*"|\\."""
+_WORD = rf"""(?:{_QUOTED}|[^\s'"\\#])(?:{_QUOTED}|[^\s'"\\])*"""
+_COMMENT = re.compile(rf"({_WORD})|#[^\n]*", re.S)
 
 
 def expanded(words: Sequence[str]) -> tuple[list[str], list[str]]:

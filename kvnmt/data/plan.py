@@ -11,8 +11,8 @@ training is one integer and a restart needs no other memory. There are two kinds
 
 The batches are then shuffled. Every batch is padded to one shape of a small table
 chosen from the corpus, so the number of compiled programs is known before the first
-step. Early epochs have batches of pairs in fewer shapes, which costs some padding: a
-program takes as long to compile as many steps.
+step. Early epochs pad batches of pairs to fewer shapes: to compile a program takes as
+long as to make many steps.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ class Plan:
     rows: NDArray[np.int64]  # [K]
     window: int  # pairs sorted together; 0: pairs of a shape share a batch
     per_epoch: int  # batches
-    first: NDArray[np.int64]  # [K] the epoch, from 0, that first has a shape
+    first_epochs: NDArray[np.int64]  # [K] in which, from 0, each shape is first used
 
     def digest(self) -> str:
         """A hash of the lengths, shapes and rows, to tell plans apart."""
@@ -73,7 +73,7 @@ class Plan:
 
     def with_all_shapes(self) -> "Plan":
         """The same, whose first epoch has all shapes, too."""
-        return replace(self, first=np.zeros_like(self.first))
+        return replace(self, first_epochs=np.zeros_like(self.first_epochs))
 
     def epoch(self, seed: int, number: int) -> Epoch:
         """Plans the epoch of this number, from 0."""
@@ -81,8 +81,8 @@ class Plan:
         lines, starts = self._cut(random)
         longest = np.maximum.reduceat(self.lengths[lines], starts, axis=0)
         order = random.permutation(len(starts))
-        had = np.flatnonzero(self.first <= number)
-        return Epoch(lines, starts, had[fit(longest, self.shapes[had])], order)
+        used = np.flatnonzero(self.first_epochs <= number)
+        return Epoch(lines, starts, used[fit(longest, self.shapes[used])], order)
 
     def longest(self, seed: int, number: int) -> NDArray[np.integer]:
         """The longest source and target of every batch of an epoch, in no order."""
@@ -141,12 +141,12 @@ def by_pairs(
     size = min(size, _rounded_up(len(lengths), multiple))
     most = lengths.max(axis=0, keepdims=True).astype(np.int64)
     per_epoch = -(-len(lengths) // size)
-    one = np.array([size]), window * size, per_epoch, np.zeros(1, np.int64)
-    plan = Plan(lengths, most, *one)
-    longest = plan.longest(0, 0)
-    shapes = choose_shapes(np.concatenate([longest, most]), count)
-    first = first_epochs(longest, size, shapes)
-    return replace(plan, shapes=shapes, rows=np.full(len(shapes), size), first=first)
+    start = np.zeros(1, np.int64)
+    plan = Plan(lengths, most, np.array([size]), window * size, per_epoch, start)
+    longest = np.concatenate([plan.longest(0, 0), most])
+    shapes = choose_shapes(longest, count)
+    first, rows = first_epochs(longest, size, shapes), np.full(len(shapes), size)
+    return replace(plan, shapes=shapes, rows=rows, first_epochs=first)
 
 
 def by_tokens(

@@ -8,12 +8,12 @@ program to compile, so they are few.
 import numpy as np
 from numpy.typing import NDArray
 
-NEVER = np.iinfo(np.int64).max // 2  # more positions than any pair can cost
+NEVER = np.iinfo(np.int64).max // 2  # more positions, or epochs, than there can be
 MOVES = (-8, -4, -2, -1, 1, 2, 4, 8)
 CELLS = 6_000  # different pairs of lengths above which they are rounded
-# Padded positions, of both sides, that take a CPU about as long as compiling a program
-# of a step: 5.8 CPU seconds of RNNsearch*, 256 wide.
-PROGRAM = 1 << 16
+# Padded positions, of both sides, that take a CPU about as long as compiling the program
+# of a step: 5.8 CPU seconds (RNNsearch*, 256 wide).
+COMPILE_COST = 1 << 16
 
 
 def choose_shapes(
@@ -32,11 +32,7 @@ def choose_shapes(
     Returns:
         Shapes ``[K, 2]``, smallest first; every pair fits one of them.
     """
-    step = 1
-    cells, counts = _distinct(lengths)
-    while len(cells) > most_cells:  # of long texts; there a few positions are little
-        step *= 2
-        cells, counts = _distinct(-(-lengths // step) * step)
+    cells, counts = _cells(lengths, most_cells)
     longer = np.repeat(cells.max(axis=1), counts)
     shapes = np.array([[edge, edge] for edge in choose_edges(longer, count)])
     shapes = _descend(_tighten(shapes, cells), cells, counts)
@@ -80,18 +76,20 @@ def choose_edges(lengths: NDArray[np.integer], count: int) -> tuple[int, ...]:
 def first_epochs(
     lengths: NDArray[np.integer], rows: int, shapes: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Returns the epoch, from 0, in which each shape is first worth its program.
+    """Returns the epoch, from 0, in which each shape is used for the first time.
 
-    Until then its batches are padded to other shapes. That is the epoch in which as
-    many positions were padded for want of it as a program costs (`PROGRAM`), with none
-    of those shapes that come later.
+    Before, its batches are padded to larger shapes. It comes in the epoch by which the
+    padding that it would have saved has cost as much as to compile its program
+    (`COMPILE_COST`), where none of those shapes is there that come later.
 
     Args:
-        lengths: The longest source and target of every batch of an epoch, ``[N, 2]``.
-        rows: Pairs in each of them.
-        shapes: A table, of which one holds all pairs.
+        lengths: The longest source and target of every batch of an epoch, and of all
+            pairs, ``[N, 2]``.
+        rows: Pairs in each batch.
+        shapes: A table, of which one holds all pairs; this is used from the start.
     """
-    cells, counts = _distinct(lengths)
+    cells, counts = _cells(lengths, CELLS)
+    cells = np.minimum(cells, shapes.max(axis=0))  # they may be rounded
     costs = rows * _costs(cells, shapes).astype(np.float64)
     first, left = np.zeros(len(shapes), np.int64), np.arange(len(shapes))
     while len(left) > 1:
@@ -99,10 +97,10 @@ def first_epochs(
         best = costs[left].argmin(axis=0)
         more = np.bincount(best, (two[1] - two[0]) * counts, minlength=len(left))
         place = more.argmin()
-        if more[place] > PROGRAM:
+        if more[place] > COMPILE_COST:
             break
-        # One that no batch has is never worth it.
-        first[left[place]] = PROGRAM // more[place] if more[place] else NEVER
+        # One that no batch needs never comes.
+        first[left[place]] = COMPILE_COST // more[place] if more[place] else NEVER
         left = np.delete(left, place)
     return first
 
@@ -123,6 +121,16 @@ def _distinct(lengths: NDArray[np.integer]) -> tuple[NDArray, NDArray]:
     base = int(lengths.max()) + 1
     codes, counts = np.unique(lengths @ [base, 1], return_counts=True)
     return np.stack(np.divmod(codes, base), axis=1), counts
+
+
+def _cells(lengths: NDArray[np.integer], most: int) -> tuple[NDArray, NDArray]:
+    """The same, of lengths that are rounded up until there are few enough."""
+    step = 1
+    cells, counts = _distinct(lengths)
+    while len(cells) > most:  # of long texts; there a few positions are little
+        step *= 2
+        cells, counts = _distinct(-(-lengths // step) * step)
+    return cells, counts
 
 
 def _cheapest(

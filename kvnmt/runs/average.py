@@ -15,7 +15,7 @@ from kvnmt.data.vocabularies import (
     check_digests,
     digests,
 )
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import check_once, not_made
 from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite, check_sizes
@@ -137,12 +137,13 @@ def _write(output: Path, model: Path, params: Params, about: dict[str, Any]) -> 
                 shutil.copy(model / name, output / name)
     except BaseException as error:
         shutil.rmtree(output, ignore_errors=True)  # so that it can be tried again
-        # What is told of a checkpoint is about a training that goes on.
-        cause = error.__cause__ if isinstance(error, UserError) else error
-        if isinstance(cause, Exception):
-            why = f"'{output}' cannot be written: {reason(cause)}."
-            raise UserError(why) from None
-        raise
+        if isinstance(error, OSError):
+            why = reason_of(error)
+        elif isinstance(error, UserError) and error.__cause__:
+            why = reason(error.__cause__)  # what is told is of a training that goes on
+        else:
+            raise
+        raise UserError(f"'{output}' cannot be written: {why}.") from None
 
 
 def _steps(

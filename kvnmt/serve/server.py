@@ -96,7 +96,7 @@ def make_serving(
 
 
 class _Server(uvicorn.Server):
-    """Leaves a signal ignored that was, as a shell does for what runs behind it."""
+    """Ignores what was ignored at the start, as a shell lets background jobs do."""
 
     def __init__(self, config: uvicorn.Config):
         """Notes which they are: Uvicorn listens to all."""

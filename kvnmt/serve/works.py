@@ -103,7 +103,7 @@ def _explore(batch: Batch) -> Records:
 
 
 def _check_finite(name: str, scored: Sequence[Scored]) -> None:
-    """Refuses lines without anything to show; whose they are is told by who asks."""
+    """Refuses lines without anything to show; a batch of several is asked apart."""
     if not all(map(is_finite, scored)):
         raise UserError(
             f"'{name}' reads a line with numbers that are not finite; take an earlier "

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs of a step, compiled in threads while earlier ones run.
 
-Every padded shape is a program of its own, and one may take as long to compile as a
-hundred steps take to run. So all that an epoch needs are compiled in the order in which
-it needs them; training waits for a program only if it comes to its shape too soon.
+Every padded shape is a program of its own, and one may take as long to compile as
+dozens of steps take to run. So all that an epoch needs are compiled in the order in
+which it needs them; training waits for a program only if it comes to its shape too
+soon.
 """
 
 from collections.abc import Iterable
@@ -114,7 +115,7 @@ def batch_of(shape: Shape, mesh: Mesh, linked: bool) -> list[jax.ShapeDtypeStruc
 def coming(plan: Plan, seed: int, first: int, until: int) -> list[Shape]:
     """The shapes of the steps to come, in the order of their first use.
 
-    Those of this epoch and the next are enough, since an epoch has all of them. Several
+    They are those of this epoch and the next; later ones are `arriving`. Several
     processes get none: their programs may have to be compiled together.
 
     Args:
@@ -133,6 +134,20 @@ def coming(plan: Plan, seed: int, first: int, until: int) -> list[Shape]:
         order = epoch.order[max(first - start, 0) : max(until - start, 0)]
         places += epoch.shapes[order].tolist()
     return [shape_at(plan, place) for place in dict.fromkeys(places)]
+
+
+def arriving(plan: Plan, number: int, until: int) -> list[Shape]:
+    """The shapes that are used for the first time in the epoch of this number.
+
+    Args:
+        plan: Has the batches.
+        number: Of the epoch, from 0.
+        until: The step behind the last.
+    """
+    if devices.part()[1] > 1 or number * plan.per_epoch >= until:
+        return []
+    places = np.flatnonzero(plan.first_epochs == number)
+    return [shape_at(plan, place) for place in places.tolist()]
 
 
 def shape_at(plan: Plan, place: int) -> Shape:

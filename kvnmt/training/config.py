@@ -43,7 +43,7 @@ class TrainingConfig(StepOptions):
     # steps from one save to the next, beside that at every validation; 0: none
     save_every: Annotated[int, at_least(0)] = 0
     keep_last: Annotated[int, at_least(1)] = 2  # newest checkpoints kept, with the best
-    # the first checkpoint at or behind each multiple of this is kept for good; 0: none
+    # the first checkpoint at or after each multiple of this is kept for good; 0: none
     keep_every: Annotated[int, at_least(0)] = 0
     warm_start: Path | None = None  # run directory of a trained model to start from
     # the trained model may have other words; those that both have keep their rows

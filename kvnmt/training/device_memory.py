@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from kvnmt.data.plan import Plan
 from kvnmt.errors import OptionError, UserError, short_of_memory
@@ -76,7 +77,9 @@ def largest_batches(plan: Plan) -> list[Shape]:
     """
     rows, (S, T) = plan.rows, plan.shapes.T
     loads = (rows * S * T, rows * T, rows * (S + T))
-    return [shape_at(plan, place) for place in {int(load.argmax()) for load in loads}]
+    # Of equal ones the largest otherwise, which others may be padded to at first.
+    places = {int(np.lexsort((S + T, load))[-1]) for load in loads}
+    return [shape_at(plan, place) for place in places]
 
 
 def program_bytes(program: jax.stages.Compiled) -> int | None:
@@ -164,7 +167,7 @@ def too_large(problem: str, what: str = TRAINING) -> UserError:
     remedy += "a greater {2}"
     # Validation has no gradient, for which things are kept, and computes in float32.
     if what == TRAINING:
-        remedy += ", {3} 8 or {4} bfloat16"
+        remedy += ", {3} 8 (with a recurrent decoder) or {4} bfloat16"
     else:
         remedy += ", in whose parts validation is computed too"
     return OptionError(

@@ -9,7 +9,7 @@ before a first one on any of them, and before validation, it is sure that all fi
 
 from kvnmt.model.assembly import Params
 from kvnmt.training import device_memory
-from kvnmt.training.ahead import Shape, StepAhead, coming, shape_of
+from kvnmt.training.ahead import Shape, StepAhead, arriving, coming, shape_of
 from kvnmt.training.device_memory import VALIDATION, bytes_of, largest_batches
 from kvnmt.training.job import Job
 from kvnmt.training.step import Metrics, TrainState
@@ -27,6 +27,7 @@ class Programs:
         self.step = StepAhead(job.train_step, job.shapes, job.mesh, linked)
         self._free: Shape | None = None  # of a first step that may be made unchecked
         self._checked = False
+        self._next = 0  # the step that is to be made
 
     def __enter__(self) -> "Programs":
         """Gives itself."""
@@ -45,6 +46,7 @@ class Programs:
             step: The next one, from 0.
             most: How many; None: all.
         """
+        self._next = step
         job, largest = self.job, largest_batches(self.job.plan)
         shapes = coming(job.plan, job.config.seed, step, job.steps)
         if shapes:
@@ -62,7 +64,15 @@ class Programs:
         if shape_of(source, target) != self._free:
             self._check()
         self._free = None
+        self._begin_next_epoch()
         return self.step(state, source, target, *links)
+
+    def _begin_next_epoch(self) -> None:
+        """At the first step of an epoch: has what is new in the next compiled."""
+        number, offset = divmod(self._next, self.job.plan.per_epoch)
+        self._next += 1
+        if offset == 0:
+            self.step.begin(arriving(self.job.plan, number + 1, self.job.steps))
 
     def validate(self, params: Params) -> Validation:
         """Validates, once its largest batch is known to fit."""

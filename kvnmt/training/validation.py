@@ -87,7 +87,7 @@ def score(metric: str, figures: dict[str, float]) -> float:
 def plan_validation(config: TrainingConfig, valid: EncodedCorpus, mesh: Mesh) -> Plan:
     """Plans batches that need no more memory than a part of one in training.
 
-    Each validation has the same ones.
+    Each validation has the same batches, so that all shapes are there from the start.
 
     Raises:
         UserError: So many pairs cannot be shared.

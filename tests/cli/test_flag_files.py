@@ -27,9 +27,9 @@ def test_a_file_stands_for_its_words(tmp_path):
 def test_a_comment_begins_where_a_word_would(tmp_path):
     path = tmp_path / "mine.flags"
     path.write_text(
-        "--a x#1 'y #2' \"z # \\\" #3\" \\#4 '5'#6 --b  # don't #7\n#8\nc#\n"
+        "--a x#1 'y #2' \"z # \\\" #3\" \\#4 '5'#6 7\\ #8 --b  # don't #7\n#8\nc#\n"
     )
-    words = ["--a", "x#1", "y #2", 'z # " #3', "#4", "5#6", "--b", "c#"]
+    words = ["--a", "x#1", "y #2", 'z # " #3', "#4", "5#6", "7 #8", "--b", "c#"]
     assert expanded([f"@{path}"]) == (words, words)
 
 

@@ -77,7 +77,7 @@ def test_a_plan_depends_on_seed_and_epoch_alone(plan):
 
 
 def test_early_epochs_pad_the_same_batches_to_fewer_shapes(monkeypatch):
-    monkeypatch.setattr(shapes, "PROGRAM", 6_000)
+    monkeypatch.setattr(shapes, "COMPILE_COST", 6_000)
     plan = by_pairs(lengths_of(), 8, 6)
     whole, counts = plan.with_all_shapes(), []
     for number in range(12):
@@ -90,6 +90,19 @@ def test_early_epochs_pad_the_same_batches_to_fewer_shapes(monkeypatch):
         counts.append(len(set(one.shapes.tolist())))
     assert counts[0] < counts[5] < counts[-1]
     assert plan.digest() == whole.digest() and plan.order() == whole.order()
+
+
+def test_a_batch_of_both_longest_sides_fits_though_no_epoch_before_had_one():
+    """The two longest pairs, of one source and one target word, seldom meet."""
+    lengths = np.array([[1, 1]] * 400 + [[1, 29]] * 9 + [[1, 30], [20, 2]])
+    plan = by_pairs(lengths, 2, 3)
+    met = 0
+    for number in range(150):
+        for planned in batches(plan, 1, number):
+            longest = plan.lengths[planned.lines].max(axis=0)
+            assert (longest <= planned.shape).all()
+            met += tuple(longest) == (20, 30)
+    assert met
 
 
 def test_batches_of_pairs_are_full_but_one():

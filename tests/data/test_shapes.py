@@ -5,7 +5,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kvnmt.data import shapes as shapes_module
@@ -45,9 +45,9 @@ def slow_first_epochs(lengths, rows, shapes) -> list[int]:
             for i, rest in others.items()
         }
         i = min(left, key=lambda i: more[i])
-        if more[i] > shapes_module.PROGRAM:
+        if more[i] > shapes_module.COMPILE_COST:
             break
-        first[i] = shapes_module.PROGRAM // more[i] if more[i] else NEVER
+        first[i] = shapes_module.COMPILE_COST // more[i] if more[i] else NEVER
         left.remove(i)
     return first
 
@@ -120,12 +120,14 @@ def test_long_pairs_need_no_table():
 
 
 @given(PAIRS, st.integers(1, 6), st.sampled_from([1, 8]), st.integers(1, 400))
+@example([(20, 1), (1, 29), (1, 30)], 3, 1, 1)
 def test_a_shape_waits_until_its_program_is_worth_it(pairs, count, rows, cost):
     lengths = np.array(pairs)
     most = lengths.max(axis=0, keepdims=True)
-    shapes = choose_shapes(np.concatenate([lengths, most]), count)
+    lengths = np.concatenate([lengths, most])
+    shapes = choose_shapes(lengths, count)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapes_module, "PROGRAM", cost)
+        patch.setattr(shapes_module, "COMPILE_COST", cost)
         first = first_epochs(lengths, rows, shapes)
         assert first.tolist() == slow_first_epochs(lengths, rows, shapes)
     assert first[fit(most, shapes)] == 0
@@ -134,6 +136,6 @@ def test_a_shape_waits_until_its_program_is_worth_it(pairs, count, rows, cost):
 def test_a_shape_comes_after_what_its_program_costs():
     """Each epoch pads a batch of [4, 4] to [10, 10], 12 positions a row more."""
     lengths, shapes = np.array([[4, 4], [10, 10]]), np.array([[4, 4], [10, 10]])
-    rows = shapes_module.PROGRAM // 12 // 3
+    rows = shapes_module.COMPILE_COST // 12 // 3
     assert first_epochs(lengths, rows, shapes).tolist() == [3, 0]
     assert first_epochs(lengths, 8 * rows, shapes).tolist() == [0, 0]

@@ -166,9 +166,9 @@ def test_files_of_other_kinds_are_told(tmp_path, pack, remedy):
 def test_pairs_of_other_kinds_are_told(tmp_path, pack, remedy):
     path = tmp_path / "pairs.tsv"
     path.write_bytes(pack("".join(f"a {n}\tb\n" for n in range(40)).encode()))
-    count = count_tsv(path)
+    assert count_tsv(path) > 0
     with pytest.raises(UserError, match=f"pairs.tsv' is no text: .*{remedy}"):
-        assert len([*tsv_blocks(path)]) == count
+        [*tsv_blocks(path)]
 
 
 @pytest.mark.parametrize("faulty", ["stop", "skip", "keep"])

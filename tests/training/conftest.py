@@ -12,5 +12,5 @@ from kvnmt.data import shapes
 def every_shape_from_the_start() -> Iterator[None]:
     """As with long text."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shapes, "PROGRAM", 0)
+        patch.setattr(shapes, "COMPILE_COST", 0)
         yield

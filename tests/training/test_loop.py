@@ -153,11 +153,14 @@ def test_a_killed_run_goes_on_as_if_it_never_stopped(
     """With dropout, from the middle of the second epoch, which may have more shapes."""
     exp = tiny(data, epochs=3, validate_every=3, shapes=2)
     if since:
-        monkeypatch.setattr(shapes, "PROGRAM", 1 << 16)
-        after, last = job_and_draw(exp, tmp_path / "whole")[0].plan.first
-        monkeypatch.setattr(shapes, "PROGRAM", 1 + (1 << 16) // after)
+        monkeypatch.setattr(shapes, "COMPILE_COST", 1 << 16)
+        after, last = job_and_draw(exp, tmp_path / "whole")[0].plan.first_epochs
+        monkeypatch.setattr(shapes, "COMPILE_COST", 1 + (1 << 16) // after)
         assert last == 0
-    assert job_and_draw(exp, tmp_path / "whole")[0].plan.first.tolist() == [since, 0]
+    assert job_and_draw(exp, tmp_path / "whole")[0].plan.first_epochs.tolist() == [
+        since,
+        0,
+    ]
     run(exp, tmp_path / "whole")
     with pytest.raises(Killed):
         fit_with(exp, tmp_path / "killed", step=killed_after(8))

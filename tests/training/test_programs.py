@@ -13,7 +13,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.plan import Plan
 from kvnmt.errors import UserError
 from kvnmt.training import device_memory, loop
-from kvnmt.training.ahead import Shape, StepAhead, coming, shape_of
+from kvnmt.training.ahead import Shape, StepAhead, coming, shape_at, shape_of
 from kvnmt.training.programs import Programs
 from kvnmt.training.signals import Signals
 from tests.helpers import tiny, toy_data
@@ -85,6 +85,31 @@ def test_one_step_at_most_is_made_before_memory_is_checked(tmp_path, data, monke
         programs(job.shapes, *batch)
         counts.append(len(checks))
     assert counts == [0, 2, 2]  # of training, and of validation
+
+
+def test_a_shape_of_a_later_epoch_is_compiled_an_epoch_before(
+    tmp_path, data, monkeypatch
+):
+    begin, events = StepAhead.begin, []
+
+    def watch(ahead: StepAhead, shapes: Any) -> None:
+        shapes = [*shapes]
+        events.extend(("begin", shape) for shape in shapes if ahead.step is call)
+        begin(ahead, shapes)
+
+    def call(*inputs: Any) -> Any:
+        events.append(("step", shape_of(inputs[1], inputs[2])))
+        return real(*inputs)
+
+    monkeypatch.setattr(StepAhead, "begin", watch)
+    job, draw = job_and_draw(tiny(data, epochs=4, shapes=2), tmp_path / "run")
+    plan = dataclasses.replace(job.plan, first_epochs=np.array([2, 0]))
+    real, late = job.train_step, shape_at(plan, 0)
+    call = with_lower(call, real)
+    loop.fit(dataclasses.replace(job, plan=plan, train_step=call), draw)
+    place = events.index(("begin", late))
+    assert len([what for what, _ in events[:place] if what == "step"]) == plan.per_epoch
+    assert events.index(("step", late)) > place + plan.per_epoch
 
 
 @pytest.mark.parametrize("resume", [False, True])

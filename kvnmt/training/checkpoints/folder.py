@@ -29,7 +29,7 @@ class Keep(NamedTuple):
     """Which checkpoints are kept, beside the best."""
 
     last: int = 2  # so many of the newest
-    every: int = 0  # the first at or behind each multiple of it; 0: none
+    every: int = 0  # the first at or after each multiple of it; 0: none
 
 
 class CheckpointFolder:
@@ -169,7 +169,7 @@ def ordered(newest_first: Iterable[Manifest], which: Which) -> list[Manifest]:
 
 
 def firsts(steps: Iterable[int], every: int) -> set[int]:
-    """Of steps that rise, the first at or behind each multiple; a save may wait."""
+    """Of steps that rise, the first at or after each multiple; a save may wait."""
     firsts: dict[int, int] = {}
     for step in steps if every else ():
         firsts.setdefault(step // every, step)
