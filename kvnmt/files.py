@@ -18,6 +18,7 @@ from kvnmt.errors import UserError, reason_of
 
 MANIFEST = "manifest.json"
 SMALL = 2**24  # bytes
+LONGEST_NAME = 180  # bytes of a name in that of a file, which may have 255
 ALGORITHMS = {  # by the digits of a digest
     64: hashlib.sha256,
     32: partial(hashlib.blake2b, digest_size=16),  # in checkpoints of versions before
@@ -75,8 +76,12 @@ def check_once(paths: Iterable[Path]) -> None:
 
 
 def in_file(name: str) -> str:
-    """The name of a system as a part of the name of a file."""
-    return name.replace("/", "-")
+    """The name of a system as a part of the name of a file; a long one is cut."""
+    name = name.replace("/", "-")
+    content = name.encode(errors="surrogateescape")
+    if len(content) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME // 4]}-{digest(content)[:8]}"  # 4 bytes a letter
 
 
 def claim(path: Path, inputs: Iterable[Path | None]) -> None:

@@ -14,6 +14,7 @@ from kvnmt.console import print_json, print_table, say
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError
 from kvnmt.evaluation import MEASURES, LackingError, Report, System, Test, table
+from kvnmt.evaluation.base import check_bleu
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import is_text, read_systems, read_test
 from kvnmt.evaluation.length import PICTURE
@@ -91,15 +92,19 @@ class Evaluate:
         measures = choose(self.measures, test, systems)
         check_used(self, measures)
         if self.pictures:
+            check_bleu(test, systems)
             make_folder(self.pictures)
             claim(self.pictures / PICTURE, ())
         if self.output:  # also if no measure asks for translations
             for system in systems:
                 _ = system.hypotheses
-        if self.pictures:
-            self._draw(test, systems, self.pictures)
         lenient = ALL in self.measures
         reports = take(measures, test, systems, say if lenient else None)
+        self._print(reports)
+        if self.pictures:  # last: whatever a picture meets, the figures are told
+            self._draw(test, systems, self.pictures)
+
+    def _print(self, reports: dict[str, list[Report]]) -> None:
         if self.json:
             print_json(_plain(reports))
             return

@@ -15,7 +15,9 @@ FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
 
 
 def names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of paths, as many as tell them apart, in names of files, too.
+    r"""The last parts of paths, as many as tell them apart, in names of files, too.
+
+    Bytes that are no UTF-8 are written as ``\udce9``, so that all can be printed.
 
     Raises:
         UserError: One is named twice, or two would name one file.
@@ -23,7 +25,10 @@ def names(paths: Sequence[Path]) -> list[str]:
     check_once(paths)
     parts = [path.resolve().parts for path in paths]
     for depth in range(1, max(map(len, parts), default=0) + 1):
-        told = ["/".join(path[-depth:]) for path in parts]
+        told = [
+            "/".join(path[-depth:]).encode(errors="backslashreplace").decode()
+            for path in parts
+        ]
         if len(set(map(in_file, told))) == len(parts):
             return told
     if parts:

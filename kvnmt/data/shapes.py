@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 NEVER = np.iinfo(np.int64).max // 2  # more positions, or epochs, than there can be
 MOVES = (-8, -4, -2, -1, 1, 2, 4, 8)
 CELLS = 6_000  # different pairs of lengths above which they are rounded
-# Padded positions, of both sides, that take a CPU about as long as compiling the program
-# of a step: 5.8 CPU seconds (RNNsearch*, 256 wide).
+# Padded positions, of both sides, that take a CPU as long as compiling the program of a
+# step: 5.8 CPU seconds (RNNsearch*, 256 wide).
 COMPILE_COST = 1 << 16
 
 

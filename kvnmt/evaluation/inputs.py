@@ -147,8 +147,7 @@ def _read_links(path: Path, test: Test, swap: bool) -> list[Gold]:
     source = [len(split_words(line)) for line in test.source]
     target = [len(split_words(line)) for line in test.reference]
     if swap:
-        check_links(links, target, source, path)
-        return [sentence.inverted() for sentence in links]
+        links = [sentence.inverted() for sentence in links]
     check_links(links, source, target, path)
     return links
 

@@ -17,7 +17,7 @@ from kvnmt.metrics.self_attention import (
     pooled,
     relative_positions,
 )
-from kvnmt.metrics.trees import Tree, parseval, right_branching, sentence_tree
+from kvnmt.metrics.trees import parseval, right_branching, sentence_tree
 
 NEAREST = 5  # positions with columns of their own
 POSITIONS = (
@@ -110,12 +110,10 @@ def _trees(
     assert test.brackets
     gold = test.brackets
     lines = [split_words(line) for line in test.reference]
-    trees: dict[str, list[Tree]] = {
-        name: [sentence_tree(w, focus(m)[:-1]) for w, m in zip(lines, matrices)]
+    trees = [
+        (name, [sentence_tree(w, focus(m)[:-1]) for w, m in zip(lines, matrices)])
         for name, matrices in systems
-    }
-    trees["right-branching"] = [right_branching(words) for words in lines]
-    rows = [
-        {"system": n, **vars(parseval(parsed, gold))} for n, parsed in trees.items()
     ]
+    trees.append(("right-branching", [right_branching(words) for words in lines]))
+    rows = [{"system": n, **vars(parseval(parsed, gold))} for n, parsed in trees]
     return Report("trees from self-attention", TREES, rows, [TREE_NOTE])

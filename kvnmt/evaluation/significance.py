@@ -64,8 +64,8 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         "p of the sign test, two-sided, on corpus BLEU without smoothing; of the "
         "t-test, one-tailed, on sentence BLEU; of the bootstrap and of randomisation, "
         "two-sided",
-        f"bootstrap {bootstrap.signatures['BLEU']}",
-        f"randomisation {shuffled.signatures['BLEU']}",
+        *(f"bootstrap {signature}" for signature in bootstrap.signatures.values()),
+        *(f"randomisation {signature}" for signature in shuffled.signatures.values()),
     ]
     title = f"difference from {systems[0].name}, sentences better and worse"
     return Report(title, COLUMNS, rows, notes)

@@ -7,6 +7,7 @@ its signature cannot be compared with another one.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,8 +117,14 @@ def sentence_statistics(
         of several the nearest.
         The sum over sentences gives corpus BLEU: see `summed_bleu`, and `bleu_of`.
     """
-    counts = sentence_counts(bleu_metric(settings), hypotheses, references, more)
+    counts = sentence_counts(_shared(settings), hypotheses, references, more)
     return np.roll(counts, -2, axis=1)  # sacrebleu has the lengths first
+
+
+@lru_cache(maxsize=8)
+def _shared(settings: Settings) -> BLEU:
+    """One for all that is counted: sacrebleu keeps each tokenizer that was used."""
+    return bleu_metric(settings)
 
 
 def sentence_counts(

@@ -15,6 +15,7 @@ from kvnmt.data import sources
 from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError
 from kvnmt.evaluation import base, inputs
+from kvnmt.files import in_file
 from kvnmt.inference.memory_changes import memory_changes
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score_lines
@@ -204,6 +205,17 @@ def test_gold_links_may_be_of_either_direction(kvnmt, text):
     common = kvnmt, text.memory, *text.sides, "--measures", "alignment"
     first = evaluated(*common, "--gold", straight)
     assert first == evaluated(*common, "--gold", swapped, "--swap")
+
+
+def test_a_link_that_is_out_of_a_pair_is_told_by_the_right_sides(kvnmt, text):
+    """Also where links are of the other direction: source first, as in the pair."""
+    source = text.write("two.src", ["a b"])
+    reference = text.write("three.ref", ["A B C"])
+    sides = "--source", source, "--reference", reference
+    gold = text.write("far.align", ["4-0"])
+    asked = "evaluate", reference, *sides, "--measures", "adequacy", "--gold", gold
+    said = kvnmt(*asked, "--swap")
+    check_sentence(said, "link 0-4 lies outside a pair of 2 source and 3 target words")
 
 
 def test_adequacy_is_exact_where_gold_is(kvnmt, text):
@@ -424,6 +436,27 @@ def test_a_folder_of_pictures_that_cannot_be_is_told_first(kvnmt, text, tmp_path
     for folder, reason in (("file", "cannot be made"), ("new", "cannot be written")):
         check_sentence(kvnmt(*asked, "--pictures", tmp_path / folder), reason)
     assert not (tmp_path / "output").exists()
+
+
+def test_figures_are_told_whatever_a_picture_meets(kvnmt, text, tmp_path, monkeypatch):
+    """And names are as long, or as odd, as those of files may be."""
+
+    def draw(*inputs: object) -> None:
+        raise UserError("'a.png' cannot be written: No space left on device.")
+
+    odd = text.folder / "caf\udce9"
+    odd.write_text("".join(f"{line.upper()}\n" for line in LINES))
+    asked = "evaluate", odd, *text.files, "--measures", "score"
+    pictures = "--pictures", tmp_path
+    assert b"caf\\udce9" in kvnmt(*asked, *pictures).out
+    assert in_file(f"{'ä' * 300}/b") != in_file(f"{'ä' * 300}/c")
+    assert len(in_file("𝄞" * 300).encode()) < 200 and in_file("a/b") == "a-b"
+    monkeypatch.setattr("kvnmt.evaluation.pictures.draw", draw)
+    said = kvnmt(*asked, *pictures)
+    assert said.status == 2 and b"BLEU" in said.out and "No space left" in said.err
+    monkeypatch.setattr("kvnmt.cli.evaluate.check_bleu", refuse)
+    monkeypatch.setattr("kvnmt.cli.evaluate.take", pytest.fail)
+    check_sentence(kvnmt(*asked, *pictures), "is no file")
 
 
 @pytest.mark.parametrize("gold", [False, True])

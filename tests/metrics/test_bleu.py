@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from kvnmt.errors import UserError
+from kvnmt.metrics import bleu
 from kvnmt.metrics.bleu import (
     Settings,
     corpus_bleu,
@@ -28,6 +29,15 @@ def test_bleu_by_hand():
     # Matches 5/5, 4/4, 3/3, 2/2; five tokens for six: brevity penalty exp(1 - 6/5).
     result = corpus_bleu(["a b c d e"], ["a b c d e f"], tokenize="none")
     assert result.score == pytest.approx(81.8730753)
+
+
+def test_one_tokenizer_is_made_for_all_that_is_counted(monkeypatch):
+    made, make = [], bleu.bleu_metric
+    monkeypatch.setattr(bleu, "bleu_metric", lambda s: made.append(s) or make(s))
+    bleu._shared.cache_clear()
+    for line in SENTENCES:
+        sentence_statistics([line], [line], PLAIN)
+    assert made == [PLAIN]
 
 
 def test_of_several_references_each_n_gram_may_be_of_another():
