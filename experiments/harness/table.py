@@ -176,16 +176,28 @@ def make_table(
 
 
 def _settings(rows: Sequence[AnyRow]) -> list[str]:
-    """What rows have that a flag may change and no column shows."""
-    experiments = [row.experiment for row in rows if isinstance(row, Row)]
+    """What rows have that a flag may change and no column shows, by their data."""
+    by_data: dict[str, list[Experiment]] = {}
+    for row in rows:
+        if isinstance(row, Row):
+            by_data.setdefault(row.data, []).append(row.experiment)
+    told = {data: _setting(experiments) for data, experiments in by_data.items()}
+    if len(set(told.values())) <= 1:
+        return [*told.values()][:1]
+    return [f"{data}: {setting}" for data, setting in told.items()]
+
+
+def _setting(experiments: Sequence[Experiment]) -> str:
     beams = {e.search.beam for e in experiments if e.model.reads_source}
-    epochs = {e.training.epochs for e in experiments}
-    settings = {"beam {}": beams, "at most {} epochs": epochs}
-    return [
+    settings = {
+        "beam {}": beams,
+        "at most {} epochs": {e.training.epochs for e in experiments},
+    }
+    return ", ".join(
         what.format(" or ".join(map(str, sorted(values))))
         for what, values in settings.items()
         if values
-    ]
+    )
 
 
 def _show_some(

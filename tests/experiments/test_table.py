@@ -309,3 +309,25 @@ def test_the_table_has_a_row_for_each_result_and_leaves_gaps(capsys):
     show("a title", columns, [{"system": "a", "bleu": 12.345}, {"system": "b"}], ["n"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [["a", "title"], ["system", "BLEU"], ["a", "12.35"], ["b"], ["n"]]
+
+
+def test_a_title_tells_what_flags_may_change(rows, capsys):
+    """By the data, where it is not the same for all."""
+    column = [Column("system", "system")]
+    one, two = rows
+    more = replace(two.experiment.training, epochs=9)
+    longer = replace(two, experiment=replace(two.experiment, training=more))
+    other = replace(longer, data="captions")
+    for some, title in (
+        ([one, two], "t, beam 10, at most 2 epochs"),
+        ([one, longer], "t, beam 10, at most 2 or 9 epochs"),
+        (
+            [replace(one, data="made-up"), other],
+            "t, made-up: beam 10, at most 2 epochs, captions: beam 10, at most 9 ep",
+        ),
+    ):
+        make_table(
+            Options(workdir=one.folder.parent, show=True), Table("t", column, some)
+        )
+        out = capsys.readouterr().out  # a title is no wider than its table
+        assert "".join(title.split()) in "".join(out.split())
