@@ -495,15 +495,15 @@ def test_an_error_of_ours_is_told_and_leaves_the_service_up(service, monkeypatch
     assert service.post("/translate", LINES).status_code == 200
 
 
-# --- who may ask ---------------------------------------------------------------------
-
-
 def test_what_is_read_with_no_finite_number_is_one_sentence(runs):
     run = runs["plain"]
     spoilt = jax.tree.map(lambda leaf: leaf * np.nan, run.params)
     with started({"spoilt": run._replace(params=spoilt)}) as service:
         answer = service.post("/explore", {"line": "a b"})
         refused(answer, 400, "'spoilt' reads a line with numbers that are not finite")
+
+
+# --- who may ask ---------------------------------------------------------------------
 
 
 def test_other_pages_cannot_ask_by_way_of_a_browser(service):

@@ -147,7 +147,7 @@ def test_a_signal_that_ends_it_tells_whether_all_is_answered(
     assert answers == [(200, {"translations": ["done"]}) if ends else (503, told)]
 
 
-def test_a_signal_that_a_shell_ignores_does_not_end_it(runs, monkeypatch):
+def test_a_signal_that_a_shell_ignores_does_not_end_it(runs):
     """As Control-C is ignored in what a script runs in the background."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
