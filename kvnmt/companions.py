@@ -23,7 +23,7 @@ from typing import Any
 import jax
 from jax._src import distributed  # no public name leads to the store of all processes
 
-from kvnmt.errors import StoppedError, UserError, first_line, tell
+from kvnmt.errors import StoppedError, UserError, first_line, reason_of, tell
 
 WAIT = 300  # seconds for all processes to come
 LOOK = 0.5  # seconds between two looks whether another has failed
@@ -203,7 +203,7 @@ def _check_place(coordinator: str, process: int | None) -> None:
             except OSError as error:
                 raise UserError(
                     f"port {port} of --coordinator cannot be listened to here: "
-                    f"{error.strerror}; give another one."
+                    f"{reason_of(error)}; give another one."
                 ) from None
 
 
@@ -221,7 +221,7 @@ def _find(host: str, seconds: float) -> None:
                 told = True
                 time.sleep(1)
                 continue
-            why = getattr(error, "strerror", None) or error
+            why = reason_of(error)
             raise UserError(
                 f"'{host}' of --coordinator is not known here ({why}); check the name, "
                 "or give an address."

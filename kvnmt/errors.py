@@ -137,7 +137,7 @@ def run_program(name: str, work: Callable[[], object]) -> None:
         if error.errno not in UNWRITABLE:
             raise
         _forget_output()
-        reason = f"what it gives cannot be written ({error.strerror})"
+        reason = f"what it gives cannot be written ({reason_of(error)})"
         tell(f"{name}: {reason}; make room, or write elsewhere.")
         raise SystemExit(2) from None
 
@@ -158,7 +158,9 @@ def _run(name: str, work: Callable[[], object]) -> None:
         if error.errno not in UNREACHABLE or not isinstance(error.filename, str):
             raise
         remedy = "name another path, or mend its permissions"
-        tell(f"{name}: '{error.filename}' is out of reach: {error.strerror}; {remedy}.")
+        tell(
+            f"{name}: '{error.filename}' is out of reach: {reason_of(error)}; {remedy}."
+        )
         raise SystemExit(2) from None
     except StoppedError as stopped:
         tell(f"{name}: {stopped}")

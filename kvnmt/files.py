@@ -59,7 +59,9 @@ def check_path(path: Path) -> None:
 
 def not_made(path: Path, error: OSError) -> UserError:
     """What is said of a folder that the system does not make."""
-    return UserError(f"'{path}' cannot be made: {error.strerror}; name another place.")
+    return UserError(
+        f"'{path}' cannot be made: {reason_of(error)}; name another place."
+    )
 
 
 def check_once(paths: Iterable[Path]) -> None:
@@ -101,7 +103,7 @@ def claim(path: Path, inputs: Iterable[Path | None]) -> None:
         if not there:
             path.unlink()
     except OSError as error:
-        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
+        raise UserError(f"'{path}' cannot be written: {reason_of(error)}.") from None
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from kvnmt.console import say
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, reason_of
 from kvnmt.files import locked, make_folder, write_json
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -190,7 +190,7 @@ class Claims:
                 except BlockingIOError:
                     continue
                 except OSError as error:
-                    why = f"'{self.path}' cannot be written: {error.strerror}."
+                    why = f"'{self.path}' cannot be written: {reason_of(error)}."
                     raise UserError(why) from None
             yield locks
 
@@ -242,7 +242,9 @@ class Claims:
         except FileExistsError:
             return None
         except OSError as error:
-            raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
+            raise UserError(
+                f"'{path}' cannot be written: {reason_of(error)}."
+            ) from None
         return Held(path, number, lost)
 
 

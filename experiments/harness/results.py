@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from experiments.harness.settings import check_same_rows
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, reason_of
 from kvnmt.files import make_folder, write_json
-from kvnmt.runs.directory import package_versions
+from kvnmt.runs.making import package_versions
 
 RESULT = "result.json"
 HERE = Path(__file__).parents[1]
@@ -50,7 +50,7 @@ def write_result(folder: Path, figures: Figures) -> Figures:
     try:
         write_json(folder / RESULT, result)
     except OSError as error:
-        why = error.strerror
+        why = reason_of(error)
         raise UserError(f"'{folder / RESULT}' cannot be written: {why}.") from None
     return result
 
@@ -161,7 +161,7 @@ def read_file(path: Path) -> Figures:
     except ValueError:
         figures = None
     except OSError as error:
-        raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
+        raise UserError(f"'{path}' cannot be read: {reason_of(error)}.") from None
     if not isinstance(figures, dict) or not figures:
         raise UserError(
             f"'{path}' holds no figures; delete it, and the run is measured again."

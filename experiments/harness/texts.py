@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from experiments.harness.results import RESULT
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, reason_of
 from kvnmt.files import locked, make_folder, write_whole
 
 
@@ -35,7 +35,7 @@ def prepare(workdir: Path, text: Text) -> None:
         with locked(workdir / f"{text.name}.lock"):
             _write_text(workdir, text)
     except OSError as error:
-        path, why = error.filename or workdir, error.strerror
+        path, why = error.filename or workdir, reason_of(error)
         raise UserError(f"'{path}' cannot be written: {why}.") from None
 
 
@@ -59,7 +59,7 @@ def check_key(workdir: Path, text: Text) -> bool:
     except FileNotFoundError:
         former = None
     except OSError as error:
-        raise UserError(f"'{workdir}' cannot be read: {error.strerror}.") from None
+        raise UserError(f"'{workdir}' cannot be read: {reason_of(error)}.") from None
     if text.key is None:
         return former is not None
     is_other = former not in (None, text.key)

@@ -13,7 +13,7 @@ from typing import IO, NamedTuple
 
 from kvnmt.benchmark.peers.base import Arguments, Program
 from kvnmt.data.text import decode_lines
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, reason_of
 
 TAIL = 3  # lines of a log that are shown
 
@@ -49,7 +49,7 @@ def version(installed: Installed) -> str:
     try:
         tried = subprocess.run([str(python), "-c", code], capture_output=True)
     except OSError as error:
-        reason = error.strerror
+        reason = reason_of(error)
         raise UserError(f"'{python}' cannot be run: {reason}; {remedy}") from None
     told = tried.stdout.decode(errors="replace").split()
     if tried.returncode or not told:

@@ -25,7 +25,7 @@ from kvnmt.benchmark.training import (
     training_rows,
 )
 from kvnmt.data.batches import Batch
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, reason_of
 
 Advance = Callable[[str], None]
 # What comes of a file that is no report.
@@ -128,7 +128,7 @@ def read(path: Path) -> dict[str, Any]:
         if report.get("yardstick_size", SIZES[0]) not in SIZES:
             raise ValueError
     except OSError as error:
-        raise UserError(f"'{path}' cannot be read: {error.strerror}.") from None
+        raise UserError(f"'{path}' cannot be read: {reason_of(error)}.") from None
     except BAD:
         raise UserError(
             f"'{path}' holds no measurement; write one by kvnmt benchmark --json."

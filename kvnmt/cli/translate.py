@@ -17,7 +17,7 @@ from kvnmt.cli.windows import awaited_lines, read_windows
 from kvnmt.console import counting, say
 from kvnmt.data.text import read_lines
 from kvnmt.devices import own_mesh, replicate, use_cores
-from kvnmt.errors import UserError, counted
+from kvnmt.errors import UserError, counted, reason_of
 from kvnmt.fields import check_fields
 from kvnmt.files import claim
 from kvnmt.inference.config import check_search
@@ -200,7 +200,7 @@ def _write_file(file: BinaryIO, path: Path, text: bytes) -> None:
     try:
         _write(file, text)
     except OSError as error:
-        raise UserError(f"'{path}' cannot be written: {error.strerror}.") from None
+        raise UserError(f"'{path}' cannot be written: {reason_of(error)}.") from None
 
 
 def _write(file: BinaryIO, text: bytes) -> None:

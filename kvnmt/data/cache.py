@@ -148,7 +148,7 @@ def find(entry: Path, console: Console) -> Prepared | None:
             shutil.rmtree(entry)
         return None
     except OSError as error:  # perhaps it can be read another time: it stays
-        raise UserError(f"'{entry}' cannot be read: {error.strerror}.") from None
+        raise UserError(f"'{entry}' cannot be read: {reason_of(error)}.") from None
     words = load_vocabularies(entry)
     if words.source == words.target:
         words = Vocabularies(words.source, words.source)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run directory: how it is made, and how it is read back.
+"""A run directory, as it is read back.
 
 It needs nothing else to be used. It holds ``config.json``, ``versions.json``,
 ``vocabulary/``, ``metrics.jsonl``, ``events/``, ``validations/``,
@@ -7,9 +7,7 @@ It needs nothing else to be used. It holds ``config.json``, ``versions.json``,
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from importlib.metadata import version
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +15,17 @@ import cattrs
 import jax
 from cattrs.v import format_exception
 
-from kvnmt import __version__
 from kvnmt.console import say
-from kvnmt.data.vocabularies import (
-    Vocabularies,
-    check_digests,
-    load_vocabularies,
-    save_vocabularies,
-)
+from kvnmt.data.vocabularies import Vocabularies, check_digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import UserError
 from kvnmt.fields import check_fields
-from kvnmt.files import (
-    DamagedError,
-    check_once,
-    check_path,
-    not_made,
-    read_small,
-    write_json,
-)
+from kvnmt.files import DamagedError, check_once, check_path, read_small
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.score import rounds_of
 from kvnmt.model import assembly
 from kvnmt.runs.bounds import check_finite, check_links, check_sizes
-from kvnmt.runs.config import Experiment, from_plain, to_plain, unlisted_in
+from kvnmt.runs.config import Experiment, from_plain, unlisted_in
 from kvnmt.runs.former import upgraded
 from kvnmt.runs.run import Run
 from kvnmt.training.checkpoints.folder import CheckpointFolder
@@ -154,89 +139,9 @@ def check_run(folder: Path) -> None:
         )
 
 
-def check_free(folder: Path) -> None:
-    """Makes sure that a new run can be made in a folder.
-
-    Raises:
-        UserError: There is something in it.
-    """
-    check_path(folder)
-    # What a start that was killed has left is no run.
-    names = "versions.json", "config.json"
-    half = {"lock", "vocabulary", "versions.json", *(f"{name}.new" for name in names)}
-    if folder.is_dir() and {path.name for path in folder.iterdir()} <= half:
-        return
-    if folder.exists():
-        raise _taken(folder)
-
-
 def has_checkpoint(folder: Path) -> bool:
     """Whether a run directory holds a finished checkpoint."""
     return bool(CheckpointFolder(folder / "checkpoints", False, say).steps())
-
-
-def make_run(
-    folder: Path, experiment: Experiment, words: Vocabularies | None, resume: bool
-) -> None:
-    """Makes a folder a run directory; its config comes last: half a run is none.
-
-    Args:
-        folder: Where; nobody else trains in it.
-        experiment: The config to write.
-        words: The vocabularies of both sides; None: those of the run stay.
-        resume: Whether there may be a run already.
-
-    Raises:
-        UserError: It cannot be made; another process has made a run there meanwhile.
-    """
-    is_run = (folder / "config.json").exists()
-    if is_run and not resume:
-        raise _taken(folder)
-    with writing_config(folder, is_run):
-        if words:
-            save_vocabularies(words, folder / "vocabulary")
-        write_json(folder / "versions.json", package_versions())
-        write_json(folder / "config.json", to_plain(experiment))
-
-
-def _taken(folder: Path) -> UserError:
-    if not (folder / "config.json").is_file():
-        return UserError(
-            f"'{folder}' exists already and is no run; choose another folder."
-        )
-    return OptionError(
-        f"'{folder}' exists already and is not empty; pass {{0}} to go on with the "
-        "run in it, or choose another folder.",
-        "resume",
-    )
-
-
-@contextmanager
-def writing_config(folder: Path, is_run: bool = True) -> Iterator[None]:
-    """Says what to do where the files of a run's choices cannot be written.
-
-    Raises:
-        UserError: They cannot.
-    """
-    try:
-        yield
-    except OSError as error:
-        if not is_run:
-            raise not_made(folder, error) from None
-        raise OptionError(
-            f"the config in '{folder}' cannot be written: {error.strerror}; mend that "
-            "and go on with {0}.",
-            "resume",
-        ) from None
-
-
-def package_versions() -> dict[str, str]:
-    """The versions of the packages that a run depends on, and the device."""
-    packages = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
-    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
-    others = {name: version(name) for name in packages}
-    # kvnmt says its own, since it may run from its folder without being installed.
-    return {"kvnmt": __version__} | others | {"device": device}
 
 
 def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
@@ -247,7 +152,10 @@ def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
     """
     run = load_ensemble([folder, *others])
     if not run.model.reads_source:
-        raise UserError(f"'{folder}' holds a language model, which translates nothing.")
+        raise UserError(
+            f"'{folder}' holds a language model, which translates nothing; name a run "
+            "that reads a source."
+        )
     return run
 
 
@@ -259,7 +167,10 @@ def load_aligner(folder: Path) -> tuple[Run, int]:
     """
     run = load_run(folder)
     if not run.model.reads_source:
-        raise UserError(f"'{folder}' holds a language model, which aligns nothing.")
+        raise UserError(
+            f"'{folder}' holds a language model, which aligns nothing; name a run "
+            "that reads a source."
+        )
     rounds = rounds_of(run.model, run.params)
     if not rounds:
         raise UserError(
@@ -286,10 +197,14 @@ def load_ensemble(folders: Sequence[Path]) -> Run:
             if digest(ours) != digest(theirs):
                 raise UserError(
                     f"the {side} vocabulary of '{folder}' ({digest(theirs)}) is not "
-                    f"that of '{folders[0]}' ({digest(ours)}); an ensemble shares both."
+                    f"that of '{folders[0]}' ({digest(ours)}); an ensemble shares "
+                    "both: name runs that were trained on the same vocabularies."
                 )
         if run.model.reads_source != first.model.reads_source:
-            raise UserError(f"'{folder}' and '{folders[0]}' do not do the same thing.")
+            raise UserError(
+                f"'{folder}' and '{folders[0]}' cannot be one: only one of them reads "
+                "a source; leave one out."
+            )
     model = ensemble(tuple(run.model for run in runs))
     params: Any = tuple(run.params for run in runs)
     return first._replace(model=model, params=params)

@@ -37,11 +37,9 @@ from kvnmt.runs.config import (
     to_plain,
     with_starts,
 )
-from kvnmt.runs.directory import (
+from kvnmt.runs.directory import chosen, has_checkpoint, load_experiment
+from kvnmt.runs.making import (
     check_free,
-    chosen,
-    has_checkpoint,
-    load_experiment,
     make_run,
     package_versions,
     writing_config,

@@ -18,7 +18,7 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog  # pyright: ignore
 from tensorboardX.proto.summary_pb2 import Summary  # pyright: ignore
 
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import write_whole
 
 NAME = "metrics.jsonl"
@@ -119,7 +119,7 @@ def _explaining(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise OptionError(
-            f"the records of '{folder}' cannot be written: {error.strerror}; mend the "
-            "cause and go on with {0}.",
+            f"the records of '{folder}' cannot be written: {reason_of(error)}; mend "
+            "the cause and go on with {0}.",
             "resume",
         ) from None

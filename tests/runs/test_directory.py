@@ -13,10 +13,11 @@ import pytest
 import kvnmt
 from kvnmt import files
 from kvnmt.errors import UserError
-from kvnmt.runs import directory
+from kvnmt.runs import making
 from kvnmt.runs.average import average
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import check_free, load_run
+from kvnmt.runs.directory import load_run
+from kvnmt.runs.making import check_free
 from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import untrained
 
@@ -59,21 +60,21 @@ def test_a_config_that_cannot_be_written_is_told(tmp_path, monkeypatch, is_run, 
     if is_run:
         (tmp_path / "run").mkdir()
         (tmp_path / "run" / "config.json").write_text("{}")
-    monkeypatch.setattr(directory, "write_json", refuse)
+    monkeypatch.setattr(making, "write_json", refuse)
     with pytest.raises(UserError, match=told):
-        directory.make_run(tmp_path / "run", Experiment(), None, resume=is_run)
+        making.make_run(tmp_path / "run", Experiment(), None, resume=is_run)
 
 
 def test_a_run_tells_its_versions_where_kvnmt_is_not_installed(monkeypatch):
-    installed = directory.version
+    installed = making.version
 
     def version(name):
         if name == "kvnmt":
             raise PackageNotFoundError(name)
         return installed(name)
 
-    monkeypatch.setattr(directory, "version", version)
-    versions = directory.package_versions()
+    monkeypatch.setattr(making, "version", version)
+    versions = making.package_versions()
     assert versions["kvnmt"] == kvnmt.__version__
     assert versions["jax"] == jax.__version__
 

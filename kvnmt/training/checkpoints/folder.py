@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import DamagedError, locked
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.manifest import Manifest, UnreadableError
@@ -117,7 +117,7 @@ class CheckpointFolder:
                 try:
                     gone = self.of(step).rename(self.unfinished(step))
                 except OSError as error:
-                    why = f"{error.strerror}; it stays"
+                    why = f"{reason_of(error)}; it stays"
                     self.tell(f"checkpoint '{self.of(step)}' cannot be removed: {why}.")
                 else:
                     shutil.rmtree(gone, ignore_errors=True)
@@ -196,7 +196,7 @@ def only_writer(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
                 "choose another folder."
             ) from None
         except OSError as error:
-            why = error.strerror
+            why = reason_of(error)
             raise UserError(f"'{folder}' cannot be written: {why}.") from None
         if not locks:
             tell(

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import NoneType
 from typing import Any
 
+from kvnmt.errors import reason_of
 from kvnmt.files import (
     MANIFEST,
     DamagedError,
@@ -102,4 +103,4 @@ def _explaining() -> Iterator[None]:
     except OSError as error:
         name = Path(error.filename or "a file").name
         kind = DamagedError if isinstance(error, FileNotFoundError) else UnreadableError
-        raise kind(f"'{name}' cannot be read: {error.strerror}") from None
+        raise kind(f"'{name}' cannot be read: {reason_of(error)}") from None

@@ -99,7 +99,9 @@ class CheckpointReader:
             manifests.check(folder, manifest)
             return manifest
         except DamagedError as error:
-            raise UserError(f"checkpoint '{folder}' is damaged: {error}.") from None
+            raise UserError(
+                f"checkpoint '{folder}' is damaged: {error}; name another one."
+            ) from None
 
     def restore(self, like: TrainState, step: int) -> TrainState:
         """Reads a checkpoint into the shapes and shardings of ``like``.

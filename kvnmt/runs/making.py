@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a run directory is made: its config, its vocabularies, and what made it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+import jax
+
+from kvnmt import __version__
+from kvnmt.data.vocabularies import Vocabularies, save_vocabularies
+from kvnmt.errors import OptionError, UserError, reason_of
+from kvnmt.files import check_path, not_made, write_json
+from kvnmt.runs.config import Experiment, to_plain
+
+
+def check_free(folder: Path) -> None:
+    """Makes sure that a new run can be made in a folder.
+
+    Raises:
+        UserError: There is something in it.
+    """
+    check_path(folder)
+    # What a start that was killed has left is no run.
+    names = "versions.json", "config.json"
+    half = {"lock", "vocabulary", "versions.json", *(f"{name}.new" for name in names)}
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= half:
+        return
+    if folder.exists():
+        raise _taken(folder)
+
+
+def make_run(
+    folder: Path, experiment: Experiment, words: Vocabularies | None, resume: bool
+) -> None:
+    """Makes a folder a run directory; its config comes last: half a run is none.
+
+    Args:
+        folder: Where; nobody else trains in it.
+        experiment: The config to write.
+        words: The vocabularies of both sides; None: those of the run stay.
+        resume: Whether there may be a run already.
+
+    Raises:
+        UserError: It cannot be made; another process has made a run there meanwhile.
+    """
+    is_run = (folder / "config.json").exists()
+    if is_run and not resume:
+        raise _taken(folder)
+    with writing_config(folder, is_run):
+        if words:
+            save_vocabularies(words, folder / "vocabulary")
+        write_json(folder / "versions.json", package_versions())
+        write_json(folder / "config.json", to_plain(experiment))
+
+
+@contextmanager
+def writing_config(folder: Path, is_run: bool = True) -> Iterator[None]:
+    """Says what to do where the files of a run's choices cannot be written.
+
+    Raises:
+        UserError: They cannot.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not is_run:
+            raise not_made(folder, error) from None
+        raise OptionError(
+            f"the config in '{folder}' cannot be written: {reason_of(error)}; mend "
+            "that and go on with {0}.",
+            "resume",
+        ) from None
+
+
+def package_versions() -> dict[str, str]:
+    """The versions of the packages that a run depends on, and the device."""
+    packages = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
+    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
+    others = {name: version(name) for name in packages}
+    # kvnmt says its own, since it may run from its folder without being installed.
+    return {"kvnmt": __version__} | others | {"device": device}
+
+
+def _taken(folder: Path) -> UserError:
+    if not (folder / "config.json").is_file():
+        return UserError(
+            f"'{folder}' exists already and is no run; choose another folder."
+        )
+    return OptionError(
+        f"'{folder}' exists already and is not empty; pass {{0}} to go on with the "
+        "run in it, or choose another folder.",
+        "resume",
+    )
