@@ -22,7 +22,7 @@ from kvnmt.errors import UserError
 from kvnmt.inference.config import check_asked
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import chosen, load_experiment
-from kvnmt.runs.idle import check_experiment
+from kvnmt.runs.idle import check_experiment, check_rounds
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe, with_optimizer
 from kvnmt.systems.named import system
 from kvnmt.training.losses import with_terms
@@ -141,6 +141,8 @@ def parse(
         check_vocabularies(typed.data, default.data)
     if "experiment" in names:
         check_experiment(typed.experiment, default.experiment)
+        if choices.attention:  # perhaps beside a system whose own has something to do
+            check_rounds(typed.experiment.model)
     return typed
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every attention promises, tried on small random numbers."""
+"""What every mechanism promises, tried on small random numbers."""

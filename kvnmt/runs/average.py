@@ -70,7 +70,6 @@ def average(
         check_sizes(like, folder / "checkpoints")
     total: PyTree = _zeros(like)
     names: list[str] = []
-    places: list[Path] = []
     for (folder, number), each in zip(runs, words):
         with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
             steps, some = checkpoints.take(
@@ -79,8 +78,7 @@ def average(
             )
         total = jax.tree.map(np.add, total, some)
         names += [f"{folder}/checkpoints/{step}" for step in steps]
-        places += [folder.resolve() / str(step) for step in steps]
-    check_once(places)
+        check_once(map(Path, names))
     count = len(names)
     mean = jax.tree.map(lambda a, b: (a / count).astype(b.dtype), total, like)
     about = {"averaged": names, "vocabularies": digests(first)}

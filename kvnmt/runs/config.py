@@ -221,7 +221,8 @@ def converter() -> cattrs.Converter:
 
 def _as_it_is(value: Any, kind: type) -> Any:
     """What is of this kind already."""
-    if type(value) is not kind and (kind, type(value)) != (float, int):
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    if type(value) is not kind and not (kind is float and number):  # as of NumPy
         raise UserError(f"{value!r} must be {KINDS[kind]}")
     return kind(value)
 

@@ -36,22 +36,26 @@ def check_experiment(experiment: Experiment, *starts: Experiment) -> None:
             *("data.links", "objective.guided"),
         )
     check_used(experiment, *starts)
-    _check_rounds(experiment.model, *(start.model for start in starts))
+    check_rounds(experiment.model, *(start.model for start in starts))
     for part, idle in _idle(experiment):
         config: Any = getattr(experiment, part)
         before = [getattr(start, part) for start in starts]
         check_given(config, [idle], *before, prefix=f"{part}.")
 
 
-def _check_rounds(model: ModelConfig, *starts: ModelConfig) -> None:
-    """Refuses rounds that all see the same."""
+def check_rounds(model: ModelConfig, *starts: ModelConfig) -> None:
+    """Refuses rounds that all see the same.
+
+    Raises:
+        OptionError: There are several, as in no start, and nothing is written.
+    """
     rounds, *others = (getattr(one.decoder, "rounds", 1) for one in (model, *starts))
     writes = attention.CATALOGUE.build(model.attention).write
     if rounds > 1 and rounds not in others and not writes:
         raise OptionError(
             f"{{0}} is {rounds}, but the attention writes nothing between rounds: all "
             "but the last would be for nothing; choose another, such as kv_memory, or "
-            "leave {0} out.",
+            "give {0} 1.",
             "model.decoder.rounds",
         )
 

@@ -117,6 +117,7 @@ def build(
     """
     source_words = _count("source_words", source_words)
     target_words = _count("target_words", target_words)
+    _check_kind("system", system, str, ModelConfig)
     if isinstance(system, ModelConfig):
         if sizes is not None:
             raise UserError("a config has its sizes; pass sizes with a name only.")
@@ -153,6 +154,7 @@ def experiment(
         >>> kvnmt.experiment("kvmematt-r2-atteos", data).objective.atteos
         1.0
     """
+    _check_kind("system", system, str)
     _check_kind("data", data, DataConfig)
     if recipe not in RECIPES:
         raise unknown_name("recipe", recipe, RECIPES)
@@ -184,6 +186,7 @@ def train(experiment: Experiment, folder: Path | str, *, resume: bool = False) -
         >>> [translation] = run.translate(["a b c"])
     """
     _check_kind("experiment", experiment, Experiment)
+    _check_kind("folder", folder, str, Path)
     check_fields(experiment)
     saved = [directory.load_experiment(Path(folder))] if resume else []
     check_experiment(experiment, *RECIPES.values(), *saved)

@@ -245,13 +245,20 @@ def _check_step(experiment: Experiment) -> None:
     build(experiment.optimizer, 1)
     one_pair = np.ones((1, 2), np.int32)
     plan_batches(training, one_pair, devices.data_mesh(training.model_axis))
-    params = _check_objective(experiment.objective, experiment.model)
+    changes = assembly.changes()
+    params = _check_objective(experiment.objective, experiment.model, changes)
     check_frozen(params, training.frozen)
 
 
 @lru_cache(maxsize=KEPT)
-def _check_objective(objective: Objective, config: ModelConfig) -> Params:
-    """Traces the loss once; returns the shapes of what it is a function of."""
+def _check_objective(
+    objective: Objective, config: ModelConfig, changes: tuple[int, ...]
+) -> Params:
+    """Traces the loss once; returns the shapes of what it is a function of.
+
+    Kept by the changes to the catalogues so far, since a name may be listed anew.
+    """
+    del changes
     model = assembly.build(config, SAMPLE, SAMPLE)
     word, links = jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1, 1), jnp.bool_)
     check_risk(objective, model)
@@ -263,6 +270,12 @@ def _check_objective(objective: Objective, config: ModelConfig) -> Params:
 
     params = jax.eval_shape(model.init, jax.random.key(0))
     prediction = jax.eval_shape(predict_and_lose, params)
+    if len(prediction.heads) > 1 and not objective.subtractive:
+        raise OptionError(
+            "the decoder has auxiliary predictors, and {0} is 0: they would learn "
+            "nothing; give {0} 1, or turn the decoder's option subtractive off.",
+            "objective.subtractive",
+        )
     if config.average_auxiliary and len(prediction.heads) == 1:
         raise OptionError(
             "{0} needs auxiliary predictors, and this system has none; leave it out.",

@@ -115,12 +115,14 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
 
 
 def _common(before: Any, now: Any) -> list[str]:
-    """Options that mean the same of both: of other mechanisms that of all GRUs."""
+    """Options that mean the same of both: of other mechanisms those of all."""
     names = [option.name for option in fields_of(now)]
     if type(before) is type(now):
         others = extending(type(now))
         return [name for name in names if name not in others]
-    return [name for name in ("reset",) if name in names and hasattr(before, name)]
+    return [
+        name for name in ("reset", "initial") if name in names and hasattr(before, name)
+    ]
 
 
 def _start(trained: Params, path: tuple[Any, ...], scale: float) -> Any | None:

@@ -65,14 +65,15 @@ class NamedSystem:
 
         Mechanisms that the system does not name are RNNsearch*'s; sizes, dropout,
         initialisers and, unless the system has its own or that of ``base`` is some
-        system's own, the encoder's merge are those of ``base``.
+        system's own, the encoder's merge are those of ``base``. A language model's
+        readout is as wide as the state, the papers' count.
         """
         default = {name: getattr(DEFAULT, name) for name in MECHANISMS}
-        if any(base.merge == other.choices.get("merge") for other in SYSTEMS.values()):
+        if _is_own(base.merge):
             default["merge"] = DEFAULT.merge
         chosen = default | dict(self.choices)
-        if self.is_language_model:  # o_t is as wide as the state, the papers' count
-            chosen["readout_size"] = base.state
+        if self.is_language_model:
+            chosen["readout_size"] = None if chosen["readout"] == "none" else base.state
         elif not base.reads_source:  # what a language model has instead of a source
             chosen = {"readout_size": DEFAULT.readout_size} | chosen
         return dataclasses.replace(base, **chosen)
@@ -115,12 +116,8 @@ def _lstm(attention: Any, merge: str = "project", **changes: Any) -> dict[str, A
     }
 
 
-def _linguistic(**options: Any) -> NamedSystem:
-    return NamedSystem(TU, {"attention": linguistic_coverage.Options(**options)})
-
-
-def _neural(**options: Any) -> NamedSystem:
-    return NamedSystem(TU, {"attention": neural_coverage.Options(**options)})
+def _coverage(attention: Any) -> NamedSystem:
+    return NamedSystem(TU, {"attention": attention})
 
 
 def _distortion(context: Any) -> NamedSystem:
@@ -198,12 +195,12 @@ SYSTEMS: dict[str, NamedSystem] = {
         f"{MINO}, section 3.2", _lstm(key_value.Options(), "halves")
     ),
     "modifying-iw": NamedSystem(f"{MINO}, section 3.3", _lstm(modifying_iw.Options())),
-    "coverage-linguistic": _linguistic(),
-    "coverage-fertility": _linguistic(max_fertility=2.0),
-    "coverage-subtractive": _linguistic(subtractive=True),
-    "coverage-neural": _neural(),
-    "coverage-neural-10": _neural(size=10),
-    "coverage-neural-ungated": _neural(cell="tanh"),
+    "coverage-linguistic": _coverage(linguistic_coverage.Options()),
+    "coverage-fertility": _coverage(linguistic_coverage.Options(max_fertility=2.0)),
+    "coverage-subtractive": _coverage(linguistic_coverage.Options(subtractive=True)),
+    "coverage-neural": _coverage(neural_coverage.Options()),
+    "coverage-neural-10": _coverage(neural_coverage.Options(size=10)),
+    "coverage-neural-ungated": _coverage(neural_coverage.Options(cell="tanh")),
     "interactive": NamedSystem(
         "Meng et al. 2016",
         {"attention": kv_memory.Options(values="rewritten", share_addresses=True)},
@@ -284,16 +281,20 @@ def system(name: str) -> NamedSystem:
 
 
 def check_no_mechanism(sizes: ModelConfig, remedy: str) -> None:
-    """Refuses sizes that name a mechanism, since each system has its own.
+    """Refuses sizes that name what each system has of its own.
 
     Args:
         sizes: What systems are to be built at.
         remedy: What one does to get it.
 
     Raises:
-        UserError: A mechanism is not `DEFAULT`'s.
+        UserError: A mechanism is not `DEFAULT`'s, or the merge is a system's own.
     """
-    for name in MECHANISMS:
-        if getattr(sizes, name) != getattr(DEFAULT, name):
-            sentence = f"each system has its own {{0}}; leave it out, or {remedy}."
-            raise OptionError(sentence, name, prefix="model.")
+    own = [x for x in MECHANISMS if getattr(sizes, x) != getattr(DEFAULT, x)]
+    if own := own + ["merge"] * _is_own(sizes.merge):
+        sentence = f"each system has its own {{0}}; leave it out, or {remedy}."
+        raise OptionError(sentence, own[0], prefix="model.")
+
+
+def _is_own(merge: str) -> bool:
+    return any(merge == system.choices.get("merge") for system in SYSTEMS.values())

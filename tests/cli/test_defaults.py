@@ -328,6 +328,11 @@ IDLE = [
     ),
     (
         "train",
+        "NEW --system kvmematt-r2 --attention additive",
+        "--model.decoder.rounds is 2, but the attention writes nothing between rounds",
+    ),
+    (
+        "train",
         "NEW --system lm-4-gram --training.metric chrf",
         "--training.metric is of translations, and a language model makes none",
     ),

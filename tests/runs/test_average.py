@@ -106,7 +106,7 @@ def test_mistakes_are_told(kvnmt, several, tmp_path, tmp_path_factory):
         average([several], several)
     with Checkpoints(several / "checkpoints", read_only=True) as checkpoints:
         best = several / "checkpoints" / str(checkpoints.folder.best_step())
-    with pytest.raises(UserError, match="is named twice"):
+    with pytest.raises(UserError, match=f"'{best}' is named twice"):
         average([several, best], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()
     average([several], tmp_path / "mean")

@@ -20,9 +20,12 @@ from kvnmt.attention import CATALOGUE, additive
 from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.shortlist import of_all
 from kvnmt.runs import notebook
+from kvnmt.runs.idle import check_experiment
+from kvnmt.runs.recipes import RECIPES
 from kvnmt.systems import named
 from tests.helpers import SIZES, tiny, toy_data, trained, untrained
 
+DATA = kvnmt.DataConfig()
 FUNCTIONS = [name for name in kvnmt.__all__ if name.islower()]
 METHODS = ["translate", "describe", "score", "align", "explain"]
 EXAMPLES = [
@@ -250,7 +253,14 @@ def test_a_system_of_one_s_own_has_a_name(monkeypatch):
             lambda: kvnmt.load(["a", "b"]),
             "folder is of type list but",
         ),
-        (lambda: kvnmt.build(None, 9, 9), "there is no system 'None'"),
+        (lambda: kvnmt.build("None", 9, 9), "there is no system 'None'"),
+        (lambda: kvnmt.build(["rnnsearch"], 9, 9), "system is of type list"),
+        (lambda: kvnmt.experiment(None, DATA), "system is of type NoneType"),
+        (lambda: kvnmt.train(kvnmt.Experiment(), None), "folder is of type NoneType"),
+        (
+            lambda: kvnmt.build("rnnsearch", 9, 9, kvnmt.ModelConfig(merge="none")),
+            "each system has its own merge; leave",
+        ),
         (lambda: kvnmt.build("attn", 9, 9, {}), "sizes is of type dict"),
         (lambda: kvnmt.experiment("attn", None), "data is of type NoneType"),
         (lambda: kvnmt.train({}, "runs"), "experiment is of type dict but must be E"),
@@ -264,6 +274,12 @@ def test_other_things_are_refused_in_a_sentence(call, sentence):
 
 def badly() -> kvnmt.Experiment:
     return kvnmt.Experiment(kvnmt.ModelConfig(initializer="xavier"))
+
+
+@pytest.mark.parametrize("name", [*kvnmt.SYSTEMS])
+def test_every_system_may_be_trained_as_it_is(name):
+    """Nothing that nobody chose is refused for doing nothing."""
+    check_experiment(kvnmt.experiment(name, DATA), *RECIPES.values())
 
 
 def test_paths_may_be_texts(tmp_path, tmp_path_factory):

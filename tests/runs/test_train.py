@@ -15,11 +15,13 @@ from kvnmt import attention
 from kvnmt.data.config import DataConfig
 from kvnmt.data.vocabularies import load_vocabularies
 from kvnmt.data.vocabulary import digest
+from kvnmt.decoder import past_future
 from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate_lines
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train as experiment
+from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.training.checkpoints.orbax_arrays import ArrayFiles
@@ -108,6 +110,7 @@ def test_a_file_in_the_place_of_the_folder_is_left_alone(tmp_path):
     assert contents(tmp_path) == before
 
 
+RATE = "optimizer.learning_rate"
 BAD = [
     ("data.source", Path("nowhere"), "nowhere"),
     ("data.valid_target", Path("nowhere"), "nowhere"),
@@ -140,6 +143,7 @@ BAD = [
     ("path", "value", "part"),
     [
         ("model.average_auxiliary", True, "auxiliary predictors"),
+        ("model.decoder", past_future.Options(), "objective.subtractive is 0: they"),
         ("training.warm_start", Path("nowhere"), "'nowhere' is no run directory"),
         ("training.bleu_tokenize", "ja-mecab", "'ja-mecab' cannot be used here"),
         ("training.frozen", ("encodr",), "did you mean 'encoder'"),
@@ -155,6 +159,11 @@ def test_choices_are_checked_before_text_is_read(
     exp = replaced(tiny(DataConfig(source=Path("no.text"))), path, value)
     with pytest.raises(UserError, match=part):
         experiment.run(exp, tmp_path / "run", console=quiet())
+
+
+def test_a_number_of_numpy_is_kept_as_what_it_is():
+    kept = experiment.as_kept(replaced(Experiment(), RATE, np.float64(1e-3)))
+    assert type(kept.optimizer.learning_rate) is float
 
 
 @pytest.mark.parametrize(("path", "value", "part"), BAD)

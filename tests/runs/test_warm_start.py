@@ -385,9 +385,13 @@ def test_a_table_is_read_as_it_was_trained(tmp_path):
     for pair in ((BASELINE, scaled), (scaled, BASELINE)):
         with pytest.raises(UserError, match="times; give both the same decoder"):
             check_computed_alike(*pair, tmp_path)
-    same = single.Options(reset=BASELINE.decoder.reset)
+    same = single.Options(reset=BASELINE.decoder.reset, initial="mean")
     other = dataclasses.replace(BASELINE, decoder=same)
     check_computed_alike(BASELINE, other, tmp_path)
+    begun = dataclasses.replace(same, initial="backward")
+    other = dataclasses.replace(BASELINE, decoder=begun)
+    with pytest.raises(UserError, match=r"decoder\.initial mean, .* has backward"):
+        check_computed_alike(BASELINE, other, tmp_path)
 
 
 def test_a_mechanism_may_be_extended(tmp_path):
