@@ -2,8 +2,10 @@
 """What `kvnmt translate` writes: lines, JSON or n-best lists, of lines that come in."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Unpack
 
@@ -11,7 +13,7 @@ from kvnmt.cli.beside import read_beside
 from kvnmt.data.words import beginning, cut, first_filled, word_places
 from kvnmt.fields import at_least
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.describe import describe, grouped, join, linked
+from kvnmt.inference.describe import grouped, in_parts, join, linked, read_back
 from kvnmt.inference.ids import part_number
 from kvnmt.inference.moses import Part, entries
 from kvnmt.inference.nearest import Nearest
@@ -51,7 +53,9 @@ class Answering:
 class Answer(NamedTuple):
     """What is written for a window of lines."""
 
-    lines: list[str]  # one for every line of the window, or more in n-best lists
+    # one for every line of the window, or more in n-best lists; take them before the
+    # next answer
+    lines: Iterable[str]
     long: int  # how many of them had too many tokens
 
 
@@ -104,9 +108,10 @@ def answers(
                 pieces if len(pieces) == 1 else [beginning(words, line, most)]
                 for line, pieces in zip(window, cuts)
             ]
-        count = sum(map(len, cuts))
         if expected is None:
-            expected = count * (1 if len(window) < full else WINDOW)
+            whole = len(window) * (1 if len(window) < full else WINDOW)
+            whole = whole if count is None else count
+            expected = math.ceil(sum(map(len, cuts)) * whole / len(window))
         begun = near = None
         if prefixes:
             begun = _begun(run, prefixes.window(lines, len(window)), cuts)
@@ -148,33 +153,38 @@ def _written(
     line: int,
     advance: Callable[[int], None],
     **request: Unpack[Request],
-) -> list[str]:
+) -> Iterable[str]:
     """Translates the parts of lines, the first of that number.
 
     A line comes out for each, or for every entry of n-best lists.
     """
     flat = [part for pieces in cuts for part in pieces]
+    search = _search(options)
     if begun is not None:
         request["prefixes"] = [run.vocabularies.target.encode(text) for text in begun]
-    if options.json:
-        records = describe(run, flat, options.search, advance, **request)
-        joined = (join(pieces) for pieces in grouped(records, cuts))
-        return [json.dumps(record, ensure_ascii=False) for record in joined]
-    if options.moses or options.alignment:
+    if options.json or options.moses or options.alignment:
         ids = [run.vocabularies.source.encode(part) for part in flat]
-        ways = translate_nbest(
-            run.model, run.params, ids, options.search, advance, **request
-        )
+        ways = translate_nbest(run.model, run.params, ids, search, advance, **request)
+        if not (options.json or options.moses):
+            ways = [several[:1] for several in ways]
+        limits = search.batch_size, search.batch_tokens
+        parts = in_parts(ids, ways)
+        read = ((run, flat[part], ways[part]) for part in parts)
+        if options.json:
+            tell = partial(read_back, nbest=search.nbest > 1, limits=limits)
+            records = (one for part in read for one in tell(*part))
+            joined = (join(pieces) for pieces in grouped(records, cuts))
+            return (json.dumps(record, ensure_ascii=False) for record in joined)
         words = [one for of_line in map(word_places, lines, cuts) for one in of_line]
-        parts = map(Part, words, ways)
+        told = map(Part, words, ways)
         if options.alignment:
-            limits = options.search.batch_size, options.search.batch_tokens
-            parts = map(Part, words, ways, linked(run, flat, ways, limits))
-        return list(_listed(run, grouped(parts, cuts), line, options))
+            links = (one for part in read for one in linked(*part, limits))
+            told = map(Part, words, ways, links)
+        return _listed(run, grouped(told, cuts), line, options)
     texts = translate_lines(
         run,
         flat,
-        options.search,
+        search,
         advance,
         dictionary=dictionary,
         begun=begun,
@@ -182,6 +192,13 @@ def _written(
         **request,
     )
     return [" ".join(filter(None, pieces)) for pieces in grouped(texts, cuts)]
+
+
+def _search(options: Answering) -> SearchConfig:
+    """How is searched: a beam need not wait for further entries that nobody sees."""
+    search = options.search
+    sees = options.json or options.moses or options.nearest or search.sample
+    return search if sees or search.mbr is not None else replace(search, nbest=1)
 
 
 def _listed(

@@ -16,9 +16,12 @@ from kvnmt.compiling.largest import Largest, largest_batch
 from kvnmt.compiling.program import CompileConfig, check_what
 from kvnmt.compiling.sections import Kernel, largest_kernels
 from kvnmt.console import people_console, print_table
-from kvnmt.fields import at_least, check_fields
+from kvnmt.errors import check_given
+from kvnmt.fields import at_least, check_fields, check_used
 from kvnmt.files import claim, write_lines
+from kvnmt.inference.config import check_asked
 from kvnmt.runs.config import Experiment, converter
+from kvnmt.runs.idle import REMAT, check_rounds
 from kvnmt.runs.recipes import Recipe
 from kvnmt.training.step_options import StepOptions
 
@@ -58,7 +61,13 @@ class Compile:
 
     def check_given(self, start: "Compile") -> None:
         """Refuses flags that do nothing; the others started from ``start``."""
-        check_what(self.config, start.config)
+        config, before = self.config, start.config
+        check_what(config, before)
+        check_used(config, before)
+        check_asked(config.search, before.search)
+        check_rounds(config.model, *(() if self.attention else [before.model]))
+        if config.model.at_once:
+            check_given(config, [REMAT], before)
 
     def __call__(self) -> None:
         """Compiles."""

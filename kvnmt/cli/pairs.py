@@ -90,7 +90,8 @@ class Align:
     run: tyro.conf.Positional[Path]  # run directory of a trained model
     source: Path  # what is translated
     target: Path  # its translations
-    round: int | None = None  # of attention, from 1; default: the last, which is read
+    # of attention, from 1, of the first run; default: the last, which is read
+    round: int | None = None
     reverse: Path | None = None  # run of the other direction, to join its links with
     # how they are joined; default: grow-diag-final-and
     heuristic: Heuristic | None = None

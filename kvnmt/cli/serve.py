@@ -14,7 +14,7 @@ from kvnmt.console import say
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError
 from kvnmt.fields import between, check_fields
-from kvnmt.inference.config import SearchConfig, check_search
+from kvnmt.inference.config import SearchConfig, check_search, shape_of
 from kvnmt.inference.score import rounds_of
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.shortlist_file import read_shortlist
@@ -56,10 +56,10 @@ class Serve:
                 'pip install "kvnmt[serve]"'
             )
         check_search(self.search)
-        larger = "beam" if self.search.beam >= self.search.nbest else "nbest"
-        if (width := getattr(self.search, larger)) > self.limits.beam:
+        name = "nbest" if self.search.sample else "beam"
+        if (width := shape_of(self.search).width) > self.limits.beam:
             raise UserError(
-                f"--search.{larger} is {width} but --limits.beam {self.limits.beam}; "
+                f"--search.{name} is {width} but --limits.beam {self.limits.beam}; "
                 "raise the second or lower the first."
             )
         token = self.token or os.environ.get(VARIABLE) or None

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -23,6 +24,8 @@ from kvnmt.files import claim
 from kvnmt.inference.config import check_search
 from kvnmt.inference.score import rounds_of
 from kvnmt.runs.directory import Run, load_translator
+
+TOGETHER = 64  # lines that are written at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +68,9 @@ class Translate(Answering):
             with counting("translating", total) as advance, self._written() as write:
                 for answer in answers(run, windows, self, advance, count=count):
                     long += answer.long
-                    write("".join(f"{line}\n" for line in answer.lines).encode())
+                    lines = iter(answer.lines)  # long alignments are made as they go
+                    while some := "".join(f"{x}\n" for x in islice(lines, TOGETHER)):
+                        write(some.encode())
         finally:
             if long:
                 how = {"split": "split", "truncate": "truncated"}[self.too_long]

@@ -60,12 +60,6 @@ class Compiled(NamedTuple):
     text: str  # it, as the compiler writes it
 
 
-REMEDIES = {
-    "train": "a smaller --batch-size, or --accumulate 2, --remat 8 or --dtype bfloat16",
-    "search": "a smaller --search.batch-size or --search.beam",
-}
-
-
 class TooLargeError(UserError):
     """The compiler refuses a program that needs more memory than there is."""
 
@@ -74,9 +68,18 @@ class TooLargeError(UserError):
         there = f"{(target.memory or 0) / UNITS['G']:.2f} GiB"
         super().__init__(
             f"the program does not fit on {target.kind}: {size} needed of {there}; set "
-            f"{REMEDIES[config.what]}."
+            f"{remedy(config)}."
         )
         self.needed = needed
+
+
+def remedy(config: CompileConfig) -> str:
+    """What makes a program need less memory."""
+    if config.what == "search":
+        width = "nbest" if config.search.sample else "beam"
+        return f"a smaller --search.batch-size or --search.{width}"
+    less = "" if config.model.at_once else ", --remat 8"
+    return f"a smaller --batch-size, or --accumulate 2{less} or --dtype bfloat16"
 
 
 def compile_for(config: CompileConfig, target: Target) -> Compiled:

@@ -30,7 +30,9 @@ def title(name: str, figures: Figures, config: CompileConfig) -> str:
     )
     if config.what == "search":
         among = f", {config.candidates} candidates" if config.candidates else ""
-        return f"{text}, beam {config.search.beam}{among}"
+        search = config.search
+        width = f"{search.nbest} draws" if search.sample else f"beam {search.beam}"
+        return f"{text}, {width}{among}"
     return (
         f"{text} x {config.target_length}, {config.dtype}, remat {config.remat}, "
         f"{config.accumulate} parts, {config.optimizer.name}"

@@ -16,6 +16,7 @@ from kvnmt.inference.translate import Request, Translation, translate_nbest
 from kvnmt.metrics.links import format_pharaoh
 
 T = TypeVar("T")
+ROOM = 2**24  # most numbers of the alignments of one round that are held at once
 
 
 def describe(
@@ -89,10 +90,30 @@ def linked(
     ]
 
 
-def grouped(flat: Iterable[T], parts: Sequence[Sequence[Any]]) -> list[list[T]]:
+def in_parts(
+    source: Sequence[Sequence[int]], translations: Sequence[Sequence[Translation]]
+) -> Iterator[slice]:
+    """Parts of lines whose alignments are held at once by `read_back` or `linked`.
+
+    Args:
+        source: Ids of every line.
+        translations: Of every line those that are read.
+    """
+    first, room = 0, ROOM
+    for n, (x, ways) in enumerate(zip(source, translations, strict=True)):
+        needed = (len(x) + 1) * sum(len(way.ids) + 1 for way in ways)
+        if n > first and needed > room:
+            yield slice(first, n)
+            first, room = n, ROOM
+        room -= needed
+    if first < len(source):
+        yield slice(first, len(source))
+
+
+def grouped(flat: Iterable[T], parts: Iterable[Sequence[Any]]) -> Iterator[list[T]]:
     """Results of parts, by the line that each belongs to; there is one for each."""
     results = iter(flat)
-    return [[next(results) for _ in several] for several in parts]
+    return ([next(results) for _ in several] for several in parts)
 
 
 def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:

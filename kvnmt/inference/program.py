@@ -20,6 +20,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.devices import own_mesh
+from kvnmt.errors import UserError
 from kvnmt.inference.config import (
     Number,
     Numbers,
@@ -58,11 +59,11 @@ def compiled_search(model: Model, config: SearchConfig) -> Callable[..., Hypothe
     sentences in their corpus, with the seed, decide what is drawn for them. A prefix
     [B, P] holds the ids that translations begin with, PAD behind them. With words [C],
     ids in rising order from EOS and UNK on, a sentence is translated with those that
-    are allowed [B, C] for it, which EOS, UNK and its prefix must be.
+    are allowed [B, C] for it, which EOS, UNK and its prefix must be; None: with all.
 
     Raises:
         UserError: What `check_search` raises; from the call, that coverage is to be
-            scored where nothing is aligned.
+            scored where nothing is aligned, or what is allowed is of no words.
     """
     return partial(program(model, config), numbers_of(config))
 
@@ -143,7 +144,11 @@ def _search(
 ) -> Hypotheses:
     limits, length = _limits(shape, source, prefix)
     encoded = model.encode(params, source)
-    if words is not None and allowed is not None:
+    if words is None and allowed is not None:
+        raise UserError("what is allowed is of some words; pass these, too.")
+    if words is not None:
+        if allowed is None:
+            allowed = jnp.ones((len(source), len(words)), bool)
         params, encoded = model.narrow(params, encoded, words, allowed)
         prefix = prefix if prefix is None else _places_among(words, prefix)
     constants = Source(encoded, source > EOS, limits, prefix)

@@ -7,7 +7,7 @@ share an output layer of what any of them needs; each writes its own tokens alon
 that its translation does not depend on the others.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from kvnmt.data.vocabulary import EOS, UNK
 from kvnmt.errors import UserError
 
 BEST, COMMON = 100, 1000  # target tokens of a source token, and of every sentence
+SORTED = 2**22  # links at least that are sorted at once, if there are as many
 NO_TOKEN = -1  # in the place of a source token: for every sentence
 
 
@@ -156,7 +157,7 @@ def count_links(
     """
     source_size, target_size = sizes
     keys, counts = np.zeros(0, np.int64), np.zeros(0)
-    for block in links:
+    for block in _in_large_blocks(links):
         fresh = (block[:, 0] - NO_TOKEN) * target_size + block[:, 1]
         weights = np.concatenate([counts, np.ones(len(fresh))])
         keys, places = np.unique(np.concatenate([keys, fresh]), return_inverse=True)
@@ -168,6 +169,21 @@ def count_links(
         source[words] + NO_TOKEN, target[words], (counts / totals[source])[words]
     )
     return Shortlist(lexicon.ranked(best, common), source_size, target_size)
+
+
+def _in_large_blocks(
+    blocks: Iterable[NDArray[np.integer]],
+) -> Iterator[NDArray[np.integer]]:
+    """The same rows, many at a time: all keys are sorted anew for each block."""
+    waiting, rows = list[NDArray[np.integer]](), 0
+    for block in blocks:
+        waiting.append(block)
+        rows += len(block)
+        if rows >= SORTED:
+            yield np.concatenate(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield np.concatenate(waiting)
 
 
 def _gather(allowed: NDArray[np.bool_]) -> Candidates:

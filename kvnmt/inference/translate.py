@@ -8,6 +8,7 @@ device gets its share of a batch.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypedDict, Unpack
 
 import jax
@@ -196,6 +197,8 @@ def translate_lines(
         **request: What else is asked for.
     """
     source = [run.vocabularies.source.encode(line) for line in lines]
+    if nearest is not None:
+        config = replace(config, mbr=None)  # which would choose, too
     translations = translate_nbest(
         run.model, run.params, source, config, advance, **request
     )

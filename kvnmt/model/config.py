@@ -90,6 +90,13 @@ class ModelConfig:
         """Whether there is a source: false of a language model."""
         return self.merge != "none"
 
+    @property
+    def at_once(self) -> bool:
+        """Whether no target word waits for what was computed at the one before."""
+        attends = attentions.CATALOGUE.build(self.attention)
+        built = decoders.CATALOGUE.build(self.decoder, attends)
+        return built.over_time is not None and attends.write is None
+
     def output_scale(self, gain: float) -> float:
         """What the output layer's input is multiplied by.
 

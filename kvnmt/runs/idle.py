@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from kvnmt import attention, decoder
+from kvnmt import attention
 from kvnmt.data.config import check_vocabularies
 from kvnmt.errors import Idle, OptionError, check_given
 from kvnmt.fields import check_used
@@ -12,6 +12,11 @@ from kvnmt.inference.config import check_asked
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
 
+REMAT = Idle(
+    ("remat",),
+    "{0} is of decoders that go from word to word, and this one computes all words at "
+    "once; leave it out.",
+)
 VECTORS = "source_vectors", "target_vectors"
 
 
@@ -60,20 +65,9 @@ def check_rounds(model: ModelConfig, *starts: ModelConfig) -> None:
         )
 
 
-def _all_at_once(model: ModelConfig) -> bool:
-    """Whether no word waits for what was computed at the one before."""
-    attends = attention.CATALOGUE.build(model.attention)
-    built = decoder.CATALOGUE.build(model.decoder, attends)
-    return built.over_time is not None and attends.write is None
-
-
 def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
-    if _all_at_once(experiment.model):
-        why = (
-            "{0} is of decoders that go from word to word, and this one computes all "
-            "words at once; leave it out."
-        )
-        yield "training", Idle(("remat",), why)
+    if experiment.model.at_once:
+        yield "training", REMAT
     if not experiment.model.reads_source:
         why = "{0} is of translations, and a language model makes none; leave it out."
         yield "training", Idle(("metric", "bleu_tokenize"), why)

@@ -159,7 +159,8 @@ class Answers:
             for future in futures:
                 future.cancel()  # what nobody waits for leaves the queue
         return [
-            grouped(one, question.items) for one, question in zip(answers, questions)
+            list(grouped(one, question.items))
+            for one, question in zip(answers, questions)
         ]
 
     async def _wait(

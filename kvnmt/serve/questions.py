@@ -15,7 +15,12 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hint
 
 from kvnmt.data.words import cut, first_filled
 from kvnmt.errors import UserError, counted, unknown_name
-from kvnmt.inference.config import SearchConfig, check_asked, check_search
+from kvnmt.inference.config import (
+    SearchConfig,
+    check_asked,
+    check_search,
+    shape_of,
+)
 from kvnmt.inference.ids import part_number
 from kvnmt.runs.directory import Run
 from kvnmt.serve.limits import (
@@ -185,7 +190,7 @@ class Asker:
             check_asked(search, self.search)
         except UserError as error:
             raise Refusal(400, str(error)) from None
-        if max(search.beam, search.nbest) > self.limits.beam:
+        if shape_of(search).width > self.limits.beam:
             raise Refusal(
                 400,
                 f"'beam' and 'nbest' may be {self.limits.beam} at most; lower them.",

@@ -332,6 +332,27 @@ IDLE = [
         "--model.decoder.rounds is 2, but the attention writes nothing between rounds",
     ),
     (
+        "compile",
+        "--system transformer --remat 8",
+        "--remat is of decoders that go from word to word, and this one computes all",
+    ),
+    (
+        "compile",
+        "--optimizer.plateau-patience 7",
+        "--optimizer.plateau-patience does nothing while --optimizer.plateau is 1",
+    ),
+    ("compile", "--what search --search.top-k 3", f"--search.top-k {DRAWING}"),
+    (
+        "compile",
+        "--model.decoder.rounds 2",
+        "--model.decoder.rounds is 2, but the attention writes nothing between rounds",
+    ),
+    (
+        "compile",
+        "--system kvmematt-r2 --attention additive",
+        "--model.decoder.rounds is 2, but the attention writes nothing between rounds",
+    ),
+    (
         "train",
         "NEW --system lm-4-gram --training.metric chrf",
         "--training.metric is of translations, and a language model makes none",

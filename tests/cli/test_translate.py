@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from unittest.mock import Mock
@@ -26,6 +27,7 @@ from kvnmt.cli.windows import read_windows
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.data.words import cut
 from kvnmt.errors import UserError
+from kvnmt.inference import describe as describing
 from kvnmt.inference.config import SearchConfig, shape_of
 from kvnmt.inference.program import _limits
 from kvnmt.inference.score import score
@@ -344,6 +346,58 @@ def test_links_stand_behind_translations(kvnmt, folder):
         value = [folder] if flag == "--nearest" else []
         said = kvnmt(*asked, "--alignment", flag, *value, given=text)
         assert said.status == 2 and "--alignment" in said.err and "leave" in said.err
+
+
+def test_alignments_are_read_in_parts(kvnmt, folder, monkeypatch):
+    """Which do not show."""
+    text = b"a b c\n\nd e f a\na b c d e f g h a b\nc\n"
+    asked = "translate", folder, "--search.beam", 4, "--search.nbest", 4
+
+    def told() -> list:
+        records = [json.loads(x) for x in lines_of(kvnmt(*asked, "--json", given=text))]
+        names = "translation", "links", "tokens"  # numbers differ in their last digits
+        ways = (way for one in records for way in one.get("nbest", [one]))
+        linked = kvnmt(*asked, "--moses", "--alignment", given=text)
+        return [lines_of(linked), *([way.get(name) for name in names] for way in ways)]
+
+    whole = told()
+    monkeypatch.setattr(describing, "ROOM", 30)
+    spy = Mock(wraps=describing.score)
+    monkeypatch.setattr(describing, "score", spy)
+    assert told() == whole
+    assert spy.call_count > 4
+
+
+def test_a_list_that_nobody_sees_is_not_waited_for(run, monkeypatch):
+    """Nor is a translation aligned that is not written."""
+    spy = Mock(wraps=answering.translate_nbest)
+    monkeypatch.setattr(answering, "translate_nbest", spy)
+    read = Mock(wraps=answering.linked)
+    monkeypatch.setattr(answering, "linked", read)
+    search = replace(PLAIN, beam=3, nbest=3)
+    options = Translate(run=Path("run"), search=search, alignment=True)
+    (answer,) = answers(run, [["a b", "c"]], options)
+    lines = list(answer.lines)
+    assert spy.call_args.args[3].nbest == 1
+    options = replace(options, search=replace(search, mbr=0.0))
+    (answer,) = answers(run, [["a b", "c"]], options)
+    assert len(list(answer.lines)) == len(lines) == 2
+    assert spy.call_args.args[3].nbest == 3
+    assert [len(ways) for ways in read.call_args.args[2]] == [1, 1]
+
+
+@pytest.mark.parametrize(("count", "expected"), [(None, 800), (50, 100), (2, 4)])
+def test_how_many_sentences_come_is_guessed_only_where_nobody_knows(
+    run, monkeypatch, count, expected
+):
+    spy = Mock(wraps=answering.translate_lines)
+    monkeypatch.setattr(answering, "translate_lines", spy)
+    options = Translate(
+        run=Path("run"), search=replace(PLAIN, batch_size=1), max_input=2
+    )
+    lines = ["a b c"] * 20  # a full window, each of two parts
+    next(answers(run, [lines[:count]], options, count=count))
+    assert spy.call_args.kwargs["expected"] == expected
 
 
 def test_a_model_without_attention_has_no_links(kvnmt, tmp_path_factory):

@@ -148,6 +148,11 @@ def test_a_refusal_is_told_with_its_remedy(monkeypatch, refusal, part):
         compile_for(TRAIN, target("cpu"))
     with pytest.raises(TooLargeError, match="a smaller --search.batch-size or"):
         compile_for(SEARCH, target("cpu"))
+    draws = replace(SEARCH, search=replace(SEARCH.search, sample=True, beam=1, nbest=3))
+    with pytest.raises(TooLargeError, match="or --search.nbest"):
+        compile_for(draws, target("cpu"))
+    assert "--remat 8" in compiling.remedy(TRAIN)
+    assert "remat" not in compiling.remedy(of_system("transformer"))
 
 
 @pytest.mark.parametrize(

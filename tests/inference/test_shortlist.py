@@ -4,13 +4,16 @@
 import numpy as np
 import pytest
 
+from kvnmt.data.batches import pad, with_end
 from kvnmt.data.encoding import tokenised
 from kvnmt.data.text import Block
 from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.data.vocabulary import EOS, UNK, Characters, Words
 from kvnmt.errors import UserError
+from kvnmt.inference import shortlist as shortlists
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import ensemble
+from kvnmt.inference.program import compiled_search
 from kvnmt.inference.shortlist import (
     NO_TOKEN,
     Lexicon,
@@ -92,6 +95,20 @@ def test_only_candidates_are_written(talkers, sentences):
     assert len(written) > 5
 
 
+def test_words_that_are_not_told_apart_are_all_allowed(talkers, sentences):
+    model, params = talkers["single"]
+    search = compiled_search(model, BEAM)
+    source, places = pad([with_end(ids) for ids in sentences[:2]], 2, 16), np.arange(2)
+    words = np.array([EOS, UNK, 3, 5, 8])
+    every = np.ones((2, len(words)), bool)
+    told = search(params, source, places, None, every, words=words)
+    found = search(params, source, places, words=words)
+    np.testing.assert_array_equal(found.tokens, told.tokens)
+    assert set(np.unique(found.tokens)) <= {-1, *words.tolist()}
+    with pytest.raises(UserError, match="of some words; pass these, too"):
+        search(params, source, places, None, every)
+
+
 def test_greedy_words_stay_if_they_are_candidates(talkers, sentences):
     """The best of all words is the best of fewer, and more probable among them."""
     model, params = talkers["single"]
@@ -168,7 +185,7 @@ def test_all_sentences_may_have_the_same_candidates():
     assert of_all(2, (9, 40)).candidates(source).words.tolist() == [EOS, UNK]
 
 
-def test_links_are_counted():
+def test_links_are_counted(monkeypatch):
     blocks = [
         np.array([[DER, THE], [HUND, DOG], [NO_TOKEN, THE], [NO_TOKEN, DOG]]),
         np.array([[DER, THE], [DER, DOG], [NO_TOKEN, THE], [DER, UNK]]),
@@ -185,6 +202,10 @@ def test_links_are_counted():
     assert fewer.target.tolist() == [THE, THE, DOG]
     none = count_links(blocks, (5, 4), best=1, common=0).lexicon
     assert none.target.tolist() == [THE, DOG]
+    monkeypatch.setattr(shortlists, "SORTED", 1)  # each block by itself
+    one_by_one = count_links(blocks, (5, 4)).lexicon
+    for some, same in zip(lexicon, one_by_one, strict=True):
+        np.testing.assert_array_equal(some, same)
 
 
 def test_links_between_words_are_spread_over_their_tokens():

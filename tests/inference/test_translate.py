@@ -21,6 +21,7 @@ from kvnmt.data.vocabulary import EOS, Words
 from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import ensemble
+from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.program import compiled_search, program
 from kvnmt.inference.score import compiled_score, score, score_lines
 from kvnmt.inference.trained import KEPT
@@ -501,5 +502,10 @@ def test_lines_become_lines(talker):
     expected = translate(*talker, ids, BEAM)
     assert found == [words.target.decode(one.ids) for one in expected]
     assert set("".join(found).replace("<unk>", "")) <= {*"ABCDEFGHIJ "}
+    several = dataclasses.replace(BEAM, nbest=3)
+    alike = dataclasses.replace(several, mbr=0.0)
+    assert translate_lines(run, lines, alike) != found
+    nearest = Nearest([None] * len(lines))  # the best of each
+    assert translate_lines(run, lines, alike, nearest=nearest) == found
     (pair,) = score_lines(run, ["a b"], ["A B C"])
     assert pair.alignments[-1].shape == (4, 3)

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command: what it refuses, and how it ends."""
 
+import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -98,6 +100,20 @@ def test_a_search_that_answers_nothing_is_refused_at_the_start(kvnmt, folder, fi
     said = kvnmt("serve", folder, *wide)
     assert said.status == 2
     assert f"--search.{field} is 30 but --limits.beam 20" in said.err
+
+
+def test_a_beam_that_does_nothing_may_be_wide(kvnmt, folder, tmp_path, monkeypatch):
+    """That of a run which is asked to draw words."""
+    wide = tmp_path / "wide"
+    shutil.copytree(folder, wide)
+    config = json.loads((wide / "config.json").read_text())
+    config["search"]["beam"] = 30
+    (wide / "config.json").write_text(json.dumps(config))
+    monkeypatch.setenv("KVNMT_TOKEN", "short")  # refused behind what is tried
+    draws = "--search.sample", "--search.nbest", 5
+    for flags, sentence in ((), "--search.beam is 30"), (draws, "token"):
+        said = kvnmt("serve", wide, "--host", "0.0.0.0", *flags)
+        assert said.status == 2 and sentence in said.err
 
 
 def test_coverage_is_refused_where_nothing_is_read(kvnmt, folder, tmp_path_factory):
