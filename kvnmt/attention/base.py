@@ -72,7 +72,7 @@ class Weighed:
 class Moment:
     """What is known at one point of a target step; fields fill as it goes on."""
 
-    previous_state: Float[Array, "B D"]  # s_{t-1}
+    previous_state: Float[Array, "B D"]  # s_{t-1}, or what a decoder has in its place
     embedded: Float[Array, "B E"]  # x_t, embedding of y_{t-1}
     query: Float[Array, "B D"]  # q_t
     decoder_state: Float[Array, "B D"] | None = None  # s^r, once advanced

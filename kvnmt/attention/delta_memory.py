@@ -91,7 +91,7 @@ class Options(base.Options):
     def shape(self, sizes: Sizes) -> Shape:
         """The heads of all directions, and the widths of one."""
         key = self.key_size or sizes.alignment
-        one = memory_shape(self.heads, key, sizes.annotation)
+        one = memory_shape(self.heads, key, sizes.annotation, "attention")
         return one._replace(heads=self.ends * self.heads)
 
 

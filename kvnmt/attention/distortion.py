@@ -7,8 +7,8 @@ into Attention-based Neural Machine Translation".
 =============  ==============================================================
 parameters     v, W, U, b; W_p, b_p: (2L + 1)(width + 1) numbers
 source         annotations, mask, projected keys
-state, carried the last final alignment [B, S], the last context [B, C], and
-               whether there was one [B]
+state, carried the last final alignment [B, S], of ``source`` the last context
+               [B, C], and whether there was one [B]
 result         context ``sum_j f_j h_j``, the final alignment f
 =============  ==============================================================
 
@@ -66,7 +66,7 @@ class State:
     """Carried from step to step."""
 
     alignment: Float[Array, "B S"]
-    context: Float[Array, "B C"]
+    context: Float[Array, "B C"] | None  # of ``source`` alone
     begun: Bool[Array, " B"]  # an alignment whose mass all went over an edge is 0, too
 
 
@@ -84,11 +84,12 @@ def init(
     )
 
 
-def initial_state(params: Params, source: Source) -> State:
+def initial_state(options: Options, params: Params, source: Source) -> State:
     """Nothing was looked at yet."""
+    moves = options.context == "source"
     return State(
         jnp.zeros_like(source.annotations[..., 0]),
-        jnp.zeros_like(source.annotations[:, 0]),
+        jnp.zeros_like(source.annotations[:, 0]) if moves else None,
         jnp.zeros_like(source.mask[:, 0]),
     )
 
@@ -124,8 +125,8 @@ def write(params: Params, source: Source, state: State, moment: base.Moment) -> 
     """Remembers where and what was read."""
     assert moment.attended is not None, base.NO_LOOK
     assert moment.attended.alignment is not None
-    begun = jnp.ones_like(state.begun)
-    return State(moment.attended.alignment, moment.attended.context, begun)
+    context = None if state.context is None else moment.attended.context
+    return State(moment.attended.alignment, context, jnp.ones_like(state.begun))
 
 
 @typed
@@ -146,6 +147,6 @@ def build(options: Options) -> base.Attention:
         init=partial(init, options),
         prepare=prepare,
         read=partial(read, options),
-        initial_state=initial_state,
+        initial_state=partial(initial_state, options),
         write=write,
     )

@@ -35,7 +35,7 @@ from kvnmt.attention.address import (
     read_dot,
     read_values,
 )
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 from kvnmt.initializers import Weights
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
 
@@ -61,13 +61,15 @@ def init(
     """Makes the parameters of the score.
 
     Raises:
-        UserError: ``dot`` of a query and annotations of different widths.
+        OptionError: ``dot`` of a query and annotations of different widths.
     """
     C, D = sizes.annotation, sizes.state
     if options.score == "dot" and C != D:
-        raise UserError(
+        raise OptionError(
             f"dot attention needs annotations as wide as the decoder state, but they "
-            f"have {C} and {D}; change the sizes or take score 'general'."
+            f"have {C} and {D}; change {{0}}, {{1}} or {{2}}, or set {{3}} general.",
+            *("encoder", "merge", "state", "attention.score"),
+            prefix="model.",
         )
     W = theta = None
     if options.score == "general":

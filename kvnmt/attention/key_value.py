@@ -31,7 +31,7 @@ from flax import struct
 
 from kvnmt.attention import base
 from kvnmt.attention.address import KeysAndValues, read_dot
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
@@ -57,19 +57,24 @@ def init(
     """Makes the projection.
 
     Raises:
-        UserError: Annotations of odd width, or wider than two states.
+        OptionError: Annotations of odd width, or wider than two states.
     """
     C, D = sizes.annotation, sizes.state
     if C % 2:
-        raise UserError(
-            f"key-value attention needs annotations of even width, not {C}."
+        raise OptionError(
+            f"key-value attention needs annotations of even width, not {C}; change "
+            "{0} or {1}.",
+            *("encoder", "merge"),
+            prefix="model.",
         )
     if options.query == "projection":
         return Params(init_linear(key, [D], C // 2, weights))
     if D < C // 2:
-        raise UserError(
-            f"a decoder state of {D} has no half for keys of {C // 2}; widen the state "
-            "or take query 'projection'."
+        raise OptionError(
+            f"a decoder state of {D} has no half for keys of {C // 2}; give a larger "
+            "{0}, or set {1} projection.",
+            *("state", "attention.query"),
+            prefix="model.",
         )
     return Params(None)
 

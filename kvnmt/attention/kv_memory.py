@@ -192,7 +192,7 @@ def _written(
     state: State,
     moment: base.Moment,
 ) -> tuple[Float[Array, "B S"], Float[Array, "B C"], Float[Array, "B C"]]:
-    """Write weights w, F and A."""
+    """Write weights w, F and A, as precise as the keys: a little may be forgotten."""
     assert moment.decoder_state is not None, base.NO_STATE
     theta = params.write_address
     if theta is None:
@@ -200,7 +200,8 @@ def _written(
     weights = address_memory(theta, moment.decoder_state, state.keys, source.mask)
     squash = jax.nn.sigmoid if options.add == "sigmoid" else jnp.tanh
     forget = jax.nn.sigmoid(linear(params.forget, moment.decoder_state))
-    return weights, forget, squash(linear(params.add, moment.decoder_state))
+    add = squash(linear(params.add, moment.decoder_state))
+    return precise(weights), precise(forget), precise(add)
 
 
 def build(options: Options) -> base.Attention:

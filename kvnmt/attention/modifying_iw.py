@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from kvnmt.attention import base
 from kvnmt.attention.address import KeysAndValues, read_dot
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 from kvnmt.initializers import Weights
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
 
@@ -41,13 +41,16 @@ def init(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> tuple[()]:
     """No parameters.
 
     Raises:
-        UserError: Annotations of odd width, or wider than two states.
+        OptionError: Annotations of odd width, or wider than two states.
     """
     C, D = sizes.annotation, sizes.state
     if C % 2 or D < C // 2:
-        raise UserError(
+        raise OptionError(
             "modifying-IW needs annotations of an even width of at most twice the "
-            f"decoder state's, not {C} for a state of {D}."
+            f"decoder state's, not {C} for a state of {D}; change {{0}}, {{1}} or "
+            "{2}.",
+            *("encoder", "merge", "state"),
+            prefix="model.",
         )
     return ()
 

@@ -18,9 +18,10 @@ result         context ``sum_j a_j h_j``, alignment a
     tanh cov_j = tanh(W_c cov_j + W_a a_j + W_h h_j + W_s s_{t-1})
 
 One set of weights serves all positions; the products of h_j are made once per
-sentence. The state fed is s_{t-1}, not the query (authors' code). The reset gate of
-``gru`` acts after the product, that of ``gru_before`` before it: the authors have a
-code for each. Coverage of padding may drift; nothing reads it.
+sentence. The state fed is s_{t-1}, or what a decoder has in its place, not the query
+(authors' code). The reset gate of ``gru`` acts after the product, that of
+``gru_before`` before it: the authors have a code for each. Coverage of padding may
+drift; nothing reads it.
 """
 
 from collections.abc import Callable

@@ -227,9 +227,9 @@ def _write(
     writing = state.reading
     if options.weights != "reused":
         writing = _address(options, params, state.cells, new, state.reading)
-    erase = jax.nn.sigmoid(new @ params.erase)[:, None, :]
-    add = jax.nn.sigmoid(new @ params.add)[:, None, :]
-    slots = writing[..., None]  # [B, M, 1]
+    erase = precise(jax.nn.sigmoid(new @ params.erase))[:, None, :]
+    add = precise(jax.nn.sigmoid(new @ params.add))[:, None, :]
+    slots = precise(writing)[..., None]  # [B, M, 1]
     cells = state.cells * (1 - slots * erase) + slots * add
     if options.weights == "shared":
         return cells, writing

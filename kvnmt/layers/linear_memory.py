@@ -69,7 +69,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import UserError
+from kvnmt.errors import OptionError
 from kvnmt.initializers import Weights
 from kvnmt.layers.basic import Linear, init_linear, linear, precise
 from kvnmt.typing import Array, Bool, Float, Key
@@ -137,17 +137,26 @@ class Writes:
     log_decay: Float[Array, "*N _"]  # log a, of width 1 or d_k
 
 
-def memory_shape(heads: int, key: int, value: int) -> Shape:
+def memory_shape(heads: int, key: int, value: int, part: str) -> Shape:
     """Splits the widths of keys and values among the heads.
 
+    Args:
+        heads: N.
+        key: Width of all keys.
+        value: Width of all values.
+        part: Of the config of a model, that gives the first two.
+
     Raises:
-        UserError: They do not split evenly.
+        OptionError: They do not split evenly.
     """
     for name, width in (("keys", key), ("values", value)):
         if width % heads:
-            raise UserError(
-                f"{name} of width {width} do not split in {heads} heads; choose "
-                "another number of heads or another width."
+            others = " or {1}" if name == "keys" else ""
+            raise OptionError(
+                f"{name} of width {width} do not split in {heads} heads; give {{0}}"
+                f"{others} another number.",
+                *(f"{part}.heads", f"{part}.key_size"),
+                prefix="model.",
             )
     return Shape(heads, key // heads, value // heads)
 

@@ -35,6 +35,7 @@ from flax import struct
 
 from kvnmt.initializers import Weights
 from kvnmt.layers.basic import precise
+from kvnmt.layers.write_chunks import NOTHING
 from kvnmt.typing import Array, Bool, Float, Key
 
 Gate: TypeAlias = Literal["gsa", "abc"]
@@ -81,7 +82,7 @@ def gates(
         log_total = jax.lax.cumlogsumexp(u, axis=u.ndim - 2)  # log z
         f, faded = jnp.exp(u - log_total), -log_total
     else:
-        log_a = jnp.where(real, jax.nn.log_sigmoid(u) / tau, 0)
+        log_a = jnp.where(real, _log_decay(u, tau), 0)
         f, faded = -jnp.expm1(log_a), jnp.cumsum(log_a, axis=-2)
     return jnp.where(real, f, 0), faded
 
@@ -95,10 +96,15 @@ def next_gates(
     """f, log a and the next log z of one write; log z is None of gsa."""
     u = precise(x @ writer.W_gate)
     if log_total is None:
-        log_a = jax.nn.log_sigmoid(u) / tau
+        log_a = _log_decay(u, tau)
         return -jnp.expm1(log_a), log_a, None
     total = jnp.logaddexp(log_total, u)
     return jnp.exp(u - total), log_total - total, total
+
+
+def _log_decay(u: Float[Array, "..."], tau: float) -> Float[Array, "..."]:
+    """Log a, no less than what leaves nothing: a sum of more would round others."""
+    return jnp.maximum(jax.nn.log_sigmoid(u) / tau, NOTHING)
 
 
 def rewrite(

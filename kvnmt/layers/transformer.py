@@ -42,7 +42,8 @@ HEAD = 64  # units of a head, at least, where the number of heads is not given
 class Blocks:
     """Static choices of Transformer layers."""
 
-    # heads of self-attention (N); default: as many as are 64 wide or wider
+    # heads of self-attention, and of the looks of a decoder's lower layers at the
+    # source (N); default: as many as are 64 wide or wider
     heads: Annotated[int | None, between(1, WIDEST)] = None
     # width of the layer between (F); default: 4 times that of the states
     feed_forward: Annotated[int | None, between(1, WIDEST), EXTENDS] = None

@@ -38,7 +38,9 @@ def init(
     sizes, scheme = config.sizes, config.weights
     keys = jax.random.split(key, 7)
     E, table = sizes.embedding, scheme.table(parts.decoder.gain(sizes))
-    inputs = _inputs(parts.target_context.widths(sizes), parts.decoder, sizes)
+    before = parts.target_context.widths(sizes)
+    _check_handed_on(config.readout, before)
+    inputs = _inputs(before, parts.decoder, sizes)
     size = config.readout_size or E
     width = readouts.output_size(config.readout, inputs, size, config.low_rank)
     params = Params(
@@ -78,6 +80,19 @@ def _inputs(
             "one of them otherwise in its code."
         )
     return before | now
+
+
+def _check_handed_on(readout: readouts.Readout, before: dict[str, int]) -> None:
+    """Refuses no readout where a target context gives more than it hands on."""
+    first, *others = (name for name, width in before.items() if width)
+    if readout == "none" and others:
+        raise OptionError(
+            f"{{0}} none hands on '{first}' alone, but the target context gives "
+            f"'{others[0]}', too; set {{0}} tanh, or choose another target context, "
+            "such as state_only.",
+            "readout",
+            prefix="model.",
+        )
 
 
 def _init_lexicon(config: ModelConfig, key: Array, width: int) -> lexicon.Params | None:

@@ -6,6 +6,9 @@ sequence (rounds, say) than the trained one, the further members start as the la
 that exists: a baseline's attention and second GRU thus fill every round of
 KVMemAtt, as its paper trains it. The output layer of the trained model also starts
 the auxiliary predictors (Zheng et al. 2018). What has no counterpart starts fresh.
+
+Of another attention only its ``address`` starts the new one's, of another target
+context nothing: names of theirs that agree by chance mean other things.
 """
 
 from dataclasses import fields as fields_of
@@ -24,6 +27,8 @@ from kvnmt.model.config import ModelConfig
 from kvnmt.runs.shared_words import SharedWords
 from kvnmt.trees import by_name, path_name
 
+# What means the same in all mechanisms of a kind.
+COMMON = {"attention": {"address"}, "target_context": set[str]()}
 OUTPUT, AUXILIARY = map(jax.tree_util.GetAttrKey, ("output", "auxiliary"))
 
 
@@ -59,7 +64,7 @@ def warm_start(
     used: set[int] = set()
     for path, leaf in paths:
         name = path_name(path)
-        source = _start(trained, path, scale)
+        source = _start(trained, fresh, path, scale)
         known = shared.fill(path, leaf, source) if shared else source
         if known is None:
             new.append(name)
@@ -125,29 +130,37 @@ def _common(before: Any, now: Any) -> list[str]:
     ]
 
 
-def _start(trained: Params, path: tuple[Any, ...], scale: float) -> Any | None:
-    start = _counterpart(trained, path)
+def _start(
+    trained: Params, fresh: Params, path: tuple[Any, ...], scale: float
+) -> Any | None:
+    start = _counterpart(trained, fresh, path)
     if start is None and path[0] in (OUTPUT, AUXILIARY):
         name = path[1 if path[0] == OUTPUT else 2 :]
-        start = _counterpart(trained.output_layer, name)
+        start = _counterpart(trained.output_layer, fresh.output_layer, name)
         # A bias is added behind the scale.
         if start is not None and start.ndim > 1 and scale != 1:
             return start * scale
     return start
 
 
-def _counterpart(tree: Any, path: tuple[Any, ...]) -> Any | None:
+def _counterpart(tree: Any, fresh: Any, path: tuple[Any, ...]) -> Any | None:
+    above = ""  # the name of the tree
     for key in path:
         if isinstance(key, jax.tree_util.SequenceKey):
-            tree = _member(tree, key.idx)
+            tree, fresh = _member(tree, key.idx), fresh[key.idx]
         else:
             name = key.key if isinstance(key, jax.tree_util.DictKey) else key.name
-            tree = (
-                tree.get(name) if isinstance(tree, dict) else getattr(tree, name, None)
-            )
+            is_other = above in COMMON and type(tree) is not type(fresh)
+            if is_other and name not in COMMON[above]:
+                return None
+            tree, fresh, above = _named(tree, name), _named(fresh, name), name
         if tree is None:
             return None
     return tree
+
+
+def _named(tree: Any, name: str) -> Any | None:
+    return tree.get(name) if isinstance(tree, dict) else getattr(tree, name, None)
 
 
 def _member(members: Any, index: int) -> Any | None:

@@ -58,7 +58,7 @@ class Options(base.Options):
     def shape(self, sizes: Sizes) -> Shape:
         """The heads, and the widths of one."""
         key = self.key_size or sizes.alignment
-        return memory_shape(self.heads, key, sizes.state)
+        return memory_shape(self.heads, key, sizes.state, "target_context")
 
 
 @struct.dataclass

@@ -24,9 +24,9 @@ def empty(rows: int, length: int, width: int, dtype: DType) -> History:
 
 
 def append(history: History, row: Float[Array, "B N"]) -> History:
-    """The history with one more row."""
-    sentences = jnp.arange(row.shape[0])
-    rows = history.rows.at[sentences, history.count].set(row)
+    """The history with one more row, in the place of the oldest where it is full."""
+    sentences, place = jnp.arange(row.shape[0]), history.count % history.rows.shape[1]
+    rows = history.rows.at[sentences, place].set(row)
     return History(rows, history.count + 1)
 
 

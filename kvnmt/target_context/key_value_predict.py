@@ -7,7 +7,7 @@ L. Miculicich Werlen et al. (2018).
 
 =============  ==============================================================
 parameters     W_Y, W_h, w, W_r, W_x: 4 k² + k numbers, k = D / parts
-state, carried all earlier states [B, T, D], and W_Y k of them
+state, carried v and W_Y k of the last L states: [B, min(T, L), 2 k]
 result         g_t of width k, and x_t unless ``word`` is off
 =============  ==============================================================
 
@@ -124,8 +124,9 @@ def initial_state(
     dtype: DType,
 ) -> History:
     """No earlier state."""
-    width = sizes.state + sizes.state // PARTS[options.form]
-    return empty(rows, length, width, dtype)
+    if options.window is not None:
+        length = min(length, options.window)
+    return empty(rows, length, 2 * sizes.state // PARTS[options.form], dtype)
 
 
 def step(
@@ -136,17 +137,12 @@ def step(
     embedded: Float[Array, "B E"],
 ) -> tuple[History, dict[str, Float[Array, "B _"]]]:
     """Attends to the states so far, then takes this one in."""
-    D = state.shape[-1]
-    states, projected = memory.rows[..., :D], memory.rows[..., D:]
-    _, values, _ = _split(options, states)
-    query, _, predict = _split(options, state)
-    there = present(memory)
-    if options.window is not None:
-        oldest = memory.count[:, None] - options.window
-        there = there & (jnp.arange(there.shape[1]) >= oldest)
-    weights = masked_softmax(_energies(params, projected, query[:, None]), there)
+    values, projected = jnp.split(memory.rows, 2, axis=-1)
+    query, value, predict = _split(options, state)
+    scores = _energies(params, projected, query[:, None])
+    weights = masked_softmax(scores, present(memory))  # of the last L, in any order
     read = mix(weights[:, None], values)[:, 0]
-    row = jnp.concatenate([state, query @ params.W_key], axis=-1)
+    row = jnp.concatenate([value, query @ params.W_key], axis=-1)
     return append(memory, row), _result(options, params, read, predict, embedded)
 
 

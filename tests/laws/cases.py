@@ -316,7 +316,9 @@ OUTSIDE = {  # encoder, readout, and no recurrence
         average_auxiliary=True,
     ),
     "no-readout-low-rank": case(
-        readout="none", target_context="key_value_predict", low_rank=2
+        readout="none",
+        target_context=("key_value_predict", {"word": False}),
+        low_rank=2,
     ),
     "transformer-each-r2": case(  # which attention knows s_{t-1}, and writes
         attention=neural(size=2),

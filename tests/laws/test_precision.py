@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from kvnmt.attention import Moment, kv_memory
 from kvnmt.training.losses import Objective, loss
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
@@ -93,6 +94,24 @@ def test_memories_are_written_in_float32(name):
         if f".{MEMORIES[name]}" in jax.tree_util.keystr(path)
     }
     assert written == {jnp.dtype("float32")}
+
+
+def test_a_little_may_be_forgotten():
+    """Less than bfloat16 tells from nothing, beside 1."""
+    attention = kv_memory.build(kv_memory.Options(add="tanh"))
+    sizes, S = cases.BASE.sizes, 50
+    params = attention.init(jax.random.key(0), sizes, cases.BASE.weights)
+    params = jax.tree.map(lambda leaf: jnp.zeros_like(leaf, jnp.bfloat16), params)
+    params = params.replace(forget=params.forget.replace(b=params.forget.b - 3))
+    source = attention.prepare(
+        params, jnp.ones((1, S, sizes.annotation), jnp.bfloat16), jnp.ones((1, S), bool)
+    )
+    state = jnp.zeros((1, sizes.state), jnp.bfloat16)
+    moment = Moment(state, state, state, state)
+    before = attention.initial_state(params, source)
+    after = attention.write(params, source, before, moment)
+    share = 1 / (1 + np.exp(3)) / S
+    np.testing.assert_allclose(before.keys - after.keys, share, rtol=0.01)
 
 
 def test_so_is_the_cell_of_an_encoder():

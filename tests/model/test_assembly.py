@@ -19,7 +19,7 @@ from kvnmt.layers import dropout
 from kvnmt.model import assembly
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS, system
-from kvnmt.target_context import n_gram
+from kvnmt.target_context import mean, n_gram, previous_word, self_attentive, slots
 from kvnmt.training.losses import Objective, loss
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
@@ -210,6 +210,22 @@ def test_numbers_out_of_bounds_are_refused(changes, said):
 def test_a_language_model_looks_at_no_source(changes, said):
     with pytest.raises(UserError, match=said):
         cases.build(dataclasses.replace(cases.BASE, merge="none", **changes))
+
+
+@pytest.mark.parametrize("context", [previous_word, mean, self_attentive, slots])
+def test_no_readout_hands_on_one_vector_alone(context):
+    config = dataclasses.replace(
+        cases.BASE, readout="none", target_context=context.Options()
+    )
+    with pytest.raises(UserError, match="readout none hands on 'state' alone, but"):
+        jax.eval_shape(cases.build(config).init, jax.random.key(0))
+
+
+def test_a_language_model_has_nothing_to_project(key):
+    config = dataclasses.replace(cases.BASE, merge="none", attention=none.Options())
+    params = cases.build(config).init(key)
+    assert params.decoder.rounds[0].attention.project is None
+    assert params.readout.W["context"].shape[0] == 0
 
 
 def test_a_tied_output_layer_reads_the_width_of_the_embedding(key):

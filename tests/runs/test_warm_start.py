@@ -98,6 +98,24 @@ def test_a_transformer_starts_one_with_a_key_memory():
     assert found.fresh and all(path.startswith(last) for path in found.fresh)
 
 
+@pytest.mark.parametrize(
+    ("before", "now", "part"),
+    [
+        ("self-attentive-residual", "n-gram", "target_context"),
+        ("self-attentive-rnn", "self-attentive-residual", "target_context"),
+        ("delta-residual", "slot-residual", "target_context"),
+        ("delta-memory", "slots", "attention"),
+    ],
+)
+def test_of_another_mechanism_nothing_is_taken_by_its_name(before, now, part):
+    trained = params(system(before).model(FITTING), 1)
+    found = warm_start(params(system(now).model(FITTING), 2), trained)
+    check_names(found)
+    own = {path for path in named(found.params) if part in path.split("/")}
+    assert own and own <= {*found.fresh}
+    assert "source_embedding" in found.copied
+
+
 def test_its_tanh_form_starts_mem_dec():
     trained = params(system("rnnsearch-star-tanh").model(FITTING), 1)
     found = warm_start(params(system("memdec").model(FITTING), 2), trained)
