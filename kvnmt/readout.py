@@ -7,6 +7,7 @@
              R^{2l} (Bahdanau et al. 2015, section A.2.2; adjacent pairs)
 ``none``     the first input as it is: language models without a residual, and
              decoders that make their own attentional vector (Luong et al. 2015)
+             or whose state has read the source (Transformers)
 ===========  ================================================================
 
 The inputs z_i have names (state, word, context, ...), a matrix each. ``low_rank``

@@ -21,7 +21,7 @@ from kvnmt.fields import at_least, check_fields, check_used
 from kvnmt.files import claim, write_lines
 from kvnmt.inference.config import check_asked
 from kvnmt.runs.config import Experiment, converter
-from kvnmt.runs.idle import REMAT, check_rounds
+from kvnmt.runs.idle import check_rounds, idle_steps
 from kvnmt.runs.recipes import Recipe
 from kvnmt.training.step_options import StepOptions
 
@@ -66,8 +66,7 @@ class Compile:
         check_used(config, before)
         check_asked(config.search, before.search)
         check_rounds(config.model, *(() if self.attention else [before.model]))
-        if config.model.at_once:
-            check_given(config, [REMAT], before)
+        check_given(config, idle_steps(config.model), before)
 
     def __call__(self) -> None:
         """Compiles."""

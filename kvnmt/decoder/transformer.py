@@ -73,7 +73,7 @@ from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes
 
 @dataclass(frozen=True)
 class Options(base.Options, Blocks):
-    """Static choices of the Transformer decoder."""
+    """Static choices; layers below the attention look with as many heads, too."""
 
     layers: Annotated[int, between(1, DEEPEST), EXTENDS] = 2
     rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1  # R, of the attention

@@ -30,7 +30,7 @@ from flax import struct
 
 from kvnmt.encoder import recurrent, transformer
 from kvnmt.encoder.base import Encoded, Stack
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError
 from kvnmt.initializers import Weights
 from kvnmt.layers import Blocks, Linear, Scanning, init_linear, linear, split_key
 from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes, typed
@@ -72,7 +72,12 @@ def _init_project(key: Array, size: int, weights: Weights) -> tuple[Linear, ...]
 
 def _init_halves(key: Array, size: int, weights: Weights) -> tuple[Linear, ...]:
     if size % 2:
-        raise UserError(f"merge 'halves' needs an even encoder size, not {size}.")
+        raise OptionError(
+            f"{{0}} halves needs an even encoder size, not {size}; give {{1}} an even "
+            "number, or choose another {0}.",
+            *("merge", "encoder"),
+            prefix="model.",
+        )
     half = size // 2
     keys = jax.random.split(key)
     return tuple(init_linear(k, [half, half], half, weights) for k in keys)

@@ -76,7 +76,7 @@ def init(
     """Makes every layer.
 
     Raises:
-        UserError: The heads do not share the units evenly.
+        OptionError: The heads do not share the units evenly.
     """
     _heads(blocks, size)
 

@@ -202,15 +202,20 @@ def writes(params: Writer, x: Float[Array, "*B I"], heads: int) -> Writes:
     value = precise(_heads(x @ params.W_value, heads))
     log_decay, erase = jnp.zeros_like(key[..., :1]), None
     if params.decay is not None:
-        amount = jax.nn.softplus(_heads(linear(params.decay.gate, x), heads))
-        log_decay = -jnp.exp(precise(params.decay.A))[:, None] * precise(amount)
+        amount = jax.nn.softplus(_gate(params.decay.gate, x, heads))
+        log_decay = -jnp.exp(precise(params.decay.A))[:, None] * amount
     if params.erase is not None:
         key = _unit(key)
-        b = w = precise(jax.nn.sigmoid(_heads(linear(params.erase, x), heads)))
+        b = w = jax.nn.sigmoid(_gate(params.erase, x, heads))
         if params.write is not None:
-            w = precise(jax.nn.sigmoid(_heads(linear(params.write, x), heads)))
+            w = jax.nn.sigmoid(_gate(params.write, x, heads))
         erase, value = b * key, w * value
     return Writes(key, value, erase, log_decay)
+
+
+def _gate(params: Linear, x: Float[Array, "*B I"], heads: int) -> Array:
+    """What a gate is a function of, by head; in all bits, since it may be near 1."""
+    return precise(_heads(linear(params, x), heads))
 
 
 def in_order(made: Writes, mask: Bool[Array, "B T"] | None = None) -> Writes:

@@ -83,7 +83,8 @@ def recurrent_inputs(
     """The part that needs no state, ``W x + b``: hoist it out of a scan."""
     if params.gains is None:
         return linear(Linear(W=params.W, b=params.b), *inputs)
-    return sum((input_product(params, n, x) for n, x in enumerate(inputs)), params.b)
+    places = zip(range(len(params.W)), inputs, strict=True)
+    return sum((input_product(params, n, x) for n, x in places), params.b)
 
 
 def input_product(
@@ -165,7 +166,8 @@ def gru(
     # [*N, 3D], or [*N, 2D] where U_n has to wait for r
     at_once = slice(None) if reset != "before" else slice(2 * size)
     recurrent = recurrent_product(params, state, at_once)
-    gates = jax.nn.sigmoid(inputs[..., : 2 * size] + recurrent[..., : 2 * size])
+    gates = inputs[..., : 2 * size] + recurrent[..., : 2 * size]
+    gates = jax.nn.sigmoid(_as_fine(gates, state))
     r, u = gates[..., :size], gates[..., size:]
     if reset == "before":
         candidate = recurrent_product(params, r * state, slice(2 * size, None))
@@ -192,11 +194,16 @@ def lstm(
         c' = f * c + i * g                h' = o * tanh(c')
     """
     size = state.shape[-1]
-    total = inputs + recurrent_product(params, state)  # [*N, 4D]
+    total = _as_fine(inputs + recurrent_product(params, state), cell)  # [*N, 4D]
     gates = jax.nn.sigmoid(total[..., : 3 * size])
     i, f, o = (gates[..., n * size : (n + 1) * size] for n in range(3))
     cell = f * cell + i * jnp.tanh(total[..., 3 * size :])
     return (o * jnp.tanh(cell)).astype(state.dtype), cell
+
+
+def _as_fine(x: Array, memory: Array) -> Array:
+    """As many bits as a memory has, if that has more: gates near 1 forget a little."""
+    return x.astype(jnp.promote_types(x.dtype, memory.dtype))
 
 
 def _normalised(params: GRU | LSTM, product: Array, gain: Array) -> Array:

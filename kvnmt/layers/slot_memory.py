@@ -24,7 +24,7 @@ negative; those of abc sum to 1, those of gsa to less by what has faded.
 Departures: the papers have several heads; gated slot attention also passes q, k, v and
 what is read through swish, and normalises the latter. Here there is one head, and none
 of that, so that the gates alone differ. The papers read and write one sequence as it
-goes on; here the source is written before it is read.
+goes on; an attention writes the source before it is read.
 """
 
 from typing import Literal, TypeAlias

@@ -42,8 +42,7 @@ HEAD = 64  # units of a head, at least, where the number of heads is not given
 class Blocks:
     """Static choices of Transformer layers."""
 
-    # heads of self-attention, and of the looks of a decoder's lower layers at the
-    # source (N); default: as many as are 64 wide or wider
+    # heads of self-attention (N); default: as many as are 64 wide or wider
     heads: Annotated[int | None, between(1, WIDEST)] = None
     # width of the layer between (F); default: 4 times that of the states
     feed_forward: Annotated[int | None, between(1, WIDEST), EXTENDS] = None
@@ -87,7 +86,7 @@ def count_heads(heads: int | None, width: int, field: str) -> int:
         field: Of the config of a model, that gives it.
 
     Raises:
-        UserError: So many heads do not share the width evenly.
+        OptionError: So many heads do not share the width evenly.
     """
     if heads is None:
         most = max(1, width // HEAD)

@@ -53,7 +53,8 @@ class ModelConfig:
         default_factory=previous_word.Options
     )
     embedding: Size = 256  # width of embedded words (E)
-    encoder: Size = 256  # units of the encoder in each direction (H)
+    # units of the encoder in each direction (H)
+    encoder: Annotated[Size, idle_while(merge="none")] = 256
     state: Size = 256  # units of the decoder state (D)
     alignment: MaybeSize = None  # width of energies (A); default: that of the state
     # how the two directions become annotations; none: a language model, no source
@@ -94,8 +95,22 @@ class ModelConfig:
     def at_once(self) -> bool:
         """Whether no target word waits for what was computed at the one before."""
         attends = attentions.CATALOGUE.build(self.attention)
-        built = decoders.CATALOGUE.build(self.decoder, attends)
-        return built.over_time is not None and attends.write is None
+        return not self._decoder_recurs and attends.write is None
+
+    @property
+    def encoder_recurs(self) -> bool:
+        """Whether the encoder is made of GRUs or LSTMs."""
+        return self.reads_source and self.cell != "transformer"
+
+    @property
+    def recurs(self) -> bool:
+        """Whether the encoder or the decoder is."""
+        return self.encoder_recurs or self._decoder_recurs
+
+    @property
+    def _decoder_recurs(self) -> bool:
+        attends = attentions.CATALOGUE.build(self.attention)
+        return decoders.CATALOGUE.build(self.decoder, attends).over_time is None
 
     def output_scale(self, gain: float) -> float:
         """What the output layer's input is multiplied by.

@@ -39,7 +39,7 @@ def init(
     keys = jax.random.split(key, 7)
     E, table = sizes.embedding, scheme.table(parts.decoder.gain(sizes))
     before = parts.target_context.widths(sizes)
-    _check_handed_on(config.readout, before)
+    _check_handed_on(config.readout, before, parts.decoder, sizes)
     inputs = _inputs(before, parts.decoder, sizes)
     size = config.readout_size or E
     width = readouts.output_size(config.readout, inputs, size, config.low_rank)
@@ -82,14 +82,29 @@ def _inputs(
     return before | now
 
 
-def _check_handed_on(readout: readouts.Readout, before: dict[str, int]) -> None:
-    """Refuses no readout where a target context gives more than it hands on."""
+def _check_handed_on(
+    readout: readouts.Readout,
+    before: dict[str, int],
+    decoder: decoders.Decoder,
+    sizes: Sizes,
+) -> None:
+    """Refuses no readout where something is given that it does not hand on.
+
+    A state that knows the context hands on that, but for one that is looked up after
+    the scan.
+    """
+    if readout != "none":
+        return
     first, *others = (name for name, width in before.items() if width)
-    if readout == "none" and others:
+    remedy = "choose another target context, such as state_only"
+    if not others:
+        widths, remedy = decoder.feature_sizes(sizes), "choose another decoder"
+        known = set() if decoder.attend else {"context"}
+        others = [name for name, width in widths.items() if width and name not in known]
+    if others:
         raise OptionError(
-            f"{{0}} none hands on '{first}' alone, but the target context gives "
-            f"'{others[0]}', too; set {{0}} tanh, or choose another target context, "
-            "such as state_only.",
+            f"{{0}} none hands on '{first}' alone, and '{others[0]}' would be lost; "
+            f"set {{0}} tanh, or {remedy}.",
             "readout",
             prefix="model.",
         )

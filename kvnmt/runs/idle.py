@@ -2,6 +2,7 @@
 """Choices of an experiment that do nothing, since others are as they are."""
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any
 
 from kvnmt import attention
@@ -12,6 +13,11 @@ from kvnmt.inference.config import check_asked
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
 
+SCANNED = Idle(
+    ("residuals", "products"),
+    "{0} is of what goes from word to word, and in this model nothing does; leave it "
+    "out.",
+)
 REMAT = Idle(
     ("remat",),
     "{0} is of decoders that go from word to word, and this one computes all words at "
@@ -43,8 +49,8 @@ def check_experiment(experiment: Experiment, *starts: Experiment) -> None:
     check_used(experiment, *starts)
     check_rounds(experiment.model, *(start.model for start in starts))
     for part, idle in _idle(experiment):
-        config: Any = getattr(experiment, part)
-        before = [getattr(start, part) for start in starts]
+        config: Any = attrgetter(part)(experiment)
+        before = [attrgetter(part)(start) for start in starts]
         check_given(config, [idle], *before, prefix=f"{part}.")
 
 
@@ -65,10 +71,23 @@ def check_rounds(model: ModelConfig, *starts: ModelConfig) -> None:
         )
 
 
+def idle_steps(model: ModelConfig) -> Iterator[Idle]:
+    """What changes nothing in the steps of a model."""
+    if model.at_once:
+        yield REMAT
+        if not model.encoder_recurs:
+            yield SCANNED
+
+
 def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
-    if experiment.model.at_once:
-        yield "training", REMAT
-    if not experiment.model.reads_source:
+    model = experiment.model
+    yield from (("training", idle) for idle in idle_steps(model))
+    if not model.recurs:
+        why = "{0} is of GRUs and LSTMs, of which this model has none; leave it out."
+        yield "model", Idle(("layer_norm",), why)
+    if not model.reads_source:
+        why = "{0} is of a source, and a language model reads none; leave it out."
+        yield "model.dropout", Idle(("annotations",), why)
         why = "{0} is of translations, and a language model makes none; leave it out."
         yield "training", Idle(("metric", "bleu_tokenize"), why)
     if experiment.training.warm_start and not experiment.training.new_words:

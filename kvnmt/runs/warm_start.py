@@ -90,7 +90,9 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
     Raises:
         OptionError: A choice differs that gives the same arrays another meaning.
     """
-    fields = ["merge", "cell", "layer_norm", "readout"]
+    fields = ["merge", "cell", "readout"]
+    if trained.recurs or config.recurs:
+        fields.append("layer_norm")  # which is of recurrent units
     if config.tie != "none":
         fields.append("scale_tied")  # which is of tied output layers
     if "all" in (trained.tie, config.tie):

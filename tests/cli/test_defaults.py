@@ -332,6 +332,26 @@ IDLE = [
         "--model.decoder.rounds is 2, but the attention writes nothing between rounds",
     ),
     (
+        "train",
+        "NEW --recipe papers --system transformer --model.layer-norm",
+        "--model.layer-norm is of GRUs and LSTMs, of which this model has none",
+    ),
+    (
+        "train",
+        "NEW --system transformer --training.residuals vectors",
+        "--training.residuals is of what goes from word to word",
+    ),
+    (
+        "train",
+        "NEW --system lm-lstm --model.encoder 512",
+        "--model.encoder does nothing while --model.merge is none",
+    ),
+    (
+        "train",
+        "NEW --system lm-lstm --model.dropout.annotations 0.3",
+        "--model.dropout.annotations is of a source, and a language model reads none",
+    ),
+    (
         "compile",
         "--system transformer --remat 8",
         "--remat is of decoders that go from word to word, and this one computes all",

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kvnmt.attention import Moment, kv_memory
+from kvnmt.layers import init_lstm, lstm
 from kvnmt.training.losses import Objective, loss
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
@@ -112,6 +113,15 @@ def test_a_little_may_be_forgotten():
     after = attention.write(params, source, before, moment)
     share = 1 / (1 + np.exp(3)) / S
     np.testing.assert_allclose(before.keys - after.keys, share, rtol=0.01)
+
+
+def test_so_may_a_little_of_a_cell():
+    unit = init_lstm(jax.random.key(0), [1], 2, cases.BASE.weights)
+    unit = jax.tree.map(lambda leaf: jnp.zeros_like(leaf, jnp.bfloat16), unit)
+    inputs = jnp.full((1, 8), 7.0, jnp.bfloat16).at[:, 6:].set(0)  # g is 0
+    cell = jnp.ones((1, 2), jnp.float32)
+    _, now = lstm(unit, jnp.zeros((1, 2), jnp.bfloat16), cell, inputs)
+    np.testing.assert_allclose(now, 1 / (1 + np.exp(-7)), rtol=1e-6)
 
 
 def test_so_is_the_cell_of_an_encoder():

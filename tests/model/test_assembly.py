@@ -217,7 +217,13 @@ def test_no_readout_hands_on_one_vector_alone(context):
     config = dataclasses.replace(
         cases.BASE, readout="none", target_context=context.Options()
     )
-    with pytest.raises(UserError, match="readout none hands on 'state' alone, but"):
+    with pytest.raises(UserError, match="readout none hands on 'state' alone, and"):
+        jax.eval_shape(cases.build(config).init, jax.random.key(0))
+
+
+def test_a_context_that_is_looked_up_after_the_scan_is_not_lost():
+    config = dataclasses.replace(system("attn").model(cases.BASE), readout="none")
+    with pytest.raises(UserError, match="and 'context' would be lost; set readout t"):
         jax.eval_shape(cases.build(config).init, jax.random.key(0))
 
 

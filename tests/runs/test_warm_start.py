@@ -420,6 +420,16 @@ def test_a_mechanism_may_be_extended(tmp_path):
     check_computed_alike(fixed, more, tmp_path)
 
 
+def test_normalised_units_are_nothing_to_transformers(tmp_path):
+    plain = system("transformer").model(dataclasses.replace(SIZES, layer_norm=False))
+    now = system("transformer-kvmematt-r1").model(SIZES)
+    now = dataclasses.replace(now, layer_norm=True)
+    check_computed_alike(plain, now, tmp_path)
+    trained, now = (dataclasses.replace(one, cell="gru") for one in (plain, now))
+    with pytest.raises(UserError, match="layer_norm False, and this model has True"):
+        check_computed_alike(trained, now, tmp_path)
+
+
 def test_what_tied_layers_read_is_nothing_to_others(tmp_path):
     scaled = dataclasses.replace(BASELINE, scale_tied=True)
     check_computed_alike(BASELINE, scaled, tmp_path)
