@@ -70,7 +70,6 @@ def both_ways(row: Row) -> tuple[Row, Row]:
         system=f"{row.system}, after both directions",
         experiment=replace(
             before,
-            optimizer=replace(before.optimizer, decay_after=epochs // 4),
             training=replace(
                 before.training,
                 epochs=epochs,

@@ -245,8 +245,6 @@ def _going_on(before: Experiment, folder: Path, epochs: int | None) -> Experimen
             target=folder.parent / TARGET,
             vocabularies=folder,
         ),
-        optimizer=replace(
-            optimizer, learning_rate=rate and rate / 2, decay=0.8, decay_after=1
-        ),
+        optimizer=replace(optimizer, learning_rate=rate and rate / 2),
         training=replace(training, epochs=epochs, warm_start=folder, new_words=False),
     )

@@ -57,7 +57,7 @@ WITHOUT: dict[str, Change] = {
     "dropout of annotations": partial(with_dropout, {"annotations": 0.0}),
     "dropout of the readout": partial(with_dropout, {"output": 0.0}),
     "averaging": lambda e: replace(e, training=replace(e.training, ema=0.0)),
-    "a falling rate": partial(with_part, "optimizer", {"decay": 1.0}),
+    "a steady rate": partial(with_part, "optimizer", {"decay": 0.8}),
     "a high rate": partial(with_part, "optimizer", {"learning_rate": None}),
     "layer normalisation": partial(with_part, "model", {"layer_norm": False}),
     "inputs of unit size": partial(with_part, "model", {"initializer": "glorot"}),
