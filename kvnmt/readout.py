@@ -24,6 +24,7 @@ from kvnmt.initializers import Weights
 from kvnmt.layers import init_linear
 from kvnmt.typing import Array, Float, Key
 
+FAR = 1000  # of a key, behind those of all inputs
 Readout: TypeAlias = Literal["tanh", "maxout", "none"]
 
 
@@ -72,7 +73,7 @@ def init(
     behind = None
     if low_rank is not None:
         below = output_size(readout, inputs, size, None)
-        key_rank = jax.random.fold_in(key, 1)
+        key_rank = jax.random.fold_in(key, FAR)
         behind = weights.matrix(key_rank, (below, low_rank), jnp.float32)
     if readout == "none":
         return Params({}, None, behind)

@@ -126,7 +126,7 @@ def init(
     """Makes the parameters of one round.
 
     Raises:
-        UserError: Keys or values do not split among the heads.
+        OptionError: Keys or values do not split among the heads.
     """
     key_query, key_source, key_decoder = jax.random.split(key, 3)
     shape, D = options.shape(sizes), sizes.state

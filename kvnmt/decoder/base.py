@@ -10,7 +10,7 @@ word waits for what was written at the one before. A member of the catalogue has
 ``build(options, attention)``, of its `Options` and of an `Attention` that is built.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import NamedTuple, Protocol
 
 import jax
@@ -43,7 +43,8 @@ class Features:
     extras: Mapping[str, Float[Array, "*N _"]] = struct.field(default_factory=dict)
     # further inputs of the readout, by name
     auxiliary: tuple[Float[Array, "*N _"], ...] = ()  # each predicts y_t on its own
-    self_attention: Float[Array, "*N _"] | None = None  # to s_0 and the states so far
+    # to what came before, as `self_attention` of a prediction has it
+    self_attention: Float[Array, "*N _"] | None = None
     waiting: PyTree = None  # what ``step`` leaves for ``attend``, which takes it away
 
 
@@ -141,3 +142,5 @@ class Decoder(NamedTuple):
     # What ``inputs`` multiplies embedded words by.
     gain: Callable[[Sizes], float] = lambda sizes: 1.0
     over_time: OverTime | None = None  # None: ``step`` is scanned
+    # Of y_{t-1} ("word") and c_t ("context"), what ``features.state`` has read.
+    state_reads: Set[str] = frozenset({"word", "context"})

@@ -66,6 +66,8 @@ from kvnmt.typing import Array, Float, Key, Sizes
 class Options(RoundOptions):
     """Static choices; the defaults are our reading of the paper."""
 
+    reset = "after"  # of its GRUs, for a warm start; no choice
+
     slots: Annotated[int, between(1, WIDEST), EXTENDS] = 8  # M
     noise: Annotated[float, at_least(0), EXTENDS] = 0.1  # standard deviation
     score: Literal["tanh", "linear"] = "tanh"

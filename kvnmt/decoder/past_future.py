@@ -49,7 +49,7 @@ from kvnmt.decoder.gru_pair import Inputs
 from kvnmt.decoder.rounds import Round, Source, look
 from kvnmt.decoder.start import init_start
 from kvnmt.errors import OptionError
-from kvnmt.fields import EXTENDS
+from kvnmt.fields import EXTENDS, idle_while
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     GRU,
@@ -69,7 +69,7 @@ class Options(gru_pair.QueryOptions):
 
     past: Annotated[bool, EXTENDS] = True
     future: Annotated[bool, EXTENDS] = True
-    cell: Cell = "inside"  # of FUTURE
+    cell: Annotated[Cell, idle_while(future=False)] = "inside"  # of FUTURE
     # have the predictors of the subtractive losses
     subtractive: Annotated[bool, EXTENDS] = True
 

@@ -27,7 +27,7 @@ from kvnmt.attention import Attended, Attention, Moment
 from kvnmt.decoder import base
 from kvnmt.decoder.start import Initial, affine_start
 from kvnmt.encoder import Encoded
-from kvnmt.fields import DEEPEST, EXTENDS, between
+from kvnmt.fields import DEEPEST, EXTENDS, between, idle_while
 from kvnmt.initializers import Weights
 from kvnmt.layers import GRU, Linear, init_gru
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes
@@ -39,7 +39,8 @@ class RoundOptions(base.Options):
 
     # rounds of attention for each target word (R)
     rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1
-    share_rounds: Annotated[bool, EXTENDS] = False  # all have the same parameters
+    # all have the same parameters
+    share_rounds: Annotated[bool, EXTENDS, idle_while(rounds=1)] = False
     initial: Initial = "mean"  # what the first state is made from (s_0)
 
     def place(self, r: int) -> int:

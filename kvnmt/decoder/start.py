@@ -105,7 +105,7 @@ def affine_start(
         constants: Its Source.
 
     Raises:
-        UserError: ``backward`` of an encoder that reads forward alone.
+        OptionError: ``backward`` of an encoder that does not read backward.
     """
     rows, dtype = encoded.mask.shape[0], encoded.annotations.dtype
     zeros = jnp.zeros((rows, encoded.sizes.state), dtype)

@@ -141,7 +141,7 @@ def init(
     """Makes the parameters of the decoder and of its attentions.
 
     Raises:
-        UserError: The heads do not share the state's width evenly.
+        OptionError: The heads do not share the state's width evenly.
     """
     D = sizes.state
     _heads(options, D)

@@ -29,7 +29,7 @@ class Dropout:
     embedding: Rate = 0.0  # of source and previous target words
     annotations: Rate = 0.0  # of the encoder's output
     output: Rate = 0.5  # of the readout (o_t), before the output layer
-    # of the state (s_t) where attention and readout take it, after the scan
+    # of a current state (s_t) where attention and readout take it, after the scan
     state: Rate = 0.0
     # of the states of all GRUs and LSTMs where the next step takes them:
     # the same entries at every step of a sentence (Gal and Ghahramani 2016).

@@ -33,7 +33,7 @@ def init(
     """Makes all parameters.
 
     Raises:
-        OptionError: Choices or sizes do not fit together.
+        UserError: Choices or sizes do not fit together.
     """
     sizes, scheme = config.sizes, config.weights
     keys = jax.random.split(key, 7)
@@ -88,18 +88,21 @@ def _check_handed_on(
     decoder: decoders.Decoder,
     sizes: Sizes,
 ) -> None:
-    """Refuses no readout where something is given that it does not hand on.
-
-    A state that knows the context hands on that, but for one that is looked up after
-    the scan.
-    """
+    """Refuses a readout that leaves out what nothing else hands on."""
+    if "word" not in {*before, *decoder.state_reads}:
+        raise OptionError(
+            "no prediction depends on the word before: the readout sees the state "
+            "before it, and {0} gives no word; choose another {0}, or another {1}.",
+            *("target_context", "decoder"),
+            prefix="model.",
+        )
     if readout != "none":
         return
     first, *others = (name for name, width in before.items() if width)
     remedy = "choose another target context, such as state_only"
     if not others:
         widths, remedy = decoder.feature_sizes(sizes), "choose another decoder"
-        known = set() if decoder.attend else {"context"}
+        known = {*decoder.state_reads}
         others = [name for name, width in widths.items() if width and name not in known]
     if others:
         raise OptionError(

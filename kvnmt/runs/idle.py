@@ -7,6 +7,7 @@ from typing import Any
 
 from kvnmt import attention
 from kvnmt.data.config import check_vocabularies
+from kvnmt.decoder.rounds import RoundOptions
 from kvnmt.errors import Idle, OptionError, check_given
 from kvnmt.fields import check_used
 from kvnmt.inference.config import check_asked
@@ -60,6 +61,8 @@ def check_rounds(model: ModelConfig, *starts: ModelConfig) -> None:
     Raises:
         OptionError: There are several, as in no start, and nothing is written.
     """
+    if not isinstance(model.decoder, RoundOptions):
+        return  # a Transformer's read what those before have added to the state
     rounds, *others = (getattr(one.decoder, "rounds", 1) for one in (model, *starts))
     writes = attention.CATALOGUE.build(model.attention).write
     if rounds > 1 and rounds not in others and not writes:

@@ -22,6 +22,7 @@ import numpy as np
 
 from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import extending
+from kvnmt.layers import GRU, LSTM
 from kvnmt.model.assembly import Params, word_gain
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.shared_words import SharedWords
@@ -127,9 +128,8 @@ def _common(before: Any, now: Any) -> list[str]:
     if type(before) is type(now):
         others = extending(type(now))
         return [name for name in names if name not in others]
-    return [
-        name for name in ("reset", "initial") if name in names and hasattr(before, name)
-    ]
+    both = ("reset", "initial")
+    return [name for name in both if hasattr(before, name) and hasattr(now, name)]
 
 
 def _start(
@@ -170,7 +170,10 @@ def _member(members: Any, index: int) -> Any | None:
         return None
     if index < len(members):
         return members[index]
-    # A further round repeats the last; a further input of a layer is another thing.
+    # A further round repeats the last; a further input of a layer is another thing, and
+    # a lowest layer, which reads words, is no layer above it.
     if not members or jax.tree_util.all_leaves(members[-1:]):
+        return None
+    if len(members) == 1 and isinstance(members[0], GRU | LSTM):
         return None
     return members[-1]

@@ -75,7 +75,7 @@ def init(
     """Makes queries and writer.
 
     Raises:
-        UserError: Keys or values do not split among the heads.
+        OptionError: Keys or values do not split among the heads.
     """
     key_query, key_writer = jax.random.split(key)
     shape, D = options.shape(sizes), sizes.state

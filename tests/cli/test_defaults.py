@@ -352,6 +352,16 @@ IDLE = [
         "--model.dropout.annotations is of a source, and a language model reads none",
     ),
     (
+        "train",
+        "NEW --system rnnsearch --model.decoder.share-rounds",
+        "--model.decoder.share-rounds does nothing while --model.decoder.rounds is 1",
+    ),
+    (
+        "train",
+        "NEW --system past --model.decoder.cell gru",
+        "--model.decoder.cell does nothing while --model.decoder.future is False",
+    ),
+    (
         "compile",
         "--system transformer --remat 8",
         "--remat is of decoders that go from word to word, and this one computes all",
@@ -385,6 +395,12 @@ def test_a_flag_that_does_nothing_is_refused(places, command, line, sentence):
     with pytest.raises(OptionError) as error:
         read(command, line, places)
     assert sentence in error.value.by_flag
+
+
+def test_rounds_of_a_transformer_see_what_the_others_read(places):
+    typed = read("train", "NEW --system transformer --model.decoder.rounds 2", places)
+    assert typed.experiment.model.decoder.rounds == 2
+    read("train", "NEW --system transformer-kvmematt-r2 --attention additive", places)
 
 
 @pytest.mark.parametrize("flags", ["", "--search.sample", "--search.batch-size 3"])

@@ -12,14 +12,23 @@ import pytest
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
 from kvnmt import encoder as encoders
-from kvnmt.attention import additive, none
+from kvnmt import readout as readouts
+from kvnmt.attention import additive, dot, kv_memory, none
 from kvnmt.decoder import mem_dec
 from kvnmt.errors import UserError
+from kvnmt.initializers import weights
 from kvnmt.layers import dropout
 from kvnmt.model import assembly
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS, system
-from kvnmt.target_context import mean, n_gram, previous_word, self_attentive, slots
+from kvnmt.target_context import (
+    mean,
+    n_gram,
+    previous_word,
+    self_attentive,
+    slots,
+    state_only,
+)
 from kvnmt.training.losses import Objective, loss
 from tests.laws import cases
 from tests.laws.cases import SOURCE, TARGET
@@ -221,10 +230,32 @@ def test_no_readout_hands_on_one_vector_alone(context):
         jax.eval_shape(cases.build(config).init, jax.random.key(0))
 
 
-def test_a_context_that_is_looked_up_after_the_scan_is_not_lost():
-    config = dataclasses.replace(system("attn").model(cases.BASE), readout="none")
+@pytest.mark.parametrize("attention", [dot.Options(), kv_memory.Options()])
+def test_a_context_that_no_state_reads_is_not_lost(attention):
+    config = dataclasses.replace(
+        system("attn").model(cases.BASE), readout="none", attention=attention
+    )
     with pytest.raises(UserError, match="and 'context' would be lost; set readout t"):
         jax.eval_shape(cases.build(config).init, jax.random.key(0))
+
+
+def test_the_word_before_is_read_somewhere(key):
+    config = system("rnnsearch").model(cases.BASE)
+    config = dataclasses.replace(config, target_context=state_only.Options())
+    with pytest.raises(UserError, match="no prediction depends on the word before"):
+        jax.eval_shape(cases.build(config).init, key)
+    current = dataclasses.replace(config.decoder, readout_state="current")
+    cases.build(dataclasses.replace(config, decoder=current)).init(key)
+
+
+def test_a_layer_behind_the_readout_starts_as_nothing_else(key):
+    widths, scheme = {"state": 4, "word": 4, "context": 4}, weights("glorot")
+    readout = readouts.init(
+        key, "tanh", widths, 4, low_rank=4, unread=0, weights=scheme
+    )
+    for W in readout.W.values():
+        ratio = W / readout.low_rank
+        assert np.ptp(ratio) > 1
 
 
 def test_a_language_model_has_nothing_to_project(key):

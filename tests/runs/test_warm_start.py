@@ -420,6 +420,28 @@ def test_a_mechanism_may_be_extended(tmp_path):
     check_computed_alike(fixed, more, tmp_path)
 
 
+def test_the_gru_of_mem_dec_resets_as_it_was_trained(tmp_path):
+    start = single.Options(query="tanh", initial="mean", readout_state="current")
+    trained = dataclasses.replace(BASELINE, decoder=start)
+    memdec = system("memdec").model(SIZES)
+    with pytest.raises(UserError, match=r"decoder\.reset before, .* has after"):
+        check_computed_alike(trained, memdec, tmp_path)
+
+
+def test_a_further_layer_does_not_start_as_one_that_reads_words():
+    start = system("attn").model(dataclasses.replace(SIZES, embedding=SIZES.state))
+    one, two, three = (
+        dataclasses.replace(
+            start, decoder=dataclasses.replace(start.decoder, layers=n), layers=n
+        )
+        for n in (1, 2, 3)
+    )
+    more = warm_start(params(two, 2), params(one, 1))
+    assert {path for path in more.fresh if "/1/" in path} == {*more.fresh} != set()
+    assert any(path.startswith("encoder/forward/1") for path in more.fresh)
+    assert warm_start(params(three, 2), params(two, 1)).fresh == []
+
+
 def test_normalised_units_are_nothing_to_transformers(tmp_path):
     plain = system("transformer").model(dataclasses.replace(SIZES, layer_norm=False))
     now = system("transformer-kvmematt-r1").model(SIZES)
