@@ -13,9 +13,9 @@ checkpoints, beam 5. The best recurrent figure, about 38.1 (Caglayan et al. 2017
 only), is of another normalisation.
 
 Setting: the recipe of `kvnmt train`, of which the rate, dropout and epochs were chosen
-on valid; the corpus is that of `experiments.multi30k`. Whether the claim holds, and more
-commands, is in experiments/findings/best_captions.md. A row of RNNsearch* takes 40
-minutes or more on two cores.
+on valid; the corpus is that of `experiments.multi30k`. Whether the claim holds stands
+in experiments/findings/best_captions.md, with more commands. A row of RNNsearch* takes
+40 minutes or more on two cores.
 
 Launch::
 

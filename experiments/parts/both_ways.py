@@ -6,11 +6,10 @@ Training": a model first translates every pair either way, with nothing that say
 way but the language of the line, and then goes on in one direction. What it learns of
 both languages in encoder and decoder is kept; it costs no text.
 
-Departure: theirs is a third of all steps, here it is two fifths: four epochs of both
+Departure: theirs is a third of all steps, here it is less: four epochs of both
 directions, which are eight of one, then three quarters of the epochs of a row from
-scratch, whose rate falls from the end of the first quarter of them on. Where each side
-keeps its own pieces, one direction has fewer than both: those that stay keep their
-rows.
+scratch. Where each side keeps its own pieces, one direction has fewer than both: those
+that stay keep their rows.
 """
 
 from dataclasses import replace

@@ -16,7 +16,7 @@ result         context c, no alignment
     c = tanh(V h_S + b)          ``projection``; else c = h_S
 
 With the encoder merge ``forward``, h_S is the last forward state, as in the paper. A
-language model has nothing to project: its context has width 0 in any case.
+language model has neither encoder nor projection: its context has width 0.
 """
 
 from dataclasses import dataclass
@@ -56,7 +56,7 @@ def init(
     options: Options, key: Key[Array, ""], sizes: Sizes, weights: Weights
 ) -> Params:
     """Makes the projection."""
-    if not _projects(options, sizes):
+    if not options.projection:
         return Params(None)
     return Params(init_linear(key, [sizes.annotation], sizes.state, weights))
 
@@ -80,11 +80,7 @@ def read(
 
 def context_size(options: Options, sizes: Sizes) -> int:
     """As wide as the state, or as an annotation."""
-    return sizes.state if _projects(options, sizes) else sizes.annotation
-
-
-def _projects(options: Options, sizes: Sizes) -> bool:
-    return options.projection and sizes.annotation > 0
+    return sizes.state if options.projection else sizes.annotation
 
 
 def build(options: Options) -> base.Attention:

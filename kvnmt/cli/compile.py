@@ -20,6 +20,7 @@ from kvnmt.errors import check_given
 from kvnmt.fields import at_least, check_fields, check_used
 from kvnmt.files import claim, write_lines
 from kvnmt.inference.config import check_asked
+from kvnmt.model.choices import check_choices
 from kvnmt.runs.config import Experiment, converter
 from kvnmt.runs.idle import check_rounds, idle_steps
 from kvnmt.runs.recipes import Recipe
@@ -64,9 +65,10 @@ class Compile:
         config, before = self.config, start.config
         check_what(config, before)
         check_used(config, before)
+        check_choices(config.model)
         check_asked(config.search, before.search)
         check_rounds(config.model, *(() if self.attention else [before.model]))
-        check_given(config, idle_steps(config.model), before)
+        check_given(config, idle_steps(config.model, config.objective), before)
 
     def __call__(self) -> None:
         """Compiles."""

@@ -10,7 +10,7 @@ word waits for what was written at the one before. A member of the catalogue has
 ``build(options, attention)``, of its `Options` and of an `Attention` that is built.
 """
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 import jax
@@ -142,5 +142,4 @@ class Decoder(NamedTuple):
     # What ``inputs`` multiplies embedded words by.
     gain: Callable[[Sizes], float] = lambda sizes: 1.0
     over_time: OverTime | None = None  # None: ``step`` is scanned
-    # Of y_{t-1} ("word") and c_t ("context"), what ``features.state`` has read.
-    state_reads: Set[str] = frozenset({"word", "context"})
+    state_reads: bool = True  # whether ``features.state`` has read c_t

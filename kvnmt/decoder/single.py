@@ -100,8 +100,4 @@ def step(
 def build(options: Options, attention: Attention) -> base.Decoder:
     """The single-GRU decoder around any attention, under the contract."""
     decoder = rounds.decoder(options, attention, init, inputs, step)
-    if options.readout_state == "current":
-        return decoder
-    # s_{t-1} has read neither; a query that has reads the context by the word.
-    reads = {"word"} if options.query == "tanh" else set[str]()
-    return decoder._replace(state_reads=reads)
+    return decoder._replace(state_reads=options.readout_state == "current")

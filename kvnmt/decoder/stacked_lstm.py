@@ -253,5 +253,5 @@ def build(options: Options, attention: Attention) -> base.Decoder:
         step=partial(step, options, attention),
         feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
         attend=partial(attend, options, attention) if waits else None,
-        state_reads={"word", "context"} if options.input_feeding else {"word"},
+        state_reads=options.input_feeding,
     )

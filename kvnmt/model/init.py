@@ -38,9 +38,7 @@ def init(
     sizes, scheme = config.sizes, config.weights
     keys = jax.random.split(key, 7)
     E, table = sizes.embedding, scheme.table(parts.decoder.gain(sizes))
-    before = parts.target_context.widths(sizes)
-    _check_handed_on(config.readout, before, parts.decoder, sizes)
-    inputs = _inputs(before, parts.decoder, sizes)
+    inputs = _inputs(parts.target_context.widths(sizes), parts.decoder, sizes)
     size = config.readout_size or E
     width = readouts.output_size(config.readout, inputs, size, config.low_rank)
     params = Params(
@@ -80,37 +78,6 @@ def _inputs(
             "one of them otherwise in its code."
         )
     return before | now
-
-
-def _check_handed_on(
-    readout: readouts.Readout,
-    before: dict[str, int],
-    decoder: decoders.Decoder,
-    sizes: Sizes,
-) -> None:
-    """Refuses a readout that leaves out what nothing else hands on."""
-    if "word" not in {*before, *decoder.state_reads}:
-        raise OptionError(
-            "no prediction depends on the word before: the readout sees the state "
-            "before it, and {0} gives no word; choose another {0}, or another {1}.",
-            *("target_context", "decoder"),
-            prefix="model.",
-        )
-    if readout != "none":
-        return
-    first, *others = (name for name, width in before.items() if width)
-    remedy = "choose another target context, such as state_only"
-    if not others:
-        widths, remedy = decoder.feature_sizes(sizes), "choose another decoder"
-        known = {*decoder.state_reads}
-        others = [name for name, width in widths.items() if width and name not in known]
-    if others:
-        raise OptionError(
-            f"{{0}} none hands on '{first}' alone, and '{others[0]}' would be lost; "
-            f"set {{0}} tanh, or {remedy}.",
-            "readout",
-            prefix="model.",
-        )
 
 
 def _init_lexicon(config: ModelConfig, key: Array, width: int) -> lexicon.Params | None:

@@ -13,11 +13,11 @@ from kvnmt.fields import check_used
 from kvnmt.inference.config import check_asked
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
+from kvnmt.training.losses import Objective
 
-SCANNED = Idle(
-    ("residuals", "products"),
+SCANNED = (
     "{0} is of what goes from word to word, and in this model nothing does; leave it "
-    "out.",
+    "out."
 )
 REMAT = Idle(
     ("remat",),
@@ -74,17 +74,18 @@ def check_rounds(model: ModelConfig, *starts: ModelConfig) -> None:
         )
 
 
-def idle_steps(model: ModelConfig) -> Iterator[Idle]:
+def idle_steps(model: ModelConfig, objective: Objective) -> Iterator[Idle]:
     """What changes nothing in the steps of a model."""
     if model.at_once:
         yield REMAT
-        if not model.encoder_recurs:
-            yield SCANNED
+    if model.at_once and not model.encoder_recurs:
+        # What is drawn for a risk goes from word to word.
+        yield Idle(("residuals", *(() if objective.risk else ["products"])), SCANNED)
 
 
 def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
     model = experiment.model
-    yield from (("training", idle) for idle in idle_steps(model))
+    yield from (("training", idle) for idle in idle_steps(model, experiment.objective))
     if not model.recurs:
         why = "{0} is of GRUs and LSTMs, of which this model has none; leave it out."
         yield "model", Idle(("layer_norm",), why)

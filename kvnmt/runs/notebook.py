@@ -8,6 +8,7 @@ documented where it lives.
 import dataclasses
 import html
 from collections import UserDict
+from collections.abc import Iterator
 from operator import index
 from pathlib import Path
 
@@ -189,7 +190,7 @@ def train(experiment: Experiment, folder: Path | str, *, resume: bool = False) -
     _check_kind("folder", folder, str, Path)
     check_fields(experiment)
     saved = [directory.load_experiment(Path(folder))] if resume else []
-    check_experiment(experiment, *RECIPES.values(), *saved)
+    check_experiment(experiment, *_starts(experiment), *saved)
     training.run(experiment, Path(folder), resume=resume)
     return directory.load_run(folder)
 
@@ -209,6 +210,15 @@ def load(folder: Path | str, *others: Path | str) -> Run:
     for other in others:
         _check_kind("each of others", other, str, Path)
     return directory.load_ensemble([*map(Path, (folder, *others))])
+
+
+def _starts(experiment: Experiment) -> Iterator[Experiment]:
+    """What it may have been made from: recipes, at the sizes of a language model."""
+    for start in RECIPES.values():
+        yield start
+        wide = dataclasses.replace(start.model, readout_size=experiment.model.state)
+        if not experiment.model.reads_source:  # even where nothing is read out
+            yield dataclasses.replace(start, model=wide)
 
 
 def _checked(sizes: ModelConfig | None) -> ModelConfig | None:

@@ -27,6 +27,7 @@ from kvnmt.inference.config import check_search
 from kvnmt.metrics.bleu import Settings, bleu_metric, check_tokenizer
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
+from kvnmt.model.choices import check_choices
 from kvnmt.model.config import ModelConfig
 from kvnmt.model.contract import Prediction
 from kvnmt.runs.config import (
@@ -96,10 +97,10 @@ def run(
         experiment, trained = _going_on(folder, experiment)
     else:
         check_free(folder)
-    _check_step(experiment)
+    start = None if resume and has_checkpoint(folder) else experiment.training
+    _check_step(experiment, begins=start is not None)
     _check_cuts(experiment)
     data = _guides(experiment)
-    start = None if resume and has_checkpoint(folder) else experiment.training
     if start:
         check_start(start, experiment.model)
     corpora = load_corpora(data, trained, console)
@@ -245,22 +246,33 @@ def _check_cuts(experiment: Experiment) -> None:
         )
 
 
-def _check_step(experiment: Experiment) -> None:
-    """Refuses what no step can be made of, whatever the text is."""
+def _check_step(experiment: Experiment, begins: bool) -> None:
+    """Refuses what no step can be made of, whatever the text is.
+
+    A run that begins has no choice that leaves something untrained, either.
+    """
     training = experiment.training
     build(experiment.optimizer, 1)
     one_pair = np.ones((1, 2), np.int32)
     plan_batches(training, one_pair, devices.data_mesh(training.model_axis))
-    changes = assembly.changes()
-    params = _check_objective(experiment.objective, experiment.model, changes)
+    objective, changes = experiment.objective, assembly.changes()
+    params, heads = _check_objective(objective, experiment.model, changes)
+    if begins:
+        check_choices(experiment.model)
+    if begins and heads > 1 and not objective.subtractive:
+        raise OptionError(
+            "the decoder has auxiliary predictors, and {0} is 0: they would learn "
+            "nothing; give {0} 1, or turn the decoder's option subtractive off.",
+            "objective.subtractive",
+        )
     check_frozen(params, training.frozen)
 
 
 @lru_cache(maxsize=KEPT)
 def _check_objective(
     objective: Objective, config: ModelConfig, changes: tuple[int, ...]
-) -> Params:
-    """Traces the loss once; returns the shapes of what it is a function of.
+) -> tuple[Params, int]:
+    """Traces the loss once; returns shapes of its parameters, and how many predict.
 
     Kept by the changes to the catalogues so far, since a name may be listed anew.
     """
@@ -276,16 +288,10 @@ def _check_objective(
 
     params = jax.eval_shape(model.init, jax.random.key(0))
     prediction = jax.eval_shape(predict_and_lose, params)
-    if len(prediction.heads) > 1 and not objective.subtractive:
-        raise OptionError(
-            "the decoder has auxiliary predictors, and {0} is 0: they would learn "
-            "nothing; give {0} 1, or turn the decoder's option subtractive off.",
-            "objective.subtractive",
-        )
     if config.average_auxiliary and len(prediction.heads) == 1:
         raise OptionError(
             "{0} needs auxiliary predictors, and this system has none; leave it out.",
             "average_auxiliary",
             prefix="model.",
         )
-    return params
+    return params, len(prediction.heads)

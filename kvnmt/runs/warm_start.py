@@ -108,7 +108,8 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
         if before != now:
             raise OptionError(
                 f"'{run}' was trained with {{0}} {before}, and this model has {now}, "
-                "with which its arrays mean something else; give both the same.",
+                "with which its arrays mean something else; give both the same, or "
+                "start from a run that has the latter.",
                 field,
                 prefix="model.",
             )
@@ -152,7 +153,7 @@ def _counterpart(tree: Any, fresh: Any, path: tuple[Any, ...]) -> Any | None:
             tree, fresh = _member(tree, key.idx), fresh[key.idx]
         else:
             name = key.key if isinstance(key, jax.tree_util.DictKey) else key.name
-            is_other = above in COMMON and type(tree) is not type(fresh)
+            is_other = above in COMMON and not isinstance(fresh, type(tree))
             if is_other and name not in COMMON[above]:
                 return None
             tree, fresh, above = _named(tree, name), _named(fresh, name), name

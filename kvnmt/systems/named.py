@@ -69,11 +69,11 @@ class NamedSystem:
         readout is as wide as the state, the papers' count.
         """
         default = {name: getattr(DEFAULT, name) for name in MECHANISMS}
-        if _is_own(base.merge):
+        if base.merge in OWN_MERGES:
             default["merge"] = DEFAULT.merge
         chosen = default | dict(self.choices)
         if self.is_language_model:
-            chosen["readout_size"] = None if chosen["readout"] == "none" else base.state
+            chosen["readout_size"] = base.state
         elif not base.reads_source:  # what a language model has instead of a source
             chosen = {"readout_size": DEFAULT.readout_size} | chosen
         return dataclasses.replace(base, **chosen)
@@ -269,6 +269,10 @@ SYSTEMS: dict[str, NamedSystem] = {
 }
 
 
+# Others go with all systems.
+OWN_MERGES = {one.choices.get("merge") for one in SYSTEMS.values()} - {"concat", "sum"}
+
+
 def system(name: str) -> NamedSystem:
     """Looks a system up by its name.
 
@@ -291,10 +295,6 @@ def check_no_mechanism(sizes: ModelConfig, remedy: str) -> None:
         UserError: A mechanism is not `DEFAULT`'s, or the merge is a system's own.
     """
     own = [x for x in MECHANISMS if getattr(sizes, x) != getattr(DEFAULT, x)]
-    if own := own + ["merge"] * _is_own(sizes.merge):
+    if own := own + ["merge"] * (sizes.merge in OWN_MERGES):
         sentence = f"each system has its own {{0}}; leave it out, or {remedy}."
         raise OptionError(sentence, own[0], prefix="model.")
-
-
-def _is_own(merge: str) -> bool:
-    return any(merge == system.choices.get("merge") for system in SYSTEMS.values())

@@ -21,7 +21,6 @@ from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.shortlist import of_all
 from kvnmt.runs import notebook
 from kvnmt.runs.idle import check_experiment
-from kvnmt.runs.recipes import RECIPES
 from kvnmt.systems import named
 from tests.helpers import SIZES, tiny, toy_data, trained, untrained
 
@@ -279,7 +278,8 @@ def badly() -> kvnmt.Experiment:
 @pytest.mark.parametrize("name", [*kvnmt.SYSTEMS])
 def test_every_system_may_be_trained_as_it_is(name):
     """Nothing that nobody chose is refused for doing nothing."""
-    check_experiment(kvnmt.experiment(name, DATA), *RECIPES.values())
+    experiment = kvnmt.experiment(name, DATA)
+    check_experiment(experiment, *notebook._starts(experiment))
 
 
 def test_paths_may_be_texts(tmp_path, tmp_path_factory):

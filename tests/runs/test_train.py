@@ -161,6 +161,13 @@ def test_choices_are_checked_before_text_is_read(
         experiment.run(exp, tmp_path / "run", console=quiet())
 
 
+def test_a_run_goes_on_with_what_nobody_begins_with():
+    exp = replaced(tiny(DataConfig()), "model.decoder", past_future.Options())
+    experiment._check_step(exp, begins=False)
+    with pytest.raises(UserError, match="they would learn nothing"):
+        experiment._check_step(exp, begins=True)
+
+
 def test_a_number_of_numpy_is_kept_as_what_it_is():
     kept = experiment.as_kept(replaced(Experiment(), RATE, np.float64(1e-3)))
     assert type(kept.optimizer.learning_rate) is float

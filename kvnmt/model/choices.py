@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Choices of a model that leave something out by mistake: nobody begins with them.
+
+A model that was trained with them is read all the same.
+"""
+
+from kvnmt import attention as attentions
+from kvnmt import decoder as decoders
+from kvnmt import target_context as target_contexts
+from kvnmt.attention import none
+from kvnmt.errors import OptionError
+from kvnmt.model.config import ModelConfig
+
+
+def check_choices(config: ModelConfig) -> None:
+    """Refuses a readout that hands on less than it is given, and a constant context.
+
+    Raises:
+        OptionError: Something would be computed that no prediction depends on.
+    """
+    if config.readout == "none":
+        _check_handed_on(config)
+    projects = config.attention == none.Options(projection=True)
+    if projects and not config.reads_source:
+        raise OptionError(
+            "a language model has nothing to project; turn {0} off.",
+            "attention.projection",
+            prefix="model.",
+        )
+
+
+def _check_handed_on(config: ModelConfig) -> None:
+    sizes = config.sizes
+    decoder = decoders.CATALOGUE.build(
+        config.decoder, attentions.CATALOGUE.build(config.attention)
+    )
+    before = target_contexts.CATALOGUE.build(config.target_context).widths(sizes)
+    names = [name for name, width in before.items() if width]
+    lost, remedy = names[1:], "choose another target context, such as state_only"
+    if not lost:
+        now, remedy = decoder.feature_sizes(sizes), "choose another decoder"
+        known = {"context"} if decoder.state_reads else set[str]()
+        lost = [name for name, width in now.items() if width and name not in known]
+    if names and lost:
+        raise OptionError(
+            f"{{0}} none hands on '{names[0]}' alone, and '{lost[0]}' would be lost; "
+            f"set {{0}} tanh, or {remedy}.",
+            "readout",
+            prefix="model.",
+        )
