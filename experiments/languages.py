@@ -12,8 +12,9 @@ its test text is not used here. English and Japanese are Tanaka's short sentence
 ``13a`` for raw English, ``zh`` for raw Chinese, ``none`` for what is tokenised. Pieces
 of Chinese and Japanese targets are of the characters as they are: normalised as usual,
 the references themselves would score 94 and 99.
-Published figures with a setting like this were not found. A row takes 30 to 80 minutes
-of two cores. Results: experiments/findings/languages.md.
+Published figures with a setting like this were not found. Rows took 48 and 76 minutes
+of two cores, with 16 epochs and a rate that fell; today's recipe has more epochs.
+Results: experiments/findings/languages.md.
 
 Launch::
 
