@@ -86,10 +86,10 @@ def init(
 
 def initial_state(options: Options, params: Params, source: Source) -> State:
     """Nothing was looked at yet."""
-    moves = options.context == "source"
+    remembers = options.context == "source"
     return State(
         jnp.zeros_like(source.annotations[..., 0]),
-        jnp.zeros_like(source.annotations[:, 0]) if moves else None,
+        jnp.zeros_like(source.annotations[:, 0]) if remembers else None,
         jnp.zeros_like(source.mask[:, 0]),
     )
 
