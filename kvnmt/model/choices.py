@@ -8,23 +8,38 @@ from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
 from kvnmt import target_context as target_contexts
 from kvnmt.attention import none
+from kvnmt.decoder import transformer
 from kvnmt.errors import OptionError
 from kvnmt.model.config import ModelConfig
 
 
 def check_choices(config: ModelConfig) -> None:
-    """Refuses a readout that hands on less than it is given, and a constant context.
+    """Refuses a readout that hands on less than it is given, and looks at nothing.
 
     Raises:
         OptionError: Something would be computed that no prediction depends on.
     """
     if config.readout == "none":
         _check_handed_on(config)
-    projects = config.attention == none.Options(projection=True)
-    if projects and not config.reads_source:
+    if not config.reads_source:
+        _check_looks_at_nothing(config)
+
+
+def _check_looks_at_nothing(config: ModelConfig) -> None:
+    if config.attention == none.Options(projection=True):
         raise OptionError(
             "a language model has nothing to project; turn {0} off.",
             "attention.projection",
+            prefix="model.",
+        )
+    layers = config.decoder
+    if not isinstance(layers, transformer.Options) or layers.attention_in == "each":
+        return
+    if layers.layers > 1:
+        raise OptionError(
+            "layers below the last would look at a source, and a language model reads "
+            "none; set {0} each.",
+            "decoder.attention_in",
             prefix="model.",
         )
 

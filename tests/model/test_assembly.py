@@ -14,7 +14,7 @@ from kvnmt import decoder as decoders
 from kvnmt import encoder as encoders
 from kvnmt import readout as readouts
 from kvnmt.attention import additive, dot, kv_memory, none
-from kvnmt.decoder import mem_dec
+from kvnmt.decoder import mem_dec, transformer
 from kvnmt.errors import UserError
 from kvnmt.initializers import weights
 from kvnmt.layers import dropout
@@ -254,6 +254,24 @@ def test_a_layer_behind_the_readout_starts_as_nothing_else(key):
     for W in readout.W.values():
         ratio = W / readout.low_rank
         assert np.ptp(ratio) > 1
+
+
+def test_no_layer_of_a_language_model_looks_at_a_source(key):
+    """With no attention in each layer there is no matrix that does."""
+    config = system("lm-lstm").model(cases.BASE)
+    config = dataclasses.replace(config, decoder=transformer.Options())
+    with pytest.raises(UserError, match=r"set decoder\.attention_in each"):
+        check_choices(config)
+    each = dataclasses.replace(config.decoder, attention_in="each")
+    config = dataclasses.replace(config, decoder=each)
+    check_choices(config)
+    model = cases.build(config)
+    words = jnp.asarray(cases.TARGET)
+    gradient = jax.grad(lambda p: model.forward(p, words, words).logits.std())(
+        model.init(key)
+    )
+    matrices = [leaf for leaf in jax.tree.leaves(gradient.decoder) if leaf.ndim > 1]
+    assert all(bool(jnp.any(leaf)) for leaf in matrices if leaf.size)
 
 
 def test_a_language_model_has_nothing_to_project():
