@@ -190,8 +190,7 @@ class Claims:
                 except BlockingIOError:
                     continue
                 except OSError as error:
-                    why = f"'{self.path}' cannot be written: {reason_of(error)}."
-                    raise UserError(why) from None
+                    raise _not_written(self.path, error) from None
             yield locks
 
     def _checkpoint(self) -> int:
@@ -242,9 +241,7 @@ class Claims:
         except FileExistsError:
             return None
         except OSError as error:
-            raise UserError(
-                f"'{path}' cannot be written: {reason_of(error)}."
-            ) from None
+            raise _not_written(path, error) from None
         return Held(path, number, lost)
 
 
@@ -269,3 +266,7 @@ def _machine() -> str:
 def _leave(sentence: str) -> None:
     say(f"{sentence}; leaving, so that two do not write to one run.")
     os._exit(TAKEN_OVER)
+
+
+def _not_written(path: Path, error: OSError) -> UserError:
+    return UserError(f"'{path}' cannot be written: {reason_of(error)}.")

@@ -158,10 +158,7 @@ class Answers:
         finally:
             for future in futures:
                 future.cancel()  # what nobody waits for leaves the queue
-        return [
-            list(grouped(one, question.items))
-            for one, question in zip(answers, questions)
-        ]
+        return [[*grouped(one, asked.items)] for one, asked in zip(answers, questions)]
 
     async def _wait(
         self, request: Request, futures: Sequence["Future[list[Any]]"]
