@@ -44,7 +44,7 @@ from kvnmt.attention import Attention, multi_head
 from kvnmt.decoder import base, source_look
 from kvnmt.decoder.source_look import Look, Looked, Now, Round
 from kvnmt.encoder import Encoded
-from kvnmt.fields import DEEPEST, EXTENDS, between
+from kvnmt.fields import DEEPEST, EXTENDS, between, idle_while
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     Blocks,
@@ -78,7 +78,9 @@ class Options(base.Options, Blocks):
     layers: Annotated[int, between(1, DEEPEST), EXTENDS] = 2
     rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1  # R, of the attention
     # Layers; others have multi-head attention.
-    attention_in: Annotated[Literal["last", "each"], EXTENDS] = "last"
+    attention_in: Annotated[Literal["last", "each"], EXTENDS, idle_while(layers=1)] = (
+        "last"
+    )
 
 
 @struct.dataclass
@@ -250,15 +252,8 @@ def over_time(
         read, own = attend(heads, query, past, values, mask, key_weights, rate)
         h = h + dropout(key_own, rate, read @ layer.own.W_out)
         looked = source_look.look_over_time(
-            look,
-            layer.rounds,
-            constants,
-            carried.attention,
-            h,
-            inputs.embedded,
-            rate,
-            key_look,
-            scanning,
+            *(look, layer.rounds, constants, carried.attention),
+            *(h, inputs.embedded, rate, key_look, scanning),
         )
         h = feed_forward(layer.feed_forward, looked.h, key_feed, rate)
     return _features(params, h, looked, own)

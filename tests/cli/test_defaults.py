@@ -362,6 +362,12 @@ IDLE = [
         "--model.decoder.cell does nothing while --model.decoder.future is False",
     ),
     (
+        "train",
+        "NEW --system transformer --model.decoder.layers 1 "
+        "--model.decoder.attention-in each",
+        "--model.decoder.attention-in does nothing while --model.decoder.layers is 1",
+    ),
+    (
         "compile",
         "--system transformer --remat 8",
         "--remat is of decoders that go from word to word, and this one computes all",
