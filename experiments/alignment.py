@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from experiments.harness.results import Figures
 from experiments.harness.rows import AnyRow, OtherRow, Row, Train
@@ -51,10 +52,11 @@ from experiments.parts.recipes import (
 )
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import read_lines
-from kvnmt.errors import UserError, unknown_name
+from kvnmt.errors import Idle, UserError, check_given, unknown_name
 from kvnmt.evaluation import MEASURES, Report, System, Test
 from kvnmt.evaluation.alignment import COLUMNS, NOTE
 from kvnmt.evaluation.base import Column
+from kvnmt.fields import at_least
 from kvnmt.metrics.links import Gold, read_gold
 from kvnmt.model.config import Dropout
 from kvnmt.runs import train as training
@@ -114,8 +116,8 @@ class Alignment(Options):
     workdir: Path = Path("runs/alignment")  # where text and runs are written
     pairs: tuple[str, ...] = ("fr-en", "ja-en")
     systems: tuple[str, ...] = SYSTEMS
-    epochs: int = 4  # of the baselines, from scratch
-    warm_epochs: int = 1  # of all systems, from the trained baseline
+    epochs: Annotated[int, at_least(1)] = 4  # of the baselines, from scratch
+    warm_epochs: Annotated[int, at_least(1)] = 1  # of all, from the trained baseline
     aligners: bool = False  # the word aligners alone; trains no system
 
 
@@ -133,6 +135,10 @@ def main(options: Alignment, train: Train = training.run) -> None:
             "no word aligner is installed; put eflomal-align on the PATH, or install "
             "Thot as experiments/findings/captions.md says."
         )
+    if options.aligners:
+        why = "{0} is of systems, and {1} trains none; leave one of them out."
+        idle = Idle(("systems", "epochs", "warm_epochs"), why, ("aligners",))
+        check_given(options, [idle], Alignment)
     for pair in options.pairs:
         if pair not in TASKS:
             raise unknown_name("pair of languages", pair, TASKS)
@@ -191,18 +197,13 @@ def configure(options: Alignment, pair: str, name: str, start: str, seed: int) -
         data=parallel_text(BASE.data, folder, source, target),
         optimizer=OptimizerConfig(learning_rate=5e-4 if warm else 1e-3, decay=0.6),
     )
+    trained = _run_folder(options, pair, BASELINE, "scratch", seed)
+    epochs = options.warm_epochs if warm else options.epochs
     experiment = with_system(
-        base,
-        name,
-        epochs=options.warm_epochs if warm else options.epochs,
-        seed=seed,
-        warm_start=_run_folder(options, pair, BASELINE, "scratch", seed)
-        if warm
-        else None,
+        base, name, epochs=epochs, seed=seed, warm_start=trained if warm else None
     )
-    folder = _run_folder(options, pair, name, start, seed)
     return Row(
-        folder=folder,
+        folder=_run_folder(options, pair, name, start, seed),
         system=name,
         experiment=experiment,
         measure=greedy_bleu,
@@ -236,8 +237,7 @@ def measure(options: Alignment, pair: str, rows: Sequence[Row], turned: Row) -> 
     systems = [System(name, list, load_run(row.folder)) for name, row in names.items()]
     report = MEASURES["alignment"](test, systems)
     assert isinstance(report, Report)
-    found = {line["system"]: line for line in report.rows}
-    lines = []
+    found, lines = {line["system"]: line for line in report.rows}, []
     for what, line in found.items():
         if what.endswith(LEFT_OUT):
             continue
@@ -268,10 +268,8 @@ def measure_aligners(options: Alignment, pair: str) -> Figures:
     aligners = align_with_eflomal(folder, pair) | align_with_thot(folder, pair)
     report = MEASURES["alignment"](test_of(options, pair, aligners), [])
     assert isinstance(report, Report)
-    lines = [line | {"what": line["system"], "data": pair} for line in report.rows]
-    for line in lines:
-        del line["sentences"]
-    return {"rows": lines}
+    named = [line | {"what": line["system"], "data": pair} for line in report.rows]
+    return {"rows": [{k: line[k] for k in line if k != "sentences"} for line in named]}
 
 
 def test_of(

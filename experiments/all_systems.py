@@ -19,7 +19,7 @@ Launch::
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from experiments.harness.results import Figures
 from experiments.harness.rows import AnyRow, Measure, OtherRow, Row, Train, Trained
@@ -35,7 +35,9 @@ from kvnmt.benchmark.training import TrainingRow
 from kvnmt.data import synthetic
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
+from kvnmt.errors import Idle, check_given
 from kvnmt.evaluation.base import Column
+from kvnmt.fields import at_least
 from kvnmt.files import digest
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -65,12 +67,13 @@ COLUMNS = (
     Column(("multi30k", "bleu"), "Multi30k BLEU", "{:.2f}"),
     Column("speed", "speed / RNNsearch*", "{:.2f}"),
     Column("memory", "MiB of a step", "{:.0f}"),
+    Column("seed", "seed"),
 )
 NOTE = "sacreBLEU, tokenize none; parameters on the made-up language"
 TABLES = (
-    Summary(name="all_systems", columns=COLUMNS[1:], by=("system",)),
-    Summary(name="all_systems-warmup", columns=COLUMNS[1:], by=("system",)),
-    Summary(name="all_systems-guided", columns=COLUMNS[1:], by=("system",)),
+    Summary(name="all_systems", columns=COLUMNS[1:-1], by=("system",)),
+    Summary(name="all_systems-warmup", columns=COLUMNS[1:-1], by=("system",)),
+    Summary(name="all_systems-guided", columns=COLUMNS[1:-1], by=("system",)),
     Summary(
         name="all_systems-sgd",
         columns=[Column(("multi30k", "bleu"), "BLEU test2016, 1 epoch", "{:.2f}")],
@@ -86,15 +89,18 @@ class AllSystems(Options):
     data: Path | None = None  # folder of Multi30k's tokenised text
     workdir: Path = Path("runs/catalogue")  # where the runs are written
     systems: tuple[str, ...] = TRANSLATORS
-    epochs: int = 10  # on the made-up language
-    pairs: int = 8000  # of it
-    multi30k_epochs: int = 1
+    epochs: Annotated[int, at_least(1)] = 10  # on the made-up language
+    pairs: Annotated[int, at_least(1)] = 8000  # of it
+    multi30k_epochs: Annotated[int, at_least(1)] = 1
     optimizer: Literal["adam", "sgd"] = "adam"
     speed: bool = True  # measure it
 
 
 def main(options: AllSystems, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
+    if not options.data:
+        why = "{0} is of Multi30k; give {1} too, or leave it out."
+        check_given(options, [Idle(("multi30k_epochs",), why, ("data",))], AllSystems)
     corpus = synthetic.make_corpus(1, train=options.pairs)
     rows: list[AnyRow] = [*made_up_rows(options, corpus), *multi30k_rows(options)]
     if options.speed:
@@ -128,6 +134,7 @@ def joined(options: AllSystems, results: list[Figures]) -> list[Figures]:
             "multi30k": found.get(("multi30k", name, seed), {}),
             "speed": costs.get(name, {}).get("speed"),
             "memory": costs.get(name, {}).get("memory"),
+            "seed": seed,
         }
         for name in options.systems
         for seed in options.seeds

@@ -134,7 +134,8 @@ class Bahdanau(PaperOptions):
 def main(options: Bahdanau, train: Train = training.run) -> None:
     """Trains what is not yet trained, prints the table, and draws figure 2."""
     results = make_paper(options, PAPER, train)
-    if drawn := [result for result in results if "by_length" in result]:
+    drawn = [result for result in results if "by_length" in result]
+    if drawn and not options.looks:
         draw(drawn, options.workdir / PICTURE)
 
 

@@ -29,10 +29,12 @@ Launch::
         --peer-python peer/bin/python    # an environment in which JoeyNMT is installed
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from experiments.harness.results import Figures
 from experiments.harness.rows import AnyRow, OtherRow, Row, Train, Trained
@@ -41,12 +43,14 @@ from experiments.harness.table import Table, launch, make_table
 from experiments.multi30k import BASE, BASELINE, Multi30k, configure
 from experiments.parts import captions
 from kvnmt.benchmark.peers import joeynmt
-from kvnmt.benchmark.peers.base import Search, Task, numbers
+from kvnmt.benchmark.peers.base import Search, Task
 from kvnmt.benchmark.processes import Installed, run, version
 from kvnmt.console import say
 from kvnmt.data.text import Parallel
 from kvnmt.devices import cores
+from kvnmt.errors import Idle, check_given
 from kvnmt.evaluation.base import Column
+from kvnmt.fields import at_least
 from kvnmt.files import make_folder, write_lines
 from kvnmt.model.config import Dropout
 from kvnmt.runs import train as training
@@ -107,13 +111,16 @@ class EvenMatch(captions.CaptionOptions):
     """Options of the experiment."""
 
     workdir: Path = Path("runs/even_match")  # where the runs are written
-    epochs: int = 12  # at most
+    epochs: Annotated[int, at_least(1)] = 12  # at most
     peer_python: Path | None = None  # of an environment with JoeyNMT: its rows, too
-    threads: int = cores()  # of JoeyNMT
+    threads: Annotated[int, at_least(1)] = cores()  # of JoeyNMT
 
 
 def main(options: EvenMatch, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
+    if not options.peer_python:
+        why = "{0} is of JoeyNMT; give {1} too, or leave it out."
+        check_given(options, [Idle(("threads",), why, ("peer_python",))], EvenMatch)
     base = Multi30k(
         data=options.data,
         workdir=options.workdir,
@@ -175,7 +182,7 @@ def peer_row(
     texts: dict[str, Parallel],
 ) -> OtherRow:
     """JoeyNMT, trained by its own program."""
-    text = options.captions
+    text, splits = options.captions, ("train", *captions.MEASURED)
     name = "its" if recipe == RECIPE else "ours"
     folder = options.workdir / f"{text.pair}-joeynmt-itself-{name}-{seed}"
     if not options.looks:
@@ -184,7 +191,7 @@ def peer_row(
         folder=folder,
         system=peer.program.name,
         data=text.pair,
-        tests=text.files(captions.TEST),
+        tests=tuple(path for split in splits for path in text.files(split)),
         work=partial(train_peer, options, peer, recipe, seed, texts, folder),
         config=f"{recipe}, {options.epochs} epochs",
     )
@@ -207,7 +214,7 @@ def train_peer(
     log = folder / "train.log"
     say(f"{peer.program.name} trains; it tells how far it is in '{log}'")
     trained = run(peer, commands, threads=task.threads, log=log)
-    ((parameters,),) = numbers(r"Total params: (\d+)", trained.log, "JoeyNMT")[:1]
+    told = re.search(r"Total params: ([\d,]+)", trained.log)  # if its version does
 
     def translate(lines: Sequence[str]) -> Sequence[str]:
         path = folder / "lines"
@@ -221,7 +228,7 @@ def train_peer(
         "recipe": recipe,
         "seed": seed,
         "start": "scratch",
-        "parameters": int(parameters),
+        "parameters": int(told[1].replace(",", "")) if told else None,
         "minutes": trained.seconds / 60,
     }
 

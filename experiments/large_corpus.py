@@ -18,7 +18,8 @@ import resource
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from tempfile import TemporaryDirectory
+from typing import Annotated, Literal
 
 import numpy as np
 import tyro
@@ -32,6 +33,7 @@ from kvnmt.data.corpus import prepare_train
 from kvnmt.data.plan import Plan, by_pairs, by_tokens
 from kvnmt.data.stream import BatchAt, stream
 from kvnmt.errors import run_program
+from kvnmt.fields import at_least, check_fields
 
 AT_ONCE = 100_000  # sentences made at a time
 
@@ -41,13 +43,14 @@ class LargeCorpus:
     """Options of the experiment."""
 
     folder: Path = Path("runs/data")  # where text and ids are written
-    pairs: int = 5_600_000
+    pairs: Annotated[int, at_least(1)] = 5_600_000
     vocabulary: Literal["words", "bpe", "characters"] = "words"
-    workers: int | None = None  # that prepare
-    batch_workers: int = 0  # that make batches
-    words: int = 200_000  # different words of the text
-    tokens_per_second: int = 1_000_000  # target tokens that an accelerator eats
-    batches: int = 2_000  # that it eats in the measurement
+    workers: Annotated[int | None, at_least(0)] = None  # that prepare
+    batch_workers: Annotated[int, at_least(0)] = 0  # that make batches
+    words: Annotated[int, at_least(1)] = 200_000  # different words of the text
+    # target tokens that an accelerator eats
+    tokens_per_second: Annotated[int, at_least(1)] = 1_000_000
+    batches: Annotated[int, at_least(1)] = 2_000  # that it eats in the measurement
     seed: int = 1
 
 
@@ -96,14 +99,21 @@ def _word(rank: int) -> str:
 
 def main(options: LargeCorpus) -> None:
     """Measures and prints a table."""
+    check_fields(options)
     source, target = write_text(options)
-    config = DataConfig(
-        source=source,
-        target=target,
-        vocabulary=options.vocabulary,
-        cache=options.folder / "cache",
-        workers=options.workers,
-    )
+    with TemporaryDirectory(dir=options.folder, prefix="cache-") as cache:
+        config = DataConfig(
+            source=source,
+            target=target,
+            vocabulary=options.vocabulary,
+            cache=Path(cache),
+            workers=options.workers,
+        )
+        print_table(measure(options, config))
+
+
+def measure(options: LargeCorpus, config: DataConfig) -> Table:
+    """Prepares, plans and makes batches, with an empty cache."""
     table = Table("what", "figure", box=None)
     clock, before = time.monotonic(), _cpu()
     corpus = prepare_train(config)
@@ -129,7 +139,7 @@ def main(options: LargeCorpus) -> None:
     pairs = by_pairs(lengths, 80, 12).with_all_shapes()
     _add_plan(table, "80 pairs, 12 shapes", pairs)
     _eat(options, BatchAt(again.train, plan, options.seed), table)
-    print_table(table)
+    return table
 
 
 def _cpu() -> float:
@@ -169,7 +179,7 @@ def _eat(options: LargeCorpus, make: BatchAt, table: Table) -> None:
             tokens += int(np.sum(batch.target >= 0))
         rate = tokens / (time.monotonic() - clock)
     table.add_row("target tokens without waiting", f"{rate:,.0f}/s")
-    table.add_row("most resident memory now", f"{_resident():,.0f} MiB")
+    table.add_row("resident memory now", f"{_resident():,.0f} MiB")
 
 
 def _resident() -> float:

@@ -183,6 +183,11 @@ def main(options: Meng, train: Train = training.run) -> None:
     if options.setting == "small":
         why = "{0} is of the setting of the paper; leave it out here."
         check_given(options, [Idle(("pair",), why)], Meng)
+    if options.data == "made-up" and options.more_tests:
+        raise UserError(
+            "the made-up language has links of its own; name --source and --target, or "
+            "leave --aligned-source, --aligned-target and --gold out."
+        )
     make_paper(options, paper_of(options), train)
 
 

@@ -138,7 +138,8 @@ def main(options: Miculicich, train: Train = training.run) -> None:
         trees = read_test(options.test_target[0], brackets=options.brackets).brackets
     paper = replace(PAPER, measure=partial(look_back, trees))
     results = make_paper(options, paper, train)
-    draw(results, options.workdir / PICTURE)
+    if not options.looks:
+        draw(results, options.workdir / PICTURE)
 
 
 def look_back(trees: list[Tree] | None, test: Test | None, system: System) -> Figures:

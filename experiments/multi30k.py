@@ -26,7 +26,7 @@ Launch::
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from experiments.harness.results import Figures
 from experiments.harness.rows import Row, Train, Trained
@@ -38,8 +38,10 @@ from experiments.parts.aligned_rows import Aligned, aligned_row, joined
 from experiments.parts.recipes import small_model, with_system
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel
+from kvnmt.errors import Idle, check_given
 from kvnmt.evaluation import System, Test, adequacy
 from kvnmt.evaluation.base import Column
+from kvnmt.fields import at_least
 from kvnmt.model.config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -130,13 +132,17 @@ class Multi30k(captions.CaptionOptions):
     workdir: Path = Path("runs/multi30k")  # where the runs are written
     systems: tuple[str, ...] = SYSTEMS
     starts: tuple[Literal["scratch", "warm"], ...] = ("scratch", "warm")
-    epochs: int = 12  # at most, from scratch
-    warm_epochs: int = 2  # at most, from the trained baseline
+    epochs: Annotated[int, at_least(1)] = 12  # at most, from scratch
+    warm_epochs: Annotated[int, at_least(1)] = 2  # at most, from the trained baseline
     aligned: Path | None = None  # folder of text that people aligned
 
 
 def main(options: Multi30k, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
+    for name, start in (("epochs", "scratch"), ("warm_epochs", "warm")):
+        if start not in options.starts:
+            why = f"{{0}} is of {start} rows, which {{1}} leaves out; do that, too."
+            check_given(options, [Idle((name,), why, ("starts",))], Multi30k)
     texts = options.read()
     rows = [
         configure(options, name, start, seed, texts)

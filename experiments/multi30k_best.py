@@ -43,7 +43,7 @@ from experiments.harness.significance import Against, with_p
 from experiments.harness.summaries import Summary
 from experiments.harness.table import Table, launch, make_table
 from experiments.parts import captions
-from experiments.parts.both_ways import both_text, both_ways
+from experiments.parts.both_ways import READ, both_text, both_ways
 from experiments.parts.distilled import Lessons, distil
 from experiments.parts.ingredients import COMPOSED, WITHOUT, leave_out
 from experiments.parts.recipes import with_system
@@ -129,7 +129,7 @@ class Multi30kBest(captions.CaptionOptions):
     # a run of the other direction: they learn from its translations of references, too
     reverse: Path | None = None
     back_translate: str | None = None  # the same, by a system that is trained first
-    # how often they go over their text; default: half as often as rows from scratch
+    # how often they go over their text; default: half as often as what they start from
     student_epochs: Annotated[int | None, at_least(1)] = None
     monolingual: Path | None = None  # English captions: they learn how all translate it
 
@@ -179,6 +179,7 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
     if options.both:
         pair, files = options.captions.pair, options.captions.files("train")
         texts_made = [both_text(options.workdir, pair, files)]
+        trained = [replace(t, named_for=(*t.named_for, *READ)) for t in trained]
     title = f"Multi30k {options.captions.pair}"
     derived, lines = partial(with_all, options, texts), partial(with_p, AGAINST, BY)
     notes = [captions.NOTE]

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from rich.console import Console
 
@@ -32,6 +33,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.synthetic import Corpus, Pair
 from kvnmt.data.text import read_lines
 from kvnmt.evaluation.base import Column
+from kvnmt.fields import at_least
 from kvnmt.files import write_lines
 from kvnmt.inference.program import SearchConfig
 from kvnmt.metrics.bleu import corpus_bleu
@@ -59,8 +61,7 @@ COLUMNS = (
     Column("repeated", "repeated", "{:.2%}"),
     Column("target_tokens_per_second", "tokens/s", "{:,.0f}"),
 )
-
-
+SEED = Column("seed", "seed")  # where there are several
 TRANSLATIONS = "translations.txt"  # of the test set, in a run directory
 TABLES = (
     Summary(
@@ -75,10 +76,12 @@ class Quickstart(Options):
     """Options of the quickstart."""
 
     workdir: Path = Path("runs/quickstart")  # where everything is written
-    epochs: int = 5  # of the baseline
-    warm_epochs: int = 2  # of the memory model, which starts from the baseline
-    pairs: int = 8000  # training pairs
-    held_out: int = 400  # pairs to validate on, and as many to test on
+    epochs: Annotated[int, at_least(1)] = 5  # of the baseline
+    # of the memory model, which starts from the baseline
+    warm_epochs: Annotated[int, at_least(1)] = 2
+    pairs: Annotated[int, at_least(1)] = 8000  # training pairs
+    # pairs to validate on, and as many to test on
+    held_out: Annotated[int, at_least(1)] = 400
     corpus_seed: int = 1
 
 
@@ -100,7 +103,7 @@ def main(
     signature = corpus_bleu(references, references, tokenize="none").signature
     table = Table(
         title="on sentences never seen",
-        columns=COLUMNS,
+        columns=COLUMNS if len(options.seeds) == 1 else (*COLUMNS, SEED),
         rows=rows,
         notes=["dropped, repeated: share of source words", f"BLEU: {signature}"],
         texts=[

@@ -24,6 +24,7 @@ FILES = (
     *("source", "target", "valid_source", "valid_target"),
     *("pairs", "valid_pairs", "links", "codes", "target_codes"),
 )
+VECTORS = "source_vectors", "target_vectors"  # the same, of how training begins
 # Of a config, what says where things lie and changes no figure.
 PLACES = (*FILES, "tfds_folder", "vocabularies", "cache", "workers")
 MECHANISMS = attention.Options, decoder.Options, target_context.Options
@@ -193,7 +194,8 @@ def text_digest(paths: Iterable[Path]) -> str | None:
 
 def text_files(experiment: Experiment) -> list[Path]:
     """The files that a config trains and validates on."""
-    named = (getattr(experiment.data, name) for name in FILES)
+    named = [getattr(experiment.data, name) for name in FILES]
+    named += [getattr(experiment.training, name) for name in VECTORS]
     return [path for path in named if path is not None]
 
 
@@ -222,6 +224,9 @@ def _plain(experiment: Experiment) -> dict[str, Any]:
         del plain["data"][name]
     del plain["training"]["workers"]
     plain["training"]["warm_start"] = experiment.training.warm_start is not None
+    for name in VECTORS:
+        if plain["training"][name] is not None:
+            plain["training"][name] = True
     return plain
 
 

@@ -35,6 +35,7 @@ from kvnmt.fields import check_fields
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 
+VIEWS = "list", "show", "dry_run"
 OptionsT = TypeVar("OptionsT", bound="Options")
 FLAGS = (
     "Where a model of kvnmt is trained, every flag of kvnmt train that is a field of "
@@ -117,6 +118,8 @@ def launch(
 def check_named(options: Options) -> None:
     """Refuses a flag with nothing behind it, which would make a table without rows.
 
+    And two views at once.
+
     Raises:
         UserError: There is one.
     """
@@ -126,6 +129,9 @@ def check_named(options: Options) -> None:
             raise UserError(
                 f"{name} names nothing; name at least one, or leave it out."
             )
+    views = [flag(name) for name in VIEWS if getattr(options, name)]
+    if len(views) > 1:
+        raise UserError(f"{' and '.join(views)} show different things; give one.")
 
 
 def make_table(

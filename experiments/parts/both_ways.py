@@ -22,6 +22,8 @@ from kvnmt.data.text import read_parallel
 from kvnmt.files import write_lines
 
 NAME = "both"
+# What the text of both directions is made of before a row has its flags.
+READ = "data.source", "data.target", "data.faulty"
 EPOCHS = 4  # of both directions
 
 
@@ -51,7 +53,7 @@ def both_ways(row: Row) -> tuple[Row, Row]:
         row: One from scratch, whose text `both_text` has.
     """
     before, folder = row.experiment, row.folder
-    epochs = max(1, before.training.epochs * 3 // 4)
+    most = before.training.epochs
     source, target = _places(folder.parent, row.data)
     first = replace(
         row,
@@ -60,7 +62,7 @@ def both_ways(row: Row) -> tuple[Row, Row]:
         experiment=replace(
             before,
             data=replace(before.data, source=source, target=target),
-            training=replace(before.training, epochs=EPOCHS),
+            training=replace(before.training, epochs=min(EPOCHS, most)),
         ),
     )
     second = replace(
@@ -71,7 +73,7 @@ def both_ways(row: Row) -> tuple[Row, Row]:
             before,
             training=replace(
                 before.training,
-                epochs=epochs,
+                epochs=max(1, most * 3 // 4),
                 warm_start=first.folder,
                 new_words=True,
             ),

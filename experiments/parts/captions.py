@@ -12,6 +12,7 @@ from experiments.harness.table import Options
 from kvnmt.data.config import DataConfig
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.files import make_folder, write_lines
+from kvnmt.inference.ids import check_counts
 from kvnmt.metrics.bleu import Settings, bleu_metric
 
 TEST = "test2016"
@@ -119,6 +120,8 @@ def scores(
     figures: Figures = {}
     metric = bleu_metric(Settings(tokenize="none"))
     for split, lines in hypotheses.items():
+        references = len(texts[split].target)
+        check_counts(len(lines), f"translations of {split}", references, "references")
         score = metric.corpus_score(lines, [texts[split].target])
         figures[f"{split}_bleu"] = score.score
         if split == TEST:

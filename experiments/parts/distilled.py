@@ -108,7 +108,8 @@ class DistilledRow(Row):
 
     def make(self, train: Train, console: Console) -> None:
         """Lets the teachers translate, unless they have; then as of every row."""
-        prepare(self.folder.parent, self.taught)
+        there = self.taught if self.made_of else replace(self.taught, key=None)
+        prepare(self.folder.parent, there)
         super().make(train, console)
 
     def _write_text(self) -> None:

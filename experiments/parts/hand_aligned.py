@@ -42,7 +42,8 @@ def tokenize_french(line: str) -> str:
 
 
 def _written_out(token: str) -> str:
-    return token if token == "aujourd'" else re.sub(r"(\w)['’]$", r"\1e", token)
+    token = token.replace("’", "'")
+    return token if token == "aujourd'" else re.sub(r"(\w)'$", r"\1e", token)
 
 
 def tokenize_english(line: str) -> str:

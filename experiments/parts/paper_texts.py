@@ -40,7 +40,7 @@ class PaperOptions(Options):
     systems: tuple[str, ...] = ()  # default: all of the paper
     epochs: Epochs = None  # at most; default: those of the setting
     warm_epochs: Epochs = None  # of what starts from a trained model
-    pairs: int = 8000  # of the made-up language
+    pairs: Annotated[int, at_least(1)] = 8000  # of the made-up language
 
     @property
     def data(self) -> str:

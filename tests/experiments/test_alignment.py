@@ -41,7 +41,7 @@ def data(tmp_path) -> Path:
 
 
 def test_words_are_those_of_the_hand_aligned_text():
-    french = "L'homme qu’il n'est pas aujourd'hui, as-tu dit ?"
+    french = "L'homme qu’il n'est pas aujourd’hui, as-tu dit ?"
     assert tokenize_french(french) == (
         "le homme que il ne est pas aujourd' hui , as - tu dit ?"
     )

@@ -11,6 +11,8 @@ from experiments import even_match
 from experiments.even_match import EvenMatch
 from experiments.harness.settings import config_digest
 from experiments.parts import captions
+from kvnmt.benchmark.peers import joeynmt
+from kvnmt.benchmark.processes import Installed
 from kvnmt.errors import UserError
 from tests.experiments.fake import never, untrained, write_captions
 
@@ -104,6 +106,22 @@ def test_joeynmt_is_trained_under_either_recipe(tmp_path):
         lines = (folder / "test2016.en").read_text()
         source = tmp_path / "test_2016_flickr.lc.norm.tok.de"
         assert lines == source.read_text().upper()
+
+
+def test_joeynmts_rows_are_of_the_text_that_it_learns(tmp_path):
+    write_captions(tmp_path)
+    options = EvenMatch(data=tmp_path, workdir=tmp_path / "runs", list=True)
+    peer = Installed(joeynmt.PROGRAM, tmp_path / "none")
+    row = even_match.peer_row(options, peer, even_match.RECIPE, 1, {})
+    before = row.text
+    assert before
+    for split in ("train", "valid", "test2016"):
+        path = tmp_path / f"{split}.de"
+        text = path.read_text()
+        path.write_text(f"{text}more\n")
+        assert row.text != before
+        path.write_text(text)
+    assert row.text == before
 
 
 def test_without_joeynmt_its_rows_are_refused(tmp_path):

@@ -9,8 +9,19 @@ from typing import Any
 
 import pytest
 
-from experiments import bahdanau, growth, meng, multi30k
+from experiments import (
+    alignment,
+    all_systems,
+    bahdanau,
+    even_match,
+    growth,
+    meng,
+    multi30k,
+)
+from experiments.alignment import Alignment
+from experiments.all_systems import AllSystems
 from experiments.bahdanau import Bahdanau
+from experiments.even_match import EvenMatch
 from experiments.growth import Growth
 from experiments.harness.results import write_result
 from experiments.harness.row_flags import with_flags
@@ -136,6 +147,41 @@ def test_a_flag_that_does_nothing_is_refused(tmp_path):
     rows = [multi30k.configure(options, "rnnsearch-star", "scratch", 1, {})]
     with pytest.raises(UserError, match="subwords"):
         with_flags(rows, ["--data.subwords", "100"])
+
+
+@pytest.mark.parametrize(
+    ("module", "changes", "part"),
+    [
+        (multi30k, {"starts": ("scratch",), "warm_epochs": 9}, "is of warm rows"),
+        (multi30k, {"starts": ("warm",), "epochs": 30}, "is of scratch rows"),
+        (even_match, {"threads": 99}, "threads is of JoeyNMT; give peer_python too"),
+        (all_systems, {"data": None, "multi30k_epochs": 4}, "is of Multi30k; give"),
+        (alignment, {"aligners": True, "epochs": 9}, "epochs is of systems, and"),
+    ],
+    ids=str,
+)
+def test_an_option_that_does_nothing_is_refused(
+    module, changes, part, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(alignment, "installed_aligners", lambda: ["Thot"])
+    names = {multi30k: Multi30k, even_match: EvenMatch, all_systems: AllSystems}
+    kind = names.get(module, Alignment)
+    options = kind(**{"data": tmp_path, "workdir": tmp_path, **changes})
+    with pytest.raises(UserError, match=part):
+        module.main(options, never)
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--list", "--show"], "--list and --show show different things; give one"),
+        (["--warm-epochs", "0"], "--warm-epochs is 0 but must be at least 1"),
+    ],
+)
+def test_options_are_refused_before_anything_is_read(call, words, part, capsys):
+    with pytest.raises(SystemExit):
+        call(*words)
+    assert part in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_flag_that_undoes_what_a_row_is_named_for_is_refused():

@@ -3,7 +3,10 @@
 
 from dataclasses import replace
 
+import pytest
+
 from experiments import large_corpus
+from kvnmt.errors import OptionError
 
 
 def test_every_figure_is_printed(tmp_path, capsys):
@@ -16,9 +19,14 @@ def test_every_figure_is_printed(tmp_path, capsys):
         batches=5,
     )
     large_corpus.main(options)
+    capsys.readouterr()
+    large_corpus.main(options)  # prepares it again
+    assert not [*tmp_path.glob("cache*")]
     printed = capsys.readouterr().out
     for part in ("pairs/s", "real tokens", "of the time", "tokens without", "MiB"):
         assert part in printed
+    with pytest.raises(OptionError, match="batches is 0 but must be at least 1"):
+        large_corpus.main(replace(options, batches=0))
     source, target = large_corpus.write_text(options)
     before, times = source.read_bytes(), source.stat().st_mtime_ns
     assert before.count(b"\n") == target.read_bytes().count(b"\n") == 2000

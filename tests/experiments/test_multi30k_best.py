@@ -18,6 +18,7 @@ from experiments.harness.settings import config_digest
 from experiments.harness.significance import counts_in
 from experiments.multi30k_best import BASELINE, RECIPE, Multi30kBest
 from experiments.parts import distilled
+from experiments.parts.both_ways import both_ways
 from experiments.parts.distilled import distil
 from experiments.parts.ingredients import COMPOSED, WITHOUT
 from experiments.parts.monolingual import as_caption, similar_captions
@@ -419,6 +420,11 @@ def test_what_was_half_written_is_written_again(options, quick, capsys):
     multi30k_best.main(alone, train=untrained)
     text = read_parallel(workdir / "distilled.source", workdir / "distilled.target")
     assert text.target[:40] == text.target[40:]
+    # A student that was interrupted needs no more than what its teachers wrote.
+    shutil.rmtree(workdir / "de-en-rnnsearch-star-1-distilled")
+    (options.data / "train.de").unlink()
+    multi30k_best.main(alone, train=untrained)
+    assert (workdir / "de-en-rnnsearch-star-1-distilled" / "result.json").exists()
     options.data.rename(options.data.with_name("away"))
     multi30k_best.main(
         replace(alone, workdir=options.data.with_name("away") / "runs", show=True),
@@ -513,6 +519,13 @@ def test_a_row_learns_both_directions_first(options, monkeypatch, capsys):
     assert second.training.new_words and second.data.source == options.data / "train.de"
     whole = RECIPE.training.epochs
     assert (first.training.epochs, second.training.epochs) == (4, 3 * whole // 4)
+    for flags in (("--data.source", "other"), ("--data.faulty", "skip")):
+        with pytest.raises(UserError, match="is what the row '.*' is named for"):
+            multi30k_best.main(replace(options, both=True, config=flags), never)
+    row = multi30k_best.configure(options, "rnnsearch-star", "", 1, {})
+    (short,) = with_flags([row], ["--training.epochs", "2"])
+    epochs = [part.experiment.training.epochs for part in both_ways(short)]
+    assert epochs == [2, 1]
     turned = replace(options, both=True, source="en", target="de")
     multi30k_best.main(turned, train=untrained)  # in the same workdir
     assert " rnnsearch-star, after both directions " in capsys.readouterr().out

@@ -250,6 +250,7 @@ def test_positions_and_trees_of_self_attention(text, tmp_path):
         (wang, {"warm_epochs": 2, "systems": ("rnnsearch",)}, "warm_epochs is of"),
         (mino, {"pairs": 9}, "pairs is of the text that --setting small makes"),
         (meng, {"pair": "de-en", "setting": "small"}, "pair is of the setting of the"),
+        (meng, {"gold": Path("g"), "setting": "small"}, "has links of its own"),
     ],
     ids=str,
 )

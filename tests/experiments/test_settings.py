@@ -40,6 +40,20 @@ def test_a_digest_tells_configs_apart_but_not_places_and_workers():
     assert without[0] == without[2] and len({*without}) == len(others) - 1
 
 
+def test_vectors_are_text_and_their_place_is_none(tmp_path):
+    base = Experiment()
+    files = [tmp_path / "one", tmp_path / "other"]
+    for path in files:
+        path.write_text("same")
+    trained = [
+        replace(base, training=replace(base.training, source_vectors=path))
+        for path in files
+    ]
+    assert config_digest(trained[0]) == config_digest(trained[1])
+    assert config_digest(trained[0]) != config_digest(base)
+    assert [*map(settings.text_files, trained)] == [[path] for path in files]
+
+
 def test_a_field_that_a_version_adds_changes_no_digest(monkeypatch):
     experiment = Experiment(training=TrainingConfig(epochs=3))
     before, told = config_digest(experiment), differences(experiment)
