@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from kvnmt.metrics.self_attention import RelativePositions, pooled
 from kvnmt.pictures.drawing import GOLD, MARKERS, PALETTE, font_families, save, style
@@ -160,6 +161,7 @@ def growth_chart(
         panel.minorticks_off()
         panel.yaxis.set_major_formatter("{x:,.0f}")
         _tidy(panel)
+        _without_ticks(panel)
     row[0].set_ylabel("target tokens/s")
     _finish(row[-1], path)
 
@@ -193,17 +195,25 @@ def _pick(choices: Sequence[str], number: int) -> str:
 def _finish(panel: Axes, path: str | os.PathLike[str]) -> None:
     """Adds what charts of several systems share, and writes the file."""
     _tidy(panel)
-    panel.grid(visible=False, axis="x")
-    panel.tick_params(axis="x", length=0)
+    _without_ticks(panel)
     # Beside the panel: within it, it may lie upon a line.
     legend = panel.legend(
         frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1)
     )
-    texts = [*legend.get_texts(), *panel.get_xticklabels(), panel.xaxis.label]
-    style(texts, font_families(text.get_text() for text in texts))
+    _in_its_fonts(legend.get_texts())
     figure = panel.get_figure(root=True)
     assert figure is not None
     save(figure, path)
+
+
+def _without_ticks(panel: Axes) -> None:
+    panel.grid(visible=False, axis="x")
+    panel.tick_params(axis="x", length=0)
+    _in_its_fonts([*panel.get_xticklabels(), panel.xaxis.label])
+
+
+def _in_its_fonts(texts: Sequence[Text]) -> None:
+    style(texts, font_families(text.get_text() for text in texts))
 
 
 def _tidy(panel: Axes) -> None:

@@ -144,6 +144,8 @@ def signed_heatmap(
     size = (len(target), len(source))
     for heads in rounds:
         _check_shapes(list(heads), size, [""] * len(heads), frozenset())
+    if any(np.shape(shares) != (len(target),) for shares in own):
+        raise ValueError("own has not a share for each target word")
     greatest = _greatest(rounds)
     signs = partial(shade_signs, greatest=greatest)
     written = any(np.any(np.asarray(shares) > 0) for shares in own)

@@ -49,7 +49,7 @@ OPTIONS = (
     "min_length",
     "unknown",
 )
-LARGEST = {int: 2**31 - 1, float: 1000.0}  # numbers that a program can compute with
+LARGEST = {int: 2**31 - 1, float: 1e6}  # numbers that a program can compute with
 NAME = 60  # characters of a name that are told again
 _number = itertools.count(1)
 

@@ -17,7 +17,7 @@ import jax
 from kvnmt.data.buckets import EDGES
 from kvnmt.data.vocabulary import UNK
 from kvnmt.devices import own_mesh, replicate
-from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.config import SearchConfig, shape_of
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.runs.directory import Run
 from kvnmt.serve.batcher import NotReadyError
@@ -116,7 +116,8 @@ def most_rows(task: Task, item: Line | Pair) -> int:
     if task.kind != "translate":
         most = min(most, MOST_FORCED)
     search = task.search
-    work = max(1, max(search.beam, search.nbest) / BEAM)
+    width = 1 if task.kind == "score" else shape_of(search).width
+    work = max(1, width / BEAM)
     work *= max(1, max(map(len, item[:2])) / CHARACTERS)
     few = max(rows for rows in ROWS if rows < 2 * max(most / work, 1))
     return min(search.batch_size, few)

@@ -311,3 +311,6 @@ def test_signs_of_another_sentence_are_refused(tmp_path):
     turned = [matrix.T[None] for matrix in _rounds(1)]
     with pytest.raises(ValueError, match="4 target and 5 source labels"):
         signed_heatmap(turned, [np.zeros(5)], SOURCE, TARGET, tmp_path / "a.png")
+    right = [matrix[None] for matrix in _rounds(1)]
+    with pytest.raises(ValueError, match="own has not a share for each target word"):
+        signed_heatmap(right, [np.zeros(7)], SOURCE, TARGET, tmp_path / "a.png")

@@ -117,8 +117,8 @@ def test_everything_is_told_of_lines(service, runs):
 
 def test_draws_are_those_of_the_seed(service, runs):
     lines = toy_lines(3, 20)
-    search = {"sample": True, "temperature": 2, "seed": 5}
-    config = replace(SEARCH, sample=True, temperature=2.0, seed=5)
+    search = {"sample": True, "temperature": 2000, "seed": 5}
+    config = replace(SEARCH, sample=True, temperature=2000.0, seed=5)
     expected = translate_lines(runs["plain"], lines, config)
     for _ in range(2):
         found = service.post("/translate", {"lines": lines, "search": search})

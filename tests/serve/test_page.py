@@ -56,6 +56,7 @@ def type_line(page, line: str) -> None:
 
 def test_what_is_typed_is_translated_by_both(page, service, runs):
     assert page.locator("main").is_hidden()
+    assert not page.locator("#sharing").is_visible()
     page.locator("#line").press_sequentially("a b", delay=20)
     page.locator(".panel").first.wait_for()
     type_line(page, "a b c")
@@ -165,6 +166,63 @@ def test_keys_go_on_where_a_word_was_replaced(page):
     page.get_by_role("button", name="+").first.click()
     page.keyboard.press("Escape")
     assert page.evaluate("document.activeElement.textContent") == "+"
+
+
+def test_a_kept_sentence_can_be_read_though_the_next_one_fails(page):
+    held = []
+    page.route("**/explore", lambda route: held.append(route))
+    page.fill("#line", "a b c")
+    page.keyboard.press("Enter")
+    page.fill("#line", "d")
+    page.wait_for_timeout(400)
+    kept, draft = held
+    draft.fulfill(status=413, json={"error": "too long"})
+    page.locator("#state.wrong").wait_for()
+    kept.continue_()
+    page.locator(".panel").first.wait_for()
+    assert page.locator(".text.source p").text_content() == "a b c"
+    assert "too long" in page.locator("#state").text_content()
+    scores = page.locator("#sort option").filter(has_text="score")
+    assert scores.count() == 0  # there is no reference
+    page.unroute("**/explore")
+
+
+def test_an_unknown_word_that_was_forced_stays_what_was_typed(page):
+    """Though `<unk>` is shown in its place."""
+    type_line(page, "a b c d")
+    hypothesis = page.locator(".text.hypothesis").first
+    prefixes = []
+    for place, word in ((0, "naïveté"), (2, "C"), (1, "B")):
+        hypothesis.locator("button:not(.tool)").nth(place).click()
+        page.locator(".text input").fill(word)
+        with page.expect_response("**/explore") as answer:
+            page.keyboard.press("Enter")
+        prefixes.append(answer.value.request.post_data_json["prefixes"])
+        forced = page.locator(".text button.forced")
+        forced.nth(place).wait_for()
+        page.wait_for_function(
+            "count => document.querySelectorAll('.forced').length === count",
+            arg=place + 1,
+        )
+    first, second, third = (asked[0] for asked in prefixes)
+    assert first == "naïveté"
+    assert second.startswith("naïveté ") and second.endswith(" C")
+    assert third == "naïveté B"
+
+
+def test_one_box_at_a_time_and_a_click_beside_it_counts(page):
+    type_line(page, "a b c d")
+    words = page.locator(".text.hypothesis").first.locator("button:not(.tool)")
+    texts = words.all_text_contents()
+    words.nth(0).click()
+    page.locator(".text input").fill("lost")
+    words.nth(1).click()  # the third, while the first is a box
+    page.wait_for_timeout(100)
+    box = page.locator(".text input")
+    assert (box.count(), box.input_value()) == (1, texts[2])
+    page.locator("#line").click()
+    box.wait_for(state="detached")
+    assert words.all_text_contents() == texts
 
 
 def test_refusals_are_told(page, service):

@@ -56,7 +56,9 @@ def test_a_batch_in_several_blocks_needs_the_program_of_each(
         ({"batch_size": 10}, 5, 10),
         ({"beam": 15}, 5, 16),
         ({"beam": 20}, 5, 4),
-        ({"beam": 20, "nbest": 160}, 5, 1),
+        ({"beam": 160, "nbest": 160}, 5, 1),
+        ({"sample": True, "nbest": 160}, 5, 1),
+        ({"beam": 30, "sample": True, "nbest": 5}, 5, 16),  # no beam is searched
         ({}, 599, 16),
         ({}, 600, 4),
         ({}, 1200, 4),
@@ -67,8 +69,10 @@ def test_what_takes_long_shares_with_few(search, characters, rows):
     """Nobody else is answered while a batch is under way."""
     task = Task("translate", "plain", replace(SEARCH, **search))
     assert most_rows(task, Line("a" * characters)) == rows
-    task = task._replace(kind="score")
-    assert most_rows(task, Pair("a", "a" * characters)) == rows
+    task = task._replace(kind="score")  # which searches nothing
+    if not {"beam", "nbest"} & {*search}:
+        assert most_rows(task, Pair("a", "a" * characters)) == rows
+    assert most_rows(task, Pair("a", "a" * 5)) == min(search.get("batch_size", 16), 16)
 
 
 @pytest.mark.parametrize("size", [2, 3, 10])

@@ -28,6 +28,11 @@ function fill(node, attributes, children) {
 
 // --- text -------------------------------------------------------------------
 
+// Where words of a script from right to left stand beside others, each is by itself.
+const isolated = (word) => `\u2068${word}\u2069`;
+
+const lookOf = (word, at) => `${isolated(word)} ← ${isolated(at)}`;
+
 const pen = document.createElement('canvas').getContext('2d');
 
 function textWidth(text, size) {

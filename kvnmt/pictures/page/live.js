@@ -10,6 +10,7 @@ let kept = null; // the line that was kept last
 let latest = null; // cancels the question that was asked last
 let pause = 0;
 let edited = null; // system and place of the word that is being replaced
+let restore = () => {}; // puts that word back
 
 // `thread` cancels the question about a sentence that is under way; copies share it.
 function newSentence() {
@@ -21,6 +22,7 @@ function startLive() {
   byId('nothing').replaceChildren(
     'Type a sentence above. Click a word of its translation to put another in its place: what comes after it is translated anew.',
   );
+  byId('sharing').hidden = true; // an address has no sentence here
   on('line', 'input', () => {
     clearTimeout(pause);
     pause = setTimeout(translateDraft, PAUSE);
@@ -110,10 +112,10 @@ function take(sentence, found, line, prefixes, isLatest) {
   DATA.sentences[index] = { ...found, number: index + 1, prefixes, sentence: shown };
   delete haystacks[index];
   buildList();
-  if (!isLatest) return;
-  state.sentence = index;
+  if (isLatest) state.sentence = index;
+  else if (index !== state.sentence) return;
   showAll();
-  focusEdited();
+  if (isLatest) focusEdited();
 }
 
 // --- words that are forced --------------------------------------------------
@@ -125,15 +127,15 @@ const wordsOf = (text) =>
 hypothesisContent = function (system, text, units, marks) {
   const { prefixes } = DATA.sentences[state.sentence];
   const forced = wordsOf(prefixes[system]).length;
+  const words = wordsOf(text);
   const parts = [];
   let end = 0;
-  wordsOf(text).forEach((word, i) => {
-    const after = word.start + word.text.length;
+  words.forEach((word, i) => {
     parts.push(
       text.slice(end, word.start),
-      wordButton(system, text, word, i < forced, marksWithin(word, units, marks)),
+      wordButton(system, text, words, i, forced, marksWithin(word, units, marks)),
     );
-    end = after;
+    end = endOf(word);
   });
   return [
     ...parts,
@@ -141,8 +143,11 @@ hypothesisContent = function (system, text, units, marks) {
     toolButton(
       '+',
       'Go on with other words (the end of the translation)',
-      (button) => editWord(button, system, text && `${text} `, ''),
-      `${system} ${text ? text.length + 1 : 0}`,
+      (button) => {
+        const before = textBefore(system, text, words.length);
+        editWord(button, system, before && `${before} `, '');
+      },
+      `${system} ${words.length}`,
     ),
     prefixes[system]
       ? toolButton('free', 'Let the system choose all words again', () =>
@@ -152,16 +157,31 @@ hypothesisContent = function (system, text, units, marks) {
   ];
 };
 
-function wordButton(system, text, word, isForced, content) {
+const endOf = ({ text, start }) => start + text.length;
+
+// What stands before a word. Of what was forced it is what was typed: an unknown word is
+// shown otherwise, and would be read as yet another.
+function textBefore(system, text, i) {
+  const prefix = DATA.sentences[state.sentence].prefixes[system];
+  const [typed, words] = [wordsOf(prefix), wordsOf(text)];
+  const start = i < words.length ? words[i].start : text.length;
+  if (!typed.length || words.length < typed.length) return text.slice(0, start);
+  if (i < typed.length) return prefix.slice(0, typed[i].start);
+  return prefix + text.slice(endOf(words[typed.length - 1]), start);
+}
+
+function wordButton(system, text, words, i, forced, content) {
   return element(
     'button',
     {
       type: 'button',
-      class: isForced ? 'forced' : null,
+      class: i < forced ? 'forced' : null,
       title: 'Put another word here',
-      'data-place': `${system} ${word.start}`,
-      onclick: (event) =>
-        editWord(event.currentTarget, system, text.slice(0, word.start), word.text),
+      'data-place': `${system} ${i}`,
+      onclick: (event) => {
+        const before = textBefore(system, text, i);
+        editWord(event.currentTarget, system, before, words[i].text);
+      },
     },
     content,
   );
@@ -194,6 +214,7 @@ function marksWithin({ text, start }, units, marks) {
 
 // Puts a box in the place of a word; Enter forces what is in it and all before it.
 function editWord(button, system, before, word) {
+  restore();
   const box = element('input', {
     type: 'text',
     value: word,
@@ -202,16 +223,19 @@ function editWord(button, system, before, word) {
     'aria-label': 'Word to put here',
     onkeydown: (event) => {
       if (event.key === 'Escape') {
-        showTexts();
+        restore();
         focusEdited();
       }
       if (event.key !== 'Enter' || event.isComposing) return;
       event.preventDefault();
       force(system, (before + box.value).trimEnd());
     },
-    onblur: () => box.isConnected && setTimeout(() => box.isConnected && showTexts()),
+    // Whoever leaves the window comes back to the box; a removed one is blurred, too.
+    onblur: () => document.hasFocus() && setTimeout(putBack),
   });
-  edited = `${system} ${before.length}`;
+  const putBack = () => box.isConnected && box.replaceWith(button);
+  restore = putBack;
+  edited = button.dataset.place;
   button.replaceWith(box);
   box.select();
 }

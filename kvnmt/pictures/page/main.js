@@ -82,21 +82,26 @@ function showControls() {
     byId(view).setAttribute('aria-pressed', state.view === view);
   const rounds = mostRounds(state.systems);
   byId('rounds').hidden = state.view !== 'links' || rounds < 2;
-  byId('rounds').replaceChildren(
-    ...Array.from({ length: rounds }, (_, r) =>
-      element(
-        'button',
-        {
-          type: 'button',
-          'aria-pressed': String(r === shownOf(rounds)),
-          onclick: () => change({ round: r }),
-        },
-        `Round ${r + 1}`,
-      ),
-    ),
-  );
+  showRounds(rounds);
   markChosen();
 }
+
+// Buttons stay where their number does: one of them may have the focus.
+function showRounds(count) {
+  const buttons = byId('rounds').children;
+  if (buttons.length !== count)
+    byId('rounds').replaceChildren(...Array.from({ length: count }, roundButton));
+  [...buttons].forEach((button, r) =>
+    button.setAttribute('aria-pressed', String(r === shownOf(count))),
+  );
+}
+
+const roundButton = (_, r) =>
+  element(
+    'button',
+    { type: 'button', onclick: () => change({ round: r }) },
+    `Round ${r + 1}`,
+  );
 
 const shownOf = (rounds) => Math.min(state.round ?? Infinity, rounds - 1);
 
@@ -104,7 +109,7 @@ const shownOf = (rounds) => Math.min(state.round ?? Infinity, rounds - 1);
 
 function change(part) {
   Object.assign(state, part);
-  show();
+  showAll();
 }
 
 const choose = (sentence) => change({ sentence, step: 0 });
@@ -161,6 +166,8 @@ function buildControls() {
   on('links', 'click', () => change({ view: 'links' }));
   on('theme', 'click', toggleTheme);
   on('help', 'click', () => byId('manual').showModal());
+  on('close', 'click', () => byId('manual').close());
+  byId('sharing').hidden = !hasAddress;
   on('back', 'click', () => moveStep(-1));
   on('on', 'click', () => moveStep(1));
   on('step', 'input', (event) => goTo(Number(event.target.value) - 1));

@@ -93,7 +93,11 @@ function weightCanvas(options) {
 
 function columnLabels(words, cell) {
   const labels = words.map((word) =>
-    element('span', { class: isWide(word) ? 'upright' : 'turned', title: word }, word),
+    element(
+      'span',
+      { class: isWide(word) ? 'upright' : 'turned', title: word, dir: 'auto' },
+      word,
+    ),
   );
   return element(
     'div',

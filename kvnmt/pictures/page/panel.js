@@ -92,7 +92,7 @@ function tokenStrip({ target, token_log_probs: logs }) {
   );
   chips.forEach((chip, t) => {
     chip.addEventListener('pointermove', (event) =>
-      showTip(event, `${t + 1} ${target[t]}`, [
+      showTip(event, `${t + 1} ${isolated(target[t])}`, [
         ['log-prob', sayLog(logs[t])],
         ['probability', sayProbability(logs[t])],
       ]),
@@ -123,7 +123,7 @@ function alignmentSection(output, width, point, add) {
     return section('Alignment', [element('p', { class: 'none' }, DOES_NOT_ALIGN)]);
   const { source, target, rounds } = output;
   const tell = (t, s) => [
-    `${target[t]} ← ${source[s]}`,
+    lookOf(target[t], source[s]),
     rounds.map((matrix, r) => [`round ${r + 1}`, sayWeight(matrix[t][s])]),
   ];
   return state.view === 'links'
@@ -169,7 +169,7 @@ function memorySection({ source, target, memory }, width, point, add) {
   const shared = { source, target, most, cell, labels, point };
   const figures = memory.map((round, r) => {
     const tell = (t, s) => [
-      `${source[s]} as ${target[t]} is predicted`,
+      `${isolated(source[s])} as ${isolated(target[t])} is predicted`,
       KINDS.map((kind) => [kind, sayNorm(round[kind][t][s])]),
     ];
     const caption = `write of round ${r + 1}`;
@@ -188,7 +188,7 @@ function selfSection({ target, self_attention: values }, width, point, add) {
   const labels = rowLabelWidth(target);
   const cell = cellSize(width, 1, columns.length, target.length, labels);
   const tell = (t, i) => [
-    `${target[t]} ← ${columns[i]}`,
+    lookOf(target[t], columns[i]),
     [['self-attention', sayWeight(values[t][i])]],
   ];
   const figure = matrixFigure({

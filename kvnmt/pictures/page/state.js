@@ -108,7 +108,9 @@ function sortings() {
     descending: false,
     words: ['longest first', 'shortest first'],
   };
-  const scores = DATA.systems.map(scoreSorting);
+  const scores = DATA.systems
+    .map(scoreSorting)
+    .filter(({ value }) => DATA.sentences.some((sentence) => value(sentence) !== null));
   return [...(DATA.systems.length > 1 ? [difference] : []), number, ...scores, length];
 }
 

@@ -31,7 +31,7 @@ function weightsSection({ source, target, weights }, width, point, add, addOwn) 
   const cell = cellSize(room, heads.length, source.length, target.length, labels);
   const shared = { rows: target, cell, labels };
   const tell = (t, s) => [
-    `${target[t]} ← ${source[s]}`,
+    lookOf(target[t], source[s]),
     heads.map(({ name, values }) => [`weight ${name}`, saySigned(values[t][s])]),
   ];
   const shade = (value) => (most > 0 ? (1 + value / most) / 2 : 0.5);
