@@ -14,6 +14,7 @@ from kvnmt.laws.law import (
     faults_of_form,
     faults_of_gradient,
     faults_of_precision,
+    faults_of_rest,
     leaves,
     named,
     pairs,
@@ -29,10 +30,19 @@ def state(trial: Trial) -> Iterator[str]:
     faults = list(faults_of_form(states, B))
     yield from faults
     if not faults:
-        first, *later = (dict(leaves(state)) for state in states)
-        for name, old in first.items():
-            if all(np.array_equal(now[name][:2], old[:2]) for now in later):
-                yield f"after every word {name} is what it was at first"
+        yield from faults_of_rest([jax.tree.map(lambda x: x[:2], s) for s in states])
+    if not faults and trial.attention.write is not None:
+        yield from _writes_unread(trial)
+
+
+def _writes_unread(trial: Trial) -> Iterator[str]:
+    """The last word, as if nothing had been written, is to be read otherwise."""
+    fresh = trial.run(
+        trial.params, trial.annotations, MASK, [trial.moments[-1]] * len(trial.moments)
+    )
+    first, last = fresh.looks[0].context, trial.course().looks[-1].context
+    if np.array_equal(first, last):
+        yield "what is written is not read: contexts are as without any write"
 
 
 def kept(trial: Trial) -> Iterator[str]:
@@ -41,8 +51,10 @@ def kept(trial: Trial) -> Iterator[str]:
     slots = _slots(trial)
     for word, now in enumerate(later, start=1):
         for name, old, new in pairs(first, now):
-            alike = name in slots and old.shape == new.shape
-            if alike and np.any(new[~MASK] != old[~MASK]):
+            if name not in slots or old.shape != new.shape:
+                continue
+            was, now_is = (np.moveaxis(x, slots[name], 1) for x in (old, new))
+            if np.any(now_is[~MASK] != was[~MASK]):
                 yield f"after word {word} {name} has changed at padding"
 
 
@@ -111,10 +123,10 @@ def precision(trial: Trial) -> Iterator[str]:
     """In bfloat16 contexts are of it, and in float64 nothing is coarser."""
 
     def results(*arrays: PyTree) -> tuple[PyTree, PyTree, list[PyTree]]:
-        looks, states, *_ = unroll(trial.attention, *arrays)
+        looks, states, *shown = unroll(trial.attention, *arrays)
         contexts = [{"context": look.context} for look in looks]
         alignments = [{"alignment": look.alignment} for look in looks]
-        return contexts, alignments, states
+        return contexts, (alignments, *shown), states
 
     arrays = trial.params, trial.annotations, MASK, trial.moments
     yield from faults_of_precision(results, *arrays)
@@ -133,13 +145,13 @@ def gradient(trial: Trial) -> Iterator[str]:
 
     Uncompiled: a compiler may by chance drop what is not a number.
     """
-    for name, leaf in _leaves_of(trial, gradient_of(trial.attention)):
+    for name, leaf in _leaves_of(trial, gradient_of(trial.attention, everything=True)):
         if not np.isfinite(leaf).all():
             yield f"the gradient of {name} is not finite"
 
 
 def reach(trial: Trial) -> Iterator[str]:
-    """The gradient reaches everything that it should, the query that is heeded too."""
+    """From contexts it reaches all that is trained, and the query that is heeded."""
     *others, query = _leaves_of(trial, trial.gradient)
     yield from faults_of_gradient([*others, query] if _heeded(trial) else others)
 
@@ -154,8 +166,8 @@ def _heeded(trial: Trial) -> bool:
     return bool(np.any(trial.course().looks[0].context != other.looks[0].context))
 
 
-def _slots(trial: Trial) -> set[str]:
-    """The arrays of the State with a row for each source word, however many."""
+def _slots(trial: Trial) -> dict[str, int]:
+    """The arrays of the State with as many rows as source words, and on which axis."""
     prepare, initial = trial.attention.prepare, trial.attention.initial_state
 
     def begin(columns: int) -> PyTree:
@@ -165,19 +177,21 @@ def _slots(trial: Trial) -> set[str]:
 
     few, more = (dict(named(jax.eval_shape(partial(begin, n)))) for n in (S, S + 1))
     return {
-        name
+        name: axis
         for name, leaf in few.items()
-        if leaf.shape[:2] == (B, S) and more[name].shape[:2] == (B, S + 1)
+        for axis, length in enumerate(leaf.shape)
+        if axis and (length, more[name].shape[axis : axis + 1]) == (S, (S + 1,))
     }
 
 
-def _moves(before: PyTree, after: PyTree, slots: set[str]) -> list[np.ndarray]:
+def _moves(before: PyTree, after: PyTree, slots: dict[str, int]) -> list[np.ndarray]:
     """By how much the slots of a State have changed, [B, S] for each array of them."""
-    return [
-        np.sqrt(np.sum((new - old) ** 2, axis=tuple(range(2, old.ndim))))
+    moved = (
+        np.moveaxis(new - old, slots[name], 1)
         for name, old, new in pairs(before, after)
         if name in slots
-    ]
+    )
+    return [np.sqrt(np.sum(x**2, axis=tuple(range(2, x.ndim)))) for x in moved]
 
 
 def _leaves_of(

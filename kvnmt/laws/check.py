@@ -11,8 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import beartype
 import flax
 import jax
+import jaxtyping
 import numpy as np
 
 from kvnmt import attention, decoder, target_context
@@ -33,9 +35,10 @@ from kvnmt.typing import Sizes
 LONGEST = 500  # characters of what somebody else's error says
 # Where the errors of a mechanism surface; its author looks elsewhere.
 OURS = str(Path(__file__).parents[1])
+PACKAGES = jax, flax, np, jaxtyping, beartype
 LIBRARIES = tuple(
     f"{folder}{os.sep}"
-    for folder in (OURS, *jax.__path__, *flax.__path__, *np.__path__)
+    for folder in (OURS, *(path for package in PACKAGES for path in package.__path__))
 )
 ALIKE = 12, 40  # widths for all parts; most numbers below 11 divide one of them
 RUNS, STATEMENT = "runs", "it is built, and works on a few sentences"
@@ -116,7 +119,7 @@ KINDS = (
         Decoder,
         decoder_laws.LAWS,
         decoder_trial.make_trial,
-        around=(kv_memory.build(kv_memory.Options()),),
+        around=(decoder_trial.heeding(kv_memory.build(kv_memory.Options())),),
     ),
 )
 

@@ -14,6 +14,7 @@ from kvnmt.encoder import Encoded
 from kvnmt.laws.decoder_trial import MASK, B, S, T, Trial, at_once, step, stepped
 from kvnmt.laws.law import (
     LARGE,
+    SHARP,
     Law,
     differences,
     faults_of_form,
@@ -21,6 +22,7 @@ from kvnmt.laws.law import (
     faults_of_init,
     faults_of_looks,
     faults_of_precision,
+    faults_of_rest,
     leaves,
     named,
     not_finite,
@@ -136,7 +138,7 @@ def rows(trial: Trial) -> Iterator[str]:
 def state(trial: Trial) -> Iterator[str]:
     """What is carried keeps its form, rows first; a search reorders them."""
     features, states = trial.stepped(T, *_arrays(trial))
-    faults = list(faults_of_form(states, B))
+    faults = [*faults_of_form(states, B), *faults_of_rest(states)]
     yield from faults
     if faults:
         return
@@ -183,6 +185,8 @@ def large(trial: Trial) -> Iterator[str]:
     annotations = LARGE * trial.encoded.annotations
     encoded = replace(trial.encoded, annotations=annotations)
     yield from not_finite(trial.at_once(trial.params, encoded, LARGE * trial.embedded))
+    params = jax.tree.map(lambda leaf: SHARP * leaf, trial.params)
+    yield from not_finite(trial.at_once(params, trial.encoded, trial.embedded))
 
 
 def precision(trial: Trial) -> Iterator[str]:

@@ -2,16 +2,19 @@
 """A decoder at work on small random numbers, for laws to be tried on.
 
 It is built around an attention that writes: around another all rounds but the last are
-idle. The laws of the attention are others.
+idle. That one heeds all that a decoder is to hand on. The laws of the attention are
+others.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from kvnmt.attention import Attended, Attention, Moment
 from kvnmt.decoder import Decoder, Features, scanned
 from kvnmt.encoder import Encoded
 from kvnmt.laws.law import drawn, normal_numbers
@@ -58,6 +61,26 @@ def make_trial(decoder: Decoder, sizes: Sizes = SIZES) -> Trial:
         at_once=jax.jit(partial(at_once, decoder)),
         stepped=jax.jit(partial(stepped, decoder), static_argnums=0),
     )
+
+
+def heeding(attention: Attention) -> Attention:
+    """An attention that reads by, and writes by, everything of a moment.
+
+    Args:
+        attention: One that writes.
+    """
+    assert (write := attention.write) is not None
+
+    def read(params: PyTree, source: PyTree, state: PyTree, now: Moment) -> Attended:
+        query = now.query * now.embedded[:, :1] + now.previous_state
+        return attention.read(params, source, state, replace(now, query=query))
+
+    def write_all(params: PyTree, source: PyTree, state: PyTree, now: Moment) -> PyTree:
+        assert now.decoder_state is not None and now.attended is not None
+        written = now.decoder_state + now.attended.context[:, :1]
+        return write(params, source, state, replace(now, decoder_state=written))
+
+    return attention._replace(read=read, write=write_all, explain=None)
 
 
 def at_once(

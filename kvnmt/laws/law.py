@@ -6,6 +6,7 @@ sentence for everything that is not as the law says; no sentence means that it h
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import combinations
 from typing import Generic, NamedTuple, TypeVar
 
 import jax
@@ -18,6 +19,7 @@ from kvnmt.typing import Array, DType, PyTree, Sizes
 Trial = TypeVar("Trial")
 
 LARGE = 1e3  # times numbers that are not tiny
+SHARP = 1e2  # times parameters: additive energies are then hundreds
 PRECISIONS = (jnp.bfloat16, jnp.float64)  # that are not float32
 
 
@@ -109,6 +111,10 @@ def faults_of_init(init: Callable[..., PyTree], sizes: Sizes) -> Iterator[str]:
     free = any(leaf.size and np.ptp(leaf) for _, leaf in leaves(first))
     if free and all(np.array_equal(a, b) for _, a, b in pairs(first, other)):
         yield "all begin with the same numbers whatever the key"
+    drawn = [(name, a) for name, a, b in pairs(first, other) if np.any(a != b)]
+    for (name, leaf), (twin, same) in combinations(drawn, 2):
+        if np.array_equal(leaf, same):
+            yield f"{name} and {twin} begin with the same numbers: of one key"
 
 
 def faults_of_form(states: Sequence[PyTree], rows: int) -> Iterator[str]:
@@ -127,6 +133,14 @@ def faults_of_form(states: Sequence[PyTree], rows: int) -> Iterator[str]:
                     f"after step {step} {name} is {new.dtype}{list(new.shape)}, at "
                     f"first {old.dtype}{list(old.shape)}"
                 )
+
+
+def faults_of_rest(states: Sequence[PyTree]) -> Iterator[str]:
+    """Of what is carried, of one form: what never changes is no State."""
+    first, *later = (dict(leaves(state)) for state in states)
+    for name, old in first.items():
+        if all(np.array_equal(now[name], old) for now in later):
+            yield f"after every word {name} is what it was at first"
 
 
 def not_finite(tree: PyTree) -> Iterator[str]:

@@ -8,15 +8,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvnmt.attention import Attended
 from kvnmt.laws.law import (
     LARGE,
+    SHARP,
     differences,
     faults_of_init,
     named,
     not_finite,
 )
 from kvnmt.laws.trial import MASK, B, Course, S, Trial
+from kvnmt.typing import PyTree
 
 ORDER = np.array([3, 0, 4, 2, 1])  # of source words
 ROWS = [1, 0, 0]  # the empty row leaves, the first comes twice
@@ -103,7 +104,7 @@ def unread(trial: Trial) -> Iterator[str]:
     """Other numbers at padding change nothing, to the bit."""
     other = np.where(MASK[..., None], trial.annotations, np.float32(1e3))
     changed = trial.run(trial.params, other, MASK, trial.moments)
-    yield from differences(trial.course().looks, changed.looks, tolerance=0)
+    yield from differences(_told(trial.course()), _told(changed), tolerance=0)
 
 
 def wider(trial: Trial) -> Iterator[str]:
@@ -111,16 +112,16 @@ def wider(trial: Trial) -> Iterator[str]:
     annotations = np.pad(trial.annotations, ((0, 0), (0, MORE), (0, 0)))
     mask = np.pad(MASK, ((0, 0), (0, MORE)))
     course = trial.run(trial.params, jnp.asarray(annotations), mask, trial.moments)
-    looks = _at(course.looks, np.arange(S))
-    yield from differences(trial.course().looks, looks, tolerance=1e-5)
+    told = _told(course, np.arange(S))
+    yield from differences(_told(trial.course()), told, tolerance=1e-5)
 
 
 def order(trial: Trial) -> Iterator[str]:
     """Source words in another order: the alignment follows, the context stays."""
     annotations, mask = np.asarray(trial.annotations)[:, ORDER], MASK[:, ORDER]
     moved = trial.run(trial.params, annotations, mask, trial.moments)
-    looks = _at(trial.course().looks, ORDER)
-    yield from differences(looks, moved.looks, tolerance=1e-5)
+    told = _told(trial.course(), ORDER)
+    yield from differences(told, _told(moved), tolerance=1e-5)
 
 
 def rows(trial: Trial) -> Iterator[str]:
@@ -139,8 +140,14 @@ def large(trial: Trial) -> Iterator[str]:
     annotations, moments = jax.tree.map(
         lambda leaf: LARGE * leaf, (trial.annotations, trial.moments)
     )
-    course = trial.run(trial.params, annotations, MASK, moments)
-    yield from not_finite({"looks": course.looks, "states": course.states})
+    # Additive energies are bounded whatever is read, and not by larger parameters.
+    params = jax.tree.map(lambda leaf: SHARP * leaf, trial.params)
+    for arrays in (
+        (trial.params, annotations, MASK, moments),
+        (params, trial.annotations, MASK, trial.moments),
+    ):
+        course = trial.run(*arrays)
+        yield from not_finite({"looks": course.looks, "states": course.states})
 
 
 def _alignments(course: Course) -> Iterator[tuple[int, np.ndarray]]:
@@ -150,14 +157,17 @@ def _alignments(course: Course) -> Iterator[tuple[int, np.ndarray]]:
             yield word, np.asarray(look.alignment)
 
 
-def _at(looks: list[Attended], columns: np.ndarray) -> list[Attended]:
-    """The same looks at some source words."""
-    return [
+def _told(course: Course, columns: np.ndarray | slice = slice(None)) -> PyTree:
+    """What is read, and what people are told of it, at some source words."""
+    looks = [
         look
         if look.alignment is None
         else replace(look, alignment=look.alignment[:, columns])
-        for look in looks
+        for look in course.looks
     ]
+    told = [replace(each, signed=each.signed[..., columns]) for each in course.told]
+    changes = jax.tree.map(lambda x: x[:, columns] if x.ndim > 1 else x, course.changes)
+    return looks, told, changes
 
 
 def _in_rows(trial: Trial, rows: list[int]) -> Iterator[str]:

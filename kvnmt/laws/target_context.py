@@ -11,6 +11,7 @@ import numpy as np
 
 from kvnmt.laws.law import (
     LARGE,
+    SHARP,
     Law,
     differences,
     drawn,
@@ -27,7 +28,7 @@ from kvnmt.target_context import TargetContext
 from kvnmt.typing import Array, PyTree, Sizes
 
 # Widths differ, but that heads share the state's; small enough for every mechanism.
-SIZES = Sizes(embedding=3, encoder=4, annotation=8, state=12, alignment=6)
+SIZES = Sizes(embedding=7, encoder=4, annotation=8, state=12, alignment=6)
 B, T, SEEN = 3, 5, 3  # sentences, steps, and those before what is changed
 ROOM = 2  # for steps that are not made, or none
 COMPANIES = ([2, 0, 0], [1])  # one leaves and one comes twice; one alone
@@ -115,10 +116,12 @@ def earlier(trial: Trial) -> Iterator[str]:
 def rows(trial: Trial) -> Iterator[str]:
     """Sentences in other rows and company."""
     for rows in map(np.array, COMPANIES):
-        other = trial.over_time(trial.params, trial.states[rows], trial.embedded[rows])
-        want = {name: array[rows] for name, array in trial.course().items()}
-        for difference in differences(want, other, tolerance=1e-5):
-            yield f"in rows {rows.tolist()}, {difference}"
+        for run in (trial.over_time, partial(trial.steps, 0)):
+            params, *inputs = _arrays(trial)
+            want = {name: x[rows] for name, x in run(params, *inputs).items()}
+            got = run(params, *(x[rows] for x in inputs))
+            for difference in differences(want, got, tolerance=1e-5):
+                yield f"in rows {rows.tolist()}, {difference}"
 
 
 def state(trial: Trial) -> Iterator[str]:
@@ -136,6 +139,24 @@ def state(trial: Trial) -> Iterator[str]:
         want = {name: array[order] for name, array in taken[t].items()}
         for difference in differences(want, got, tolerance=1e-5):
             yield f"once rows are {COMPANIES[0]}, {difference}"
+
+
+def hypotheses(trial: Trial) -> Iterator[str]:
+    """As a search has them, on an axis behind the rows."""
+    context, params = trial.context, trial.params
+
+    @jax.jit
+    def run(states: Array, embedded: Array) -> tuple[PyTree, PyTree]:
+        memory = context.initial_state(params, trial.sizes, B, T, states.dtype)
+        of = partial(context.step, params)
+        given = [(memory, states[:, t], embedded[:, t]) for t in (0, 1)]
+        each = [of(*now) for now in given]
+        both, wanted = (
+            jax.tree.map(lambda *x: jnp.stack(x, axis=1), *two) for two in (given, each)
+        )
+        return wanted, jax.vmap(of, in_axes=1, out_axes=1)(*both)
+
+    yield from differences(*run(trial.states, trial.embedded), tolerance=1e-5)
 
 
 def attended(trial: Trial) -> Iterator[str]:
@@ -156,6 +177,8 @@ def large(trial: Trial) -> Iterator[str]:
     """Numbers far larger than usual: an exponential of a score may overflow."""
     inputs = (LARGE * x for x in (trial.states, trial.embedded))
     yield from not_finite(trial.over_time(trial.params, *inputs))
+    params = jax.tree.map(lambda leaf: SHARP * leaf, trial.params)
+    yield from not_finite(trial.over_time(params, trial.states, trial.embedded))
 
 
 def reach(trial: Trial) -> Iterator[str]:
@@ -181,6 +204,7 @@ LAWS: tuple[Law[Trial], ...] = (
     Law("earlier", "no step sees a later one", earlier),
     Law("rows", "the rows of a batch do not know each other", rows),
     Law("state", "what is carried keeps its form, rows first", state),
+    Law("hypotheses", "hypotheses of a search do not know each other", hypotheses),
     Law("attended", "`self_attention` tells weights of earlier words", attended),
     Law("large", "large numbers do not overflow", large),
     Law("precision", "results have the types of what is given, or finer", precision),

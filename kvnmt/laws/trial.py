@@ -41,7 +41,7 @@ class Trial(NamedTuple):
     annotations: Array  # [B, S, C]
     moments: list[Moment]
     run: Callable[..., Course]  # of params, annotations, mask, moments
-    # likewise: by params and annotations of everything, by the first query of its look
+    # likewise: by params and annotations of all contexts, by the first query of its own
     gradient: Callable[..., tuple[PyTree, Array, Array]]
 
     def course(self) -> Course:
@@ -129,13 +129,15 @@ def scan(
 
 
 def gradient_of(
-    attention: Attention,
+    attention: Attention, everything: bool = False
 ) -> Callable[..., tuple[PyTree, Array, Array]]:
-    """Gradients, as `Trial` has them."""
+    """Gradients, as `Trial` has them; or of alignments and States, too."""
 
     def total(*arrays: PyTree) -> Array:
         course = unroll(attention, *arrays)
-        leaves = jax.tree.leaves((course.looks, course.states))
+        contexts = [look.context for look in course.looks]
+        read = (course.looks, course.states) if everything else contexts
+        leaves = jax.tree.leaves(read)
         return jnp.asarray(sum(jnp.sum(jnp.sin(leaf)) for leaf in leaves))
 
     def first(

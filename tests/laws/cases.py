@@ -325,6 +325,9 @@ OUTSIDE = {  # encoder, readout, and no recurrence
         decoder=("transformer", {"rounds": 2, "heads": 3, "attention_in": "each"}),
         state=6,
     ),
+    "transformer-distortion": case(  # whose attention knows the word before
+        attention=distortion(context="target", window=6), decoder="transformer", state=6
+    ),
     "transformer-tied": case(  # one width, as the paper has it
         attention=("multi_head", {"heads": 3}),
         decoder=("transformer", {"layers": 1, "feed_forward": 7, "dropout": 0.1}),

@@ -7,7 +7,7 @@ named systems: in another file each would be traced again.
 
 import dataclasses
 from functools import cache
-from typing import Literal, get_args, get_origin
+from typing import Annotated, Literal, get_args, get_origin
 
 import jax
 import jax.numpy as jnp
@@ -55,7 +55,10 @@ def test_every_option_is_met():
             asked += [(field, option) for option in dataclasses.fields(member.Options)]
     for field, option in asked:
         if (field, option.name) in met and option.name not in STARTS:
-            words = get_args(option.type) if get_origin(option.type) is Literal else ()
+            kind = option.type
+            if get_origin(kind) is Annotated:  # with bounds or marks
+                kind, *_ = get_args(kind)
+            words = get_args(kind) if get_origin(kind) is Literal else ()
             values = met[field, option.name]
             assert len(values) > 1 and values >= set(words), (option.name, values)
 
@@ -132,6 +135,22 @@ def test_padded_batch_equals_single_sentences(name, x64):
             [result.auxiliary[place] for result in results],
             [result.auxiliary_nll[place] for result in results],
         )
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_sentences_of_one_token(name, x64):
+    """A source of one word, of EOS alone, and none; EOS is all that is predicted."""
+    config, target = cases.CONFIGS[name], np.zeros((3, 1), np.int32)
+    params, what = cases.params(config, "float64"), setting(config)
+    W = plain(jax.device_get(params), what)
+    for words in (5, 0, -1):
+        source = np.full((3, 1), words, np.int32)
+        prediction = cases.forward(config)(params, source, target)
+        result = sentence.translate(W, what, [*source[0][source[0] >= 0]], [0])
+        logits = np.asarray(prediction.logits[:, 0])
+        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        for row in log_probs:
+            np.testing.assert_allclose(row, result.log_probs[0], **close)
 
 
 def linked(seed: int) -> np.ndarray:

@@ -23,6 +23,7 @@ from kvnmt.typing import Array, Sizes
 from tests.laws import cases
 
 SOUND = additive.build(additive.Options())
+MEMORY = kv_memory.build(kv_memory.Options())
 NAMES = [law.name for law in LAWS]
 
 
@@ -120,6 +121,22 @@ def narrows(params, source, state, moment):
     return Received((state.weights + moment.attended.alignment)[:, :1])
 
 
+def no_heads(params, source):
+    """A memory with its heads before its slots."""
+    rows, columns = source.mask.shape
+    return Received(jnp.zeros((rows, 2, columns), source.annotations.dtype))
+
+
+def writes_everywhere(params, source, state, moment):
+    return Received(state.weights + 1 + moment.attended.alignment[:, None])
+
+
+def forgets(params, source, state, moment):
+    """KVMemAtt that addresses the annotations, not the keys that it has written."""
+    begun = MEMORY.initial_state(params, source)
+    return MEMORY.read(params, source, begun, moment)
+
+
 def counts_steps(params, source, state, moment):
     return state + 1
 
@@ -155,6 +172,15 @@ def tells_of_padding(alignment, source):
 
 def tells_too_large_a_share(alignment, source):
     return base.Weighed(alignment[:, None], own=0 * alignment[:, 0] + 2)
+
+
+def tells_of_columns(alignment, source):
+    own = 0 * alignment[:, 0] + 1 / alignment.shape[1]
+    return base.Weighed(alignment[:, None], own=own)
+
+
+def tells_coarsely(alignment, source):
+    return base.Weighed(alignment[:, None].astype(jnp.float32), own=0 * alignment[:, 0])
 
 
 def tells_no_head(alignment, source):
@@ -254,17 +280,23 @@ def is_coarse(scores, source):
     return masked_softmax(scores.astype(jnp.float32), source.mask)
 
 
-def starting(change) -> Attention:
-    """Additive attention whose parameters begin otherwise."""
+def starting(change, sound=SOUND) -> Attention:
+    """An attention whose parameters begin otherwise."""
 
     def init(key, sizes, weights):
-        return change(SOUND.init, key, sizes, weights)
+        return change(sound.init, key, sizes, weights)
 
-    return SOUND._replace(init=init)
+    return sound._replace(init=init)
 
 
 def from_one_key(init, key, sizes, weights):
     return init(jax.random.key(0), sizes, weights)
+
+
+def from_a_key_twice(init, key, sizes, weights):
+    """Of KVMemAtt, whose gates then are the same gate at first."""
+    params = init(key, sizes, weights)
+    return params.replace(add=params.forget)
 
 
 def from_no_key(init, key, sizes, weights):
@@ -278,12 +310,11 @@ def from_infinity(init, key, sizes, weights):
 
 def explaining(change) -> Attention:
     """KVMemAtt that tells something else of its writes."""
-    memory = kv_memory.build(kv_memory.Options())
 
     def explain(params, source, state, moment):
-        return change(memory.explain(params, source, state, moment), source)
+        return change(MEMORY.explain(params, source, state, moment), source)
 
-    return memory._replace(explain=explain)
+    return MEMORY._replace(explain=explain)
 
 
 def tells_squares_of_lengths(told, source):
@@ -314,7 +345,7 @@ WRONG = {
     "mass": (changed(leaks_mass), {"sum"}),
     "padding": (changed(sees_padding), {"padding", "unread", "wider"}),
     "rows": (changed(mixes_rows), {"rows", "alone", "unread"}),
-    "empty": (changed(has_no_gradient_without_words), {"gradient"}),
+    "empty": (changed(has_no_gradient_without_words), {"gradient", "large"}),
     "places": (changed(knows_places), {"order"}),
     "columns": (changed(counts_columns), {"wider"}),
     "hard": (changed(looks_at_one_word), {"support", "reach"}),
@@ -322,10 +353,10 @@ WRONG = {
     "tracer": (changed(differs_when_compiled), {"compiled"}),
     "signs": (telling(tells_squares), {"weighed"}),
     "width": (SOUND._replace(read=reads_too_wide), {"context"}),
-    "slots": (carrying(nothing_received, books_padding), {"kept"}),
+    "slots": (carrying(nothing_received, books_padding), {"kept", "state"}),
     "idle": (carrying(nothing_received, books_nothing), {"state"}),
     "form": (carrying(nothing_received, narrows), {"state", "scanned"}),
-    "wide": (carrying(received_coarsely, books_coarsely), {"precision"}),
+    "wide": (carrying(received_coarsely, books_coarsely), {"precision", "state"}),
     "coarse": (changed(is_coarse), {"precision"}),
     "largest": (changed(knows_the_largest), {"alone", "unread"}),
     "matrix": (SOUND._replace(prepare=keeps_a_matrix, read=unpacks), {"source"}),
@@ -342,6 +373,11 @@ WRONG = {
     ),
     "shown": (SOUND._replace(read=shows_more_than_it_reads), {"reach"}),
     "all-unread": (SOUND._replace(unread=lambda sizes: sizes.annotation), {"context"}),
+    "unused": (MEMORY._replace(read=forgets), {"state", "reach"}),
+    "twins": (starting(from_a_key_twice, MEMORY), {"init"}),
+    "own-share": (telling(tells_of_columns), {"wider"}),
+    "told-coarsely": (telling(tells_coarsely), {"precision"}),
+    "heads": (carrying(no_heads, writes_everywhere), {"kept", "state"}),
     "key": (starting(from_one_key), {"init"}),
     "no-key": (starting(from_no_key), {"init"}),
     "infinite": (starting(from_infinity), {"init"}),

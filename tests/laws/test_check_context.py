@@ -111,17 +111,40 @@ def is_coarse(inputs, states):
     return inputs | {"word": inputs["word"].astype(jnp.float32)}
 
 
+def calls_back(inputs, states):
+    told = jax.pure_callback(
+        lambda x: x,
+        jax.ShapeDtypeStruct(states.shape, states.dtype),
+        jax.lax.stop_gradient(states),
+    )
+    return inputs | {"state": inputs["state"] + 0 * told}
+
+
+def counting_rows():
+    """The mean, whose memory begins with as many rows as the laws have."""
+
+    def initial_state(params, sizes, rows, length, dtype):
+        return SOUND.initial_state(params, sizes, 3, length, dtype)
+
+    return SOUND._replace(initial_state=initial_state)
+
+
 def from_one_key(key, sizes, weights):
     fixed = weights.matrix(jax.random.key(0), (2, 3), jnp.float32)
     return {"fixed": fixed}
 
 
 WRONG = {
-    "axis": (carrying(lambda rows, dtype: jnp.zeros(()), lambda n: n + 1), {"state"}),
+    "axis": (
+        carrying(lambda rows, dtype: jnp.zeros(()), lambda n: n + 1),
+        {"state", "hypotheses"},
+    ),
     "form": (
         carrying(lambda rows, dtype: jnp.zeros(rows, int), lambda n: n + 0.5),
-        {"state", "precision", "steps"},
+        {"state", "precision", "steps", "rows"},
     ),
+    "callback": (everywhere(calls_back), {"hypotheses"}),
+    "memory-rows": (counting_rows(), {"rows"}),
     "turned": (turned(), {"state"}),
     "future": (
         looking(lambda steps: jnp.full((steps, steps), 1 / steps)),

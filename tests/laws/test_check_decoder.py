@@ -2,6 +2,7 @@
 """`kvnmt.check` of a decoder: a sound one passes, each law catches something."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -67,6 +68,16 @@ def turned():
         return back(state), features
 
     return SOUND._replace(initial_state=initial_state, step=step)
+
+
+def stays_where_it_began():
+    """The decoder, whose State is always the first one."""
+
+    def step(params, source, state, inputs):
+        _, features = SOUND.step(params, source, state, inputs)
+        return state, features
+
+    return SOUND._replace(step=step)
 
 
 def starts_from_all_columns(params, encoded):
@@ -179,6 +190,7 @@ WRONG = {
     "looks": (giving(looks_at_nothing), {"attended"}),
     "coarse": (giving(is_coarse), {"precision"}),
     "dead": (giving(heeds_no_context), {"reach"}),
+    "still": (stays_where_it_began(), {"state"}),
 }
 
 
@@ -186,6 +198,24 @@ def test_a_module_is_built_before_it_is_tried(monkeypatch):
     """The laws of decoders themselves are in test_decoder."""
     cases.try_few(monkeypatch, LAWS, set(), set(NAMES))
     assert kvnmt.check(single).hold
+
+
+def test_an_attention_is_given_all_that_it_may_ask_for(monkeypatch):
+    """Though this decoder's own rounds would not, a coverage or a memory asks."""
+    cases.try_few(monkeypatch, LAWS, set(), set(NAMES))
+
+    def built(**nothing):
+        def build(options, attention):
+            def read(params, source, state, moment):
+                return attention.read(params, source, state, moment.replace(**nothing))
+
+            return single.build(options, attention._replace(read=read))
+
+        return SimpleNamespace(Options=single.Options, build=build)
+
+    assert kvnmt.check(built()).hold
+    for name in ("previous_state", "embedded"):
+        assert kvnmt.check(built(**{name: None})).failed == ["runs"]
 
 
 # Programs of their own: tried where they are to be broken.

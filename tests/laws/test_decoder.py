@@ -9,11 +9,12 @@ from kvnmt import decoder
 from kvnmt.attention import Attention, additive, kv_memory
 from kvnmt.decoder import conditional, memory_rnn, stacked_lstm, transformer
 from kvnmt.laws.decoder import LAWS
-from kvnmt.laws.decoder_trial import Trial, make_trial
+from kvnmt.laws.decoder_trial import Trial, heeding, make_trial
 
 LAW = {law.name: law for law in LAWS}
 READS = additive.build(additive.Options())
-WRITES = kv_memory.build(kv_memory.Options())  # without, all rounds but one are idle
+# Without writes, all rounds but one are idle.
+WRITES = heeding(kv_memory.build(kv_memory.Options()))
 CASES: dict[str, tuple[decoder.Options, Attention]] = {
     name: (member.Options(), WRITES) for name, member in decoder.CATALOGUE.items()
 } | {

@@ -204,9 +204,11 @@ def listed(field: str, folder: Path) -> Iterator[None]:
     path.write_text(NEWCOMERS[field].text)
     catalogue = cases.CATALOGUES[field]
     catalogue.add(NAME, load(path))
-    yield
-    catalogue.remove(NAME)
-    del sys.modules[path.stem]
+    try:
+        yield
+    finally:
+        catalogue.remove(NAME)
+        del sys.modules[path.stem]
 
 
 @pytest.fixture(scope="module", params=NEWCOMERS, name="field")

@@ -2,8 +2,8 @@
 """Every mechanism under the one search: the true best of all, however it is batched.
 
 Some systems differ in what a search does not see, in how scores are made of query and
-keys, say. That each computes what its equations say is a law of its own; here systems
-are tried until everything is met that `cases.carried` tells of any.
+keys, say. That each computes what its equations say is a law of its own; here named
+systems are tried until everything is met that `cases.carried` tells of any of them.
 
 With four words and three places there are thirteen sentences, and a beam of nine drops
 none of them: what the search finds must be the best that forced decoding knows.
@@ -197,9 +197,9 @@ def test_constants_belong_to_sentences_and_state_to_hypotheses(name):
         source = model.encode(params, rows)
         return source, model.initial_state(params, source, 4)
 
-    rows = jax.ShapeDtypeStruct((3, 5), jnp.int32)
+    rows = jax.ShapeDtypeStruct((11, 5), jnp.int32)  # 11 is no width
     begun = jax.eval_shape(start, jax.random.key(0), rows)
-    assert {leaf.shape[0] for leaf in jax.tree.leaves(begun)} == {3}
+    assert {leaf.shape[0] for leaf in jax.tree.leaves(begun)} == {11}
 
 
 @pytest.mark.parametrize("name", ["rnnsearch", "kvmematt-r2"])
