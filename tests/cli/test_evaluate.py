@@ -4,6 +4,7 @@
 import json
 import math
 import os
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,16 +17,19 @@ from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError
 from kvnmt.evaluation import base, inputs
 from kvnmt.files import in_file
+from kvnmt.inference.forced import force_lines
 from kvnmt.inference.memory_changes import memory_changes
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score_lines
 from kvnmt.inference.signed_weights import signed_weights
 from kvnmt.inference.translate import translate_lines
+from kvnmt.metrics.adequacy import Coverage, coverage_by_attention
 from kvnmt.metrics.alignment import alignment_error_rate, hard_links
 from kvnmt.metrics.bleu import Settings, corpus_chrf, sentence_chrf, sentence_statistics
+from kvnmt.metrics.breakdown import FREQUENCIES
 from kvnmt.metrics.links import parse_pharaoh
 from kvnmt.metrics.significance import sign_test
-from kvnmt.runs.directory import load_run
+from kvnmt.runs.directory import load_ensemble, load_run
 from tests.cli.test_main import check_sentence, filled
 from tests.helpers import toy_lines, trained, untrained
 
@@ -132,7 +136,11 @@ def test_translations_by_several_people(kvnmt, text):
         scores = [row["bleu"] for row in rows(found, "score").values()]
         assert sum(score > 99.9 for score in scores) == best
     assert "nrefs:2" in rows(both, "score")["other"]["bleu_signature"]
-    assert rows(both, "significance")["half"]["bootstrap"] == 1
+    half = rows(both, "significance")["half"]
+    assert half["bootstrap"] == 1
+    assert half["improved"] == half["worsened"] == 0
+    assert half["difference"] == pytest.approx(0)
+    assert "tok:13a" in rows(both, "score")["other"]["bleu_signature"]
     short = text.write("few", ["a"])
     said = kvnmt("evaluate", *files, *text.files, "--more-references", short)
     check_sentence(said, "few' has 1 line but there are 11 references")
@@ -205,6 +213,8 @@ def test_gold_links_may_be_of_either_direction(kvnmt, text):
     common = kvnmt, text.memory, *text.sides, "--measures", "alignment"
     first = evaluated(*common, "--gold", straight)
     assert first == evaluated(*common, "--gold", swapped, "--swap")
+    links = "--gold", swapped, "--links", swapped, "--swap"
+    assert rows(evaluated(*common, *links), "alignment")[str(swapped)]["aer"] == 0
 
 
 def test_a_link_that_is_out_of_a_pair_is_told_by_the_right_sides(kvnmt, text):
@@ -253,6 +263,64 @@ def test_perplexity_is_that_of_scoring(kvnmt, text):
     assert row["unknown_reference"] == 0
 
 
+def test_perplexity_of_words_is_larger_than_that_of_pieces(kvnmt, text):
+    base = text.good.parent
+    pieces = untrained(base, "rnnsearch-star", vocabulary="bpe", subwords=14)
+    found = evaluated(kvnmt, pieces, *text.sides, "--measures", "perplexity")
+    (row,) = rows(found, "perplexity").values()
+    references = [line.upper() for line in LINES]
+    scored = score_lines(load_run(pieces), LINES, references)
+    total = sum(one.log_prob for one in scored)
+    words = sum(len(line.split()) + 1 for line in LINES)
+    assert row["word_perplexity"] == pytest.approx(math.exp(-total / words))
+    assert row["word_perplexity"] > row["perplexity"]
+
+
+def test_half_of_the_words_are_half_of_them(kvnmt, text):
+    lines = [line for line in LINES if line and not len(line.split()) % 2]
+    whole = [line.upper().split() for line in lines]
+    sides = (
+        *("--source", text.write("even.src", lines)),
+        *("--reference", text.write("even.ref", [" ".join(line) for line in whole])),
+    )
+    half = text.write("halves", [" ".join(x[: len(x) // 2]) for x in whole])
+    found = evaluated(kvnmt, half, *sides, "--measures", "score", "adequacy")
+    assert rows(found, "score")["halves"]["length_ratio"] == pytest.approx(0.5)
+    assert rows(found, "adequacy")["halves"]["words_ratio"] == pytest.approx(0.5)
+
+
+def test_what_is_read_is_of_the_attention_and_the_gold(kvnmt, text):
+    given = text.memory, *text.sides, "--search.min-length", 4
+    asked = (*given, "--measures", "adequacy", "--gold", text.folder / "test.align")
+    found = rows(evaluated(kvnmt, *asked), "adequacy")[text.memory.name]
+    run, total = load_run(text.memory), Coverage()
+    config = SearchConfig(beam=1, min_length=4)
+    hypotheses = translate_lines(run, LINES, config)
+    for pair, line in zip(force_lines(run, LINES, hypotheses), GOLD, strict=True):
+        links = parse_pharaoh(line)
+        total += coverage_by_attention(
+            pair.matrix(), pair.links(), links, readable=set(pair.source)
+        )
+    assert found["unread"] == pytest.approx(total.under)
+    assert found["overread"] == pytest.approx(total.over)
+    without = rows(evaluated(kvnmt, *given, "--measures", "adequacy"), "adequacy")
+    assert found["overread"] != without[text.memory.name]["overread"]
+
+
+def test_words_may_be_compared_by_their_first_letters(kvnmt, text):
+    references = [line.upper() for line in LINES]
+    longer = [" ".join(f"{word}x" for word in line.split()) for line in references]
+    asked = (
+        *(text.write("longer", longer), *text.files, "--measures", "adequacy"),
+        *("--gold", text.folder / "test.align"),
+    )
+    dropped = [
+        rows(evaluated(kvnmt, *asked, *stem), "adequacy")["longer"]["dropped"]
+        for stem in ([], ["--stem", 1])
+    ]
+    assert dropped == [1, 0]
+
+
 def test_parts_of_the_test_set(kvnmt, text):
     found = evaluated(
         kvnmt, text.good, *text.sides, "--measures", "length", "frequency"
@@ -262,6 +330,19 @@ def test_parts_of_the_test_set(kvnmt, text):
     rare, words = (one["rows"] for one in found["frequency"])
     assert sum(row["sentences"] for row in rare) == len(LINES)
     assert sum(row["wanted"] for row in words) == sum(len(x.split()) for x in LINES)
+    seen = Counter(" ".join(toy_lines(1, 60)).split())  # the run's training text
+    least = [min((seen[x] for x in line.split()), default=0) for line in LINES]
+    edges = Counter(max(e for e in FREQUENCIES if e <= n) for n in least)
+    counts = {int(row["bucket"].split("-")[0]): row["sentences"] for row in rare}
+    assert {edge: n for edge, n in counts.items() if n} == edges
+    wanted = Counter(
+        max(e for e in FREQUENCIES if e <= seen[word])
+        for line in LINES
+        for word in line.split()
+    )
+    counts = {int(row["bucket"].split("-")[0]): row["wanted"] for row in words}
+    assert {edge: n for edge, n in counts.items() if n} == wanted
+    assert 0 not in wanted
 
 
 def test_trees_from_self_attention(kvnmt, text):
@@ -326,6 +407,11 @@ def test_an_ensemble_is_called_by_all_its_members(kvnmt, text):
         *(kvnmt, one, "--ensemble", two, *text.sides, "--measures", "score")
     )
     assert [*rows(found, "score")] == [f"{one.name} + {two.name}"]
+    path = text.folder / "together"
+    kvnmt("evaluate", one, "--ensemble", two, *text.sides, "--output", path)
+    search = SearchConfig(beam=1)
+    together = translate_lines(load_ensemble([one, two]), LINES, search)
+    assert read_lines(path) == together != translate_lines(load_run(one), LINES, search)
 
 
 MISTAKES = [

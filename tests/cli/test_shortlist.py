@@ -2,6 +2,7 @@
 """The command that makes a shortlist, and translating with what it made."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,12 @@ def test_own_links_are_those_of_align(kvnmt, folder, text, tmp_path):
     assert f"{len(lines):,} entries are in" in made.err
     assert head.endswith(f" {len(lines)}")
     assert own.read_text() == other.read_text()
+    flags = "--output", tmp_path / "best", "--best", 1, "--common", 1
+    assert kvnmt("shortlist", folder, *text, *flags).status == 0
+    run = load_run(folder)
+    first, *_ = read_shortlist(tmp_path / "best", run.vocabularies).lexicon
+    counts = Counter(int(word) for word in first if word >= 0)
+    assert counts and set(counts.values()) == {1}
 
 
 def test_a_table_is_translated_with(kvnmt, folder, text, tmp_path):

@@ -23,7 +23,7 @@ from kvnmt.cli import answers as answering
 from kvnmt.cli import translate as command
 from kvnmt.cli.answers import answers
 from kvnmt.cli.translate import Translate
-from kvnmt.cli.windows import read_windows
+from kvnmt.cli.windows import awaited_lines, read_windows
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.data.words import cut
 from kvnmt.errors import UserError
@@ -52,6 +52,12 @@ def _run(folder) -> Run:
 def lines_of(said) -> list[str]:
     assert said.status == 0, said.err
     return said.out.decode().split("\n")[:-1]
+
+
+def narrow(monkeypatch) -> None:
+    """Lets a window have one batch."""
+    for name in ("answers", "translate"):
+        monkeypatch.setattr(f"kvnmt.cli.{name}.WINDOW", 1)
 
 
 def test_windows_are_read_as_they_come():
@@ -86,6 +92,31 @@ def test_translations_go_to_a_file(kvnmt, folder, tmp_path):
     assert said.status == 2 and f"'{path}' is read too" in said.err
     said = kvnmt(*command, "--output", "/dev/full", given=b"a b\n")
     assert (said.status, said.err[-25:]) == (2, "No space left on device.\n")
+
+
+def test_lines_are_written_some_at_a_time(kvnmt, folder, tmp_path, monkeypatch):
+    """To the last, also by a file that takes a few bytes at once."""
+    text = "".join(f"{line}\n" for line in toy_lines(3, 5)).encode()
+    whole = kvnmt("translate", folder, *GREEDY, given=text).out
+    monkeypatch.setattr(command, "TOGETHER", 2)
+    path = tmp_path / "out"
+    kvnmt("translate", folder, *GREEDY, "--output", path, given=text)
+    assert path.read_bytes() == whole and whole.count(b"\n") == 5
+    taken = bytearray()
+
+    def write(part):
+        taken.extend(part[:3])
+        return len(part[:3])
+
+    command._write(Mock(write=write), whole)
+    assert taken == whole
+
+
+def test_lines_that_are_counted_are_read_all_the_same(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Mock(isatty=Mock(return_value=True)))
+    stream = io.BytesIO(b"a\nb\n")
+    assert awaited_lines(stream) == 2
+    assert [*read_windows(stream, 9)] == [["a", "b"]]
 
 
 def test_the_file_that_is_read_is_not_written(folder, tmp_path, monkeypatch):
@@ -220,7 +251,7 @@ def test_long_lines_are_split_or_truncated(kvnmt, folder, run):
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_translations_begin_as_asked(kvnmt, folder, run, tmp_path, beam):
+def test_translations_begin_as_asked(kvnmt, folder, run, tmp_path, beam, monkeypatch):
     lines, asked = ["a b c", "", "d e"], ["H G zzz", "A", ""]
     path = tmp_path / "prefix"
     path.write_text("".join(f"{line}\n" for line in asked))
@@ -229,6 +260,10 @@ def test_translations_begin_as_asked(kvnmt, folder, run, tmp_path, beam):
     found = [
         json.loads(line) for line in lines_of(kvnmt(*command, "--json", given=text))
     ]
+    one_by_one = "--search.batch-size", 1  # and a line in a window
+    narrow(monkeypatch)
+    again = lines_of(kvnmt(*command, *one_by_one, given=text))
+    assert again == [one["translation"] for one in found]
     ids = [run.vocabularies.target.encode(one["translation"]) for one in found]
     wanted = [run.vocabularies.target.encode(line) for line in asked]
     assert ids[0][:3] == wanted[0] and ids[1] == []
@@ -288,7 +323,7 @@ def test_the_first_part_with_words_has_the_prefix(tmp_path_factory):
     assert first.startswith("A B") and not second
 
 
-def test_lists_as_moses_writes_them(kvnmt, folder):
+def test_lists_as_moses_writes_them(kvnmt, folder, monkeypatch):
     """Those of --json, numbered; a line that is split has the sums of its parts."""
     text = b"a b c\n\nd e f a\na b c d e f g h a b\n"
     several = "translate", folder, "--search.beam", 4, "--search.nbest", 3
@@ -302,6 +337,9 @@ def test_lists_as_moses_writes_them(kvnmt, folder):
         for entry in lines_of(kvnmt(*several, *split, "--moses", given=text))
     ]
     assert [int(entry[0]) for entry in got] == [0, 0, 0, 1, 2, 2, 2, 3, 3, 3]
+    narrow(monkeypatch)
+    again = lines_of(kvnmt(*several, *split, "--moses", given=text))
+    assert [entry.split(" ||| ")[:2] for entry in again] == [x[:2] for x in got]
     wanted = [way for one in told[:1] + told[2:3] for way in one["nbest"]]
     halves = [part["nbest"] for part in told[3]["parts"]]
     wanted += [
@@ -418,7 +456,9 @@ def test_text_may_be_a_file(kvnmt, folder, tmp_path):
     assert said.status == 2 and "there is no file" in said.err
 
 
-def test_of_several_the_nearest_to_the_reference_is_written(kvnmt, folder, tmp_path):
+def test_of_several_the_nearest_to_the_reference_is_written(
+    kvnmt, folder, tmp_path, monkeypatch
+):
     """Of a line that is split, whose parts have no reference, the best of each part."""
     lines = ["a b c", "", "d e f a", "a b c d e f g h a b"]
     text = "".join(f"{line}\n" for line in lines).encode()
@@ -434,6 +474,10 @@ def test_of_several_the_nearest_to_the_reference_is_written(kvnmt, folder, tmp_p
         said = kvnmt(*several, *split, "--nearest", path, given=text)
         assert lines_of(said)[:3] == [chosen[0], "", chosen[2]]
         assert lines_of(said)[3] == best[3]["translation"]
+        with monkeypatch.context() as patch:
+            narrow(patch)
+            again = kvnmt(*several, *split, "--nearest", path, given=text)
+        assert lines_of(again) == lines_of(said)
     assert len({*wanted[0]}) == len({*wanted[2]}) == 4
     path.write_text("a b\n" * 3)
     said = kvnmt(*several, "--nearest", path, given=text)
@@ -496,10 +540,12 @@ def test_a_limit_is_not_a_word_short(ratio, words):
     assert limits.tolist() == [exact, 1, 0] and exact <= most
 
 
-def test_a_prefix_has_room(run):
+@pytest.mark.parametrize("beam", [1, 2])
+@pytest.mark.parametrize("count", [8, 27])  # as many as a table has, and fewer
+def test_a_prefix_has_room(run, beam, count):
     """More words than the limit would give; the unknown word among them, if given."""
-    words = [3, 1, 4] * 9
-    config = SearchConfig(beam=2, max_length=3, unknown=False)
+    words = ([3, 1, 4] * 9)[:count]
+    config = SearchConfig(beam=beam, max_length=3, unknown=False)
     source = [run.vocabularies.source.encode("a b")]
     (one,) = translate(run.model, run.params, source, config, prefixes=[words])
     assert one.ids == words

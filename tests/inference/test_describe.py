@@ -169,6 +169,10 @@ def test_unknown_words_are_replaced(run, tmp_path_factory):
     with pytest.raises(UserError, match="words"):
         check_replaceable(pieces)
     check_replaceable(run)
+    # The second line's words are its own.
+    lines, hypotheses = ["a", "xx yy"], [[known], [known, UNK, UNK]]
+    again = replace_unknown(run, lines, hypotheses, {"xx": "X", "yy": "Y"})
+    assert again == ["A", " ".join(["A", *(word[0].upper() for word in words)])]
 
 
 def test_the_last_of_two_rounds_is_told(tmp_path_factory):
@@ -253,3 +257,11 @@ def test_the_command(folder, run, monkeypatch, capfdbinary, tmp_path):
         translated(folder, monkeypatch, capfdbinary, "--json", "--replace-unknown")
     assert b"--json" in capfdbinary.readouterr().err
     assert len(replaced) == len(LINES) and not any("<unk>" in r for r in replaced)
+    given = []
+    monkeypatch.setattr(
+        "kvnmt.inference.translate.replace_unknown",
+        lambda run, lines, found, words, *rest: given.append(words) or ["x"] * 4,
+    )
+    for flags in (["--replace-unknown"], ["--dictionary", str(path)]):
+        assert translated(folder, monkeypatch, capfdbinary, *flags) == ["x"] * 4
+    assert given == [{}, {"zzz": "ZZZ"}]

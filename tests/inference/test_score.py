@@ -23,8 +23,10 @@ from kvnmt.inference import score as scores
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score, score_lines
 from kvnmt.inference.translate import translate
+from kvnmt.metrics.alignment import hard_links
+from kvnmt.metrics.links import format_pharaoh, parse_pharaoh, symmetrize
 from kvnmt.runs import directory
-from kvnmt.runs.directory import load_run
+from kvnmt.runs.directory import load_ensemble, load_run
 from tests.helpers import DEVICES, tiny, toy_lines, trained, untrained, write_untrained
 
 IDS = [[2, 3, 4], [], [5, 2, 3, 3, 6], [4]]
@@ -155,6 +157,17 @@ def test_results_go_where_they_are_asked_for_though_a_bar_is_shown(folder, pair)
     assert len(done.stdout.splitlines()) == 3
 
 
+def test_runs_score_as_one(folder, pair, tmp_path_factory, capsys):
+    other = untrained(tmp_path_factory.getbasetemp(), "rnnsearch-star")
+    source, target = pair
+    given = "score", folder, "--source", source, "--target", target
+    cli.main([str(word) for word in (*given, "--ensemble", other)])
+    numbers = [float(line) for line in capsys.readouterr().out.splitlines()]
+    sides = [read_lines(side) for side in pair]
+    want = score_lines(load_ensemble([folder, other]), *sides)
+    np.testing.assert_allclose(numbers, [one.log_prob for one in want], atol=1e-5)
+
+
 @pytest.mark.parametrize("command", ["score", "align"])
 def test_parts_of_a_text_make_the_whole(
     folder, pair, tmp_path_factory, capsys, monkeypatch, command
@@ -212,6 +225,9 @@ def test_the_last_round_is_aligned_by_unless_another_is_named(
             np.testing.assert_allclose(
                 line["alignment"], one.alignments[place], atol=1e-5
             )
+            size = len(line["source"]) - 1, len(line["target"]) - 1
+            links = hard_links(one.alignments[place], *size)
+            assert line["links"] == format_pharaoh(links)
     assert told[0] == told[1] != told[2]
 
 
@@ -240,6 +256,12 @@ def test_both_directions_joined(folder, pair, tmp_path_factory, capsys):
         a & b for a, b in zip(forward, backward)
     ]
     assert forward != union != backward
+    grown = []
+    for sides in zip(forward, backward):
+        both = (parse_pharaoh(" ".join(links)).possible for links in sides)
+        joined = symmetrize(*both, heuristic="grow-diag-final-and")
+        grown.append(set(format_pharaoh(joined).split()))
+    assert aligned(folder, *given, "--reverse", other) == grown != union
 
 
 def refused(capsys, *arguments: object) -> str:

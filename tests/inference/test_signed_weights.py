@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from kvnmt.attention import CATALOGUE, delta_memory
-from kvnmt.decoder import conditional, stacked_lstm
+from kvnmt.decoder import conditional, stacked_lstm, transformer
 from kvnmt.inference.score import score
 from kvnmt.inference.signed_weights import has_signs, signed_weights
 from kvnmt.model import assembly
@@ -27,12 +27,13 @@ def test_which_mechanisms_have_signs():
 
 
 def test_sizes_are_the_alignment_and_own_writes_begin_after_the_first():
-    """In both rounds, and where the decoder looks after its scan and writes nothing."""
+    """In both rounds; where the decoder looks after its scan; in the last of layers."""
     both = {"heads": 2, "direction": "both"}
     writes = delta_memory.Options(update="gated_delta", write="decoder", **both)
     for attention, decoder, heads in (
         (writes, conditional.Options(rounds=2), 4),
         (delta_memory.Options(), stacked_lstm.Options(), 1),
+        (delta_memory.Options(), transformer.Options(attention_in="each"), 1),
     ):
         config = dataclasses.replace(BASE, attention=attention, decoder=decoder)
         model = assembly.build(config, 9, 8)

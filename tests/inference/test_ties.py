@@ -94,7 +94,8 @@ def test_a_word_moves_only_to_one_as_probable(talker, sentences):
     pairs = alone_and_together(model, params, sentences, 1)
     moved = [n for n, (ours, theirs) in enumerate(pairs) if ours.ids != theirs.ids]
     print(f"greedy: {len(moved)} of {len(pairs)} sentences moved")
-    assert moved  # or there were no ties
+    if not moved:  # it depends on how products of this machine are rounded
+        pytest.skip("no tie was rounded apart here")
     both = [
         score(model, params, [sentences[n] for n in moved], [p.ids for p in side])
         for side in zip(*(pairs[n] for n in moved))

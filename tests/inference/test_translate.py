@@ -111,7 +111,10 @@ def test_wider_padding_changes_nothing(talker, sentences, config):
     np.testing.assert_allclose(some.scores, more.scores, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("config", [GREEDY, BEAM])
+LENGTH = dataclasses.replace(BEAM, normalization="length", alpha=0.7)
+
+
+@pytest.mark.parametrize("config", [GREEDY, BEAM, LENGTH])
 @pytest.mark.parametrize("name", ["rnnsearch-star", "kvmematt-r2"])
 def test_the_score_is_that_of_forced_decoding(name, sentences, config):
     model, params = build(name)
@@ -126,10 +129,33 @@ def test_the_score_is_that_of_forced_decoding(name, sentences, config):
     ours = [one.log_prob for one in found]
     np.testing.assert_allclose(ours, sums, rtol=1e-5, atol=1e-5)
     lengths = np.array([len(one.ids) + 1 for one in found])
-    scores = sums / length_divisors(50, config.alpha, 5.0)[lengths]
+    offset = 0.0 if config == LENGTH else 5.0
+    scores = sums / length_divisors(50, config.alpha, offset)[lengths]
     np.testing.assert_allclose(
         [one.score for one in found], scores, rtol=1e-5, atol=1e-5
     )
+
+
+@pytest.mark.parametrize(
+    "narrow", [{"top_k": 1}, {"top_p": 1e-3}, {"temperature": 1e-3}], ids=str
+)
+def test_who_draws_among_the_first_alone_is_greedy(talker, sentences, narrow):
+    config = SearchConfig(sample=True, batch_size=4, **narrow)
+    found, plain = (translate(*talker, sentences, c) for c in (config, GREEDY))
+    assert [one.ids for one in found] == [one.ids for one in plain]
+    free = translate(*talker, sentences, SearchConfig(sample=True, batch_size=4))
+    assert [one.ids for one in free] != [one.ids for one in plain]
+
+
+def test_diversity_makes_lists_differ_more(talker, sentences):
+    several = dataclasses.replace(BEAM, nbest=3)
+    apart = dataclasses.replace(several, diversity=5.0)
+    lists = [translate_nbest(*talker, sentences, c) for c in (several, apart)]
+    firsts = [
+        sum(len({way.ids[0] for way in ways if way.ids}) for ways in found)
+        for found in lists
+    ]
+    assert firsts[1] > firsts[0]
 
 
 def test_a_beam_finds_what_greedy_misses(talker, sentences):

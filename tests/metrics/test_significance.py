@@ -188,7 +188,13 @@ def test_the_seed_is_that_of_the_environment(kind, monkeypatch):
     two = [noisy(1, 0.4), noisy(2, 0.38)]
     for seed, told in (("7", "seed:7"), ("none", "seed:none")):
         monkeypatch.setenv("SACREBLEU_SEED", seed)
-        assert told in resample(two, REFERENCES, kind, PLAIN).signatures["BLEU"]
+        found = resample(two, REFERENCES, kind, PLAIN)
+        assert told in found.signatures["BLEU"]
+    others = set()
+    for seed in ("7", "8", "9", "none", "none"):
+        monkeypatch.setenv("SACREBLEU_SEED", seed)
+        others |= {*resample(two, REFERENCES, kind, PLAIN).p["BLEU"]}
+    assert len(others) > 3  # other draws
     monkeypatch.setenv("SACREBLEU_SEED", "abc")
     with pytest.raises(UserError, match="SACREBLEU_SEED is 'abc' but must be none or"):
         resample(two, REFERENCES, kind, PLAIN)

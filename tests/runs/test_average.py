@@ -49,6 +49,11 @@ def test_the_last_checkpoints_are_averaged(several, tmp_path):
     assert any(np.any(a != b) for a, b in zip(found, kept[0]))
 
 
+def test_the_command_takes_the_last(kvnmt, several, tmp_path):
+    said = kvnmt("average", several, "--last", 3, "--output", tmp_path / "mean")
+    assert said.status == 0 and "the mean of 3 checkpoints" in said.err
+
+
 def test_a_checkpoint_is_a_run_by_itself(kvnmt, several, tmp_path):
     """To read, to translate with, and to average; the run's best one is another."""
     first, *_, last = (
