@@ -299,6 +299,20 @@ def test_subwords_may_be_learnt_from_fewer_sentences(text):
     assert build_vocabularies(all_of_them, as_text(text)) != words
 
 
+def test_subwords_of_both_sides_are_kept_where_they_are_used(text):
+    """From blocks as from the whole text; a symbol is a piece of both sides."""
+    choices = {"vocabulary": "bpe", "subwords": 60, "joint": True, "symbols": ("<x>",)}
+    whole = DataConfig(**choices, trimmed=False)
+    whole = build_vocabularies(whole, as_text(text)).source
+    config = DataConfig(**choices, trimmed=True)
+    words = build_vocabularies(config, as_text(text, size=7))
+    for side, lines in zip(words, (text.source, text.target)):
+        cut = [side.pieces(side.encode(f"<x> {line}")) for line in lines]
+        assert cut == [whole.pieces(whole.encode(f"<x> {line}")) for line in lines]
+        assert all("<x>" in pieces for pieces in cut)
+        assert len(side) < len(whole)
+
+
 def test_subwords_make_characters_alike_as_is_asked(text):
     odd = "ａｂ … ﬁ X"  # wide letters, one character for three dots, a ligature
     lines = [*text.source, odd] * 2

@@ -19,6 +19,7 @@ import tensorstore as ts
 from kvnmt import files
 from kvnmt.data.vocabularies import digests
 from kvnmt.errors import UserError
+from kvnmt.files import DamagedError
 from kvnmt.inference.translate import translate_lines
 from kvnmt.runs import bounds
 from kvnmt.runs.average import average
@@ -265,6 +266,8 @@ def test_files_of_gigabytes_are_not_read(run, name, part):
 def test_a_manifest_of_many_megabytes_is_not_read(run):
     sparse(run / "checkpoints/0/manifest.json", 2 * files.SMALL)
     refused(run, "no checkpoint left that is whole")
+    with pytest.raises(DamagedError, match="has more than"):
+        files.read_manifest(run / "checkpoints/0")
 
 
 VOCABULARIES = [

@@ -272,6 +272,9 @@ KEPT = [
     ("data.max_ratio", 3, "--data.max-ratio None", "--data.max-ratio 3"),
     ("training.batch_size", 8, "--training.batch-size 16", "--training.batch-size 8"),
     ("training.seed", 2, "--training.seed 1", "--training.seed 2"),
+    ("training.metric", "loss", "--training.metric bleu", "--training.metric loss"),
+    ("training.bleu_tokenize", "char", "--training.bleu-tokenize none", "char"),
+    ("data.faulty", "skip", "--data.faulty stop", "--data.faulty skip"),
 ]
 
 

@@ -10,8 +10,9 @@ import pytest
 from kvnmt.data.vocabulary import Words
 from kvnmt.errors import UserError
 from kvnmt.runs import train as experiment
+from kvnmt.runs.directory import load_run
 from kvnmt.runs.vectors import with_vectors
-from tests.helpers import quiet, tiny, toy_data
+from tests.helpers import quiet, tiny, toy_data, write_untrained
 
 WORDS = Words(("the", "cat", "sat", "3"))
 TABLE = np.linspace(-2, 1, 18, dtype=np.float32).reshape(6, 3)
@@ -80,6 +81,37 @@ def test_a_run_starts_from_vectors(tmp_path, monkeypatch):
     before, after = starts
     (row,) = np.flatnonzero((before != after).any(1))
     np.testing.assert_allclose(after[row] / after[row, 1], range(width), rtol=1e-5)
+
+
+def test_vectors_are_for_words_that_a_trained_model_lacks(tmp_path, monkeypatch):
+    exp = tiny(toy_data(tmp_path / "text"))
+    width = exp.model.embedding
+    folder = tmp_path / "trained"
+    write_untrained(exp, folder)
+    trained = load_run(folder)
+    data = toy_data(tmp_path / "more")
+    assert data.target
+    data.target.write_text(data.target.read_text().replace("B", "NEW"))
+    rows = (f"{word} {' '.join(['7'] * width)}\n" for word in ("A", "NEW"))
+    (tmp_path / "vectors").write_text("".join(rows))
+    training = dataclasses.replace(
+        exp.training,
+        warm_start=folder,
+        new_words=True,
+        target_vectors=tmp_path / "vectors",
+    )
+    exp, starts = dataclasses.replace(exp, data=data, training=training), []
+    monkeypatch.setattr(
+        experiment, "fit", lambda job, draw, **_: starts.append((job, draw()))
+    )
+    experiment.run(exp, tmp_path / "run", console=quiet())
+    ((job, params),) = starts
+    words, before = job.corpora.vocabularies.target, trained.vocabularies.target
+    known, new = words.encode("A NEW")
+    (old,) = before.encode("A")
+    table = np.asarray(params.target_embedding)
+    np.testing.assert_array_equal(table[known], trained.params.target_embedding[old])
+    assert len({*table[new].tolist()}) == 1 < len({*table[known].tolist()})
 
 
 def test_source_vectors_need_a_table_of_source_words(tmp_path):

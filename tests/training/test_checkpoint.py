@@ -332,6 +332,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(manifests, "write", full)
     with pytest.raises(UserError, match="step 4 .* No space left on device; .*resume"):
         save_at(tmp_path, 4, rate=False)
+    assert not (tmp_path / "4").exists()  # no name without a manifest
     monkeypatch.undo()
     with Checkpoints(tmp_path) as checkpoints:
         assert checkpoints.find("last").step == 3

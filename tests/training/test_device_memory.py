@@ -2,6 +2,8 @@
 """The largest batch is tried first: its need is told, and too much is an error."""
 
 import dataclasses
+from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -129,6 +131,20 @@ def test_the_remedies_help(job):
         for remedy in ({}, {"remat": 4}, {"accumulate": 4})
     )
     assert max(need.bytes for need in less) < 0.8 * plain.bytes
+
+
+def test_the_largest_need_of_all_counts(monkeypatch):
+    random = np.random.default_rng(1)
+    lengths = np.clip(random.lognormal(3, 0.6, (4000, 2)), 2, 90).astype(int)
+    plan = by_tokens(lengths, 4096, 12, multiple=8)
+    needs = [rows * S * T for rows, S, T in memory.largest_batches(plan)]
+    assert len(needs) > 1 and min(needs) < max(needs)
+    monkeypatch.setattr(memory, "program_bytes", lambda size: size)
+    step: Any = SimpleNamespace(begin=lambda shapes: None, program=np.prod)
+    need = memory.check(step, plan, max(needs))
+    assert need and need.bytes == max(needs)
+    with pytest.raises(UserError, match="batch"):
+        memory.check(step, plan, max(needs) - 1)
 
 
 def test_attention_decides_which_batch_is_the_largest():

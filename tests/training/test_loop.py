@@ -207,6 +207,44 @@ def test_memory_that_runs_out_while_a_step_runs_is_told(tmp_path, data, monkeypa
         run(exp, tmp_path / "run")
 
 
+def test_figures_that_are_read_later_are_not_lost(tmp_path, data, whole, monkeypatch):
+    monkeypatch.setattr(loop, "FETCH", 2)
+    exp = tiny(data, epochs=3)
+    run(exp, tmp_path / "run")
+    check_same_run(exp, tmp_path / "run", whole)
+
+
+def test_the_optimizer_counts_the_epochs_of_the_text(tmp_path, data):
+    """In the first of them no rate falls."""
+    exp = tiny(data, epochs=1)
+    falls = dataclasses.replace(exp.optimizer, decay=1e-6, decay_after=1)
+    run(exp, tmp_path / "one")
+    run(dataclasses.replace(exp, optimizer=falls), tmp_path / "other")
+    one, other = (load_run(tmp_path / name).params for name in ("one", "other"))
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def test_figures_are_of_real_tokens(tmp_path, data):
+    """And the time of before counts."""
+    exp = tiny(data, epochs=2)
+    run(exp, tmp_path / "run")
+    job, _ = job_and_draw(exp, tmp_path / "run")
+    batches = BatchAt(job.corpora.train, job.plan, exp.training.seed)
+    of_epoch = [batches(step).target for step in range(EPOCH)]
+    real = sum(int((target >= 0).sum()) for target in of_epoch)
+    padding = 1 - real / sum(target.size for target in of_epoch)
+    first, last = records(tmp_path / "run")
+    np.testing.assert_allclose(first["padding"], padding, rtol=1e-6)
+    progress = manifests.read(tmp_path / "run/checkpoints" / str(2 * EPOCH)).progress
+    # Steps whose program is compiled are not timed.
+    shapes = {target.shape for target in of_epoch}
+    assert len(shapes) == 1
+    timed = 2 * real - int((of_epoch[0] >= 0).sum())
+    assert progress["tokens"] == timed
+    more = run(tiny(data, epochs=3), tmp_path / "run", resume=True)
+    assert more.minutes * 60 >= progress["elapsed"] > 0
+
+
 def test_batches_of_tokens_from_a_cache_go_on_too(tmp_path, data):
     """Ids of the cache, batches by another process; then all of it in memory."""
     cached = dataclasses.replace(data, cache=tmp_path / "cache")
@@ -352,6 +390,9 @@ def other_letter(text: str) -> str:
 def test_other_pairs_are_not_gone_on_with(tmp_path, data, monkeypatch):
     """Nor beside another validation text; and the run stays as it is."""
     own = toy_data(tmp_path / "text")
+    assert own.valid_target
+    reference = own.valid_target.read_text()
+    own.valid_target.write_text(f"Q{reference[1:]}")  # unknown
     run(tiny(own, epochs=1), tmp_path / "run")
     config = (tmp_path / "run" / "config.json").read_bytes()
     sides = own.source, own.target
@@ -360,6 +401,8 @@ def test_other_pairs_are_not_gone_on_with(tmp_path, data, monkeypatch):
     sides = own.valid_source, own.valid_target
     cases += [(sides, one_more, "validated on other text")]
     cases += [(sides[:1], other_letter, "validated on other text")]
+    # The same ids, but other words to compare with.
+    cases += [(sides[1:], lambda text: f"Z{text[1:]}", "validated on other text")]
     for paths, change, reason in cases:
         texts = {path: path.read_text() for path in paths}
         for path, text in texts.items():

@@ -120,6 +120,10 @@ def sgd(gradients: np.ndarray, rate: float, momentum: float = 0.0) -> np.ndarray
     [
         (adam, OptimizerConfig(learning_rate=0.1)),
         (partial(adam, beta2=0.9), OptimizerConfig(learning_rate=0.1, beta2=0.9)),
+        (  # of matrices alone weights decay
+            partial(adam, beta2=0.9),
+            OptimizerConfig(learning_rate=0.1, beta2=0.9, weight_decay=0.5),
+        ),
         (adadelta, OptimizerConfig(name="adadelta")),
         (sgd, OptimizerConfig(name="sgd", learning_rate=0.1)),
         (

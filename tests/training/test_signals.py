@@ -4,6 +4,8 @@
 import builtins
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -28,6 +30,29 @@ def test_a_signal_that_was_ignored_stays_so():
         signal.signal(signal.SIGINT, before)
     (said,) = told
     assert said.startswith("SIGTERM: saving")
+
+
+ENDLESS = """
+import os, signal, time
+from kvnmt.training.signals import Signals
+with Signals(print):
+    os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+"""
+
+
+def test_a_second_signal_ends_a_process_at_once():
+    done = subprocess.run([sys.executable, "-c", ENDLESS])
+    assert done.returncode == 128 + signal.SIGTERM
+
+
+def test_a_signal_breaks_what_may_be_left():
+    with pytest.raises(KeyboardInterrupt), Signals(lambda said: None) as signals:
+        with signals.breaking():
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(60)
+            pytest.fail("nothing was raised")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

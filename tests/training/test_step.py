@@ -35,8 +35,10 @@ KEY = jax.random.key(3)
 OBJECTIVE = Objective(atteos=1.0, guided=0.5)
 
 
-def make_model(name: str = "rnnsearch-star-atteos", dropout: float = 0.3) -> Model:
-    config = dataclasses.replace(SIZES, dropout=Dropout(output=dropout))
+def make_model(
+    name: str = "rnnsearch-star-atteos", dropout: float = 0.3, **changes: Any
+) -> Model:
+    config = dataclasses.replace(SIZES, dropout=Dropout(output=dropout), **changes)
     return assembly.build(system(name).model(config), WORDS, WORDS)
 
 
@@ -104,6 +106,30 @@ def stepper(count: int, **options: Any) -> Callable[..., Any]:
 
 def test_the_mesh_has_every_device():
     assert devices.data_mesh().size == jax.device_count() == DEVICES
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+@pytest.mark.parametrize("good", [False, True])
+def test_only_sound_numbers_change_anything_on_any_platform(start, platform, good):
+    def updated(state, gradients):
+        params = jax.tree.map(jnp.add, state.params, gradients)
+        return dataclasses.replace(state, params=params)
+
+    state = start()
+    ones = jax.tree.map(jnp.ones_like, state.params)
+    found = steps._update_if(jnp.bool_(good), updated, state, ones, platform)
+    for old, new in zip(*map(jax.tree.leaves, (state.params, found.params))):
+        np.testing.assert_array_equal(new, old + good)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_products_are_of_the_type_that_is_asked_for(start, dtype):
+    batch = devices.split_rows(make_batch(1), mesh_of(1))
+    text = stepper(1, dtype=dtype).lower(start(), *batch).as_text()
+    products = [line for line in text.splitlines() if "dot_general" in line]
+    assert products and any("bf16" in line for line in products) == (
+        dtype == "bfloat16"
+    )
 
 
 @pytest.mark.parametrize("rows", [1, 7, 10])
@@ -419,14 +445,17 @@ def test_a_step_consumes_its_state(start):
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves(state.params))
 
 
-def test_validation_is_plain_likelihood(start):
-    """No dropout, no smoothing, no further objective."""
-    model, batch = make_model(), make_batch(2)
-    params = start().params
+@pytest.mark.parametrize("name", ["rnnsearch-star-atteos", "past-future-losses"])
+def test_validation_is_plain_likelihood(name):
+    """No dropout, no smoothing, no further objective; that of a mean of predictors."""
+    model, batch = make_model(name, average_auxiliary=True), make_batch(2)
+    params = model.init(jax.random.key(1))
     sums = make_eval_step(model)(params, *batch[:2])
-    logits = jax.jit(model.forward)(params, *batch[:2]).logits
+    prediction = jax.jit(model.forward)(params, *batch[:2])
     gains = jnp.take_along_axis(
-        jax.nn.log_softmax(logits), jnp.maximum(batch.target, 0)[..., None], axis=-1
+        jax.nn.log_softmax(prediction.logits),
+        jnp.maximum(batch.target, 0)[..., None],
+        axis=-1,
     )
     nats = -np.sum(np.where(batch.target >= 0, gains[..., 0], 0))
     np.testing.assert_allclose(sums.nats, nats, rtol=1e-5)
