@@ -141,7 +141,7 @@ def main(options: Multi30k, train: Train = training.run) -> None:
     """Trains what is not yet trained and prints the table."""
     for name, start in (("epochs", "scratch"), ("warm_epochs", "warm")):
         if start not in options.starts:
-            why = f"{{0}} is of {start} rows, which {{1}} leaves out; do that, too."
+            why = f"{{0}} is of {start} rows, which {{1}} leaves out; leave out {{0}}."
             check_given(options, [Idle((name,), why, ("starts",))], Multi30k)
     texts = options.read()
     rows = [

@@ -14,11 +14,11 @@ from kvnmt.laws.law import (
     faults_of_form,
     faults_of_gradient,
     faults_of_precision,
-    faults_of_rest,
     leaves,
     named,
     pairs,
     size,
+    unchanged,
 )
 from kvnmt.laws.trial import MASK, B, S, Trial, gradient_of, scan, step, unroll
 from kvnmt.typing import Array, PyTree
@@ -30,7 +30,9 @@ def state(trial: Trial) -> Iterator[str]:
     faults = list(faults_of_form(states, B))
     yield from faults
     if not faults:
-        yield from faults_of_rest([jax.tree.map(lambda x: x[:2], s) for s in states])
+        full = [jax.tree.map(lambda x: x[:2], state) for state in states]
+        for name in unchanged(full):
+            yield f"after every word {name} is what it was at first"
     if not faults and trial.attention.write is not None:
         yield from _writes_unread(trial)
 
@@ -151,7 +153,7 @@ def gradient(trial: Trial) -> Iterator[str]:
 
 
 def reach(trial: Trial) -> Iterator[str]:
-    """From contexts it reaches all that is trained, and the query that is heeded."""
+    """From what is read it reaches all that is trained, and the query if heeded."""
     *others, query = _leaves_of(trial, trial.gradient)
     yield from faults_of_gradient([*others, query] if _heeded(trial) else others)
 
@@ -179,8 +181,9 @@ def _slots(trial: Trial) -> dict[str, int]:
     return {
         name: axis
         for name, leaf in few.items()
-        for axis, length in enumerate(leaf.shape)
-        if axis and (length, more[name].shape[axis : axis + 1]) == (S, (S + 1,))
+        for axis, length in reversed([*enumerate(leaf.shape)])  # the first counts
+        if axis and leaf.shape[0] == B
+        if (length, more[name].shape[axis : axis + 1]) == (S, (S + 1,))
     }
 
 

@@ -19,7 +19,7 @@ from kvnmt.typing import Array, DType, PyTree, Sizes
 Trial = TypeVar("Trial")
 
 LARGE = 1e3  # times numbers that are not tiny
-SHARP = 1e2  # times parameters: additive energies are then hundreds
+SHARP, SHARPEST = 1e2, 50.0  # times parameters, and the largest of them then
 PRECISIONS = (jnp.bfloat16, jnp.float64)  # that are not float32
 
 
@@ -113,8 +113,11 @@ def faults_of_init(init: Callable[..., PyTree], sizes: Sizes) -> Iterator[str]:
         yield "all begin with the same numbers whatever the key"
     drawn = [(name, a) for name, a, b in pairs(first, other) if np.any(a != b)]
     for (name, leaf), (twin, same) in combinations(drawn, 2):
-        if np.array_equal(leaf, same):
-            yield f"{name} and {twin} begin with the same numbers: of one key"
+        if leaf.size > 1 and np.array_equal(leaf, same):
+            yield (
+                f"{name} and {twin} begin with the same numbers, as of one key; if "
+                "they are meant to, excuse this law"
+            )
 
 
 def faults_of_form(states: Sequence[PyTree], rows: int) -> Iterator[str]:
@@ -135,12 +138,21 @@ def faults_of_form(states: Sequence[PyTree], rows: int) -> Iterator[str]:
                 )
 
 
-def faults_of_rest(states: Sequence[PyTree]) -> Iterator[str]:
-    """Of what is carried, of one form: what never changes is no State."""
+def unchanged(states: Sequence[PyTree]) -> list[str]:
+    """The arrays of States of one form that are what they were at first."""
     first, *later = (dict(leaves(state)) for state in states)
-    for name, old in first.items():
-        if all(np.array_equal(now[name], old) for now in later):
-            yield f"after every word {name} is what it was at first"
+    return [
+        name
+        for name, old in first.items()
+        if all(np.array_equal(now[name], old) for now in later)
+    ]
+
+
+def faults_of_sharp(run: Callable[[PyTree], PyTree], params: PyTree) -> Iterator[str]:
+    """Of what is computed with large parameters, by which sums of energies are, too."""
+    large = jax.tree.map(lambda x: jnp.clip(SHARP * x, -SHARPEST, SHARPEST), params)
+    for fault in not_finite(run(large)):
+        yield f"with large parameters {fault}"
 
 
 def not_finite(tree: PyTree) -> Iterator[str]:

@@ -10,9 +10,9 @@ import numpy as np
 
 from kvnmt.laws.law import (
     LARGE,
-    SHARP,
     differences,
     faults_of_init,
+    faults_of_sharp,
     named,
     not_finite,
 )
@@ -140,14 +140,15 @@ def large(trial: Trial) -> Iterator[str]:
     annotations, moments = jax.tree.map(
         lambda leaf: LARGE * leaf, (trial.annotations, trial.moments)
     )
-    # Additive energies are bounded whatever is read, and not by larger parameters.
-    params = jax.tree.map(lambda leaf: SHARP * leaf, trial.params)
-    for arrays in (
-        (trial.params, annotations, MASK, moments),
-        (params, trial.annotations, MASK, trial.moments),
-    ):
-        course = trial.run(*arrays)
-        yield from not_finite({"looks": course.looks, "states": course.states})
+
+    def run(params: PyTree, *arrays: PyTree) -> PyTree:
+        course = trial.run(params, *arrays)
+        return {"looks": course.looks, "states": course.states}
+
+    yield from not_finite(run(trial.params, annotations, MASK, moments))
+    # Additive energies are bounded whatever is read, but for larger parameters.
+    usual = trial.annotations, MASK, trial.moments
+    yield from faults_of_sharp(lambda params: run(params, *usual), trial.params)
 
 
 def _alignments(course: Course) -> Iterator[tuple[int, np.ndarray]]:

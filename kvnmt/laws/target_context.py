@@ -11,7 +11,6 @@ import numpy as np
 
 from kvnmt.laws.law import (
     LARGE,
-    SHARP,
     Law,
     differences,
     drawn,
@@ -20,6 +19,7 @@ from kvnmt.laws.law import (
     faults_of_init,
     faults_of_looks,
     faults_of_precision,
+    faults_of_sharp,
     leaves,
     normal_numbers,
     not_finite,
@@ -177,8 +177,8 @@ def large(trial: Trial) -> Iterator[str]:
     """Numbers far larger than usual: an exponential of a score may overflow."""
     inputs = (LARGE * x for x in (trial.states, trial.embedded))
     yield from not_finite(trial.over_time(trial.params, *inputs))
-    params = jax.tree.map(lambda leaf: SHARP * leaf, trial.params)
-    yield from not_finite(trial.over_time(params, trial.states, trial.embedded))
+    usual = trial.states, trial.embedded
+    yield from faults_of_sharp(lambda p: trial.over_time(p, *usual), trial.params)
 
 
 def reach(trial: Trial) -> Iterator[str]:

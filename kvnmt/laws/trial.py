@@ -41,7 +41,7 @@ class Trial(NamedTuple):
     annotations: Array  # [B, S, C]
     moments: list[Moment]
     run: Callable[..., Course]  # of params, annotations, mask, moments
-    # likewise: by params and annotations of all contexts, by the first query of its own
+    # likewise: by params and annotations of all looks, by the first query of its own
     gradient: Callable[..., tuple[PyTree, Array, Array]]
 
     def course(self) -> Course:
@@ -131,12 +131,11 @@ def scan(
 def gradient_of(
     attention: Attention, everything: bool = False
 ) -> Callable[..., tuple[PyTree, Array, Array]]:
-    """Gradients, as `Trial` has them; or of alignments and States, too."""
+    """Gradients, as `Trial` has them; or of States, too."""
 
     def total(*arrays: PyTree) -> Array:
         course = unroll(attention, *arrays)
-        contexts = [look.context for look in course.looks]
-        read = (course.looks, course.states) if everything else contexts
+        read = (course.looks, course.states) if everything else course.looks
         leaves = jax.tree.leaves(read)
         return jnp.asarray(sum(jnp.sum(jnp.sin(leaf)) for leaf in leaves))
 

@@ -161,7 +161,7 @@ def growth_chart(
         panel.minorticks_off()
         panel.yaxis.set_major_formatter("{x:,.0f}")
         _tidy(panel)
-        _without_ticks(panel)
+        _finish_x(panel)
     row[0].set_ylabel("target tokens/s")
     _finish(row[-1], path)
 
@@ -195,7 +195,7 @@ def _pick(choices: Sequence[str], number: int) -> str:
 def _finish(panel: Axes, path: str | os.PathLike[str]) -> None:
     """Adds what charts of several systems share, and writes the file."""
     _tidy(panel)
-    _without_ticks(panel)
+    _finish_x(panel)
     # Beside the panel: within it, it may lie upon a line.
     legend = panel.legend(
         frameon=False, fontsize=9, loc="upper left", bbox_to_anchor=(1, 1)
@@ -206,7 +206,7 @@ def _finish(panel: Axes, path: str | os.PathLike[str]) -> None:
     save(figure, path)
 
 
-def _without_ticks(panel: Axes) -> None:
+def _finish_x(panel: Axes) -> None:
     panel.grid(visible=False, axis="x")
     panel.tick_params(axis="x", length=0)
     _in_its_fonts([*panel.get_xticklabels(), panel.xaxis.label])

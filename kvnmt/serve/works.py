@@ -99,7 +99,10 @@ def _explore(batch: Batch) -> Records:
     texts = _filled([line.text for line in batch.items], batch.rows, "")
     x = [run.vocabularies.source.encode(text) for text in texts]
     with batch.program(_read_shapes(batch, texts, y)):
-        return outputs(name, run, x, y, None, _silent, _check_finite)
+        records = outputs(name, run, x, y, None, _silent, _check_finite)
+    # What was forced, as it is shown: an unknown word is shown otherwise than typed.
+    begun = [run.vocabularies.target.decode(line.prefix) for line in batch.items]
+    return [record | {"begun": text} for record, text in zip(records, begun)]
 
 
 def _check_finite(name: str, scored: Sequence[Scored]) -> None:

@@ -210,13 +210,53 @@ def test_an_unknown_word_that_was_forced_stays_what_was_typed(page):
     assert third == "naïveté B"
 
 
+def test_a_forced_beginning_of_a_word_may_go_on(page):
+    """Of subwords; what was shown behind it stays when a later word is forced."""
+
+    def answer(route):
+        asked = route.request.post_data_json
+        reply = route.fetch().json()
+        for output, prefix in zip(reply["outputs"], asked["prefixes"]):
+            if prefix == "hou":
+                output["text"], output["begun"] = "houses are big", "hou"
+            if prefix.startswith("na"):
+                output["text"], output["begun"] = "na ⁇ ve are", "na ⁇ ve"
+        prefixes.append(asked["prefixes"][0])
+        route.fulfill(json=reply)
+
+    prefixes = []
+    type_line(page, "a b c d")
+    page.route("**/explore", answer)
+    words = page.locator(".text.hypothesis").first.locator("button:not(.tool)")
+    for start, count in (("hou", 1), ("naïve", 3)):
+        words.nth(0).click()
+        page.locator(".text input").fill(start)
+        with page.expect_response("**/explore"):
+            page.keyboard.press("Enter")
+        forced = page.locator(".text button.forced")
+        forced.nth(count - 1).wait_for()
+        words.filter(has_text="are").click()
+        page.locator(".text input").fill("X")
+        with page.expect_response("**/explore"):
+            page.keyboard.press("Enter")
+        assert prefixes[-1] == {"hou": "houses X", "naïve": "naïve X"}[start]
+        page.get_by_role("button", name="free").click()
+        forced.first.wait_for(state="detached")
+    page.unroute("**/explore")
+
+
 def test_one_box_at_a_time_and_a_click_beside_it_counts(page):
     type_line(page, "a b c d")
     words = page.locator(".text.hypothesis").first.locator("button:not(.tool)")
     texts = words.all_text_contents()
     words.nth(0).click()
     page.locator(".text input").fill("lost")
-    words.nth(1).click()  # the third, while the first is a box
+    place = words.nth(1).bounding_box()  # of the third, while the first is a box
+    assert place
+    page.mouse.move(place["x"] + place["width"] - 2, place["y"] + 5)
+    page.mouse.down()
+    page.wait_for_timeout(100)
+    page.mouse.up()
     page.wait_for_timeout(100)
     box = page.locator(".text input")
     assert (box.count(), box.input_value()) == (1, texts[2])

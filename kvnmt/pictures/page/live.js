@@ -11,6 +11,7 @@ let latest = null; // cancels the question that was asked last
 let pause = 0;
 let edited = null; // system and place of the word that is being replaced
 let restore = () => {}; // puts that word back
+let isPressed = false; // whether a pointer is down
 
 // `thread` cancels the question about a sentence that is under way; copies share it.
 function newSentence() {
@@ -32,6 +33,8 @@ function startLive() {
     event.preventDefault();
     keepDraft();
   });
+  for (const kind of ['pointerdown', 'pointerup', 'pointercancel'])
+    addEventListener(kind, () => (isPressed = kind === 'pointerdown'), true);
   on('ask', 'submit', (event) => {
     event.preventDefault();
     keepDraft();
@@ -126,14 +129,14 @@ const wordsOf = (text) =>
 // The words of a hypothesis, each a button that lets it be replaced.
 hypothesisContent = function (system, text, units, marks) {
   const { prefixes } = DATA.sentences[state.sentence];
-  const forced = wordsOf(prefixes[system]).length;
+  const { begun } = outputOf(state.sentence, system);
   const words = wordsOf(text);
   const parts = [];
   let end = 0;
   words.forEach((word, i) => {
     parts.push(
       text.slice(end, word.start),
-      wordButton(system, text, words, i, forced, marksWithin(word, units, marks)),
+      wordButton(system, text, word, i, marksWithin(word, units, marks), begun),
     );
     end = endOf(word);
   });
@@ -144,7 +147,7 @@ hypothesisContent = function (system, text, units, marks) {
       '+',
       'Go on with other words (the end of the translation)',
       (button) => {
-        const before = textBefore(system, text, words.length);
+        const before = textBefore(system, text, text.length);
         editWord(button, system, before && `${before} `, '');
       },
       `${system} ${words.length}`,
@@ -159,28 +162,31 @@ hypothesisContent = function (system, text, units, marks) {
 
 const endOf = ({ text, start }) => start + text.length;
 
-// What stands before a word. Of what was forced it is what was typed: an unknown word is
-// shown otherwise, and would be read as yet another.
-function textBefore(system, text, i) {
+// What stands before a place. Of what was forced it is what was typed: an unknown word is
+// shown otherwise, and would be read as yet another. The last one forced may go on.
+function textBefore(system, text, start) {
   const prefix = DATA.sentences[state.sentence].prefixes[system];
-  const [typed, words] = [wordsOf(prefix), wordsOf(text)];
-  const start = i < words.length ? words[i].start : text.length;
-  if (!typed.length || words.length < typed.length) return text.slice(0, start);
-  if (i < typed.length) return prefix.slice(0, typed[i].start);
-  return prefix + text.slice(endOf(words[typed.length - 1]), start);
+  const { begun } = outputOf(state.sentence, system);
+  if (!text.startsWith(begun)) return text.slice(0, start);
+  if (start >= begun.length) return prefix + text.slice(begun.length, start);
+  const [typed, shown] = [wordsOf(prefix), wordsOf(begun)];
+  const i = shown.findIndex((word) => word.start === start);
+  return typed.length === shown.length && i >= 0
+    ? prefix.slice(0, typed[i].start)
+    : text.slice(0, start);
 }
 
-function wordButton(system, text, words, i, forced, content) {
+function wordButton(system, text, word, i, content, begun) {
   return element(
     'button',
     {
       type: 'button',
-      class: i < forced ? 'forced' : null,
+      class: word.start < begun.length ? 'forced' : null,
       title: 'Put another word here',
       'data-place': `${system} ${i}`,
       onclick: (event) => {
-        const before = textBefore(system, text, i);
-        editWord(event.currentTarget, system, before, words[i].text);
+        const before = textBefore(system, text, word.start);
+        editWord(event.currentTarget, system, before, word.text);
       },
     },
     content,
@@ -231,9 +237,15 @@ function editWord(button, system, before, word) {
       force(system, (before + box.value).trimEnd());
     },
     // Whoever leaves the window comes back to the box; a removed one is blurred, too.
-    onblur: () => document.hasFocus() && setTimeout(putBack),
+    // Words stay where they are until a click on one is over.
+    onblur: () => {
+      if (!document.hasFocus()) return;
+      if (isPressed) addEventListener('pointerup', later, { once: true });
+      else later();
+    },
   });
   const putBack = () => box.isConnected && box.replaceWith(button);
+  const later = () => setTimeout(putBack);
   restore = putBack;
   edited = button.dataset.place;
   button.replaceWith(box);
