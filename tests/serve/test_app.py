@@ -152,6 +152,7 @@ def test_the_page_gets_what_the_explorer_shows(service, runs):
     (expected,) = data["sentences"]
     assert found["difference"] == expected["difference"]
     for ours, theirs in zip(found["outputs"], expected["outputs"], strict=True):
+        assert ours.pop("begun") == ""  # what was forced
         assert ours.keys() == theirs.keys()
         for name in ("text", "source", "target"):
             assert ours[name] == theirs[name]
@@ -166,6 +167,7 @@ def test_translations_begin_as_asked(service, runs):
     assert forced.startswith("H G") and [again] == free
     page = {"line": "a b c", "prefixes": ["H G", ""]}
     found = service.post("/explore", page).json()["outputs"]
+    assert [one["begun"] for one in found] == ["H G", ""]
     assert found[0]["text"] == forced and not found[1]["text"].startswith("H G")
 
 
