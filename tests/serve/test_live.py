@@ -18,7 +18,7 @@ const DATA = { systems: [{}, {}], sentences: [] };
 const classList = { toggle() {} };
 const byId = (id) =>
   (elements[id] ??= { value: '', classList, replaceChildren() {}, select() {} });
-const on = () => {}, buildList = on, showAll = on, showTexts = on;
+const on = () => {}, buildList = on, showAll = on, addEventListener = on;
 const document = { activeElement: null, body: {} };
 let hypothesisContent;
 const asked = [];
