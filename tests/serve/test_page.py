@@ -54,6 +54,18 @@ def type_line(page, line: str) -> None:
     assert shown.text_content() == line
 
 
+def held_questions(page) -> list:
+    """Those of a kept sentence and of the next one, before they are answered."""
+    held = []
+    page.route("**/explore", lambda route: held.append(route))
+    page.fill("#line", "a b c")
+    page.keyboard.press("Enter")
+    page.fill("#line", "d")
+    page.wait_for_timeout(400)
+    assert len(held) == 2
+    return held
+
+
 def test_what_is_typed_is_translated_by_both(page, service, runs):
     assert page.locator("main").is_hidden()
     assert not page.locator("#sharing").is_visible()
@@ -129,14 +141,7 @@ def test_of_an_ensemble_it_says_what_is_not_shown(tab, both):
 
 def test_a_sentence_that_is_kept_waits_for_its_answer(page):
     """Though the next one is typed before it comes."""
-    held = []
-    page.route("**/explore", lambda route: held.append(route))
-    page.fill("#line", "a b c")
-    page.keyboard.press("Enter")
-    page.fill("#line", "d")
-    page.wait_for_timeout(400)
-    assert len(held) == 2
-    for route in reversed(held):  # that of the kept one comes last
+    for route in reversed(held_questions(page)):  # that of the kept one comes last
         route.continue_()
     page.locator("#list li").nth(1).wait_for()
     texts = page.locator("#list li .start").all_text_contents()
@@ -169,13 +174,7 @@ def test_keys_go_on_where_a_word_was_replaced(page):
 
 
 def test_a_kept_sentence_can_be_read_though_the_next_one_fails(page):
-    held = []
-    page.route("**/explore", lambda route: held.append(route))
-    page.fill("#line", "a b c")
-    page.keyboard.press("Enter")
-    page.fill("#line", "d")
-    page.wait_for_timeout(400)
-    kept, draft = held
+    kept, draft = held_questions(page)
     draft.fulfill(status=413, json={"error": "too long"})
     page.locator("#state.wrong").wait_for()
     kept.continue_()
