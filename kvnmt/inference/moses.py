@@ -9,14 +9,19 @@
 
 Numbers count lines of the input from 0; log-probabilities are in nats, and scores are
 what the search ranked by. Links are between words, as Pharaoh writes them: ``0-0 1-2``.
-``|||`` in a translation is written ``&#124;&#124;&#124;``, as Moses escapes it.
+``|||`` in a translation is written ``&#124;&#124;&#124;``, as Moses escapes it. Lists
+of other programs are read, too: they may have more features, or none.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from kvnmt.data.links import Links
+from kvnmt.data.text import read_lines
 from kvnmt.data.words import split_words
+from kvnmt.errors import UserError, counted
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import Translation
 from kvnmt.metrics.links import format_pharaoh
@@ -44,6 +49,83 @@ class Entry(NamedTuple):
         """All but the number."""
         scores = f"{self.text} ||| logP= {self.log_prob:.6f} ||| {self.score:.6f}"
         return scores if self.links is None else f"{scores} ||| {self.links}"
+
+
+class Listed(NamedTuple):
+    """An entry of a list that was read, in the fields that it has."""
+
+    number: int  # of its line, from 0
+    fields: tuple[str, ...]  # translation, features, score, what else there is
+    score: float = 0.0  # what its list is ranked by
+
+    @property
+    def text(self) -> str:
+        """The translation, nothing escaped."""
+        return self.fields[0].replace(ESCAPED, BAR)
+
+    def also(self, feature: str, value: float, weight: float | None) -> "Listed":
+        """The entry with one more feature.
+
+        Args:
+            feature: What it is called.
+            value: Its value.
+            weight: So many times the value are added to the score, if that is asked.
+        """
+        text, features, *others = *self.fields, *[""][len(self.fields) - 1 :]
+        features = f"{features} {feature}= {value:.6f}".strip()
+        score = self.score
+        if weight is not None:
+            score += weight * value
+            others[:1] = [f"{score:.6f}"]
+        return Listed(self.number, (text, features, *others), score)
+
+    def __str__(self) -> str:
+        """As a line."""
+        return " ||| ".join((str(self.number), *self.fields))
+
+
+def read_lists(path: Path, lines: int | None = None) -> Iterator[Listed]:
+    """Reads n-best lists, entry by entry.
+
+    Args:
+        path: Of a file, plain or compressed with gzip.
+        lines: How many lines were translated, if that is known.
+
+    Raises:
+        UserError: The file cannot be read, is empty, or a line of it is no entry, or
+            one of a line that there is not.
+    """
+    texts = read_lines(path)
+    if not texts:
+        raise UserError(f"'{path}' is empty; it needs n-best lists in Moses' format.")
+    for place, line in enumerate(texts, 1):
+        where = f"{path}, line {place}"
+        number, *fields = (field.strip() for field in line.split(BAR))
+        if not (fields and number.isascii() and number.isdigit()):
+            raise UserError(
+                f"{where}: an entry of an n-best list is 'number ||| translation ||| "
+                f"features ||| score', numbers from 0; this is {line[:60]!r}."
+            )
+        if lines is not None and int(number) >= lines:
+            raise UserError(
+                f"{where}: number {number} is of a line that the source has not: there "
+                f"{'are' if lines > 1 else 'is'} {counted(lines, 'line')}, counted "
+                "from 0."
+            )
+        yield Listed(int(number), tuple(fields), _score(fields, where))
+
+
+def _score(fields: Sequence[str], where: str) -> float:
+    """What an entry is ranked by: 0 where it has none."""
+    if len(fields) < 3:
+        return 0.0
+    try:
+        score = float(fields[2])
+    except ValueError:
+        score = math.nan
+    if math.isnan(score):
+        raise UserError(f"{where}: the score {fields[2]!r} of the entry is no number.")
+    return score
 
 
 def entries(run: Trained, parts: Sequence[Part]) -> list[Entry]:

@@ -46,6 +46,7 @@ def score(
     size: int = BATCH_SIZE,
     tokens: int = BATCH_TOKENS,
     advance: Callable[[int], None] = lambda pairs: None,
+    aligned: bool = True,
 ) -> list[Scored]:
     """Scores and aligns pairs of ids without EOS; empty sentences are sentences.
 
@@ -57,6 +58,7 @@ def score(
         size: Most pairs in a batch.
         tokens: Most positions of the longer side in a batch, padding included.
         advance: Called after every batch with how many pairs it held.
+        aligned: Whether to tell alignments and self-attention, too.
 
     Raises:
         UserError: The sides differ in number, or an id is no word of the vocabulary.
@@ -65,7 +67,7 @@ def score(
     if model.reads_source:
         check_ids(source, model.source_words, "source sentence")
     check_ids(target, model.target_words, "target sentence")
-    run, mesh = compiled_score(model), own_mesh()
+    run, mesh = compiled_score(model, aligned), own_mesh()
     params = replicate(params, mesh)
     results = [Scored([], [], [])] * len(source)
     for places, *rows in pairs_in_batches(
@@ -108,6 +110,7 @@ def score_lines(
     source: Sequence[str],
     target: Sequence[str],
     advance: Callable[[int], None] = lambda pairs: None,
+    aligned: bool = True,
 ) -> list[Scored]:
     """Scores and aligns pairs of lines, over tokens, as `score` does."""
     return score(
@@ -116,12 +119,13 @@ def score_lines(
         [run.vocabularies.source.encode(line) for line in source],
         [run.vocabularies.target.encode(line) for line in target],
         advance=advance,
+        aligned=aligned,
     )
 
 
 @lru_cache(maxsize=KEPT)
 def compiled_score(
-    model: Model,
+    model: Model, aligned: bool
 ) -> Callable[
     [Params, Int[Array, "B S"], Int[Array, "B T"]],
     tuple[
@@ -132,12 +136,16 @@ def compiled_score(
 ]:
     """The jitted forced decoding: log-probabilities, alignments, self-attention.
 
+    Unless pairs are to be aligned, only the first is not empty.
+
     The last few are kept, with their models; see `kvnmt.inference.program`.
     """
 
     def run(params: Params, source: Array, target: Array) -> tuple[Array, tuple, tuple]:
         prediction = model.forward(params, source, target)
         log_probs = -negative_log_likelihood(prediction.logits, target)
+        if not aligned:
+            return log_probs, (), ()
         looks = prediction.self_attention
         return log_probs, prediction.features.alignments, looks
 

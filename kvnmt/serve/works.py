@@ -168,7 +168,7 @@ def _search_shapes(batch: Batch, source: Ids, request: Request) -> Shapes:
 def _read_shapes(batch: Batch, texts: Sequence[str], target: Ids) -> Shapes:
     """What decides which programs read translations."""
     source = [batch.run.vocabularies.source.encode(text) for text in texts]
-    of = weakref.ref(compiled_score(batch.run.model))  # as of searches
+    of = weakref.ref(compiled_score(batch.run.model, True))  # as of searches
     # What a mechanism tells of itself is read on one device.
     return {
         (of, *batch.task[:2], x.shape, y.shape)

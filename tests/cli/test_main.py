@@ -683,6 +683,13 @@ def test_a_language_model_ends_with_its_perplexity(kvnmt, tmp_path):
     text = tmp_path / "data" / "source.txt"
     said = kvnmt("score", folder, "--source", text, "--target", text)
     check_sentence(said, "a language model, which reads no source")
+    lists = tmp_path / "lists"  # numbers are of lines that nobody has to name
+    lists.write_text(
+        "".join(f"7 ||| {line}\n" for line in text.read_text().splitlines())
+    )
+    alone = kvnmt("score", folder, "--target", text).out.decode().splitlines()
+    said = kvnmt("score", folder, "--nbest", lists)
+    assert [one.split("= ")[1] for one in said.out.decode().splitlines()] == alone
 
 
 KVNMT = ["-c", "from kvnmt.cli import main; main()"]

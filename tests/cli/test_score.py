@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that scores given translations, and n-best lists of them."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from kvnmt.inference.moses import read_lists
+from tests.helpers import toy_lines, trained
+
+
+@pytest.fixture(scope="module", name="folder")
+def _folder(tmp_path_factory) -> Path:
+    return trained(tmp_path_factory.getbasetemp())
+
+
+@pytest.fixture(name="source")
+def _source(tmp_path) -> Path:
+    (tmp_path / "source").write_text("".join(f"{x}\n" for x in toy_lines(1, 5)))
+    return tmp_path / "source"
+
+
+def lines_of(said) -> list[str]:
+    assert said.status == 0, said.err
+    return said.out.decode().splitlines()
+
+
+def _fields(lines: list[str]) -> list[list[str]]:
+    return [[field.strip() for field in line.split("|||")] for line in lines]
+
+
+def test_lists_come_back_with_one_more_feature(kvnmt, folder, source, tmp_path):
+    """It is what the line has that is scored by itself, and the rest is as it was."""
+    several = "--search.beam", 4, "--search.nbest", 3, "--moses", "--alignment"
+    lists = kvnmt("translate", folder, "--input", source, *several).out
+    (tmp_path / "lists.gz").write_bytes(gzip.compress(lists))
+    asked = "score", folder, "--source", source, "--nbest", tmp_path / "lists.gz"
+    before, after = (
+        _fields(lists.decode().splitlines()),
+        _fields(lines_of(kvnmt(*asked))),
+    )
+    lines = source.read_text().splitlines()
+    repeated = [lines[int(entry[0])] for entry in before]
+    (tmp_path / "repeated").write_text("".join(f"{line}\n" for line in repeated))
+    (tmp_path / "target").write_text("".join(f"{entry[1]}\n" for entry in before))
+    pairs = "--source", tmp_path / "repeated", "--target", tmp_path / "target"
+    alone = lines_of(kvnmt("score", folder, *pairs))
+    assert len(before) == 15
+    for old, new, value in zip(before, after, alone, strict=True):
+        assert new[:2] == old[:2] and new[3:] == old[3:]
+        assert new[2] == f"{old[2]} Score= {value}"
+    named = lines_of(kvnmt(*asked, "--feature", "other"))
+    assert all(" other= -" in line and "Score=" not in line for line in named)
+    told = [json.loads(line) for line in lines_of(kvnmt(*asked, "--json"))]
+    assert [f"{one['log_prob']:.6f}" for one in told] == alone
+
+
+def test_lists_are_sorted_anew(kvnmt, folder, source, tmp_path):
+    """By their scores and so many times what the model says; each by itself."""
+    path = tmp_path / "lists"
+    texts = "ZZ", "A", "&#124;&#124;&#124; B"
+    path.write_text(
+        "".join(f"{n} ||| {text} ||| |||  -1.5\n" for n in (0, 3) for text in texts)
+        + "4 ||| C\n4 ||| D ||| given= 1 2\n"
+    )
+    asked = "score", folder, "--source", source, "--nbest", path
+    plain = _fields(lines_of(kvnmt(*asked)))
+    assert [entry[1] for entry in plain] == [*texts * 2, "C", "D"]
+    assert [len(entry) for entry in plain] == [4] * 6 + [3] * 2
+    assert plain[-1][2].startswith("given= 1 2 Score= -")
+    values = [float(entry[2].split()[-1]) for entry in plain]
+    for weight in (2.0, -1.0):
+        got = _fields(lines_of(kvnmt(*asked, "--weight", weight)))
+        given = [-1.5] * 6 + [0.0] * 2
+        wanted = [base + weight * value for base, value in zip(given, values)]
+        ranks = []
+        for part in (slice(0, 3), slice(3, 6), slice(6, 8)):
+            ranks += sorted(range(8)[part], key=lambda n: -wanted[n])
+        assert [entry[:2] for entry in got] == [plain[n][:2] for n in ranks]
+        scores = [float(entry[3]) for entry in got]
+        assert scores == pytest.approx([wanted[n] for n in ranks], abs=1e-5)
+
+
+def test_what_is_escaped_is_read_as_it_was(tmp_path):
+    (tmp_path / "lists").write_text("0 ||| a &#124;&#124;&#124; b ||| x= 1 ||| -inf\n")
+    (entry,) = read_lists(tmp_path / "lists")
+    assert (entry.text, entry.score) == ("a ||| b", float("-inf"))
+    assert str(entry) == "0 ||| a &#124;&#124;&#124; b ||| x= 1 ||| -inf"
+
+
+@pytest.mark.parametrize(
+    "text, said",
+    [
+        ("", "is empty; it needs n-best lists"),
+        ("0 ||| a\n\n", "lists, line 2: an entry of an n-best list is 'number ||| "),
+        ("a b c\n", "lists, line 1: an entry of an n-best list"),
+        ("-1 ||| a\n", "lists, line 1: an entry of an n-best list"),
+        ("0 ||| a\n5 ||| a\n", "lists, line 2: number 5 is of a line that the source"),
+        ("0 ||| a ||| b ||| c\n", "lists, line 1: the score 'c' of the entry is no nu"),
+        ("0 ||| a ||| b ||| nan\n", "lists, line 1: the score 'nan' of the entry is "),
+    ],
+)
+def test_faulty_lists_are_told(kvnmt, folder, source, tmp_path, text, said):
+    (tmp_path / "lists").write_text(text)
+    flags = "--source", source, "--nbest", tmp_path / "lists"
+    got = kvnmt("score", folder, *flags)
+    assert (got.status, got.out) == (2, b"") and said in got.err
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ([], "give either --target"),
+        (["--target", "t", "--nbest", "t"], "give either --target"),
+        (["--target", "t", "--feature", "x"], "--feature is for the n-best lists"),
+        (["--target", "t", "--weight", "1"], "--weight is for the n-best lists"),
+        (["--nbest", "t", "--json", "--weight", "1"], "--weight is for the n-best"),
+        (["--nbest", "t", "--feature", "a b"], "--feature 'a b' must be one word"),
+        (["--nbest", "t", "--feature", "a="], "--feature 'a=' must be one word"),
+        (["--nbest", "t", "--feature", ""], "--feature '' must be one word"),
+        (["--nbest", "t", "--weight", "inf"], "--weight is inf but must be a number"),
+        (["--nbest", "t"], "reads a source; give --source too"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_told(kvnmt, folder, flags, said):
+    got = kvnmt("score", folder, *flags)
+    assert got.status == 2 and said in got.err
