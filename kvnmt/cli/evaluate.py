@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command that measures systems on a test set, beside each other."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Annotated
 
 import tyro
 
-from kvnmt.cli.flags import check_reverse, names
+from kvnmt.cli.flags import check_coverage, check_direction, check_reverse, names
 from kvnmt.console import print_json, print_table, say
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError
@@ -35,6 +35,7 @@ MEASURE_HELP = (
 )
 
 OF_BLEU = "score", "significance", "length", "frequency"  # measures of strings
+UNTRANSLATED = {"alignment", "self-attention"}  # measures of references alone
 DRAWN = (1, 2, 3)  # lines, unless others are named
 
 
@@ -57,8 +58,9 @@ class Evaluate:
         tuple[str, ...], tyro.conf.arg(metavar="MEASURE", help=MEASURE_HELP)
     ] = ()
     gold: Path | None = None  # alignments of source and reference: Pharaoh or NAACL
-    swap: bool = False  # the gold links and those of --links are target-source
+    swap: bool = False  # the gold links are target-source
     links: tuple[Path, ...] = ()  # alignments by other programs, for the same table
+    swap_links: bool = False  # those of --links are target-source
     reverse: Path | None = None  # run of the other direction, to join alignments with
     # adequacy by --gold: compare only so many first letters of words
     stem: Limit = None
@@ -81,6 +83,7 @@ class Evaluate:
             gold=self.gold,
             links=self.links,
             swap=self.swap,
+            swap_links=self.swap_links,
             reverse=self.reverse,
             brackets=self.brackets,
             more_references=self.more_references,
@@ -88,6 +91,11 @@ class Evaluate:
         self._check_draw(len(test.reference))
         test.stem = self.stem
         systems = self._systems(test)
+        runs = {system.name: system.run for system in systems if system.run}
+        check_coverage(self.search.coverage, runs)
+        if self.reverse and test.reverse:
+            for run in runs.values():
+                check_direction(self.reverse, test.reverse, run)
         test.settings = Settings(self._tokenizer(systems), self.lowercase)
         measures = choose(self.measures, test, systems)
         check_used(self, measures)
@@ -99,16 +107,17 @@ class Evaluate:
             for system in systems:
                 _ = system.hypotheses
         lenient = ALL in self.measures
-        reports = take(measures, test, systems, say if lenient else None)
-        self._print(reports)
+        self._print(take(measures, test, systems, say if lenient else None))
         if self.pictures:  # last: whatever a picture meets, the figures are told
             self._draw(test, systems, self.pictures)
 
-    def _print(self, reports: dict[str, list[Report]]) -> None:
+    def _print(self, taken: Iterable[tuple[str, list[Report]]]) -> None:
         if self.json:
-            print_json(_plain(reports))
+            print_json(_plain(dict(taken)))
             return
-        for number, report in enumerate(chain(*reports.values())):
+        # Each as it comes: what stops a later measure takes no figure away.
+        reports = chain.from_iterable(reports for _, reports in taken)
+        for number, report in enumerate(reports):
             if number:
                 print()
             print_table(table(report), report.notes)
@@ -120,6 +129,13 @@ class Evaluate:
             why = (
                 "{0} is for runs, which translate, but only files of translations are "
                 "named; leave it out, or name a run."
+            )
+            check_unsearched(self.search, start.search, why)
+        written = self.output or self.pictures
+        if self.measures and not written and {*self.measures} <= UNTRANSLATED:
+            why = (
+                "{0} is for translating, and what is measured reads the references "
+                "alone; leave it out, or name another measure."
             )
             check_unsearched(self.search, start.search, why)
 
@@ -135,6 +151,11 @@ class Evaluate:
             raise UserError("--draw takes numbers of lines, from 1.")
         if self.draw != DRAWN and not self.pictures:
             raise UserError("--draw chooses lines for pictures; give --pictures too.")
+        if self.draw != DRAWN and all(map(is_text, self.systems)):
+            raise UserError(
+                "--draw chooses lines whose attention is drawn, and files of "
+                "translations have none; leave it out, or name a run."
+            )
         check_names(self.measures)
         if self.reverse and self.gold:
             check_reverse(self.reverse, *self.systems)

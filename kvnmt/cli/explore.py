@@ -6,7 +6,7 @@ from pathlib import Path
 
 import tyro
 
-from kvnmt.cli.flags import names
+from kvnmt.cli.flags import check_coverage, names
 from kvnmt.console import say
 from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.devices import use_cores
@@ -50,6 +50,7 @@ class Explore:
             raise UserError("--forced reads the references; give --reference.")
         use_cores()
         runs = dict(zip(names(self.runs), map(load_translator, self.runs)))
+        check_coverage(0 if self.forced else self.search.coverage, runs)
         if self.reference:
             text = read_parallel(self.source, self.reference, faulty="keep")
             source, reference = text.source, text.target[: self.first]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What several commands share: how flags look, and names of runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -58,6 +58,47 @@ def check_lists(kind: Any, words: Sequence[str]) -> None:
                 f"{flag} stands twice, and the last alone would count; write it once, "
                 "and all its values behind it."
             )
+
+
+def check_coverage(coverage: float, runs: Mapping[str, Any]) -> None:
+    """Refuses a penalty of what is unread where nothing tells what is.
+
+    Args:
+        coverage: Its weight.
+        runs: What translates, by name.
+
+    Raises:
+        UserError: A run has no attention.
+    """
+    from kvnmt.inference.score import rounds_of  # imports JAX
+
+    for name, run in runs.items():
+        if coverage and not rounds_of(run.model, run.params):
+            raise UserError(
+                f"--search.coverage needs attention, and '{name}' has none; give 0, or "
+                "name another run."
+            )
+
+
+def check_direction(path: Path, reverse: Any, run: Any) -> None:
+    """Refuses a run of the same direction as that of the other one.
+
+    Args:
+        path: Of the run that is to have the other direction.
+        reverse: That run.
+        run: The run whose other direction is asked for.
+
+    Raises:
+        UserError: Both read the one vocabulary and write the other.
+    """
+    from kvnmt.data.vocabularies import digests
+
+    here, there = digests(run.vocabularies), digests(reverse.vocabularies)
+    if here == there and here["source"] != here["target"]:
+        raise UserError(
+            f"--reverse names '{path}', which translates in the same direction; name "
+            "a run that was trained in the other one."
+        )
 
 
 def _lists(kind: Any, prefix: str = "") -> Iterator[str]:

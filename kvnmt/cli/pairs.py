@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import tyro
 
-from kvnmt.cli.flags import check_reverse
+from kvnmt.cli.flags import check_direction, check_reverse
 from kvnmt.console import counting, print_json, say
 from kvnmt.data.links import Links
 from kvnmt.data.text import Parallel, read_lines, read_parallel
@@ -185,7 +185,7 @@ class Align:
             last = f"1 to {rounds}" if rounds > 1 else "1, the only one of this system"
             raise UserError(f"--round is {self.round} but must be {last}.")
         chosen = number - 1
-        backward = self._reverse(text)
+        backward = self._reverse(run, text)
         with counting("aligning", len(text.target)) as advance:
             for n, pair in enumerate(_told(force_lines, run, text, advance)):
                 links = pair.links(chosen)
@@ -197,12 +197,13 @@ class Align:
                 else:
                     print(format_pharaoh(links))
 
-    def _reverse(self, text: Parallel) -> list[Links] | None:
+    def _reverse(self, forward: Run, text: Parallel) -> list[Links] | None:
         """The links of the other direction, if they are to be joined."""
         if self.reverse is None:
             return None
         check_reverse(self.reverse, self.run)
         run, _ = load_aligner(self.reverse)
+        check_direction(self.reverse, run, forward)
         with counting("aligning the other way", len(text.target)) as advance:
             turned = Parallel(text.target, text.source)
             forced = _told(force_lines, run, turned, advance)

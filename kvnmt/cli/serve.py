@@ -9,13 +9,12 @@ from typing import Annotated
 
 import tyro
 
-from kvnmt.cli.flags import names
+from kvnmt.cli.flags import check_coverage, names
 from kvnmt.console import say
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError
 from kvnmt.fields import between, check_fields
 from kvnmt.inference.config import SearchConfig, check_search, shape_of
-from kvnmt.inference.score import rounds_of
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.runs.directory import Run, load_translator
@@ -69,7 +68,7 @@ class Serve:
 
         with server.listen(self.host, self.port) as listening:
             runs = self._read()
-            self._check_coverage(runs)
+            check_coverage(self.search.coverage, runs)
             words = self._shortlists(runs)
             serving = server.make_serving(runs, self.search, self.limits, guard, words)
             del runs  # every device has a copy of their arrays
@@ -81,15 +80,6 @@ class Serve:
         first, *others = names(self.runs)
         runs = {first: load_translator(self.runs[0], self.ensemble)}
         return runs | dict(zip(others, map(load_translator, self.runs[1:])))
-
-    def _check_coverage(self, runs: dict[str, Run]) -> None:
-        """Refuses a penalty of what is unread where nothing tells what is."""
-        for name, run in runs.items():
-            if self.search.coverage and not rounds_of(run.model, run.params):
-                raise UserError(
-                    f"--search.coverage needs attention, and '{name}' has none; give "
-                    "0, or serve another."
-                )
 
     def _shortlists(self, runs: dict[str, Run]) -> dict[str, Shortlist]:
         """The table as each system reads it, if there is one."""

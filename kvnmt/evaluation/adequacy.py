@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kvnmt.data.words import split_words
-from kvnmt.evaluation.base import Column, Report, System, Test, need
+from kvnmt.evaluation.base import Column, Report, System, Test, need, unlinked
 from kvnmt.metrics.adequacy import (
     MASS,
     MOST,
@@ -53,7 +53,8 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     rows, notes = [], [TEXT_NOTE]
     columns = [Column("system", "system")]
     if test.gold:
-        columns, notes = [*columns, *BY_GOLD], [GOLD_NOTE, *notes]
+        bare = unlinked(test, "no word of them is looked at, but by attention")
+        columns, notes = [*columns, *BY_GOLD], [GOLD_NOTE, *bare, *notes]
     if any(system.rounds for system in systems):
         columns, notes = [*columns, *BY_ATTENTION], [*notes, ATTENTION_NOTE]
     for system in systems:

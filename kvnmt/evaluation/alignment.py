@@ -14,6 +14,7 @@ from kvnmt.evaluation.base import (
     Test,
     force,
     need,
+    unlinked,
 )
 from kvnmt.metrics.alignment import alignment_error_rate, soft_alignment_error_rate
 from kvnmt.metrics.links import Gold, Heuristic, invert, symmetrize
@@ -39,7 +40,10 @@ def check(test: Test, systems: Sequence[System]) -> None:
     need(test.source, "--source")
     if not test.aligners and not any(system.rounds for system in systems):
         names = ", ".join(f"'{system.name}'" for system in systems)
-        raise LackingError(f"of {names} none is a run with attention")
+        raise LackingError(
+            f"of {names} none is a run with attention; name one, or give --links, or "
+            "say with --measures what else to take"
+        )
 
 
 def measure(test: Test, systems: Sequence[System]) -> Report:
@@ -67,7 +71,8 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     others = [
         f"'{system.name}' does not align" for system in systems if not system.rounds
     ]
-    return Report("alignment error", COLUMNS, rows, [NOTE, *others])
+    bare = unlinked(test, "whatever is linked there counts as wrong")
+    return Report("alignment error", COLUMNS, rows, [NOTE, *bare, *others])
 
 
 def _row(name: str, links: Sequence[Links], gold: Sequence[Gold]) -> dict[str, Any]:

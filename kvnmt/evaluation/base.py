@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kvnmt.console import counting
+from kvnmt.errors import counted
 from kvnmt.inference.forced import Forced, force_lines
 from kvnmt.inference.score import rounds_of
 from kvnmt.metrics.bleu import Settings, bleu_metric, sentence_statistics
@@ -130,6 +131,21 @@ def check_bleu(test: Test, systems: Sequence[System]) -> None:
         UserError: It lacks a package, or cannot be used here.
     """
     bleu_metric(test.settings)
+
+
+def unlinked(test: Test, then: str) -> list[str]:
+    """A note on pairs of which nobody drew a link, if there are any.
+
+    Args:
+        test: What systems are measured on, with gold links.
+        then: What comes of it.
+    """
+    assert test.gold is not None
+    pairs = list(zip(test.gold, test.reference))
+    count = sum(not gold.possible and bool(text.strip()) for gold, text in pairs)
+    if not count:
+        return []
+    return [f"{count:,} of {counted(len(pairs), 'pair')} have no gold link: {then}"]
 
 
 def force(

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which measures are taken of systems, and taking them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from kvnmt.errors import UserError, unknown_name
 from kvnmt.evaluation import MEASURES
@@ -52,8 +52,8 @@ def take(
     test: Test,
     systems: Sequence[System],
     leave_out: Callable[[str], None] | None = None,
-) -> dict[str, list[Report]]:
-    """The reports of every measure.
+) -> Iterator[tuple[str, list[Report]]]:
+    """The reports of every measure, by its name, each as soon as it is taken.
 
     Args:
         names: Of the measures.
@@ -65,7 +65,6 @@ def take(
     Raises:
         UserError: A measure lacks something.
     """
-    reports = {}
     for name in names:
         try:
             result = MEASURES[name](test, systems)
@@ -74,8 +73,7 @@ def take(
                 raise _unmeasured(name, lacking) from None
             leave_out(f"left out {name}: {lacking}.")
             result = []
-        reports[name] = [result] if isinstance(result, Report) else result
-    return reports
+        yield name, [result] if isinstance(result, Report) else result
 
 
 def _unmeasured(name: str, lacking: LackingError) -> UserError:

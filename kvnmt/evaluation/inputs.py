@@ -26,6 +26,7 @@ def read_test(
     gold: Path | None = None,
     links: Sequence[Path] = (),
     swap: bool = False,
+    swap_links: bool = False,
     reverse: Path | None = None,
     brackets: Path | None = None,
     more_references: Sequence[Path] = (),
@@ -37,7 +38,8 @@ def read_test(
         source: What they translate.
         gold: Alignments of both by people.
         links: Alignments by other programs.
-        swap: Whether all these links are target-source.
+        swap: Whether the links of gold are target-source.
+        swap_links: Whether those of the other programs are.
         reverse: A run of the other direction.
         brackets: Trees of the references.
         more_references: Translations by other people.
@@ -55,12 +57,21 @@ def read_test(
     for flag, value in (("--links", links), ("--reverse", reverse)):
         if value and not gold:
             raise UserError(f"{flag} is for alignment error, which needs --gold.")
-    if swap and not gold:
-        raise UserError("--swap is of links, which --gold and --links give.")
+    for flag, asked, given in (
+        ("--swap", swap, "--gold" if not gold else ""),
+        ("--swap-links", swap_links, "--links" if not links else ""),
+    ):
+        if asked and given:
+            raise UserError(f"{flag} turns the links of {given}; give that, too.")
     if gold:
         test.gold = _read_links(gold, test, swap)
     check_once(links)
-    test.aligners = {str(path): _read_links(path, test, swap) for path in links}
+    test.aligners = {
+        str(path).encode(errors="backslashreplace").decode(): _read_links(
+            path, test, swap_links
+        )
+        for path in links
+    }
     if reverse:
         test.reverse, _ = load_aligner(reverse)
     if brackets:

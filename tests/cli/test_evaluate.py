@@ -4,6 +4,7 @@
 import json
 import math
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +16,7 @@ from kvnmt.cli.flags import names
 from kvnmt.data import sources
 from kvnmt.data.text import read_lines
 from kvnmt.errors import UserError
-from kvnmt.evaluation import base, inputs
+from kvnmt.evaluation import MEASURES, Measure, base, inputs
 from kvnmt.files import in_file
 from kvnmt.inference.forced import force_lines
 from kvnmt.inference.memory_changes import memory_changes
@@ -148,7 +149,7 @@ def test_translations_by_several_people(kvnmt, text):
 
 def test_alignment_error_round_by_round(kvnmt, text):
     found = evaluated(
-        *(kvnmt, text.memory, *text.sides, "--measures", "alignment"),
+        *(kvnmt, text.memory, *text.files, "--measures", "alignment"),
         *("--gold", text.folder / "test.align", "--reverse", text.good),
         *("--links", text.folder / "test.align"),
     )
@@ -210,11 +211,64 @@ def test_gold_links_may_be_of_either_direction(kvnmt, text):
     lines = [f"0-0 {n}-0" if n >= 0 else "" for n in last]
     turned = [f"0-0 0-{n}" if n >= 0 else "" for n in last]
     straight, swapped = text.write("one.align", lines), text.write("two.align", turned)
-    common = kvnmt, text.memory, *text.sides, "--measures", "alignment"
+    common = kvnmt, text.memory, *text.files, "--measures", "alignment"
     first = evaluated(*common, "--gold", straight)
     assert first == evaluated(*common, "--gold", swapped, "--swap")
     links = "--gold", swapped, "--links", swapped, "--swap"
-    assert rows(evaluated(*common, *links), "alignment")[str(swapped)]["aer"] == 0
+    both = evaluated(*common, *links, "--swap-links")
+    assert rows(both, "alignment")[str(swapped)]["aer"] == 0
+    own = text.folder / os.fsdecode(b"caf\xe9.align")  # no name that can be printed
+    own.write_text(straight.read_text())
+    said = kvnmt("evaluate", *common[1:], *links[:2], "--swap", "--links", own)
+    assert said.status == 0 and b"caf\\udce9.align" in said.out
+    assert (
+        b"have no gold link: whatever is linked there counts as wrong" not in said.out
+    )
+
+
+def test_pairs_without_gold_are_counted(kvnmt, text):
+    """Whoever drew the links may have drawn them for some pairs alone."""
+    gold = text.write("some.align", ["0-0", *[""] * (len(LINES) - 1)])
+    asked = text.memory, *text.sides, "--measures", "alignment", "adequacy"
+    told = evaluated(kvnmt, *asked, "--gold", gold)
+    empty = sum(bool(line) for line in LINES[1:])
+    count = f"{empty} of {len(LINES)} pairs have no gold link: "
+    for name in ("alignment", "adequacy"):
+        assert any(note.startswith(count) for note in told[name][0]["notes"])
+
+
+def test_figures_are_told_before_what_stops_the_next(kvnmt, text, monkeypatch):
+    """They were taken, and may have taken long."""
+    stopped = Measure(refuse, lambda *_: None)
+    monkeypatch.setitem(MEASURES, "length", stopped)
+    measures = "--measures", "score", "length"
+    said = kvnmt("evaluate", text.memory, *text.sides, *measures)
+    assert said.status == 2 and b"chrF2" in said.out and "no file" in said.err
+
+
+def test_a_run_of_the_same_direction_is_no_other_direction(kvnmt, text, tmp_path):
+    """Its vocabularies tell."""
+    copy = tmp_path / "copy"
+    shutil.copytree(text.memory, copy)
+    gold = text.write("some.align", [""] * (len(LINES) - 1) + ["0-0"])
+    sides = *text.sides[:2], "--target", text.sides[3]
+    for asked in (
+        ("evaluate", text.memory, *text.sides, "--gold", gold, "--reverse", copy),
+        ("align", text.memory, *sides, "--reverse", copy),
+    ):
+        check_sentence(kvnmt(*asked), "which translates in the same direction; name a")
+
+
+def test_coverage_is_refused_before_anything_is_translated(
+    kvnmt, text, tmp_path_factory, monkeypatch
+):
+    blind = trained(tmp_path_factory.getbasetemp(), "rnnencdec")
+    monkeypatch.setattr("kvnmt.evaluation.inputs.translate_lines", refuse)
+    asked = text.memory, blind, *text.sides, "--search.coverage", 0.2
+    said = kvnmt("evaluate", *asked)
+    check_sentence(said, f"--search.coverage needs attention, and '{blind.name}' has")
+    said = kvnmt("explore", *asked, "--output", tmp_path_factory.getbasetemp() / "x")
+    check_sentence(said, f"--search.coverage needs attention, and '{blind.name}' has")
 
 
 def test_a_link_that_is_out_of_a_pair_is_told_by_the_right_sides(kvnmt, text):
@@ -375,7 +429,7 @@ def test_all_measures_leave_out_what_cannot_be(kvnmt, text):
     for part in ("scores", "perplexity", "adequacy", "BLEU by words", "F1 of target"):
         assert part in said.out.decode()
     check_sentence(
-        kvnmt("evaluate", text.good, *text.sides, "--measures", "alignment"),
+        kvnmt("evaluate", text.good, *text.files, "--measures", "alignment"),
         "alignment cannot be measured: --gold is not given",
     )
 
@@ -483,7 +537,8 @@ def test_mistakes(kvnmt, text, arguments, part):
     text.write("outside", ["7-0" if n == 5 else "" for n in range(len(LINES))])
     places = {"RUN": text.good, "TEXT": text.folder}
     given = filled(arguments, **places)
-    flags = text.sides if "RUN" in arguments[:1] else text.files
+    searched = "RUN" in arguments[:1] and "self-attention" not in arguments
+    flags = text.sides if searched else text.files
     check_sentence(kvnmt("evaluate", *given, *flags), part)
     assert not (text.folder / "new").exists()
 

@@ -269,7 +269,22 @@ BAD_USE = [
     (
         ["evaluate", "RUN", "--source", "TEXT/test.src", "--reference", "TEXT/test.src"]
         + ["--swap"],
-        "--swap is of links",
+        "--swap turns the links of --gold; give that, too",
+    ),
+    (
+        ["evaluate", "RUN", "--source", "TEXT/test.src", "--reference", "TEXT/test.src"]
+        + ["--swap-links", "--gold", "TEXT/hole"],
+        "--swap-links turns the links of --links; give that, too",
+    ),
+    (
+        ["evaluate", "RUN", "--source", "TEXT/test.src", "--reference", "TEXT/test.src"]
+        + ["--gold", "TEXT/hole", "--measures", "alignment", "--search.beam", "50"],
+        "--search.beam is for translating, and what is measured reads the references",
+    ),
+    (
+        ["evaluate", "TEXT/hole", "--reference", "TEXT/hole", "--pictures", "NEW"]
+        + ["--draw", "2"],
+        "--draw chooses lines whose attention is drawn, and files of translations",
     ),
     (
         ["evaluate", "RUN", "--source", "TEXT/test.src", "--reference", "TEXT/test.src"]
