@@ -6,10 +6,11 @@ turn trains with both and translates with both; which of them begins alternates.
 ratio of a turn is that of two runs right behind each other.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -98,6 +99,8 @@ def measure(
     }
     peer = f"{other.name} {version(both['theirs'])}"
     before, task = os.getloadavg()[0], make_task(config, against)
+    if not against.ours:
+        other.check(task)
     figures: dict[tuple[str, str], Figures] = {}
     for number in range(1, against.turns + 1):
         advance(f"turn {number} of {against.turns}")
@@ -106,6 +109,7 @@ def measure(
             _train(turn, figures)
         if config.decode:
             _translate(turn, config, against.shortlist, figures)
+        _keep(figures, against.work / "figures.json")
     return Against(
         version=__version__,
         peer=peer,
@@ -219,6 +223,12 @@ def _translated(turn: Turn, side: str, search: Search) -> tuple[float, float]:
     references = read_lines(task.text / f"test.{task.target}")
     speed = len(references) / installed.program.seconds(done.log)
     return speed, corpus_bleu(done.lines, references, tokenize="none").score
+
+
+def _keep(figures: Mapping[tuple[str, str], Figures], path: Path) -> None:
+    """Writes the figures of all turns so far: the next may fail."""
+    plain = {f"{what}, {unit}": asdict(one) for (what, unit), one in figures.items()}
+    path.write_text(json.dumps(plain, indent=1), encoding="utf-8")
 
 
 def _add(

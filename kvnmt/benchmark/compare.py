@@ -121,7 +121,9 @@ def check_sizes(config: BenchmarkConfig, old: Mapping[str, Any], path: Path) -> 
             "by; measure it again with this version."
         )
     plain = json.loads(json.dumps(asdict(config)))
-    now, before = leaves(plain), leaves(old["config"])
+    # What an older version did not know was as it is by default.
+    usual = leaves(json.loads(json.dumps(asdict(BenchmarkConfig()))))
+    now, before = leaves(plain), usual | leaves(old["config"])
     for name, value in now.items():
         is_size = name.split(".")[0] in SIZES
         if is_size and value != before.get(name):

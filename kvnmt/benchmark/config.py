@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is measured: systems, their sizes, the batch, how often."""
 
+import os
 import sys
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Annotated, Literal
 from kvnmt import devices
 from kvnmt.errors import Idle, OptionError, UserError, check_given
 from kvnmt.fields import at_least, between, check_fields
+from kvnmt.fields import check_used as fields_used
 from kvnmt.inference.config import MOST, SearchConfig
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs.directory import check_run, chosen
+from kvnmt.runs.idle import idle_steps
 from kvnmt.systems.named import check_no_mechanism, system
 from kvnmt.training.step_options import StepOptions
 
@@ -118,12 +121,16 @@ def check_used(config: BenchmarkConfig) -> None:
         OptionError: Something was given that does nothing.
     """
     check_searched(config)
-    idle = []
+    start, idle = BenchmarkConfig(), []
+    fields_used(config, start)
     if not config.train:
         of_steps = *(option.name for option in fields(StepOptions)), "target_length"
         why = "{0} is of training; leave out either it or --no-train."
-        idle.append(Idle((*of_steps, "batch_size"), why))
-    check_given(config, idle, BenchmarkConfig())
+        idle.append(Idle((*of_steps, "batch_size", "split"), why))
+    check_given(config, idle, start)
+    for name in config.systems:
+        model = system(name).model(config.model)
+        check_given(config, idle_steps(model, system(name).objective()), start)
 
 
 def check_searched(config: BenchmarkConfig) -> None:
@@ -187,6 +194,10 @@ def check_against(config: BenchmarkConfig, against: AgainstConfig) -> None:
         for path in filter(None, (against.theirs, against.shortlist)):
             if not path.exists():
                 raise UserError(f"'{path}' is not there; name what was made before.")
+    if against.threads and not hasattr(os, "sched_setaffinity"):
+        raise UserError(
+            "this system cannot hold a program on --threads cores; leave it out."
+        )
     check_beside(config, against)
     if against.work.exists() and not against.work.is_dir():
         raise UserError(f"'{against.work}' is no folder; choose another --work.")

@@ -20,8 +20,10 @@ from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.rounds import Lane, Spread, per_second, spread
 from kvnmt.benchmark.training import build, random_batch
 from kvnmt.data.vocabulary import EOS
+from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.shortlist import of_all
+from kvnmt.inference.trained import KEPT
 from kvnmt.inference.translate import Translation, translate
 
 
@@ -82,6 +84,20 @@ def decoders(
                 lane = Lane(partial(_again, run))
                 ready.append(Decoder(name, beam, batch, seconds, words, lane))
     return ready
+
+
+def check_programs(config: BenchmarkConfig) -> None:
+    """Refuses more searches than a process keeps: each would compile in every round.
+
+    Raises:
+        UserError: There are more.
+    """
+    models = {build(config, name) for name in config.systems}
+    if config.decode and len(models) * len(set(config.beams)) > KEPT:
+        raise UserError(
+            f"{len(models)} models with {len(set(config.beams))} --beams are more than "
+            f"{KEPT} searches; name fewer --systems or --beams at a time."
+        )
 
 
 def random_sentences(config: BenchmarkConfig, batch: int) -> list[list[int]]:

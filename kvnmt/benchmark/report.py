@@ -14,7 +14,12 @@ import jax
 
 from kvnmt import __version__, devices
 from kvnmt.benchmark.config import BenchmarkConfig, check, check_devices
-from kvnmt.benchmark.decoding import DecodingRow, decoders, decoding_rows
+from kvnmt.benchmark.decoding import (
+    DecodingRow,
+    check_programs,
+    decoders,
+    decoding_rows,
+)
 from kvnmt.benchmark.peak import SIZES, Product, flops_of, product
 from kvnmt.benchmark.rounds import Lane, Spread, per_second, spread, time_rounds
 from kvnmt.benchmark.training import (
@@ -75,6 +80,7 @@ def measure(
     """
     check(config)
     check_devices(config)
+    check_programs(config)
     products = [product(config.dtype)]
     if config.dtype != "float32" or yardstick_size not in (None, products[0].size):
         sizes = (yardstick_size,) if yardstick_size else SIZES

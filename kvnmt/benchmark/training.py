@@ -28,6 +28,7 @@ from kvnmt.systems.named import system
 from kvnmt.systems.products import multiplications, needed
 from kvnmt.training import step as steps
 from kvnmt.training.device_memory import program_bytes
+from kvnmt.training.freezing import check_frozen
 from kvnmt.training.step import TrainState, TrainStep
 from kvnmt.typing import Array, PyTree
 
@@ -89,6 +90,7 @@ def compile_system(
     """Compiles the programs of a system for a batch; times that of the step."""
     model, mesh = build(config, name), devices.data_mesh()
     params = model.init(jax.random.key(config.seed))
+    check_frozen(params, config.frozen, "frozen")
     params = devices.replicate(params, mesh)
     step, start = train_step(config, name), partial(first_state, config)
     state = devices.replicate(start(jax.tree.map(jnp.copy, params)), mesh)

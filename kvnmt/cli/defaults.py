@@ -58,6 +58,8 @@ class Choices:
     def start(self, base: Experiment | None) -> Experiment:
         """What training starts from: another run, a recipe, else ``base`` or a recipe.
 
+        A run that is resumed starts from itself instead.
+
         Raises:
             UserError: Two of them are named, or there is no such run.
         """
@@ -65,11 +67,10 @@ class Choices:
             if base and not self.recipe:
                 return base
             return with_optimizer(RECIPES[self.recipe or DEFAULT], self.optimizer.name)
-        for name, other in (("--recipe", self.recipe), ("--resume", self.resume)):
-            if other:
-                raise UserError(
-                    f"--like and {name} both say what other flags start from; give one."
-                )
+        if self.recipe:
+            raise UserError(
+                "--like and --recipe both say what other flags start from; give one."
+            )
         return with_optimizer(load_experiment(self.like), self.optimizer.name)
 
     def apply(self, base: Experiment) -> Experiment:

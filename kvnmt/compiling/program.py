@@ -168,7 +168,7 @@ def _train(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
         return steps.init_state(model.init(key), update, config)
 
     state = jax.eval_shape(start, key)
-    check_frozen(state.params, config.frozen)
+    check_frozen(state.params, config.frozen, "frozen")
     places = shardings(state, mesh)
     state = jax.tree.map(_shape, state, places)
     step = steps.train_program(

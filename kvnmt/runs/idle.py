@@ -86,6 +86,12 @@ def idle_steps(model: ModelConfig, objective: Objective) -> Iterator[Idle]:
 def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
     model = experiment.model
     yield from (("training", idle) for idle in idle_steps(model, experiment.objective))
+    if experiment.data.segmentations == 1:
+        why = (
+            "{0} cuts a line in one way, the same in every epoch, while {1} is 1; give "
+            "{1} 4 or so, too."
+        )
+        yield "data", Idle(("subword_dropout",), why, ("segmentations",))
     if not model.recurs:
         why = "{0} is of GRUs and LSTMs, of which this model has none; leave it out."
         yield "model", Idle(("layer_norm",), why)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kvnmt import devices
 from kvnmt.data.plan import Plan, by_pairs, by_tokens
+from kvnmt.errors import OptionError
 from kvnmt.fields import at_least, between, idle_while
 from kvnmt.training.step import StepOptions
 
@@ -21,7 +22,7 @@ class TrainingConfig(StepOptions):
     """How long, how much at a time, and when to stop."""
 
     epochs: Annotated[int, between(1, 10**6)] = 20  # most epochs
-    steps: Annotated[int | None, at_least(1)] = None  # most steps, whatever the epochs
+    steps: Annotated[int | None, at_least(1)] = None  # most steps, within the epochs
     batch_size: Annotated[int, between(1, 2**20)] = 80  # pairs on all devices
     # instead of pairs, most tokens of the longer side, padding included
     batch_tokens: Annotated[int | None, between(1, 2**30)] = None
@@ -30,7 +31,8 @@ class TrainingConfig(StepOptions):
     # devices that share embeddings and output layers, at so many times the memory for
     # all else
     model_axis: Annotated[int, at_least(1)] = 1
-    seed: Annotated[int, between(0, 2**32 - 1)] = 1  # of all that is random
+    # of all that is random, but for the cuts of BPE-dropout, which are a line's own
+    seed: Annotated[int, between(0, 2**32 - 1)] = 1
     # steps from one validation to the next; 0: after every epoch
     validate_every: Annotated[int, at_least(0)] = 0
     metric: Literal["bleu", "chrf", "loss"] = "bleu"  # chooses the best checkpoint
@@ -66,5 +68,10 @@ def plan_batches(
     multiple = math.lcm(8 * config.accumulate, share)
     if config.batch_tokens:
         return by_tokens(lengths, config.batch_tokens, config.shapes, multiple=multiple)
-    devices.check_rows(config.batch_size, share, "devices and parts")
+    if config.batch_size % share:
+        raise OptionError(
+            f"{{0}} {config.batch_size} cannot be split evenly over {share} devices "
+            f"and parts ({{1}}); choose a multiple of {share}.",
+            *("training.batch_size", "training.accumulate"),
+        )
     return by_pairs(lengths, config.batch_size, config.shapes, multiple=multiple)

@@ -50,19 +50,22 @@ def at_mean(params: PyTree, mean: PyTree, names: tuple[str, ...]) -> Any:
     )
 
 
-def check_frozen(params: Params, names: Sequence[str]) -> None:
+def check_frozen(params: Params, names: Sequence[str], option: str = FROZEN) -> None:
     """Refuses names that no array has, and a model of which nothing is trained.
+
+    An array without entries is none: of a model that is tied (`--model.tie all`) the
+    source words are rows of ``target_embedding``.
 
     Raises:
         OptionError: There is such a name, or none is left to train.
     """
-    arrays = list(by_name(params))
+    arrays = [name for name, array in by_name(params).items() if array.size]
     for name in names:
         if not any(_is_of(array, name) for array in arrays):
             parts = {array.split("/")[0] for array in arrays}
-            raise OptionError(f"{{0}}: {unknown_name('array', name, parts)}", FROZEN)
+            raise OptionError(f"{{0}}: {unknown_name('array', name, parts)}", option)
     if all(_is_frozen(array, names) for array in arrays):
-        raise OptionError("{0} leaves nothing to train; name fewer arrays.", FROZEN)
+        raise OptionError("{0} leaves nothing to train; name fewer arrays.", option)
 
 
 def _changed(tree: PyTree, names: Sequence[str], change: Callable[..., Any]) -> Any:

@@ -68,6 +68,17 @@ class Job:
         most = getattr(self.config, bound)
         return f"--training.{bound} {most} is reached; give a greater one to go on"
 
+    @property
+    def unreached(self) -> str:
+        """A warning where steps were asked for that there will not be; or nothing."""
+        steps, epochs = self.config.steps or 0, self.config.epochs
+        if steps <= self.steps:
+            return ""
+        return (
+            f"--training.epochs {epochs} end it after {self.steps:,} steps, before "
+            f"--training.steps {steps:,}; give more of them"
+        )
+
     def tell(self, message: str) -> None:
         """Prints a line for people, if there are any."""
         with suppress(OSError, SystemExit):  # who read it may be gone, or a disk full

@@ -35,10 +35,8 @@ from kvnmt.training.loop_state import (
 )
 from kvnmt.training.outputs import Outputs, open_outputs
 from kvnmt.training.programs import Programs
-from kvnmt.training.progress import Progress
+from kvnmt.training.progress import FETCH, Progress, together
 from kvnmt.training.step import Metrics, TrainState
-
-FETCH = 20  # steps whose figures are read together
 
 
 class Result(NamedTuple):
@@ -100,6 +98,8 @@ def fit(
         stack.enter_context(programs)
         if state.step >= job.steps and not is_due(job, state):
             job.tell(job.nothing_left)
+        if job.unreached:
+            job.tell(job.unreached)
         batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())
         if state.step < job.steps and not is_stale(job, state):
             job.tell("compiling programs for the first batches")
@@ -179,6 +179,7 @@ def _train_until(
     with display.bar(job.console, epoch + 1, done, per_epoch) as bar:
         (task,) = bar.task_ids
         clock = time.monotonic()
+        most = FETCH if jax.process_count() > 1 else 2
         while state.step < until:
             batch = next(batches)
             shape = shape_of(batch.source, batch.target)
@@ -187,7 +188,7 @@ def _train_until(
             sent.append(_send(job, state, batch, shape))
             bar.advance(task)
             read_all = is_new or state.step == until or leaving.asked_alone
-            if not read_all and len(sent) < FETCH:
+            if not read_all and len(sent) < most:
                 continue
             # The step just sent off may still run: read the ones before it.
             cut = len(sent) if read_all else len(sent) - 1
@@ -196,6 +197,8 @@ def _train_until(
             if not is_new:
                 progress.tokens += tokens
                 progress.seconds += clock - before
+                if jax.process_count() == 1:  # several must read at the same steps
+                    most = together(cut, clock - before)
             bar.update(task, note=_note(progress))
             if not is_watched(job.console):
                 outputs.pulse.beat(state.step, _note(progress))

@@ -7,6 +7,14 @@ from dataclasses import dataclass, field
 from kvnmt.training.losses import TERMS, Objective
 from kvnmt.training.step import Metrics
 
+FETCH = 20  # steps whose figures are read together, ...
+WAIT = 1.0  # ... fewer if these take longer: a signal waits for what was sent off
+
+
+def together(steps: int, seconds: float) -> int:
+    """How many steps are sent off before figures are read, if some took so long."""
+    return max(2, min(FETCH, round(WAIT * steps / max(seconds, 1e-9))))
+
 
 @dataclass
 class Sums:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SIGTERM and SIGINT: the first asks training to save and leave, the second ends it.
+"""Signals: the first asks training to save and leave, the second ends it.
+
+These are SIGTERM, SIGINT and SIGUSR1, which a queue sends some time before it kills.
 
 Python runs a signal's handler between two instructions of the main thread, which may
 wait in a compiler for minutes. Python writes the number of a signal down at once,
@@ -21,7 +23,7 @@ from typing import Any
 
 from kvnmt.errors import STATUS_OF_SIGNALS
 
-HANDLED = (signal.SIGTERM, signal.SIGINT)
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 
 
 def is_interactive() -> bool:

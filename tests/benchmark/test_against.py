@@ -103,6 +103,8 @@ def test_two_programs_by_turns(tmp_path):
     assert translate.ours.median == 20 and translate.theirs.median == 5
     assert translate.ratio == Spread(4, 4, 4)
     assert translate.bleu is not None and translate.bleu[0] > 99
+    kept = json.loads((config.work / "figures.json").read_text())
+    assert kept["train, target tokens/s"]["ours"] == [200.0] * 3
 
 
 def test_both_read_only_what_both_read_alike(tmp_path):
@@ -183,6 +185,29 @@ def test_a_program_that_fails_is_told_with_what_it_said(tmp_path):
     config = against(tmp_path)
     with pytest.raises(UserError, match="status 3: no such option .*ours-train.log"):
         measure(CONFIG, config, programs=(failing, THEIRS))
+
+
+def test_what_failed_later_takes_no_figure_away(tmp_path):
+    code = "import os, sys; sys.exit(os.path.exists(sys.argv[1]))"
+
+    def train(task, folder: Path):
+        first = OURS.train(task, folder)
+        return [*first, ("-c", code, str(folder.parent.parent / "turn-2"))]
+
+    config = against(tmp_path)
+    with pytest.raises(UserError, match="ended with status 1"):
+        measure(CONFIG, config, programs=(OURS._replace(train=train), THEIRS))
+    kept = json.loads((config.work / "figures.json").read_text())
+    assert kept["train, target tokens/s"]["theirs"] == [50.0]
+
+
+def test_what_the_other_cannot_train_is_told_before(tmp_path):
+    def refuse(task):
+        raise UserError("it has no such width.")
+
+    programs = OURS, THEIRS._replace(check=refuse)
+    with pytest.raises(UserError, match="no such width"):
+        measure(CONFIG, against(tmp_path), programs=programs)
 
 
 def test_a_log_without_a_speed_is_told(tmp_path):

@@ -155,6 +155,15 @@ def test_other_sizes_are_not_compared(config, flag):
     check_sizes(old.config, to_plain(old) | {"device": "H100"}, OLD)
 
 
+def test_a_size_that_an_older_version_did_not_know_was_as_by_default():
+    old = to_plain(report(Spread(1, 1, 1))) | {"devices": DEVICES}
+    del old["config"]["model"]["state"]
+    check_sizes(BenchmarkConfig(), old, OLD)
+    other = BenchmarkConfig(model=ModelConfig(state=8))
+    with pytest.raises(UserError, match="--model.state 256, not 8"):
+        check_sizes(other, old, OLD)
+
+
 def test_a_misspelt_system_is_told_before_old_figures_are(kvnmt, tmp_path):
     old = tmp_path / "old.json"
     old.write_text(json.dumps(to_plain(report(Spread(1, 1, 1)))))

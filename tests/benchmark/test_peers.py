@@ -82,10 +82,27 @@ def test_opennmt_is_asked_for_the_sizes(task, tmp_path):
     assert arguments[arguments.index("-beam_size") + 1] == "10"
 
 
+def test_opennmt_has_one_rate_and_a_wide_decoder(task):
+    """What it would train otherwise than it is asked to is told before."""
+    alike = dataclasses.replace(task, state=12, embedding_dropout=0.3)
+    opennmt.PROGRAM.check(alike)
+    with pytest.raises(UserError, match="--model.encoder 3, or --model.state 12"):
+        opennmt.PROGRAM.check(dataclasses.replace(alike, state=6))
+    with pytest.raises(UserError, match="one rate; give --model.dropout.embedding 0.3"):
+        opennmt.PROGRAM.check(dataclasses.replace(alike, embedding_dropout=0.1))
+
+
+def test_ours_does_what_others_do(task, tmp_path):
+    """On a CPU, and to the end."""
+    (flags,) = ours.PROGRAM.train(dataclasses.replace(task, epochs=20), tmp_path)
+    assert flags[flags.index("--training.patience") + 1] == "20"
+    assert ours.PROGRAM.environment == {"JAX_PLATFORMS": "cpu"}
+
+
 def test_logs():
     assert joeynmt.PROGRAM.speed(JOEY) == 2 * 406536 / 290
     assert joeynmt.PROGRAM.seconds(JOEY) == 12.5
-    assert opennmt.PROGRAM.speed(OPENNMT) == (20 * 6000 + 10 * 9000) / 30
+    assert opennmt.PROGRAM.speed(OPENNMT) == 6000  # the others validate, too
     assert opennmt.PROGRAM.seconds(TRANSLATED) == 76.5
     for program in (*PEERS.values(), ours.PROGRAM):
         for read in (program.speed, program.seconds):

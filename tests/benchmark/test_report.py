@@ -140,6 +140,8 @@ def test_a_report_is_read_again(measured, tmp_path):
         {"train": False, "decode": False},
         {"candidates": 4, "decode": False},
         {"candidates": 12},
+        {"frozen": ("encodr",)},
+        {"decode": True, "beams": tuple(range(1, 18))},  # each would compile anew
     ],
 )
 def test_what_cannot_be_measured_is_told(changes):

@@ -171,12 +171,21 @@ def test_another_run_is_what_all_other_flags_start_from(places):
     [
         ("NEW --like FILE", "is no run directory"),
         ("NEW --like MINE --recipe papers", "--like and --recipe both say what"),
-        ("OTHER --like MINE --resume", "--like and --resume both say what"),
     ],
 )
 def test_another_run_must_be_one_and_the_only_start(places, line, sentence):
     with pytest.raises(UserError, match=sentence):
         read("train", line, places)
+
+
+def test_a_run_that_goes_on_starts_from_itself(places):
+    """Whatever it was like: a queue repeats the whole command."""
+    alone = read("train", "OTHER --resume", places)
+    again = read("train", "OTHER --resume --like MINE", places)
+    assert again.experiment == alone.experiment
+    assert read("train", "NEW --resume --like MINE", places).experiment == (
+        read("train", "NEW --like MINE", places).experiment
+    )
 
 
 @pytest.mark.parametrize("name", ["adam", "adadelta"])

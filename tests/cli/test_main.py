@@ -328,6 +328,13 @@ BAD_USE = [
     (["benchmark", "--systems", *["mematt"] * 2], "names mematt twice; name it once"),
     (["benchmark", "--batch-size", "9"], f"{DEVICES} devices"),
     (["benchmark", "--repeats", "0"], "--repeats"),
+    (
+        ["benchmark", "--systems", "transformer", "--remat", "8"],
+        "--remat",
+    ),
+    (["benchmark", "--model.scale-tied"], "--model.scale-tied does nothing while"),
+    (["benchmark", "--no-train", "--decode", "--no-split"], "--split is of training"),
+    (["benchmark", "--frozen", "encodr"], "--frozen: there is no array 'encodr'"),
     (["benchmark", "--vocabulary", "1"], "--vocabulary"),
     (["benchmark", "--fill", "1.5"], "--fill"),
     (["benchmark", "--model.state", "0"], "--model.state"),
@@ -664,7 +671,7 @@ def test_long_pairs_are_scored_few_at_a_time(monkeypatch, room, sizes):
 def test_what_has_no_probability_is_null(kvnmt, run, tmp_path, monkeypatch):
     (tmp_path / "text").write_text("a\n")
     scored = Scored([-math.inf, -1.0], [], [])
-    monkeypatch.setattr("kvnmt.cli.pairs.score_lines", lambda *_: [scored])
+    monkeypatch.setattr("kvnmt.cli.pairs.score_lines", lambda *_, **__: [scored])
     text = "--source", tmp_path / "text", "--target", tmp_path / "text"
     (line,) = kvnmt("score", run, *text, "--json").out.splitlines()
     told = json.loads(line)

@@ -42,6 +42,7 @@ from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.loop_state import LoopState
 from kvnmt.training.losses import Loss
 from kvnmt.training.optimizer import OptimizerConfig, build
+from kvnmt.training.progress import FETCH, together
 from kvnmt.training.validation import make_eval_step
 from tests.helpers import (
     quiet,
@@ -208,10 +209,26 @@ def test_memory_that_runs_out_while_a_step_runs_is_told(tmp_path, data, monkeypa
 
 
 def test_figures_that_are_read_later_are_not_lost(tmp_path, data, whole, monkeypatch):
-    monkeypatch.setattr(loop, "FETCH", 2)
+    monkeypatch.setattr(loop, "together", lambda steps, seconds: 3)
     exp = tiny(data, epochs=3)
     run(exp, tmp_path / "run")
     check_same_run(exp, tmp_path / "run", whole)
+
+
+def test_a_signal_waits_for_about_a_second_of_steps():
+    assert together(1, 0.0) == together(5, 0.01) == FETCH
+    assert (together(2, 0.2), together(10, 2.0), together(1, 12.2)) == (10, 5, 2)
+
+
+def test_steps_that_epochs_end_before_are_told(tmp_path, data):
+    exp = tiny(data, epochs=2, steps=2 * EPOCH + 1)
+    out = io.StringIO()
+    experiment.run(exp, tmp_path / "run", console=Console(file=out, width=200))
+    told = f"--training.epochs 2 end it after {2 * EPOCH} steps, before"
+    assert told in out.getvalue()
+    for most in (None, 2 * EPOCH, 1):
+        exp = tiny(data, epochs=2, steps=most)
+        assert not job_of(exp, tmp_path / "run")[0].unreached
 
 
 def test_the_optimizer_counts_the_epochs_of_the_text(tmp_path, data):

@@ -375,6 +375,10 @@ def test_what_is_frozen_stays_to_the_bit_and_the_rest_learns():
     check_frozen(params, frozen)
     with pytest.raises(OptionError, match="no array 'encodr'; did you mean 'encoder'"):
         check_frozen(params, ("encodr",))
+    # As of a model whose source words are rows of the target's table.
+    tied = dataclasses.replace(params, source_embedding=np.zeros((5, 0)))
+    with pytest.raises(UserError, match="there is no array 'source_embedding'"):
+        check_frozen(tied, ("source_embedding",))
     with pytest.raises(OptionError, match="nothing to train"):
         check_frozen(params, ("*",))
 

@@ -68,6 +68,8 @@ class Program(NamedTuple):
     translate: Callable[[Path, Search], Arguments]
     seconds: Callable[[str], float]  # that translating took, the model loaded
     environment: Mapping[str, str] = {}
+    # Refuses by a UserError what it cannot train as the task says.
+    check: Callable[[Task], None] = lambda task: None
 
 
 def numbers(pattern: str, log: str, program: str) -> list[tuple[float, ...]]:

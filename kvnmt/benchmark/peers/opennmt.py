@@ -2,8 +2,8 @@
 """OpenNMT-py 3.5 (Klein et al. 2017): its attentive GRU with input feeding.
 
 Its encoder splits its width over the two directions, and the decoder must be as wide as
-both together: `encoder` in each direction means 2 x `encoder` in the decoder, whatever
-the state is.
+both together: `encoder` in each direction means 2 x `encoder` in the decoder. One rate
+of dropout holds for embeddings and readout.
 """
 
 import json
@@ -14,6 +14,8 @@ from kvnmt.benchmark.peers.base import Arguments, Program, Search, Task, numbers
 from kvnmt.errors import UserError
 
 LOG = "Step .*?; sents: +\\d+; bsz: .*?; +[\\d.]+/ *([\\d.]+) tok/s; +([\\d.]+) sec"
+
+NO_LIMIT = 10**9  # words
 
 # Its own command; what it writes must be a file that it can go back in.
 TRANSLATE = """
@@ -27,6 +29,24 @@ with tempfile.NamedTemporaryFile("r", encoding="utf-8") as file:
 """
 
 
+def check(task: Task) -> None:
+    """Refuses widths and rates that it does not have.
+
+    Raises:
+        UserError: The decoder is not twice as wide as the encoder, or dropout differs.
+    """
+    if task.state != 2 * task.encoder:
+        raise UserError(
+            f"OpenNMT-py's decoder is as wide as both directions of its encoder; give "
+            f"--model.encoder {task.state // 2}, or --model.state {2 * task.encoder}."
+        )
+    if task.embedding_dropout != task.output_dropout:
+        raise UserError(
+            "OpenNMT-py drops out embeddings and readout at one rate; give "
+            f"--model.dropout.embedding {task.output_dropout}, as that of the output."
+        )
+
+
 def train(task: Task, folder: Path) -> list[Arguments]:
     """The commands that count words and train."""
     path = folder.with_suffix(".yaml")
@@ -38,21 +58,18 @@ def train(task: Task, folder: Path) -> list[Arguments]:
 
 
 def speed(log: str) -> float:
-    """Of all steps, from the lines that report them.
+    """Of the first epoch, from the line that reports it: others count validation, too.
 
     Raises:
         UserError: It was too fast for the seconds that it tells.
     """
-    rows = numbers(LOG, log, "OpenNMT-py")  # since the line before; so far
-    ends = [seconds for _, seconds in rows]
-    lasted = [end - start for start, end in zip([0.0, *ends], ends)]
-    if not ends[-1]:
+    (rate, seconds), *_ = numbers(LOG, log, "OpenNMT-py")
+    if not seconds:
         raise UserError(
             "OpenNMT-py tells whole seconds and trained for less than half of one; "
-            "give more --pairs or --epochs."
+            "give more --pairs."
         )
-    tokens = sum(rate * seconds for (rate, _), seconds in zip(rows, lasted))
-    return tokens / ends[-1]
+    return rate
 
 
 def translate(folder: Path, search: Search) -> Arguments:
@@ -97,6 +114,8 @@ def _config(task: Task, folder: Path) -> dict[str, Any]:
         "save_data": str(folder),
         "src_vocab": str(folder / "vocab.src"),
         "tgt_vocab": str(folder / "vocab.tgt"),
+        "src_vocab_size": NO_LIMIT,
+        "tgt_vocab_size": NO_LIMIT,
         "src_words_min_frequency": 2,
         "tgt_words_min_frequency": 2,
         "overwrite": True,
@@ -147,5 +166,6 @@ PROGRAM = Program(
     speed=speed,
     translate=translate,
     seconds=seconds,
+    check=check,
     environment={"TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"},
 )

@@ -26,7 +26,10 @@ def main(
     run = load_translator(Path(folder))
     table = read_shortlist(Path(shortlist), run.vocabularies) if shortlist else None
     config = SearchConfig(
-        beam=int(beam), batch_size=int(batch_size), max_length=int(longest)
+        beam=int(beam),
+        batch_size=int(batch_size),
+        batch_tokens=2**24,  # sentences alone count, as in the others
+        max_length=int(longest),
     )
     lines = [line.removesuffix("\n") for line in sys.stdin]
     # A batch of one is latency: no line waits for the next one.
