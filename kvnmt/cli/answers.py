@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Unpack
 
 from kvnmt.cli.beside import read_beside
+from kvnmt.data.config import with_limit
 from kvnmt.data.words import beginning, cut, first_filled, word_places
 from kvnmt.fields import at_least
 from kvnmt.inference.config import SearchConfig
@@ -27,6 +28,7 @@ from kvnmt.inference.unknown_words import check_replaceable, read_dictionary
 from kvnmt.metrics.bleu import Settings, bleu_metric
 from kvnmt.runs.directory import Run
 
+USUAL = 199  # tokens of a line, at least; with EOS they fill a padded length
 WINDOW = 20  # batches that are read, sorted by length and written together
 
 
@@ -46,7 +48,8 @@ class Answering:
     # entry in --dictionary
     replace_unknown: bool = False
     dictionary: Path | None = None  # lines of word, tab, translation
-    max_input: Annotated[int, at_least(1)] = 200  # most tokens of a line
+    # most tokens of a line; default: 199, or what the run was trained on if more
+    max_input: Annotated[int | None, at_least(1)] = None
     too_long: Literal["split", "truncate"] = "split"  # what to do with a longer one
 
 
@@ -66,6 +69,7 @@ def answers(
     advance: Callable[[int], None] = lambda sentences: None,
     *,
     count: int | None = None,
+    first: int = 0,
 ) -> Iterator[Answer]:
     """Translates windows of lines, each before the next is read.
 
@@ -75,6 +79,7 @@ def answers(
         options: How to translate, and what to do with long lines.
         advance: Told of every batch how many sentences it held.
         count: How many lines the whole input has, if that is known.
+        first: Number of the first line of the windows, from 0.
 
     Raises:
         UserError: The dictionary, the prefixes, the references or the shortlist cannot
@@ -96,21 +101,22 @@ def answers(
     shortlist = None
     if options.shortlist:
         shortlist = read_shortlist(options.shortlist, run.vocabularies)
-    lines = 0  # before the window
+    most = longest_input(run, options)
+    lines = first  # before the window
     expected = None  # parts in all windows, as far as the first one tells
     full = options.search.batch_size * WINDOW
     for window in windows:
-        cuts = [cut(run.vocabularies.source, one, options.max_input) for one in window]
+        cuts = [cut(run.vocabularies.source, one, most) for one in window]
         long = sum(len(pieces) > 1 for pieces in cuts)
         if options.too_long == "truncate":
-            words, most = run.vocabularies.source, options.max_input
+            words = run.vocabularies.source
             cuts = [
                 pieces if len(pieces) == 1 else [beginning(words, line, most)]
                 for line, pieces in zip(window, cuts)
             ]
         if expected is None:
             whole = len(window) * (1 if len(window) < full else WINDOW)
-            whole = whole if count is None else count
+            whole = whole if count is None else count - first
             expected = math.ceil(sum(map(len, cuts)) * whole / len(window))
         begun = near = None
         if prefixes:
@@ -133,12 +139,37 @@ def answers(
                 for part in range(len(pieces))
             ],
             expected=expected,
-            advance=advance,
+            advance=_in_lines(advance, cuts),
         )
         lines += len(window)
         yield Answer(written, long)
     for file in filter(None, (prefixes, references)):
         file.check_end(lines)
+
+
+def longest_input(run: Run, options: Answering) -> int:
+    """Most tokens of a line that is translated whole."""
+    trained = with_limit(run.experiment.data, run.vocabularies.kinds).longest
+    return options.max_input or max(USUAL, trained)
+
+
+def _in_lines(
+    advance: Callable[[int], None], cuts: Sequence[Sequence[str]]
+) -> Callable[[int], None]:
+    """Takes how many parts of a window are done, and tells of lines."""
+    parts = sum(bool(part.strip()) for pieces in cuts for part in pieces)
+    done = told = 0
+    if not parts:
+        advance(len(cuts))
+
+    def tell(more: int) -> None:
+        nonlocal done, told
+        done += more
+        lines = min(len(cuts) * done // max(parts, 1), len(cuts))
+        advance(lines - told)
+        told = lines
+
+    return tell
 
 
 def _written(

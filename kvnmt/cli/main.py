@@ -67,7 +67,7 @@ COMMANDS = {
         runs="runs",
     ),
     "score": Command(
-        "kvnmt.cli.pairs:Score",
+        "kvnmt.cli.score:Score",
         "Print the log-probability of given translations, one number per pair.",
     ),
     "align": Command(

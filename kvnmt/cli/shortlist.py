@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kvnmt.cli.pairs import windows
 from kvnmt.console import counting, say
-from kvnmt.data.config import DataConfig
+from kvnmt.data.config import DataConfig, with_limit
 from kvnmt.data.encoding import tokenised
 from kvnmt.data.sources import TextReader, open_text
 from kvnmt.data.text import Block, clean
@@ -34,7 +34,8 @@ class Shortlist:
     """Make a table of likely target tokens for every source token, to translate with.
 
     Each target token of the text is linked to the source token that it attends to
-    most, as by kvnmt align; or as an aligner's file of links between words says.
+    most, as by kvnmt align, pairs longer than the run was trained on left out; or as an
+    aligner's file of links between words says.
     """
 
     run: tyro.conf.Positional[Path]  # run directory; its vocabularies are the table's
@@ -79,8 +80,9 @@ def _linked(
 
 def _by_attention(run: Run, block: Block) -> NDArray[np.int64]:
     text = clean(block, "keep")
+    longest = with_limit(run.experiment.data, run.vocabularies.kinds).longest
     links = [
-        attended_links(run, text.source[part], text.target[part])
+        attended_links(run, text.source[part], text.target[part], longest)
         for part in windows(text)
     ]
     return np.concatenate(links)

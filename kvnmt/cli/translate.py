@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import tyro
 
-from kvnmt.cli.answers import WINDOW, Answering, answers
+from kvnmt.cli.answers import WINDOW, Answering, answers, longest_input
 from kvnmt.cli.windows import awaited_lines, read_windows
 from kvnmt.console import counting, say
 from kvnmt.data.text import read_lines
@@ -40,6 +40,7 @@ class Translate(Answering):
     ensemble: tuple[Path, ...] = ()  # further runs that translate with it as one
     input: Path | None = None  # text to translate; default: standard input
     output: Path | None = None  # where translations go; default: standard output
+    resume: bool = False  # go on behind the lines that --output has already
 
     def __call__(self) -> None:
         """Translates.
@@ -61,22 +62,26 @@ class Translate(Answering):
         run = run._replace(params=replicate(run.params, own_mesh()))
         check_nbest(self, run)
         check_alignment(self, run)
-        total, windows = self._windows()
+        done = self._done()
+        total, windows = self._windows(done)
         count = total if self.input else None
         long = 0
         try:
             with counting("translating", total) as advance, self._written() as write:
-                for answer in answers(run, windows, self, advance, count=count):
+                advance(done)
+                told = answers(run, windows, self, advance, count=count, first=done)
+                for answer in told:
                     long += answer.long
                     lines = iter(answer.lines)  # long alignments are made as they go
                     while some := "".join(f"{x}\n" for x in islice(lines, TOGETHER)):
                         write(some.encode())
         finally:
             if long:
+                most = longest_input(run, self)
                 how = {"split": "split", "truncate": "truncated"}[self.too_long]
                 say(
                     f"warning: {counted(long, 'line')} had more than "
-                    f"{self.max_input} tokens and {'was' if long == 1 else 'were'} "
+                    f"{most} tokens and {'was' if long == 1 else 'were'} "
                     f"{how}; see --max-input and --too-long."
                 )
 
@@ -92,18 +97,41 @@ class Translate(Answering):
             def write(text: bytes) -> None:
                 nonlocal file  # what it held is lost only once there is something else
                 if file is None:
-                    file = stack.enter_context(path.open("wb", buffering=0))
+                    mode = "ab" if self.resume else "wb"
+                    file = stack.enter_context(path.open(mode, buffering=0))
                 _write_file(file, path, text)
 
             yield write
             write(b"")
 
-    def _windows(self) -> tuple[int | None, Iterator[Sequence[str]]]:
+    def _done(self) -> int:
+        """How many lines of a former start are there; what was cut off is removed."""
+        if not (self.resume and self.output and self.output.exists()):
+            return 0
+        try:
+            with self.output.open("r+b") as file:
+                lines = whole = 0
+                for line in file:
+                    if line.endswith(b"\n"):
+                        lines, whole = lines + 1, whole + len(line)
+                file.truncate(whole)
+        except OSError as error:
+            raise UserError(
+                f"'{self.output}' cannot be read and written: {reason_of(error)}."
+            ) from None
+        return lines
+
+    def _windows(self, done: int = 0) -> tuple[int | None, Iterator[Sequence[str]]]:
         """The lines to translate, and how many there are, if that is known."""
         full = self.search.batch_size * WINDOW
         if self.input:
             lines = read_lines(self.input)
-            places = range(0, len(lines), full)
+            if done > len(lines):
+                raise UserError(
+                    f"'{self.output}' has {counted(done, 'line')}, more than "
+                    f"'{self.input}'; leave out --resume, or name another --output."
+                )
+            places = range(done, len(lines), full)
             return len(lines), (lines[n : n + full] for n in places)
         text = sys.stdin.buffer
         if text.isatty() or self.search.batch_size == 1:
@@ -117,6 +145,13 @@ def check_together(options: Translate) -> None:
     Raises:
         UserError: One would do nothing.
     """
+    if options.resume and not (options.input and options.output):
+        raise UserError("--resume goes on with a file; give --input and --output.")
+    if options.resume and options.moses:
+        raise UserError(
+            "--resume counts lines, and --moses writes several for each of the input; "
+            "leave out one of them."
+        )
     shapes = {
         "--json": options.json,
         "--moses": options.moses,

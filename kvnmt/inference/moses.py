@@ -63,21 +63,25 @@ class Listed(NamedTuple):
         """The translation, nothing escaped."""
         return self.fields[0].replace(ESCAPED, BAR)
 
-    def also(self, feature: str, value: float, weight: float | None) -> "Listed":
+    @property
+    def features(self) -> str:
+        """Names and values, as they stand; empty where there are none."""
+        return self.fields[1] if self.fields[1:] else ""
+
+    def also(self, feature: str, value: float, more: float | None) -> "Listed":
         """The entry with one more feature.
 
         Args:
             feature: What it is called.
             value: Its value.
-            weight: So many times the value are added to the score, if that is asked.
+            more: What is added to the score, if it is to change.
         """
-        text, features, *others = *self.fields, *[""][len(self.fields) - 1 :]
-        features = f"{features} {feature}= {value:.6f}".strip()
-        score = self.score
-        if weight is not None:
-            score += weight * value
+        features = f"{self.features} {feature}= {value:.6f}".strip()
+        score, others = self.score, [*self.fields[2:]]
+        if more is not None:
+            score += more
             others[:1] = [f"{score:.6f}"]
-        return Listed(self.number, (text, features, *others), score)
+        return Listed(self.number, (self.fields[0], features, *others), score)
 
     def __str__(self) -> str:
         """As a line."""

@@ -70,10 +70,8 @@ def score(
     run, mesh = compiled_score(model, aligned), own_mesh()
     params = replicate(params, mesh)
     results = [Scored([], [], [])] * len(source)
-    for places, *rows in pairs_in_batches(
-        source, target, size, tokens, multiple=mesh.size
-    ):
-        outputs = run(params, *split_rows(rows, mesh))
+
+    def take(places: Sequence[int], outputs: Any) -> None:
         log_probs, rounds, looks = jax.device_get(outputs)
         for row, i in enumerate(places):
             T, S = len(target[i]) + 1, len(source[i]) + 1
@@ -84,6 +82,17 @@ def score(
                 self_attention=[matrix[row, :T, :T].copy() for matrix in looks],
             )
         advance(len(places))
+
+    before: tuple[Sequence[int], Any] | None = None
+    for places, *rows in pairs_in_batches(
+        source, target, size, tokens, multiple=mesh.size
+    ):
+        sent = places, run(params, *split_rows(rows, mesh))
+        if before:
+            take(*before)  # devices need not wait for it
+        before = sent
+    if before:
+        take(*before)
     return results
 
 

@@ -28,7 +28,7 @@ from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.data.vocabulary import UNK, Vocabulary
 from kvnmt.errors import UserError
 from kvnmt.files import write_lines
-from kvnmt.inference.shortlist import COMMON, NO_TOKEN, Lexicon, Shortlist
+from kvnmt.inference.shortlist import BEST, COMMON, NO_TOKEN, Lexicon, Shortlist
 
 NULL = "NULL"
 HEAD = re.compile(r"# kvnmt:([0-9a-f]+):([0-9a-f]+) ([0-9]{1,12})")
@@ -56,6 +56,9 @@ def write_shortlist(
 
 def read_shortlist(path: Path | str, vocabularies: Vocabularies) -> Shortlist:
     """Reads what `write_shortlist` wrote, or a lexical table of Marian's.
+
+    Marian's own tables have every link that was ever seen. Of these the `BEST` target
+    tokens of each source token count.
 
     Args:
         path: The file, plain or compressed with gzip.
@@ -87,7 +90,8 @@ def read_shortlist(path: Path | str, vocabularies: Vocabularies) -> Shortlist:
         entries += [(NO_TOKEN, word, 0.0) for word in words[:COMMON]]
     source, target, probability = zip(*entries)
     lexicon = Lexicon(np.array(source), np.array(target), np.array(probability))
-    return Shortlist(lexicon.ranked(), *sizes, digests(vocabularies))
+    ranked = lexicon.ranked() if head else lexicon.ranked(BEST)
+    return Shortlist(ranked, *sizes, digests(vocabularies))
 
 
 def _entries(

@@ -14,15 +14,21 @@ from kvnmt.metrics.alignment import hard_links
 
 
 def attended_links(
-    run: Trained, source: Sequence[str], target: Sequence[str]
+    run: Trained, source: Sequence[str], target: Sequence[str], longest: int
 ) -> NDArray[np.int64]:
     """Links each target token of lines to the source token that it attends to most.
+
+    Pairs of more tokens than ``longest`` on a side are left out, as by training.
 
     Returns:
         What `count_links` counts.
     """
-    source_ids = [run.vocabularies.source.encode(line) for line in source]
-    target_ids = [run.vocabularies.target.encode(line) for line in target]
+    words = run.vocabularies
+    pairs = [
+        (words.source.encode(x), words.target.encode(y)) for x, y in zip(source, target)
+    ]
+    pairs = [pair for pair in pairs if max(map(len, pair)) <= longest]
+    source_ids, target_ids = [x for x, _ in pairs], [y for _, y in pairs]
     scored = score(run.model, run.params, source_ids, target_ids)
     links = [
         hard_links(pair.alignments[-1], len(x), len(y))

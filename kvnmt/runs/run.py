@@ -96,12 +96,16 @@ class Run(NamedTuple):
         request = _request(self, lines, shortlist, prefixes)
         return describe(self, lines, _checked(search, self), **request)
 
-    def score(self, source: Iterable[str], target: Iterable[str]) -> list[Scored]:
+    def score(
+        self, source: Iterable[str], target: Iterable[str], aligned: bool = True
+    ) -> list[Scored]:
         """Tells how probable translations are, token by token, and how they are read.
 
         Args:
             source: What is translated.
             target: Its translations, one for each.
+            aligned: Whether to tell how they are read: with many pairs that fills the
+                memory.
 
         Raises:
             UserError: A side is no list of lines, or the sides differ in number.
@@ -113,7 +117,7 @@ class Run(NamedTuple):
             >>> right.log_prob > wrong.log_prob
             True
         """
-        return score_lines(self, *_pairs(source, target))
+        return score_lines(self, *_pairs(source, target), aligned=aligned)
 
     def align(
         self, source: Iterable[str], target: Iterable[str]

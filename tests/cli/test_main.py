@@ -671,7 +671,7 @@ def test_long_pairs_are_scored_few_at_a_time(monkeypatch, room, sizes):
 def test_what_has_no_probability_is_null(kvnmt, run, tmp_path, monkeypatch):
     (tmp_path / "text").write_text("a\n")
     scored = Scored([-math.inf, -1.0], [], [])
-    monkeypatch.setattr("kvnmt.cli.pairs.score_lines", lambda *_, **__: [scored])
+    monkeypatch.setattr("kvnmt.cli.score.score_lines", lambda *_, **__: [scored])
     text = "--source", tmp_path / "text", "--target", tmp_path / "text"
     (line,) = kvnmt("score", run, *text, "--json").out.splitlines()
     told = json.loads(line)

@@ -55,6 +55,11 @@ def test_lists_come_back_with_one_more_feature(kvnmt, folder, source, tmp_path):
     assert all(" other= -" in line and "Score=" not in line for line in named)
     told = [json.loads(line) for line in lines_of(kvnmt(*asked, "--json"))]
     assert [f"{one['log_prob']:.6f}" for one in told] == alone
+    assert [str(one["number"]) for one in told] == [entry[0] for entry in before]
+    (tmp_path / "again").write_text("0 ||| a ||| Score= 1 ||| 2\n")
+    again = "score", folder, "--source", source, "--nbest", tmp_path / "again"
+    assert "has a feature Score already; call this one" in kvnmt(*again).err
+    assert kvnmt(*again, "--feature", "Other").status == 0
 
 
 def test_lists_are_sorted_anew(kvnmt, folder, source, tmp_path):
@@ -71,10 +76,18 @@ def test_lists_are_sorted_anew(kvnmt, folder, source, tmp_path):
     assert [len(entry) for entry in plain] == [4] * 6 + [3] * 2
     assert plain[-1][2].startswith("given= 1 2 Score= -")
     values = [float(entry[2].split()[-1]) for entry in plain]
-    for weight in (2.0, -1.0):
-        got = _fields(lines_of(kvnmt(*asked, "--weight", weight)))
+    tokens = [1 + len(entry[1].split()) for entry in plain]  # and EOS
+    for flags, divided in (
+        (("--weight", 2), lambda n: (5 + n) / 6),  # as a search does by default
+        (("--weight", -1, "--normalization", "none"), lambda n: 1),
+        (("--weight", 0.5, "--normalization", "length"), lambda n: n),
+    ):
+        got = _fields(lines_of(kvnmt(*asked, *flags)))
         given = [-1.5] * 6 + [0.0] * 2
-        wanted = [base + weight * value for base, value in zip(given, values)]
+        wanted = [
+            base + flags[1] * value / divided(n)
+            for base, value, n in zip(given, values, tokens)
+        ]
         ranks = []
         for part in (slice(0, 3), slice(3, 6), slice(6, 8)):
             ranks += sorted(range(8)[part], key=lambda n: -wanted[n])
@@ -118,7 +131,11 @@ def test_faulty_lists_are_told(kvnmt, folder, source, tmp_path, text, said):
         (["--target", "t", "--weight", "1"], "--weight is for the n-best lists"),
         (["--nbest", "t", "--json", "--weight", "1"], "--weight is for the n-best"),
         (["--nbest", "t", "--feature", "a b"], "--feature 'a b' must be one word"),
-        (["--nbest", "t", "--feature", "a="], "--feature 'a=' must be one word"),
+        (["--nbest", "t", "--feature", "a=b"], "--feature 'a=b' must be one word"),
+        (
+            ["--nbest", "t", "--normalization", "none"],
+            "--normalization is of",
+        ),
         (["--nbest", "t", "--feature", ""], "--feature '' must be one word"),
         (["--nbest", "t", "--weight", "inf"], "--weight is inf but must be a number"),
         (["--nbest", "t"], "reads a source; give --source too"),
@@ -127,3 +144,10 @@ def test_faulty_lists_are_told(kvnmt, folder, source, tmp_path, text, said):
 def test_flags_that_do_not_go_together_are_told(kvnmt, folder, flags, said):
     got = kvnmt("score", folder, *flags)
     assert got.status == 2 and said in got.err
+
+
+def test_an_empty_source_is_told(kvnmt, folder, tmp_path):
+    (tmp_path / "lists").write_text("0 ||| a\n")
+    (tmp_path / "none").write_text("")
+    flags = "--source", tmp_path / "none", "--nbest", tmp_path / "lists"
+    assert "none' is empty; it needs what was" in kvnmt("score", folder, *flags).err

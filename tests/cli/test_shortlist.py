@@ -5,9 +5,11 @@ import json
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kvnmt.inference.shortlist_file import read_shortlist
+from kvnmt.inference.token_links import attended_links
 from kvnmt.runs.directory import load_run
 from tests.helpers import toy_lines, trained
 
@@ -42,6 +44,12 @@ def test_own_links_are_those_of_align(kvnmt, folder, text, tmp_path):
     flags = "--output", tmp_path / "best", "--best", 1, "--common", 1
     assert kvnmt("shortlist", folder, *text, *flags).status == 0
     run = load_run(folder)
+    sides = toy_lines(1, 1), [toy_lines(1, 1)[0].upper()]
+    some = attended_links(run, *sides, 99)
+    assert len(some) and not len(attended_links(run, *sides, 1))  # it has more tokens
+    assert np.array_equal(
+        some, attended_links(run, *([*x, "a " * 9] for x in sides), 8)
+    )
     first, *_ = read_shortlist(tmp_path / "best", run.vocabularies).lexicon
     counts = Counter(int(word) for word in first if word >= 0)
     assert counts and set(counts.values()) == {1}

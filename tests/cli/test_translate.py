@@ -250,6 +250,65 @@ def test_long_lines_are_split_or_truncated(kvnmt, folder, run):
     assert "warning" not in said.err
 
 
+def test_a_line_is_split_if_it_is_longer_than_any_that_was_trained_on(run):
+    options = Translate(run=Path(), search=PLAIN)
+    longer = replace(run.experiment.data, max_length=300)
+    changed = run._replace(experiment=replace(run.experiment, data=longer))
+    assert answering.longest_input(run, options) == 199
+    assert answering.longest_input(changed, options) == 300
+    assert answering.longest_input(changed, replace(options, max_input=7)) == 7
+
+
+def test_progress_counts_lines_not_their_parts(kvnmt, run, monkeypatch):
+    told = []
+    options = Translate(run=Path(), search=PLAIN, max_input=2)
+    windows = [["a b c d e", "", "a"], ["", " "], ["a b c"]]
+    for answer in answers(run, windows, options, told.append):
+        list(answer.lines)
+    assert sum(told) == 6 and min(told) >= 0
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",), ("--prefix", "PREFIX")])
+def test_an_output_goes_on_where_it_was_cut(
+    kvnmt, folder, tmp_path, flags, monkeypatch
+):
+    """Behind its last whole line; what it has is not translated again."""
+    narrow(monkeypatch)
+    text, output = tmp_path / "text", tmp_path / "output"
+    text.write_text("".join(f"{line}\n" for line in toy_lines(3, 20)))
+    (tmp_path / "prefix").write_text("A\n" * 20)
+    filled = [tmp_path / "prefix" if flag == "PREFIX" else flag for flag in flags]
+    draw = "--search.sample", "--search.beam", 1  # by the number of the line
+    asked = "translate", folder, *draw, "--input", text, "--output", output, *filled
+    assert kvnmt(*asked).status == 0
+    whole = output.read_bytes()
+    lines = whole.splitlines(keepends=True)
+
+    def said(line: bytes) -> str:  # scores depend on the batch, in their last digits
+        is_json = "--json" in flags
+        return json.loads(line)["translation"] if is_json else line.decode().strip()
+
+    for there in (b"", b"".join(lines[:7]), b"".join(lines[:7]) + lines[7][:3], whole):
+        output.write_bytes(there)
+        assert kvnmt(*asked, "--resume").status == 0
+        assert [*map(said, output.read_bytes().splitlines())] == [*map(said, lines)]
+    output.unlink()
+    assert kvnmt(*asked, "--resume").status == 0
+    assert len(output.read_bytes().splitlines()) == 20
+    output.write_bytes(whole + b"more\n")
+    many = kvnmt(*asked, "--resume")
+    assert many.status == 2 and "has 21 lines, more than" in many.err
+    assert output.read_bytes() == whole + b"more\n"
+
+
+def test_what_cannot_go_on_is_told(kvnmt, folder, tmp_path):
+    (tmp_path / "text").write_text("a\n")
+    asked = "translate", folder, "--resume", "--output", tmp_path / "output"
+    assert "give --input and --output" in kvnmt(*asked).err
+    asked += "--input", tmp_path / "text", "--moses"
+    assert "--resume counts lines, and --moses" in kvnmt(*asked).err
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_translations_begin_as_asked(kvnmt, folder, run, tmp_path, beam, monkeypatch):
     lines, asked = ["a b c", "", "d e"], ["H G zzz", "A", ""]

@@ -173,7 +173,7 @@ def test_parts_of_a_text_make_the_whole(
     folder, pair, tmp_path_factory, capsys, monkeypatch, command
 ):
     source, target = pair
-    other = untrained(tmp_path_factory.getbasetemp(), "rnnsearch-star")
+    other = untrained(tmp_path_factory.getbasetemp(), "rnnsearch-star", turned=True)
     given = [command, str(folder), "--source", str(source), "--target", str(target)]
     given += ["--reverse", str(other)] if command == "align" else ["--json"]
     cli.main(given)

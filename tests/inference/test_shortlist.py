@@ -11,6 +11,7 @@ from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.data.vocabulary import EOS, UNK, Characters, Words
 from kvnmt.errors import UserError
 from kvnmt.inference import shortlist as shortlists
+from kvnmt.inference import shortlist_file
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import ensemble
 from kvnmt.inference.program import compiled_search
@@ -266,6 +267,16 @@ def test_a_table_of_another_program(tmp_path):
         (DER, THE, 0.25),
         (HUND, DOG, 0.75),
     ]
+
+
+def test_a_table_of_another_program_has_the_likeliest_alone(tmp_path, monkeypatch):
+    """Its own program cuts as it reads."""
+    monkeypatch.setattr(shortlist_file, "BEST", 1)
+    path = tmp_path / "lex.s2t"
+    path.write_text("dog der 0.125\nthe der 0.25\ndog Hund 0.75\n")
+    lexicon = read_shortlist(path, VOCABULARIES).lexicon
+    chosen = [pair for pair in zip(*lexicon[:2]) if pair[0] != NO_TOKEN]
+    assert chosen == [(DER, THE), (HUND, DOG)]
 
 
 HEAD = "# kvnmt:{source}:{target} 0\n"

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command that scores given translations, and n-best lists of them."""
+
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sized
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby, repeat
+from pathlib import Path
+from typing import Any, Literal
+
+import tyro
+
+from kvnmt.cli.pairs import check_source, read_pairs, told
+from kvnmt.console import counting, print_json, say
+from kvnmt.data.text import Parallel, read_lines
+from kvnmt.data.vocabulary import EOS
+from kvnmt.errors import UserError, counted
+from kvnmt.inference.config import SearchConfig, numbers_of
+from kvnmt.inference.describe import finite
+from kvnmt.inference.moses import Listed, read_lists
+from kvnmt.inference.score import Scored, score_lines
+from kvnmt.metrics.perplexity import perplexity
+from kvnmt.runs.directory import Run, load_ensemble
+
+
+@dataclass(frozen=True)
+class Score:
+    """Print the log-probability of given translations, one number per pair.
+
+    Natural logarithms, the end of sentence included; the sum and the perplexity go to
+    standard error. A language model scores the target alone. Of n-best lists
+    (--nbest) each entry comes back with its log-probability as one more feature.
+    """
+
+    run: tyro.conf.Positional[Path]  # run directory of a trained model
+    target: Path | None = None  # translations
+    # n-best lists in Moses' format, in the place of --target
+    nbest: Path | None = None
+    source: Path | None = None  # what they translate; a language model needs none
+    ensemble: tuple[Path, ...] = ()  # further runs that score with it as one
+    json: bool = False  # print JSON lines with the tokens and their log-probabilities
+    # what the log-probability is called in the lists; default: Score
+    feature: str | None = None
+    # add so many times the log-probability, divided for length as the run's search
+    # does, to the scores of the lists, and sort them
+    weight: float | None = None
+    # how it is divided, if otherwise: none for lists whose scores are not
+    normalization: Literal["gnmt", "length", "none"] | None = None
+
+    def __call__(self) -> None:
+        """Scores.
+
+        Raises:
+            UserError: What is given cannot be read or does not go together.
+        """
+        self._check()
+        run = load_ensemble([self.run, *self.ensemble])
+        text, listed = self._read(run)
+        sums, count = [], 0
+
+        def scored() -> Iterator[Scored]:
+            nonlocal count
+            for pair in told(partial(score_lines, aligned=False), run, text, advance):
+                sums.append(pair.log_prob)
+                count += len(pair.token_log_probs)
+                yield pair
+
+        with counting("scoring", len(text.target)) as advance:
+            if listed and not self.json:
+                self._print_lists(run, listed, scored())
+            else:
+                numbers = [{"number": entry.number} for entry in listed]
+                pairs = zip(text.target, scored(), strict=True)
+                for about, (line, pair) in zip(numbers or repeat({}), pairs):
+                    self._print(run, line, pair, about)
+        total = math.fsum(sums)
+        say(
+            f"{counted(len(sums), 'pair')}, {counted(count, 'token')}, "
+            f"log-probability {total:.2f}, perplexity {perplexity(total, count):.3f}"
+        )
+        pairs = zip(text.source, text.target)
+        if empty := sum(not (x.strip() and y.strip()) for x, y in pairs):
+            say(
+                f"warning: {counted(empty, 'pair')} with an empty side; what is scored "
+                "there is no translation."
+            )
+
+    @property
+    def _feature(self) -> str:
+        return "Score" if self.feature is None else self.feature
+
+    def _check(self) -> None:
+        """Refuses flags that would do nothing."""
+        if (self.target is None) == (self.nbest is None):
+            raise UserError(
+                "give either --target, a file of translations, or --nbest, n-best "
+                "lists of them."
+            )
+        asked = [
+            f"--{name}"
+            for name in ("feature", "weight", "normalization")
+            if getattr(self, name) is not None
+        ]
+        if asked and (self.nbest is None or self.json):
+            raise UserError(
+                f"{asked[0]} is for the n-best lists that --nbest without --json "
+                "writes; leave it out."
+            )
+        if self.normalization and self.weight is None:
+            raise UserError("--normalization is of what --weight adds; give that, too.")
+        name = self._feature
+        if len(name.split()) != 1 or "|||" in name or "=" in name:
+            raise UserError(f"--feature {name!r} must be one word, without '='.")
+        if self.weight is not None and not math.isfinite(self.weight):
+            raise UserError(f"--weight is {self.weight} but must be a number.")
+
+    def _read(self, run: Run) -> tuple[Parallel, list[Listed]]:
+        """The pairs, and the entries of lists that they are from."""
+        if self.target:
+            return read_pairs(run, self.source, self.target), []
+        assert self.nbest
+        check_source(run, self.source)
+        lines = read_lines(self.source) if self.source else None
+        if lines == []:
+            raise UserError(f"'{self.source}' is empty; it needs what was translated.")
+        listed = [*read_lists(self.nbest, None if lines is None else len(lines))]
+        if any(f" {self._feature}= " in f" {entry.features} " for entry in listed):
+            raise UserError(
+                f"'{self.nbest}' has a feature {self._feature} already; call this one "
+                "otherwise with --feature."
+            )
+        targets = [entry.text for entry in listed]
+        sources = [lines[entry.number] for entry in listed] if lines else targets
+        return Parallel(sources, targets), listed
+
+    def _print_lists(
+        self, run: Run, listed: list[Listed], scored: Iterable[Scored]
+    ) -> None:
+        search = run.experiment.search
+        search = replace(
+            search, normalization=self.normalization or search.normalization
+        )
+
+        def more(pair: Scored) -> float | None:
+            if self.weight is None:
+                return None
+            return self.weight * pair.log_prob / divisor(search, pair.token_log_probs)
+
+        told = (
+            entry.also(self._feature, pair.log_prob, more(pair))
+            for entry, pair in zip(listed, scored, strict=True)
+        )
+        for _, several in groupby(told, key=lambda entry: entry.number):
+            if self.weight is not None:
+                several = sorted(several, key=lambda entry: -entry.score)
+            for entry in several:  # in UTF-8, as kvnmt translate writes
+                sys.stdout.buffer.write(f"{entry}\n".encode())
+        sys.stdout.buffer.flush()
+
+    def _print(
+        self, run: Run, line: str, pair: Scored, about: Mapping[str, Any]
+    ) -> None:
+        if not self.json:
+            print(f"{pair.log_prob:.6f}")
+            return
+        target = run.vocabularies.target
+        record = {
+            **about,
+            "log_prob": finite(pair.log_prob),
+            "tokens": target.pieces([*target.encode(line), EOS]),
+            "token_log_probs": [*map(finite, pair.token_log_probs)],
+        }
+        print_json(record)
+
+
+def divisor(search: SearchConfig, tokens: Sized) -> float:
+    """By what a search divides the log-probability of so many tokens, EOS included."""
+    numbers, count = numbers_of(search), len(tokens)
+    return float(((numbers.offset + count) / (numbers.offset + 1)) ** numbers.alpha)
