@@ -5,8 +5,9 @@
 ``gaussian``   N(0, 0.01²), recurrent matrices orthogonal, biases 0: Wang et al.
                2016, section 4 (recalled); dl4mt but for its square matrices.
                The default of a config and of ``--recipe papers``.
-``dl4mt``      as ``gaussian``, every other square matrix orthogonal too: the code
-               of Miculicich et al. 2018.
+``dl4mt``      as ``gaussian``, every other square matrix but those of the readout
+               orthogonal too: the code of Miculicich et al. 2018, which draws both
+               gates of a context as one matrix, where here each is drawn by itself.
 ``groundhog``  as ``gaussian``, but W, U of an alignment N(0, 0.001²) and v = 0:
                Bahdanau et al. 2015. The first alignments are then uniform and W, U
                get no gradient at the very first update, as intended.
@@ -46,6 +47,7 @@ class Weights(NamedTuple):
     address: Initializer  # W and U of an alignment
     energy: Initializer  # v of an alignment
     table: Callable[[float], Initializer]  # embeddings that are multiplied by this
+    readout: Initializer
     gain: float = 0.0  # of recurrent layers' normalised products; 0: none is normalised
 
 
@@ -57,7 +59,7 @@ def gaussian(deviation: float = 0.01) -> Weights:
     """N(0, deviation²), recurrent matrices orthogonal."""
     normal = jax.nn.initializers.normal(deviation)
     square = jax.nn.initializers.orthogonal()
-    return Weights(normal, normal, square, normal, normal, lambda gain: normal)
+    return Weights(normal, normal, square, normal, normal, lambda gain: normal, normal)
 
 
 def weights(scheme: Scheme) -> Weights:
@@ -72,14 +74,15 @@ def weights(scheme: Scheme) -> Weights:
         return basic._replace(address=flat, energy=initializers.zeros)
     if scheme == "wide":
         every = initializers.normal(0.05)
-        return Weights(every, every, every, every, every, lambda gain: every)
+        return Weights(every, every, every, every, every, lambda gain: every, every)
     if scheme in ("glorot", "unit"):
         each = {"out_axis": 2, "batch_axis": 1}  # or all gates as one wide output
         gates = each if scheme == "unit" else {"out_axis": (1, 2)}
         inputs = partial(_glorot, in_axis=0, **gates)
         unit = scheme == "unit"
         table = lambda gain: initializers.normal(1 / gain if unit else 0.1)  # noqa: E731
-        return Weights(_glorot, inputs, basic.recurrent, _glorot, _glorot, table)
+        orthogonal = basic.recurrent
+        return Weights(_glorot, inputs, orthogonal, _glorot, _glorot, table, _glorot)
     return basic
 
 
@@ -94,7 +97,7 @@ def _square_orthogonal(
 def _square_gates(
     key: jax.Array, shape: tuple[int, int, int], dtype: jax.typing.DTypeLike
 ) -> jax.Array:
-    """Each gate by itself, as that code draws them."""
+    """Each gate by itself, as that code draws them for what is no context."""
     width, gates, size = shape
     keys = jax.random.split(key, gates)
     each = [_square_orthogonal(key, (width, size), dtype) for key in keys]

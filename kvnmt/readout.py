@@ -66,17 +66,18 @@ def init(
         unread: How many leading columns of the context start with zero weight.
         weights: Initialisers.
     """
-    width = {"tanh": size, "maxout": 2 * size, "none": 0}[readout]
-    layer = init_linear(key, list(inputs.values()), width, weights)
-    W = dict(zip(inputs, layer.W))
-    W["context"] = W["context"].at[:unread].set(0)
     behind = None
     if low_rank is not None:
         below = output_size(readout, inputs, size, None)
         key_rank = jax.random.fold_in(key, FAR)
-        behind = weights.matrix(key_rank, (below, low_rank), jnp.float32)
+        behind = weights.readout(key_rank, (below, low_rank), jnp.float32)
     if readout == "none":
         return Params({}, None, behind)
+    width = {"tanh": size, "maxout": 2 * size}[readout]
+    kind = weights._replace(matrix=weights.readout)
+    layer = init_linear(key, list(inputs.values()), width, kind)
+    W = dict(zip(inputs, layer.W))
+    W["context"] = W["context"].at[:unread].set(0)
     return Params(W, layer.b, behind)
 
 

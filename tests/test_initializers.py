@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import initializers
+from kvnmt import initializers, readout
 from kvnmt.initializers import Scheme, Weights
 
 SQUARE, OBLONG = (60, 60), (60, 90)
@@ -26,7 +26,7 @@ def draw(scheme: Scheme, kind: str, shape: tuple[int, ...]) -> np.ndarray:
     return np.asarray(initializer(jax.random.key(5), shape, jnp.float32))
 
 
-KINDS = ("matrix", "inputs", "recurrent", "address", "energy")
+KINDS = ("matrix", "inputs", "recurrent", "address", "energy", "readout")
 # Standard deviation by kind of weight; 1 stands for an orthogonal square matrix.
 DEVIATIONS = {
     "gaussian": dict.fromkeys(KINDS, 0.01) | {"recurrent": 1},
@@ -69,8 +69,20 @@ def test_square_matrices_are_orthogonal_in_one_scheme_alone(scheme):
     for gate in np.swapaxes(draw(scheme, "inputs", SQUARE), 0, 1):
         orthogonal = np.allclose(gate @ gate.T, np.eye(60), atol=1e-4)
         assert orthogonal == (scheme == "dl4mt")
-    table = draw(scheme, "table", SQUARE)  # a vocabulary as large as its vectors
-    assert not np.allclose(table @ table.T, np.eye(60), atol=1e-4)
+    # A vocabulary as large as its vectors, and a readout as wide as what it reads.
+    for kind in ("table", "readout"):
+        square = draw(scheme, kind, SQUARE)
+        assert not np.allclose(square @ square.T, np.eye(60), atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", ["tanh", "maxout"])
+def test_a_readout_is_drawn_as_one(kind):
+    """Where that is not as other matrices are."""
+    scheme = initializers.weights("dl4mt")
+    inputs = {"state": 60 if kind == "tanh" else 120, "context": 60}
+    made = readout.init(jax.random.key(1), kind, inputs, 60, 60, 0, scheme)
+    for matrix in (*made.W.values(), made.low_rank):
+        assert abs(np.std(matrix) - 0.01) < 0.001
 
 
 def test_gaussian_takes_its_deviation():

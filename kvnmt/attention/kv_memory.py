@@ -27,7 +27,7 @@ One round r, with every parameter its own (the superscript in the paper)::
     k_j <- k_j * (1 - w_j F) + w_j A                                (14, 16)
 
 Memory: nothing of the addressing can be hoisted, and under gradient the keys are
-saved at every step and round: T x R x [B, S, C].
+saved at every step, T x [B, S, C]; those between rounds are computed again.
 
 Readings of the paper:
 

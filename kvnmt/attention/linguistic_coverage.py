@@ -32,7 +32,7 @@ from flax import struct
 from kvnmt.attention import address, base, coverage
 from kvnmt.attention.address import init_address
 from kvnmt.attention.coverage import State, init_G, read, received
-from kvnmt.fields import EXTENDS, at_least
+from kvnmt.fields import at_least
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise
 from kvnmt.typing import Array, Bool, Float, Key, Sizes
@@ -45,7 +45,7 @@ class Options(base.Options):
     """Static choices; the defaults are the plain sum of attention."""
 
     max_fertility: Annotated[float | None, at_least(1)] = None  # N; None: Phi is 1
-    subtractive: Annotated[bool, EXTENDS] = False
+    subtractive: bool = False  # C counts down, and what is trained means the opposite
 
 
 @struct.dataclass

@@ -67,7 +67,8 @@ from kvnmt.typing import Array, Float, Key, Sizes
 class Options(gru_pair.QueryOptions):
     """Static choices; the defaults are the full system of the paper."""
 
-    past: Annotated[bool, EXTENDS] = True
+    # No EXTENDS: of FUTURE alone the first matrix of GRU3 is FUTURE's, not PAST's.
+    past: bool = True
     future: Annotated[bool, EXTENDS] = True
     cell: Annotated[Cell, idle_while(future=False)] = "inside"  # of FUTURE
     # have the predictors of the subtractive losses

@@ -12,7 +12,8 @@ I. Polosukhin (2017), "Attention Is All You Need", sections 3.1 to 3.5.
 
 Departure: a LayerNorm stands before each part and one behind the last layer, where the
 paper has one behind each part. Stacks then learn without a warm-up, as R. Xiong et al.
-(2020) found. As in the paper, projections of an attention have no bias.
+(2020) found, but here better with one (docs/catalogue.md). As in the paper, projections
+of an attention have no bias.
 """
 
 from dataclasses import dataclass

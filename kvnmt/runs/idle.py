@@ -2,8 +2,11 @@
 """Choices of an experiment that do nothing, since others are as they are."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
+
+import jax
 
 from kvnmt import attention
 from kvnmt.data.config import check_vocabularies
@@ -11,6 +14,7 @@ from kvnmt.decoder.rounds import RoundOptions
 from kvnmt.errors import Idle, OptionError, check_given
 from kvnmt.fields import check_used
 from kvnmt.inference.config import check_asked
+from kvnmt.model.assembly import build
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
 from kvnmt.training.losses import Objective
@@ -24,6 +28,7 @@ REMAT = Idle(
     "{0} is of decoders that go from word to word, and this one computes all words at "
     "once; leave it out.",
 )
+DIVISIBLE = 64  # by the heads of any model, or few of its sizes fit
 VECTORS = "source_vectors", "target_vectors"
 
 
@@ -83,6 +88,16 @@ def idle_steps(model: ModelConfig, objective: Objective) -> Iterator[Idle]:
         yield Idle(("residuals", *(() if objective.risk else ["products"])), SCANNED)
 
 
+def _reads_alignment(model: ModelConfig) -> bool:
+    """Whether an array is so wide as the energies are."""
+    shapes = []
+    for width in (2 * DIVISIBLE, 4 * DIVISIBLE):
+        config = replace(model, alignment=width)
+        init = build(config, DIVISIBLE, DIVISIBLE).init
+        shapes.append(jax.eval_shape(init, jax.random.key(0)))
+    return shapes[0] != shapes[1]
+
+
 def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
     model = experiment.model
     yield from (("training", idle) for idle in idle_steps(model, experiment.objective))
@@ -92,6 +107,9 @@ def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
             "{1} 4 or so, too."
         )
         yield "data", Idle(("subword_dropout",), why, ("segmentations",))
+    if model.alignment is not None and not _reads_alignment(model):
+        why = "{0} is of energies, and this model has none so wide; leave it out."
+        yield "model", Idle(("alignment",), why)
     if not model.recurs:
         why = "{0} is of GRUs and LSTMs, of which this model has none; leave it out."
         yield "model", Idle(("layer_norm",), why)

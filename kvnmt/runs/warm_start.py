@@ -30,6 +30,8 @@ from kvnmt.trees import by_name, path_name
 
 # What means the same in all mechanisms of a kind.
 COMMON = {"attention": {"address"}, "target_context": set[str]()}
+# What multiplies the output of a part, which is another thing of another mechanism.
+BESIDE = {"W_context": "attention"}
 OUTPUT, AUXILIARY = map(jax.tree_util.GetAttrKey, ("output", "auxiliary"))
 
 
@@ -156,10 +158,18 @@ def _counterpart(tree: Any, fresh: Any, path: tuple[Any, ...]) -> Any | None:
             is_other = above in COMMON and not isinstance(fresh, type(tree))
             if is_other and name not in COMMON[above]:
                 return None
+            if (beside := BESIDE.get(name)) and _differ(tree, fresh, beside):
+                return None
             tree, fresh, above = _named(tree, name), _named(fresh, name), name
         if tree is None:
             return None
     return tree
+
+
+def _differ(tree: Any, fresh: Any, name: str) -> bool:
+    """Whether both have such a part, of two kinds."""
+    former, now = _named(tree, name), _named(fresh, name)
+    return None not in (former, now) and type(former) is not type(now)
 
 
 def _named(tree: Any, name: str) -> Any | None:

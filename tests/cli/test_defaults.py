@@ -342,6 +342,16 @@ IDLE = [
     ),
     (
         "train",
+        "NEW --system attn --model.alignment 512",
+        "--model.alignment is of energies, and this model has none so wide",
+    ),
+    (
+        "train",
+        "NEW --recipe modern --data.subword-dropout 0.1",
+        "--data.subword-dropout cuts a line in one way, the same in every epoch",
+    ),
+    (
+        "train",
         "NEW --recipe papers --system transformer --model.layer-norm",
         "--model.layer-norm is of GRUs and LSTMs, of which this model has none",
     ),

@@ -330,7 +330,7 @@ BAD_USE = [
     (["benchmark", "--repeats", "0"], "--repeats"),
     (
         ["benchmark", "--systems", "transformer", "--remat", "8"],
-        "--remat",
+        "--remat is of decoders that go from word to word",
     ),
     (["benchmark", "--model.scale-tied"], "--model.scale-tied does nothing while"),
     (["benchmark", "--no-train", "--decode", "--no-split"], "--split is of training"),

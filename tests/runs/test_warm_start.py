@@ -95,7 +95,20 @@ def test_a_transformer_starts_one_with_a_key_memory():
         "decoder/layers/1/rounds/0/attention",
         "decoder/layers/1/rounds/1/attention",
     )
-    assert found.fresh and all(path.startswith(last) for path in found.fresh)
+    # Behind another attention it multiplies something else.
+    behind = {f"decoder/layers/1/rounds/{n}/W_context" for n in (0, 1)}
+    assert behind <= {*found.fresh}
+    others = {*found.fresh} - behind
+    assert others and all(path.startswith(last) for path in others)
+
+
+def test_a_transformer_starts_one_whose_annotations_are_wider():
+    wide = dataclasses.replace(FITTING, encoder=2 * FITTING.encoder)
+    trained = params(system("transformer").model(wide), 1)
+    other = system("transformer-kvmematt-r1").model(wide)
+    found = warm_start(params(other, 2), trained)
+    check_names(found)
+    assert "encoder" in {path.split("/")[0] for path in found.copied}
 
 
 @pytest.mark.parametrize(
@@ -396,6 +409,25 @@ def test_options_of_a_mechanism_are_alike(tmp_path, part, before, now):
     trained, other = (dataclasses.replace(BASELINE, **{part: x}) for x in (before, now))
     with pytest.raises(UserError, match=f"'{tmp_path}' was trained with {part}\\."):
         check_computed_alike(trained, other, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "starts"),
+    [
+        ("past", "past-future", True),
+        ("past-future", "past", True),
+        ("future", "past-future", False),  # whose GRU3 reads PAST first
+        ("past-future", "future", False),
+        ("coverage-linguistic", "coverage-subtractive", False),  # which counts down
+    ],
+)
+def test_arrays_of_one_place_that_mean_two_things(tmp_path, before, now, starts):
+    trained, config = (system(name).model(SIZES) for name in (before, now))
+    if starts:
+        check_computed_alike(trained, config, tmp_path)
+        return
+    with pytest.raises(UserError, match="with which its arrays mean something else"):
+        check_computed_alike(trained, config, tmp_path)
 
 
 def test_a_table_is_read_as_it_was_trained(tmp_path):
