@@ -28,7 +28,7 @@ REMAT = Idle(
     "{0} is of decoders that go from word to word, and this one computes all words at "
     "once; leave it out.",
 )
-DIVISIBLE = 64  # by the heads of any model, or few of its sizes fit
+WORDS = 8  # of a vocabulary that nobody reads
 VECTORS = "source_vectors", "target_vectors"
 
 
@@ -88,12 +88,11 @@ def idle_steps(model: ModelConfig, objective: Objective) -> Iterator[Idle]:
         yield Idle(("residuals", *(() if objective.risk else ["products"])), SCANNED)
 
 
-def _reads_alignment(model: ModelConfig) -> bool:
+def _reads(model: ModelConfig, width: int) -> bool:
     """Whether an array is so wide as the energies are."""
     shapes = []
-    for width in (2 * DIVISIBLE, 4 * DIVISIBLE):
-        config = replace(model, alignment=width)
-        init = build(config, DIVISIBLE, DIVISIBLE).init
+    for each in (width, 2 * width):
+        init = build(replace(model, alignment=each), WORDS, WORDS).init
         shapes.append(jax.eval_shape(init, jax.random.key(0)))
     return shapes[0] != shapes[1]
 
@@ -107,7 +106,7 @@ def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
             "{1} 4 or so, too."
         )
         yield "data", Idle(("subword_dropout",), why, ("segmentations",))
-    if model.alignment is not None and not _reads_alignment(model):
+    if model.alignment and not _reads(model, model.alignment):
         why = "{0} is of energies, and this model has none so wide; leave it out."
         yield "model", Idle(("alignment",), why)
     if not model.recurs:
