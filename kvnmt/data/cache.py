@@ -11,6 +11,8 @@ a batch of random pairs is a few page faults, where a record format decodes each
 import json
 import os
 import shutil
+import time
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields
@@ -31,12 +33,15 @@ from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import DamagedError
 
-FORMAT = 2  # of how text is read, too: raised when the same text gives other ids
+FORMAT = 3  # of how text is read, too: raised when the same text gives other ids
 # What decides no id: where files lie, whose contents are in the name by their digests;
 # what is not trained on; who does the work. `longest` says what `max_length` does.
 NEVER_MATTERS = {"source", "target", "pairs", "tfds_folder", "cache", "workers"}
 NEVER_MATTERS |= {"links", "valid_source", "valid_target", "valid_pairs", "tfds_valid"}
 NEVER_MATTERS |= {"vocabularies", "max_length", "codes", "target_codes"}
+
+
+STALE = 86_400  # seconds after which nobody writes to what is not whole
 
 
 class Prepared(NamedTuple):
@@ -174,15 +179,24 @@ def write(entry: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> N
     Raises:
         UserError: It cannot be written, for example because the disk is full.
     """
-    part = entry.with_suffix(".part")
-    shutil.rmtree(part, ignore_errors=True)  # of a process that was killed
+    for old in entry.parent.glob(f"{entry.name}*.part"):
+        if time.time() - old.stat().st_mtime > STALE:  # of a process that was killed
+            shutil.rmtree(old, ignore_errors=True)
+    part = None
     try:
         with _explaining(entry.parent):
+            # Its own: a file system that cannot lock lets several write at once.
+            part = entry.with_suffix(f".{uuid.uuid4().hex}.part")
             part.mkdir()
             _fill(part, words, blocks)
-            part.replace(entry)
+            try:
+                part.replace(entry)
+            except OSError:
+                if not (entry / files.MANIFEST).exists():
+                    raise  # else another process was faster, with the same
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        if part:
+            shutil.rmtree(part, ignore_errors=True)
 
 
 def _fill(part: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> None:

@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import ClassVar, TypeAlias
 
 from kvnmt.data.config import Kind
-from kvnmt.data.vocabulary import EOS, SPECIAL, Listed, ranked
+from kvnmt.data.vocabulary import EOS, SPECIAL, UNK, Listed, ranked
 
 MARK, END = "@@", "</w>"
 VERSION, VOCABULARY = "#version: ", "#vocabulary"  # lines of a file
@@ -62,11 +62,17 @@ class Codes(Listed):
             dropout: Chance of a merge to be left out, each time that it could be made
                 (Provilkov et al. 2020).
             number: Of the sample: the same line and number give the same pieces.
+
+        Returns:
+            Ids; of a word of which a piece would be unknown the usual ones.
         """
         draw = random.Random(zlib.crc32(f"{number} {line}".encode())).random
-        words = filter(None, line.split(" "))
-        pieces = (self.cut(word, lambda: draw() < dropout) for word in words)
-        return [self._ids[piece] for word in pieces for piece in word]
+        ids: list[int] = []
+        for word in filter(None, line.split(" ")):
+            pieces = self.cut(word, lambda: draw() < dropout)
+            some = [self._ids[piece] for piece in pieces]
+            ids += self.encode(word) if UNK in some else some
+        return ids
 
     def cut(self, word: str, left_out: Callable[[], bool] | None = None) -> list[str]:
         """The pieces of a word, all but the last with the mark behind them.
@@ -199,6 +205,9 @@ def keep_pieces(
 ) -> Codes:
     """Does with the pieces of words what `keep_words` does with words.
 
+    Letters are pieces, too, though merged wherever they occur: what is cut again, or
+    not merged by chance, becomes letters in the end.
+
     Args:
         codes: The merges.
         counts: How often every word occurs in the training text.
@@ -209,7 +218,11 @@ def keep_pieces(
         OptionError: No piece is kept.
     """
     pieces: Counter[str] = Counter()
+    letters: Counter[str] = Counter()
     for word, n in counts.items():
         for piece in codes.cut(word):
             pieces[piece] += n
-    return replace(codes, words=tuple(ranked(pieces, min_count, size)))
+        for letter in (*(f"{one}{MARK}" for one in word[:-1]), word[-1]):
+            letters[letter] += n
+    both = letters | pieces  # of either the greater count
+    return replace(codes, words=tuple(ranked(both, min_count, size)))

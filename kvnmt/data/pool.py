@@ -52,8 +52,9 @@ def in_order(
                 pool.shutdown(wait=False, cancel_futures=True)
     except BrokenProcessPool:
         raise OptionError(
-            "a process that prepares text died, perhaps for want of memory; choose "
-            "fewer with {0}, or 0 for none.",
+            "a process that prepares text died, perhaps for want of memory, or since a "
+            'script trains outside of `if __name__ == "__main__":`; choose fewer with '
+            "{0}, or 0 for none.",
             "data.workers",
         ) from None
 

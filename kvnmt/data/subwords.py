@@ -111,20 +111,31 @@ def _is_seen(character: str) -> bool:
     return not character.isspace() and unicodedata.category(character) not in UNSEEN
 
 
+def _scripts(text: str) -> set[str]:
+    """Of the letters in it, as their names begin: LATIN, CYRILLIC, CJK."""
+    letters = (one for one in {*text} if unicodedata.category(one).startswith("L"))
+    return {unicodedata.name(letter, "").split(" ")[0] for letter in letters}
+
+
 def trim(vocabulary: Subwords, lines: Iterable[str]) -> Subwords:
     """Leaves out pieces that do not occur in the lines, single characters apart.
 
     The lines become the same pieces as before. What would become a piece that is left
     out becomes shorter ones: SentencePiece cuts a piece that is marked unused, and
-    these stand behind all others, where no id reaches.
+    these stand behind all others, where no id reaches. Pieces with a letter of a script
+    that the lines lack, a Chinese one in English say, are not there at all: thousands
+    of them would be half of a vocabulary. Such a letter is unknown.
     """
     model = PROTOCOL.ModelProto.FromString(vocabulary.data)
     seen = set[int]()
     for line in lines:
         seen.update(vocabulary.encode(line))
     kinds = PROTOCOL.ModelProto.SentencePiece
+    scripts = _scripts("".join(model.pieces[number].piece for number in seen))
     kept, unused = [], []
     for number, piece in enumerate(model.pieces):
+        if piece.type == kinds.NORMAL and not _scripts(piece.piece) <= scripts:
+            continue
         needed = piece.type != kinds.NORMAL or len(piece.piece) == 1
         (kept if needed or number in seen else unused).append(piece)
     for piece in unused:

@@ -83,7 +83,8 @@ def check_merges(vocabularies: Vocabularies) -> None:
             continue
         pieces = words.pieces(range(UNK + 1, min(len(words), MERGED)))
         lines = [piece.replace(SPACE, " ").strip() for piece in pieces]
-        if any(words.sample(line, 0.0, 0) != words.encode(line) for line in lines):
+        others = any(words.sample(line, 0.0, 0) != words.encode(line) for line in lines)
+        if others or words.has_bytes:
             raise OptionError(
                 f"the {side} vocabulary is no plain byte-pair encoding, whose merges "
                 "{0} could leave out; leave that away.",

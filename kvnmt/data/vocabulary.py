@@ -143,6 +143,11 @@ class Subwords:
     def _processor(self) -> sentencepiece.SentencePieceProcessor:
         return sentencepiece.SentencePieceProcessor(model_proto=self.data)
 
+    @property
+    def has_bytes(self) -> bool:
+        """Whether a character without a piece becomes bytes, of which it has all."""
+        return any(self._processor.is_byte(number) for number in range(self._size))
+
     @cached_property
     def _merges(self) -> Merges:
         return merges_of(self._processor)

@@ -10,7 +10,8 @@ from bisect import bisect
 from collections.abc import Sequence
 from itertools import accumulate, takewhile
 
-from kvnmt.data.vocabulary import SPACE, Characters, Subwords, Vocabulary
+from kvnmt.data.codes import MARK, Codes
+from kvnmt.data.vocabulary import SPACE, UNK, Characters, Subwords, Vocabulary
 
 
 def split_words(line: str) -> list[str]:
@@ -32,6 +33,9 @@ def word_numbers(vocabulary: Vocabulary, line: str, ids: Sequence[int]) -> list[
             the vocabulary makes of the line.
     """
     words, usual = split_words(line), vocabulary.encode(line)
+    if isinstance(vocabulary, Codes):
+        if numbers := _joined_numbers(vocabulary, words, ids):
+            return numbers
     if list(ids) != usual:
         if _text(vocabulary, ids) == _text(vocabulary, usual):  # cut in another way
             numbers = _marked_numbers(vocabulary, words, ids)
@@ -50,6 +54,29 @@ def word_numbers(vocabulary: Vocabulary, line: str, ids: Sequence[int]) -> list[
 
 def _text(vocabulary: Vocabulary, ids: Sequence[int]) -> str:
     return "".join(vocabulary.pieces(ids))
+
+
+def _joined_numbers(
+    vocabulary: Codes, words: Sequence[str], ids: Sequence[int]
+) -> list[int] | None:
+    """The same from the marks of pieces that go on; None: they do not agree.
+
+    An unknown piece has none, but a word that has one is always cut alike.
+    """
+    numbers, rest = list[int](), list(ids)
+    for number, word in enumerate(words):
+        usual = vocabulary.encode(word)
+        if UNK in usual:
+            count = len(usual) if rest[: len(usual)] == usual else 0
+        else:
+            pieces = vocabulary.pieces(rest)
+            ends = (n for n, piece in enumerate(pieces, 1) if not piece.endswith(MARK))
+            count = next(ends, 0)
+        if not count:
+            return None
+        numbers += [number] * count
+        del rest[:count]
+    return None if rest else numbers
 
 
 def _marked_numbers(

@@ -3,6 +3,7 @@
 
 import contextlib
 import dataclasses
+import os
 import pickle
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from kvnmt import files
 from kvnmt.data import cache, corpus, prepare
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import Prepared, prepare_train
-from kvnmt.data.vocabularies import Vocabularies
+from kvnmt.data.vocabularies import Vocabularies, load_vocabularies
 from kvnmt.data.vocabulary import keep_words
 from kvnmt.errors import UserError
 from kvnmt.files import read_manifest
@@ -106,9 +107,9 @@ def test_settings_that_change_no_id_are_the_same_entry(config, prepared):
 
 # Of entries that exist already on people's disks.
 KEYS = {
-    "aca77e1a922f65ca6084ceef": (False, {"source": Path("a"), "target": Path("b")}),
-    "80e0627645c792fcb4c3df48": (True, {"source": Path("a"), "target": Path("b")}),
-    "b29c3f6e9e4e9b275a099ea4": (
+    "6445dba992dfa387aa646416": (False, {"source": Path("a"), "target": Path("b")}),
+    "96bf1e4407a4ce74112861b9": (True, {"source": Path("a"), "target": Path("b")}),
+    "486533f28b772f8c2ae58d23": (
         False,
         {
             "tfds": "opus/de-en",
@@ -238,7 +239,21 @@ def test_what_a_killed_process_left_is_replaced(config):
     part = entry.rename(entry.with_suffix(".part"))
     (part / "source.ids").write_bytes(b"half")
     prepare_train(config)
+    assert entries(config) == [entry, part]  # whose process may still write
+    shutil.rmtree(entry)
+    os.utime(part, (0, 0))
+    prepare_train(config)
     assert entries(config) == [entry]
+
+
+def test_two_that_no_lock_keeps_apart_make_one_entry(config):
+    """The one that comes later uses what is there, and takes nothing from it."""
+    prepare_train(config)
+    (entry,) = entries(config)
+    before = files.digest_of(entry / "source.ids")
+    cache.write(entry, load_vocabularies(entry), iter(()))
+    assert entries(config) == [entry]
+    assert files.digest_of(entry / "source.ids") == before
 
 
 def test_faults_and_empty_corpora_leave_nothing(config):

@@ -114,6 +114,43 @@ def test_each_merge_is_left_out_by_itself():
     }
 
 
+def test_letters_are_pieces_of_the_vocabulary():
+    """Though merges join them wherever they stand: nothing of its text is unknown."""
+    merges = read_codes(b"#version: 0.2\nq u\nu a</w>\nqu a</w>\n")
+    counts = {"qua": 9, "qu": 3, "a": 2}
+    kept = keep_pieces(merges, counts, min_count=3)
+    assert {"q@@", "u@@", "a", "u"} <= {*kept.words}
+    assert UNK not in kept.encode("qua qu a")
+    for number in range(40):
+        ids = kept.sample("qua qu a", 0.5, number)
+        assert UNK not in ids and kept.decode(ids) == "qua qu a"
+
+
+def test_a_word_with_an_unknown_piece_is_cut_as_usual():
+    """So that every token has its word, whatever was not merged."""
+    merges = read_codes(LEARNT)
+    kept = keep_pieces(merges, {"low": 3, "lower": 3, "newer": 3})
+    line = "lower ßlow newer low"
+    usual = kept.encode("ßlow")
+    assert UNK in usual
+    drawn = set()
+    for number in range(30):
+        ids = kept.sample(line, 0.5, number)
+        numbers = word_numbers(kept, line, ids)
+        assert len(numbers) == len(ids) and sorted(numbers) == numbers
+        parts = [[i for i, n in zip(ids, numbers) if n == word] for word in range(4)]
+        assert parts[1] == usual
+        for word, part in zip(line.split(), parts):
+            assert word == "ßlow" or kept.decode(part) == word
+        drawn.add(tuple(ids))
+    assert len(drawn) > 3
+    whole = kept.encode(line)
+    assert word_numbers(kept, line, whole) == [
+        n for n, word in enumerate(line.split()) for _ in kept.encode(word)
+    ]
+    assert word_numbers(kept, line, whole[:-1])  # of no such line: as well as it can
+
+
 def test_a_word_without_end_is_merged_in_stretches():
     merges = dataclasses.replace(read_codes(LEARNT), words=("xx@@", "x@@", "xx", "x"))
     word = "x" * (3 * LONGEST + 2)

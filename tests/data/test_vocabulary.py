@@ -209,6 +209,23 @@ def test_a_trimmed_vocabulary_cuts_its_text_as_before(text, subwords, tmp_path):
     assert load(tmp_path, "target") == trimmed
 
 
+def test_a_trimmed_vocabulary_has_no_letters_of_another_script(tmp_path):
+    """But all letters of its own, and all else; its text is cut as before."""
+    chinese = ["一 个 男 孩 看 见 女 王", "女 孩 看 见 王 , 1"] * 9
+    english = ["the boy saw a queen", "a queen, the girl"] * 9
+    both = build_subwords([*chinese, *english, "Ü"], 60)
+    ours, theirs = trim(both, english), trim(both, chinese)
+    one, other = ({*"".join(x.pieces(range(2, len(x))))} for x in (ours, theirs))
+    assert not one & {*"一男孩女王"} and {*"theboyÜ,1"} <= one
+    assert not other & {*"theboyÜ"} and {*"一男孩女王,1"} <= other
+    for words, lines in ((ours, english), (theirs, chinese)):
+        for line in lines:
+            ids, whole = words.encode(line), both.encode(line)
+            assert words.pieces(ids) == both.pieces(whole)
+            assert words.decode(words.sample(line, 0.5, 1)) == line
+    assert UNK in ours.encode("王")
+
+
 def test_merges_that_are_left_out_spell_the_same_line(text, subwords):
     trimmed = trim(subwords, text[::9])
     for words in (subwords, trimmed):
@@ -346,8 +363,7 @@ def pieces_by(text, **choices) -> bytes:
         sentence_iterator=iter(text),
         model_writer=model,
         minloglevel=2,
-        vocab_size=60,
-        **choices,
+        **{"vocab_size": 60} | choices,
     )
     return model.getvalue()
 
@@ -377,6 +393,12 @@ def test_only_merges_are_left_out_by_chance(tmp_path, text, subwords):
     other = Subwords(pieces_by(text, model_type="unigram", **OURS))
     with pytest.raises(UserError, match="the target vocabulary is no plain byte-pair"):
         check_merges(Vocabularies(plain, other))
+    # What has no piece is bytes, which no merge leads to. All of hexadecimal is text.
+    hexadecimal = [*text, "<0x" * 9, *("0123456789 ABCDEF>",) * 9]
+    size = {"vocab_size": 400, "hard_vocab_limit": False}
+    spelt = pieces_by(hexadecimal, **bpe | size, byte_fallback=True)
+    with pytest.raises(UserError, match="the source vocabulary is no plain byte-pair"):
+        check_merges(Vocabularies(Subwords(spelt), plain))
 
 
 def test_sides_are_kept_apart(tmp_path):
