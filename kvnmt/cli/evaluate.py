@@ -59,6 +59,7 @@ class Evaluate:
     ] = ()
     gold: Path | None = None  # alignments of source and reference: Pharaoh or NAACL
     swap: bool = False  # the gold links are target-source
+    from_one: bool = False  # the gold links count words from 1 (as that of NAACL does)
     links: tuple[Path, ...] = ()  # alignments by other programs, for the same table
     swap_links: bool = False  # those of --links are target-source
     reverse: Path | None = None  # run of the other direction, to join alignments with
@@ -83,6 +84,7 @@ class Evaluate:
             gold=self.gold,
             links=self.links,
             swap=self.swap,
+            from_one=self.from_one,
             swap_links=self.swap_links,
             reverse=self.reverse,
             brackets=self.brackets,

@@ -21,7 +21,13 @@ OF_MERGES: frozenset[Kind] = frozenset(("bpe", "codes"))
 
 # How vocabularies are built, by kind: it decides no id once there are some.
 OF_COUNTED = ("min_count", "vocabulary_size")
-OF_PIECES = ("subwords", "symbols", "subword_sentences", "normalization")
+OF_PIECES = (
+    "subwords",
+    "symbols",
+    "character_coverage",
+    "subword_sentences",
+    "normalization",
+)
 OF_SIDES = ("joint", "trimmed")
 OF_CODES = ("codes", "target_codes")
 ONLY_BUILDS = ("vocabulary", *OF_COUNTED, *OF_PIECES, *OF_SIDES, *OF_CODES)
@@ -67,6 +73,8 @@ class DataConfig:
     subwords: Annotated[int, at_least(3)] = 8000  # bpe: most pieces to learn
     # bpe: what is a piece of its own wherever it stands, such as <2de>
     symbols: tuple[str, ...] = ()
+    # bpe: share of the text's characters that have a piece; the rarest are unknown
+    character_coverage: Annotated[float, between(0.9, 1)] = 1.0
     # bpe: how SentencePiece normalises characters first; cf: to lower case
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = (
         "nmt_nfkc"

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a user's text to what training eats: pairs, vocabularies, ids."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -12,14 +13,19 @@ from rich.console import Console
 from kvnmt.console import people_console
 from kvnmt.data import cache, prepare, sources
 from kvnmt.data.batches import EncodedCorpus, Sentences, encoded
+from kvnmt.data.bpe_dropout import SPACE
 from kvnmt.data.cache import Prepared
+from kvnmt.data.codes import MARK
 from kvnmt.data.config import DataConfig, with_limit
-from kvnmt.data.encoding import Dropped, EncodedBlock, tokenised
+from kvnmt.data.encoding import Dropped, EncodedBlock, Tokenised, tokenised
 from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
 from kvnmt.data.vocabularies import Vocabularies, check_merges, load_vocabularies
+from kvnmt.data.words import split_words
 from kvnmt.errors import OptionError, UserError, counted, reason_of
 from kvnmt.files import digest_of
+
+CUT = 0.02  # share of words
 
 
 class Corpora(NamedTuple):
@@ -75,6 +81,7 @@ def load_corpora(
         f"validation pairs (left out: {prepare.described(left_out, config)}"
         f"{_longer(valid, limited.longest)}), "
         f"vocabularies of {len(vocabularies.source):,} and {len(vocabularies.target):,}"
+        f"{_cut_before(vocabularies, pairs)}"
     )
     return Corpora(
         vocabularies=vocabularies,
@@ -82,6 +89,23 @@ def load_corpora(
         valid=valid,
         references=references,
         report=report,
+    )
+
+
+def _cut_before(vocabularies: Vocabularies, pairs: Sequence[Tokenised]) -> str:
+    """A warning of text that another program has cut into subwords."""
+    if "words" in vocabularies.kinds:
+        return ""  # there is no other way to train on them
+    words = Counter[bool]()
+    for part in pairs:
+        for word in chain.from_iterable(map(split_words, chain(*part.text[:2]))):
+            words[word.endswith(MARK) or word.startswith(SPACE)] += 1
+    if not words[True] > CUT * words.total():
+        return ""
+    return (
+        f"; warning: {words[True] / words.total():.0%} of the words of the validation "
+        "text are halves of words, which will be cut again: give whole words (sed "
+        "'s/@@ //g')"
     )
 
 

@@ -2,7 +2,8 @@
 """Links between the words of a pair: read, and handed to the tokens of the words.
 
 A link is (source word, target word), both counted from 0. In the Pharaoh format a line
-has the links of a pair, ``i-j``, or ``i?j`` where people thought one possible.
+has the links of a pair, ``i-j``, or ``i?j``, or ``ipj``, where people thought one
+possible.
 """
 
 import re
@@ -16,7 +17,7 @@ from kvnmt.errors import UserError
 
 Links: TypeAlias = frozenset[tuple[int, int]]
 
-_PHARAOH = re.compile(r"([0-9]{1,9})([-?])([0-9]{1,9})")
+_PHARAOH = re.compile(r"([0-9]{1,9})([-?p])([0-9]{1,9})")
 
 
 def parse_links(line: str) -> tuple[Links, Links]:
@@ -43,7 +44,8 @@ def outside(links: Links, source: int, target: int) -> str:
         if i >= source or j >= target:
             return (
                 f"link {i}-{j} lies outside a pair of {source} source and {target} "
-                "target words (counted from 0); check that the sides are not swapped"
+                "target words (counted from 0); check that the sides are not swapped, "
+                "and that the file does not count from 1"
             )
     return ""
 

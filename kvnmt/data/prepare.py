@@ -220,6 +220,7 @@ def _subwords(config: DataConfig, text: TextReader) -> Vocabularies:
         build_subwords,
         size=config.subwords,
         normalization=config.normalization,
+        coverage=config.character_coverage,
         symbols=config.symbols,
     )
     if config.joint:

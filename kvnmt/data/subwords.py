@@ -28,6 +28,7 @@ def build_subwords(
     size: int,
     normalization: str = "nmt_nfkc",
     symbols: Sequence[str] = (),
+    coverage: float = 1.0,
 ) -> Subwords:
     """Learns a byte-pair encoding from the lines: ``size`` pieces, or all there are.
 
@@ -40,6 +41,7 @@ def build_subwords(
         normalization: How characters are made alike.
         symbols: Each is a piece, wherever it stands and whether or not it occurs; it is
             neither made alike nor cut, and nothing else has a part of it.
+        coverage: Share of the characters of the text that have a piece.
 
     Raises:
         UserError: There is no text, or it has more characters than that, or what is to
@@ -63,7 +65,7 @@ def build_subwords(
             model_type="bpe",
             vocab_size=size,
             hard_vocab_limit=False,  # little text has fewer pieces
-            character_coverage=1.0,
+            character_coverage=coverage,
             normalization_rule_name=normalization,
             max_sentence_length=1 << 30,  # bytes; longer lines would be left out
             eos_id=EOS,
@@ -79,8 +81,8 @@ def build_subwords(
             raise UserError("the text has no visible character to learn.") from None
         raise OptionError(
             f"{{0}} {size} cannot be learnt from this text; every character needs a "
-            "piece, so choose more.",
-            "data.subwords",
+            "piece, so choose more, or leave out rare ones with {1} 0.9995.",
+            *("data.subwords", "data.character_coverage"),
         ) from None
     return Subwords(model.getvalue())
 

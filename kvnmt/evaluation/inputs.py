@@ -26,6 +26,7 @@ def read_test(
     gold: Path | None = None,
     links: Sequence[Path] = (),
     swap: bool = False,
+    from_one: bool = False,
     swap_links: bool = False,
     reverse: Path | None = None,
     brackets: Path | None = None,
@@ -39,6 +40,7 @@ def read_test(
         gold: Alignments of both by people.
         links: Alignments by other programs.
         swap: Whether the links of gold are target-source.
+        from_one: Whether they count words from 1.
         swap_links: Whether those of the other programs are.
         reverse: A run of the other direction.
         brackets: Trees of the references.
@@ -59,12 +61,13 @@ def read_test(
             raise UserError(f"{flag} is for alignment error, which needs --gold.")
     for flag, asked, given in (
         ("--swap", swap, "--gold" if not gold else ""),
+        ("--from-one", from_one, "--gold" if not gold else ""),
         ("--swap-links", swap_links, "--links" if not links else ""),
     ):
         if asked and given:
-            raise UserError(f"{flag} turns the links of {given}; give that, too.")
+            raise UserError(f"{flag} is of the links of {given}; give that, too.")
     if gold:
-        test.gold = _read_links(gold, test, swap)
+        test.gold = _read_links(gold, test, swap, from_one)
     check_once(links)
     test.aligners = {
         str(path).encode(errors="backslashreplace").decode(): _read_links(
@@ -151,10 +154,12 @@ def _read_text(
     return lines, None
 
 
-def _read_links(path: Path, test: Test, swap: bool) -> list[Gold]:
+def _read_links(
+    path: Path, test: Test, swap: bool, from_one: bool = False
+) -> list[Gold]:
     """Links from source to target of every pair."""
     assert test.source is not None
-    links = read_gold(path, len(test.reference))
+    links = read_gold(path, len(test.reference), from_one)
     source = [len(split_words(line)) for line in test.source]
     target = [len(split_words(line)) for line in test.reference]
     if swap:

@@ -3,8 +3,8 @@
 
 A link is (source word, target word), both counted from 0. Two formats are read:
 
-* Pharaoh: one line per sentence pair, ``i-j`` for a sure link, ``i?j`` for a possible
-  one, counted from 0;
+* Pharaoh: one line per sentence pair, ``i-j`` for a sure link, ``i?j`` or ``ipj`` for a
+  possible one, counted from 0, or in some files from 1;
 * NAACL 2003 (Mihalcea and Pedersen 2003): one line per link, ``sentence source target
   [S|P] [confidence]``, all counted from 1; sure unless it says P.
 """
@@ -42,6 +42,20 @@ class Gold:
         if not self.sure <= self.possible:
             raise ValueError("every sure link must be a possible link too")
 
+    def shifted(self) -> "Gold":
+        """The same links, which were counted from 1, counted from 0.
+
+        Raises:
+            ValueError: One was not.
+        """
+        if any(0 in link for link in self.possible):
+            raise ValueError("a word has number 0, and words are counted from 1 here")
+        sure, possible = (
+            frozenset((i - 1, j - 1) for i, j in links)
+            for links in (self.sure, self.possible)
+        )
+        return replace(self, sure=sure, possible=possible)
+
     def inverted(self) -> "Gold":
         """The same links from target to source."""
         return replace(self, sure=invert(self.sure), possible=invert(self.possible))
@@ -52,13 +66,16 @@ def invert(links: Links) -> Links:
     return frozenset((j, i) for i, j in links)
 
 
-def read_gold(path: Path, sentences: int | None = None) -> list[Gold]:
+def read_gold(
+    path: Path, sentences: int | None = None, from_one: bool = False
+) -> list[Gold]:
     """Reads alignments in either format.
 
     Args:
         path: The file; a blank line of the Pharaoh format has no links.
         sentences: How many sentence pairs there are. The NAACL format does not tell:
             without this, as many as the greatest number in it.
+        from_one: Whether words of the Pharaoh format are counted from 1.
 
     Raises:
         UserError: The file cannot be read, a line is malformed, or there are more or
@@ -68,7 +85,7 @@ def read_gold(path: Path, sentences: int | None = None) -> list[Gold]:
     if not any(line.strip() for line in lines):
         raise UserError(f"'{path}' holds no links; give a file of word alignments.")
     first = next(line for line in lines if line.strip())
-    if _NAACL.fullmatch(first.strip()):
+    if _NAACL.fullmatch(first.strip()):  # always from 1
         return _read_naacl(path, lines, sentences)
     if sentences is not None and len(lines) != sentences:
         raise UserError(
@@ -79,7 +96,9 @@ def read_gold(path: Path, sentences: int | None = None) -> list[Gold]:
     gold = []
     for number, line in enumerate(lines, start=1):
         try:
-            gold.append(replace(parse_pharaoh(line), place=f"line {number}"))
+            links = parse_pharaoh(line)
+            links = links.shifted() if from_one else links
+            gold.append(replace(links, place=f"line {number}"))
         except ValueError as error:
             raise UserError(
                 f"{path}, line {number}: {error}, or in the NAACL format, a link a "

@@ -154,7 +154,7 @@ def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
     if not run.model.reads_source:
         raise UserError(
             f"'{folder}' holds a language model, which translates nothing; name a run "
-            "that reads a source."
+            "that reads a source. kvnmt score tells the perplexity of text."
         )
     return run
 

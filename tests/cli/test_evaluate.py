@@ -218,6 +218,17 @@ def test_gold_links_may_be_of_either_direction(kvnmt, text):
     links = "--gold", swapped, "--links", swapped, "--swap"
     both = evaluated(*common, *links, "--swap-links")
     assert rows(both, "alignment")[str(swapped)]["aer"] == 0
+    count = [
+        f"1p1 {n + 1}-1" if n > 0 else "1-1" if n == 0 else "" for n in last
+    ]  # of a pair the first word is but possible
+    pharaoh = [f"0?0 {n}-0" if n > 0 else "0-0" if n == 0 else "" for n in last]
+    ones, zeros = text.write("ones.align", count), text.write("zeros.align", pharaoh)
+    assert evaluated(*common, "--gold", zeros) == evaluated(
+        *common, "--gold", ones, "--from-one"
+    )
+    asked = "evaluate", *common[1:], "--gold"
+    check_sentence(kvnmt(*asked, ones), "outside", "does not count from 1")
+    check_sentence(kvnmt(*asked, zeros, "--from-one"), "words are counted from 1 here")
     own = text.folder / os.fsdecode(b"caf\xe9.align")  # no name that can be printed
     own.write_text(straight.read_text())
     said = kvnmt("evaluate", *common[1:], *links[:2], "--swap", "--links", own)

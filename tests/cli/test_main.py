@@ -269,12 +269,12 @@ BAD_USE = [
     (
         ["evaluate", "RUN", "--source", "TEXT/test.src", "--reference", "TEXT/test.src"]
         + ["--swap"],
-        "--swap turns the links of --gold; give that, too",
+        "--swap is of the links of --gold; give that, too",
     ),
     (
         ["evaluate", "RUN", "--source", "TEXT/test.src", "--reference", "TEXT/test.src"]
         + ["--swap-links", "--gold", "TEXT/hole"],
-        "--swap-links turns the links of --links; give that, too",
+        "--swap-links is of the links of --links; give that, too",
     ),
     (
         ["evaluate", "RUN", "--source", "TEXT/test.src", "--reference", "TEXT/test.src"]

@@ -107,9 +107,9 @@ def test_settings_that_change_no_id_are_the_same_entry(config, prepared):
 
 # Of entries that exist already on people's disks.
 KEYS = {
-    "6445dba992dfa387aa646416": (False, {"source": Path("a"), "target": Path("b")}),
+    "678f70144f241ac1a1fd5d7a": (False, {"source": Path("a"), "target": Path("b")}),
     "96bf1e4407a4ce74112861b9": (True, {"source": Path("a"), "target": Path("b")}),
-    "486533f28b772f8c2ae58d23": (
+    "7cf07aefc3e5497556240b49": (
         False,
         {
             "tfds": "opus/de-en",

@@ -242,6 +242,33 @@ def test_every_segmentation_of_a_text_is_another(text, workers):
     assert max(map(len, ways.values())) == 3
 
 
+@pytest.mark.parametrize("half", ["a@@ b", "\u2581a b"])
+def test_text_that_was_cut_before_is_told(tmp_path, half):
+    """Subwords would be learnt of halves of words, whose marks stay in the output."""
+    lines = [f"{half} c|x y"] * 4
+    config = write(tmp_path, lines, lines, vocabulary="bpe", subwords=20)
+    assert (
+        "20% of the words of the validation text are ha" in load_corpora(config).report
+    )
+    for whole in ("words", "bpe"):
+        several = lines if whole == "words" else ["a b c|x y"] * 50 + lines[:1]
+        config = write(tmp_path, lines, several, vocabulary=whole, subwords=20)
+        assert "warning" not in load_corpora(config).report
+
+
+def test_rare_characters_may_be_unknown(tmp_path):
+    lines = ["ab ba|xy"] * 60 + ["\u00e9|xy"]
+    config = write(tmp_path, lines, lines[:1], vocabulary="bpe", subwords=20)
+    most = dataclasses.replace(config, character_coverage=0.99)
+    for choice, known in ((config, True), (most, False)):
+        words = load_corpora(choice).vocabularies.source
+        assert (UNK not in words.encode("\u00e9")) == known
+        assert UNK not in words.encode("ab ba")
+    few = dataclasses.replace(config, subwords=3)
+    with pytest.raises(UserError, match="leave out rare ones with data.char"):
+        load_corpora(few)
+
+
 def test_segmentations_are_told(tmp_path):
     lines = ["ab abc|xy xyz"] * 3
     choices = {"subword_dropout": 0.5, "segmentations": 4, "subwords": 12}

@@ -232,6 +232,7 @@ def test_every_field_of_a_source_belongs_to_one():
     others |= {
         "normalization",
         "symbols",
+        "character_coverage",
         "links",
         "vocabularies",
         "cache",
@@ -253,7 +254,7 @@ def test_a_config_from_before_there_were_other_sources_loads():
         for field in sources.SOURCES[source].options:
             del plain["data"][field]
     later = {"trimmed", "subword_dropout", "segmentations", "normalization", "links"}
-    later |= {"symbols", "codes", "target_codes"}
+    later |= {"symbols", "codes", "target_codes", "character_coverage"}
     for field in later:
         del plain["data"][field]
     assert len(plain["data"]) == 16

@@ -177,7 +177,7 @@ def test_weights_that_are_no_numbers_are_told(tmp_path_factory, name):
     with pytest.raises(UserError, match="'ours' reads line 1 with numbers that are"):
         explore({"ours": run}, ["a b"], ["A B"], SearchConfig(), forced=True)
     with pytest.raises(UserError, match="weights that are not finite"):
-        attended_links(run, ["a b"], ["A B"])
+        attended_links(run, ["a b"], ["A B"], 9)
 
 
 def test_adequacy_compares_stems_and_takes_possible_links():
