@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the source becomes annotations: stacks of layers, and how two are merged."""
 
-from kvnmt.encoder.base import Encoded
+from kvnmt.encoder.base import Between, Encoded
 from kvnmt.encoder.bidirectional import (
     CELLS,
     CellName,
@@ -16,6 +16,7 @@ from kvnmt.encoder.bidirectional import (
 from kvnmt.encoder.recurrent import SCAN
 
 __all__ = [
+    "Between",
     "CELLS",
     "CellName",
     "Choices",

@@ -22,6 +22,17 @@ class Encoded:
     sizes: Sizes = struct.field(pytree_node=False)  # of the whole model
 
 
+class Between(NamedTuple):
+    """What stands between the layers of a stack, if not the layers themselves have it.
+
+    Layer n > 1 reads ``drop(x)``, where x is what layer n - 1 gives, and gives, with
+    ``residual``, x besides (Wu et al. 2016, equation 6).
+    """
+
+    dropout: float = 0.0
+    residual: bool = False
+
+
 class Init(Protocol):  # noqa: D101
     def __call__(
         self,
@@ -44,6 +55,7 @@ class Run(Protocol):  # noqa: D101
         mask: Bool[Array, "B S"],
         blocks: Blocks,
         *,
+        between: Between,
         reverse: bool,
         scanning: Scanning,
         key: Key[Array, "*B"] | None,

@@ -2,8 +2,8 @@
 """The encoder: embedded source to annotations, by a stack for each direction.
 
 Each direction is a stack of ``layers`` layers of H units; layer n + 1 reads what layer
-n of its own direction gives. ``merge`` says how what both top layers give, f_j and
-b_j, becomes one annotation:
+n of its own direction gives (`Between`). ``merge`` says how what both top layers give,
+f_j and b_j, becomes one annotation:
 
 ===========  ===========================================================  =====
 ``concat``   ``[f ; b]`` (Bahdanau et al. 2015)                           C = 2H
@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.encoder import recurrent, transformer
-from kvnmt.encoder.base import Encoded, Stack
+from kvnmt.encoder.base import Between, Encoded, Stack
 from kvnmt.errors import OptionError
 from kvnmt.initializers import Weights
 from kvnmt.layers import Blocks, Linear, Scanning, init_linear, linear, split_key
@@ -55,6 +55,7 @@ class Choices(NamedTuple):
     cell: CellName
     layers: int
     blocks: Blocks
+    between: Between = Between()
 
 
 @struct.dataclass
@@ -178,9 +179,15 @@ def encode(
     def run(stack: PyTree, x: Array, key: Array | None, reverse: bool) -> Array:
         if not stack:  # there is none
             return x
-        blocks = choices.blocks
         return kind.run(
-            stack, x, mask, blocks, reverse=reverse, scanning=scanning, key=key
+            stack,
+            x,
+            mask,
+            choices.blocks,
+            between=choices.between,
+            reverse=reverse,
+            scanning=scanning,
+            key=key,
         )
 
     forward = run(params.forward, embedded, key_forward, reverse=False)

@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kvnmt.encoder.base import Stack
+from kvnmt.encoder.base import Between, Stack
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     GRU,
     LSTM,
     Blocks,
     Scanning,
+    dropout,
     gru,
     init_gru,
     init_lstm,
@@ -25,6 +26,7 @@ from kvnmt.layers import (
     precise,
     recurrent_inputs,
     scan,
+    split_key,
 )
 from kvnmt.typing import Array, Bool, Float, Key
 
@@ -59,13 +61,18 @@ def run(
     mask: Bool[Array, "B S"],
     blocks: Blocks,
     *,
+    between: Between,
     reverse: bool,
     scanning: Scanning,
     key: Key[Array, "*B"] | None,
 ) -> Float[Array, "B S H"]:
     """Runs a stack, layer by layer."""
-    for layer in params:
-        x = _run_layer(layer, cell, x, mask, scanning, reverse)
+    first, *others = params
+    x = _run_layer(first, cell, x, mask, scanning, reverse)
+    for layer, drop in zip(others, split_key(key, len(others))):
+        below = dropout(drop, between.dropout, x)
+        above = _run_layer(layer, cell, below, mask, scanning, reverse)
+        x = x + above if between.residual else above
     return x
 
 

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.encoder.base import Stack
+from kvnmt.encoder.base import Between, Stack
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     Blocks,
@@ -101,6 +101,7 @@ def run(
     mask: Bool[Array, "B S"],
     blocks: Blocks,
     *,
+    between: Between,
     reverse: bool,
     scanning: Scanning,
     key: Key[Array, "*B"] | None,

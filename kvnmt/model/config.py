@@ -36,6 +36,8 @@ class Dropout:
     recurrent: Rate = 0.0
     # of source and previous target words as a whole (Sennrich and Zhang 2019)
     word: Rate = 0.0
+    # of the states of a recurrent encoder's layer where the layer above takes them
+    layers: Rate = 0.0
 
     @property
     def of_words(self) -> tuple[float, float]:
@@ -63,6 +65,8 @@ class ModelConfig:
     cell: Annotated[encoders.CellName, idle_while(merge="none")] = "gru"
     # layers of the encoder, in each direction
     layers: Annotated[int, between(1, DEEPEST), idle_while(merge="none")] = 1
+    # whether each such layer but the first adds what it reads (Wu et al. 2016)
+    residual: Annotated[bool, idle_while(layers=1)] = False
     # Of the Transformer layers of the encoder.
     blocks: Annotated[Blocks, idle_while(cell=("gru", "gru_before", "lstm"))] = field(
         default_factory=Blocks
@@ -129,7 +133,9 @@ class ModelConfig:
     @property
     def reading(self) -> encoders.Choices:
         """How the source is read."""
-        return encoders.Choices(self.merge, self.cell, self.layers, self.blocks)
+        between = encoders.Between(self.dropout.layers, self.residual)
+        choices = self.merge, self.cell, self.layers, self.blocks
+        return encoders.Choices(*choices, between)
 
     @property
     def sizes(self) -> Sizes:

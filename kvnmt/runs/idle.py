@@ -112,6 +112,12 @@ def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
     if not model.recurs:
         why = "{0} is of GRUs and LSTMs, of which this model has none; leave it out."
         yield "model", Idle(("layer_norm",), why)
+    if model.layers == 1 or not model.encoder_recurs:
+        why = "{0} is between layers of GRUs or LSTMs, which this encoder has not."
+        yield "model.dropout", Idle(("layers",), why)
+    if not model.encoder_recurs:
+        why = "{0} is of layers of GRUs or LSTMs, and this encoder has none."
+        yield "model", Idle(("residual",), why)
     if not model.reads_source:
         why = "{0} is of a source, and a language model reads none; leave it out."
         yield "model.dropout", Idle(("annotations",), why)

@@ -94,6 +94,8 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
         OptionError: A choice differs that gives the same arrays another meaning.
     """
     fields = ["merge", "cell", "readout"]
+    if trained.layers > 1:
+        fields.append("residual")
     if trained.recurs or config.recurs:
         fields.append("layer_norm")  # which is of recurrent units
     if config.tie != "none":

@@ -303,6 +303,7 @@ OUTSIDE = {  # encoder, readout, and no recurrence
         low_rank=2,
     ),
     "deep-halves": case(attention="key_value", layers=2, cell="lstm", decoder=lstm()),
+    "deeper": case(layers=3, residual=True, decoder=rounds(1)),
     "language-model": case(
         merge="none",
         attention=("none", {"projection": False}),
@@ -409,7 +410,7 @@ def forward(config: ModelConfig) -> Callable[..., assembly.Prediction]:
 
 def parts(config: ModelConfig) -> set[tuple]:
     """All that a config chooses by name."""
-    fields = "merge", "cell", "readout", "layer_norm", "lexicon"
+    fields = "merge", "cell", "readout", "layer_norm", "lexicon", "residual"
     outside = {(field, getattr(config, field)) for field in fields}
     return outside | {(f, name) for f, (name, _) in chosen(config).items()}
 

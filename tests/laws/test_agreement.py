@@ -80,6 +80,7 @@ def setting(config: ModelConfig) -> sentence.Setting:
         target_context=target_context,
         readout=config.readout,
         average_auxiliary=config.average_auxiliary,
+        residual=config.residual,
     )
 
 

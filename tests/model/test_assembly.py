@@ -101,6 +101,40 @@ def test_dropout_after_the_scan_leaves_the_recurrence_alone(place, key):
         np.testing.assert_allclose(np.unique(scaled.round(4)), [0, 2])
 
 
+def test_dropout_between_layers_is_of_what_the_upper_ones_read(key):
+    """And the lowest one reads words, which have a rate of their own."""
+    rates = dataclasses.replace(NO_DROPOUT, layers=0.5)
+    for layers, differs in ((1, False), (3, True)):
+        config = dataclasses.replace(cases.BASE, dropout=rates, layers=layers)
+        model = cases.build(config)
+        encode, params = jax.jit(model.encode), model.init(jax.random.key(2))
+        plain, dropped, again = (
+            jax.tree.leaves(encode(params, SOURCE, some).decoder)
+            for some in (None, key, key)
+        )
+        assert all(map(np.allclose, plain, dropped)) != differs
+        assert all(map(np.array_equal, dropped, again))
+
+
+def test_layers_that_say_nothing_add_nothing_to_what_they_read():
+    config = dataclasses.replace(cases.BASE, layers=2, residual=True)
+    model = cases.build(config)
+    params = model.init(jax.random.key(2))
+    silent = jax.tree.map(jnp.zeros_like, params.encoder.forward[1:])
+    stack = (params.encoder.forward[0], *silent)
+    backward = (params.encoder.backward[0], *silent)
+    changed = dataclasses.replace(params.encoder, forward=stack, backward=backward)
+    shallow = dataclasses.replace(
+        params.encoder, forward=stack[:1], backward=backward[:1]
+    )
+    deep, alone = (
+        cases.build(some).encode(dataclasses.replace(params, encoder=encoder), SOURCE)
+        for some, encoder in ((config, changed), (cases.BASE, shallow))
+    )
+    for one, other in zip(jax.tree.leaves(deep), jax.tree.leaves(alone), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", WITH_UNITS)
 def test_recurrent_dropout_fits_every_kind_of_unit(name, key):
     rates = dataclasses.replace(NO_DROPOUT, recurrent=0.5)

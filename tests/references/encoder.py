@@ -22,6 +22,7 @@ def encode(
     heads: int | None,
     words: list[int],
     C: int,
+    residual: bool = False,
 ) -> Encoded:
     if merge == "none":
         return Encoded([np.zeros(0) for _ in words], C, np.zeros(0))
@@ -29,11 +30,11 @@ def encode(
     own = W["encoder"]
     if cell == "transformer":  # one stack, merge ``forward``
         return Encoded(read_all(own["forward"], heads, x), C, np.zeros(0))
-    hf = _stack(own["forward"], cell, x)
+    hf = _stack(own["forward"], cell, x, residual)
     if merge == "forward":
         return Encoded(hf, C, np.zeros(0))
     below = hf if merge == "stack" else x
-    hb = _stack(own["backward"], cell, below[::-1])[::-1]
+    hb = _stack(own["backward"], cell, below[::-1], residual)[::-1]
     H = len(own["backward"][0]["U_" + ("i" if cell == "lstm" else "r")])
     Hs = [_merge(own, merge, f, b) for f, b in zip(hf, hb, strict=True)]
     return Encoded(Hs, C, hb[0] if hb else np.zeros(H))
@@ -53,9 +54,12 @@ def _merge(own: dict[str, Any], merge: str, f: Vector, b: Vector) -> Vector:
     return b  # stack
 
 
-def _stack(layers: list[Theta], cell: str, xs: list[Vector]) -> list[Vector]:
-    for theta in layers:
-        xs = _run(theta, cell, xs)
+def _stack(
+    layers: list[Theta], cell: str, xs: list[Vector], residual: bool
+) -> list[Vector]:
+    for n, theta in enumerate(layers):
+        hs = _run(theta, cell, xs)
+        xs = [h + x for h, x in zip(hs, xs)] if residual and n > 0 else hs
     return xs
 
 

@@ -24,6 +24,7 @@ class Setting(NamedTuple):
     target_context: Choice
     readout: str
     average_auxiliary: bool
+    residual: bool = False  # between layers of the encoder
 
 
 class Result(NamedTuple):
@@ -40,7 +41,8 @@ def translate(
 ) -> Result:
     """Runs a sentence pair, both ending with EOS and without padding."""
     encoded = encode(
-        W, setting.merge, setting.cell, setting.heads, source, setting.annotation
+        *(W, setting.merge, setting.cell, setting.heads, source, setting.annotation),
+        setting.residual,
     )
     before_first = np.zeros(setting.sizes.E)
     xs = [before_first] + [W["E_y"][word] for word in target]
