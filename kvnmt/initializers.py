@@ -97,7 +97,7 @@ def _square_orthogonal(
 def _square_gates(
     key: jax.Array, shape: tuple[int, int, int], dtype: jax.typing.DTypeLike
 ) -> jax.Array:
-    """Each gate by itself, as that code draws them for what is no context."""
+    """Each gate by itself, as that code draws the gates that read a word."""
     width, gates, size = shape
     keys = jax.random.split(key, gates)
     each = [_square_orthogonal(key, (width, size), dtype) for key in keys]

@@ -248,3 +248,16 @@ def test_copies_are_for_tpus_alone(platform, copied):
     text = traced.lower(lowering_platforms=(platform,)).as_text()
     assert ("tensor<6x8xf32>" in text) is copied
     assert ("tensor<3x8x6xf32>" in text) is copied
+
+
+def test_the_gradient_of_a_frequent_word_is_summed_in_all_bits():
+    """Whatever is computed with: in bfloat16 a sum stands still after 256 ones."""
+    table = jnp.ones((4, 2), jnp.bfloat16)
+    tokens = jnp.zeros((1, 3000), jnp.int32).at[0, 5:9].set(3)
+
+    def total(table):
+        return jnp.sum(layers.embed(table, tokens).astype(jnp.float32))
+
+    gradient = jax.grad(total)(table)
+    assert gradient.dtype == jnp.bfloat16
+    np.testing.assert_allclose(gradient[:, 0], [2996, 0, 0, 4], rtol=0.01)

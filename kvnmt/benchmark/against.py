@@ -98,9 +98,10 @@ def measure(
         "theirs": Installed(other, against.peer_python),
     }
     peer = f"{other.name} {version(both['theirs'])}"
-    before, task = os.getloadavg()[0], make_task(config, against)
     if not against.ours:
-        other.check(task)
+        other.check(make_task(config, against, 0))
+    pairs = make_text(against, against.work / "text", config.seed)
+    before, task = os.getloadavg()[0], make_task(config, against, pairs)
     figures: dict[tuple[str, str], Figures] = {}
     for number in range(1, against.turns + 1):
         advance(f"turn {number} of {against.turns}")
@@ -123,15 +124,14 @@ def measure(
     )
 
 
-def make_task(config: BenchmarkConfig, against: AgainstConfig) -> Task:
-    """Writes the text, and says what both programs are asked to do with it."""
-    text = against.work / "text"
+def make_task(config: BenchmarkConfig, against: AgainstConfig, pairs: int) -> Task:
+    """What both programs are asked to do with so many pairs of text."""
     sizes = config.model
     return Task(
-        text=text,
+        text=against.work / "text",
         source=against.languages[0],
         target=against.languages[1],
-        pairs=make_text(against, text, config.seed),
+        pairs=pairs,
         longest=against.longest,
         system=config.systems[0],
         embedding=sizes.embedding,
@@ -227,7 +227,7 @@ def _translated(turn: Turn, side: str, search: Search) -> tuple[float, float]:
 
 def _keep(figures: Mapping[tuple[str, str], Figures], path: Path) -> None:
     """Writes the figures of all turns so far: the next may fail."""
-    plain = {f"{what}, {unit}": asdict(one) for (what, unit), one in figures.items()}
+    plain = {", ".join(name): asdict(turns) for name, turns in figures.items()}
     path.write_text(json.dumps(plain, indent=1), encoding="utf-8")
 
 

@@ -120,12 +120,15 @@ def parse(
     """
     choices, experiment = Choices(), base or Experiment()
     names = {field.name for field in dataclasses.fields(kind)}
-    builds = "system" in names
+    builds, before = "system" in names, None
     if "recipe" in names:
         choices = _glance(Choices, arguments, Choices(), unknown=True) or choices
-        experiment = choices.start(base)
     if runs and (choices.resume or not builds):
-        experiment = _of_run(kind, arguments, runs) or experiment
+        before = _of_run(kind, arguments, runs)
+    if before:  # whatever it was like once
+        experiment = before
+    elif "recipe" in names:
+        experiment = choices.start(base)
     if builds:
         experiment = choices.apply(experiment)
     default = _start(kind, experiment)

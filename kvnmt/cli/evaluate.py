@@ -94,7 +94,8 @@ class Evaluate:
         test.stem = self.stem
         systems = self._systems(test)
         runs = {system.name: system.run for system in systems if system.run}
-        check_coverage(self.search.coverage, runs)
+        if self._translates:
+            check_coverage(self.search.coverage, runs)
         if self.reverse and test.reverse:
             for run in runs.values():
                 check_direction(self.reverse, test.reverse, run)
@@ -133,13 +134,18 @@ class Evaluate:
                 "named; leave it out, or name a run."
             )
             check_unsearched(self.search, start.search, why)
-        written = self.output or self.pictures
-        if self.measures and not written and {*self.measures} <= UNTRANSLATED:
+        if not self._translates:
             why = (
                 "{0} is for translating, and what is measured reads the references "
                 "alone; leave it out, or name another measure."
             )
             check_unsearched(self.search, start.search, why)
+
+    @property
+    def _translates(self) -> bool:
+        """Whether what is asked for needs translations."""
+        asked = {*self.measures} or {ALL}
+        return bool(self.output or self.pictures or not asked <= UNTRANSLATED)
 
     def _check(self) -> None:
         """Refuses what is wrong whatever the files hold."""

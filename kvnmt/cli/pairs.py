@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command that aligns given pairs, and what scoring them needs, too."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -56,30 +56,35 @@ class Align:
         if not 1 <= number <= rounds:
             last = f"1 to {rounds}" if rounds > 1 else "1, the only one of this system"
             raise UserError(f"--round is {self.round} but must be {last}.")
-        chosen = number - 1
-        backward = self._reverse(run, text)
+        chosen, other = number - 1, self._other(run)
         with counting("aligning", len(text.target)) as advance:
-            for n, pair in enumerate(told(force_lines, run, text, advance)):
-                links = pair.links(chosen)
-                if backward:
-                    links = symmetrize(links, backward[n], self.heuristic or JOINED)
-                if self.json:
-                    lines = text.source[n], text.target[n]
-                    print_json(_record(run, *lines, pair, chosen, links))
-                else:
-                    print(format_pharaoh(links))
+            for part in windows(text):
+                source, target = text.source[part], text.target[part]
+                forced = force_lines(run, source, target, advance)
+                links = [pair.links(chosen) for pair in forced]
+                if other:
+                    links = self._joined(links, force_lines(other, target, source))
+                for n, (pair, joined) in enumerate(zip(forced, links, strict=True)):
+                    if self.json:
+                        lines = source[n], target[n]
+                        print_json(_record(run, *lines, pair, chosen, joined))
+                    else:
+                        print(format_pharaoh(joined))
 
-    def _reverse(self, forward: Run, text: Parallel) -> list[Links] | None:
-        """The links of the other direction, if they are to be joined."""
+    def _other(self, forward: Run) -> Run | None:
+        """The run of the other direction, if links are to be joined."""
         if self.reverse is None:
             return None
         check_reverse(self.reverse, self.run)
         run, _ = load_aligner(self.reverse)
         check_direction(self.reverse, run, forward)
-        with counting("aligning the other way", len(text.target)) as advance:
-            turned = Parallel(text.target, text.source)
-            forced = told(force_lines, run, turned, advance)
-            return [invert(pair.links()) for pair in forced]
+        return run
+
+    def _joined(self, links: list[Links], turned: list[Forced]) -> list[Links]:
+        """The links of both directions of pairs."""
+        how = self.heuristic or JOINED
+        backward = [invert(pair.links()) for pair in turned]
+        return [symmetrize(a, b, how) for a, b in zip(links, backward, strict=True)]
 
 
 def _record(
@@ -94,17 +99,6 @@ def _record(
         "target": words.target.pieces([*words.target.encode(target), EOS]),
         "alignment": [[round(float(a), 6) for a in row] for row in matrix],
     }
-
-
-def told(
-    tell: Callable[..., list[T]],
-    run: Run,
-    text: Parallel,
-    advance: Callable[[int], None],
-) -> Iterator[T]:
-    """What is told of every pair; that of all of them would fill the memory."""
-    for part in windows(text):
-        yield from tell(run, text.source[part], text.target[part], advance)
 
 
 def windows(text: Parallel) -> Iterator[slice]:

@@ -5,14 +5,13 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, replace
-from functools import partial
-from itertools import groupby, repeat
+from itertools import groupby, islice, repeat
 from pathlib import Path
 from typing import Any, Literal
 
 import tyro
 
-from kvnmt.cli.pairs import check_source, read_pairs, told
+from kvnmt.cli.pairs import check_source, read_pairs, windows
 from kvnmt.console import counting, print_json, say
 from kvnmt.data.text import Parallel, read_lines
 from kvnmt.data.vocabulary import EOS
@@ -46,6 +45,7 @@ class Score:
     # add so many times the log-probability, divided for length as the run's search
     # does, to the scores of the lists, and sort them
     weight: float | None = None
+    best: bool = False  # write the first translation of each list alone, line by line
     # how it is divided, if otherwise: none for lists whose scores are not
     normalization: Literal["gnmt", "length", "none"] | None = None
 
@@ -62,10 +62,12 @@ class Score:
 
         def scored() -> Iterator[Scored]:
             nonlocal count
-            for pair in told(partial(score_lines, aligned=False), run, text, advance):
-                sums.append(pair.log_prob)
-                count += len(pair.token_log_probs)
-                yield pair
+            for part in windows(text):  # all of them would fill the memory
+                source, target = text.source[part], text.target[part]
+                for pair in score_lines(run, source, target, advance, aligned=False):
+                    sums.append(pair.log_prob)
+                    count += len(pair.token_log_probs)
+                    yield pair
 
         with counting("scoring", len(text.target)) as advance:
             if listed and not self.json:
@@ -100,14 +102,16 @@ class Score:
             )
         asked = [
             f"--{name}"
-            for name in ("feature", "weight", "normalization")
-            if getattr(self, name) is not None
+            for name in ("feature", "weight", "normalization", "best")
+            if getattr(self, name) not in (None, False)
         ]
         if asked and (self.nbest is None or self.json):
             raise UserError(
                 f"{asked[0]} is for the n-best lists that --nbest without --json "
                 "writes; leave it out."
             )
+        if self.best and self.feature is not None:
+            raise UserError("--feature is of lists, and --best writes none; drop one.")
         if self.normalization and self.weight is None:
             raise UserError("--normalization is of what --weight adds; give that, too.")
         name = self._feature
@@ -148,15 +152,18 @@ class Score:
                 return None
             return self.weight * pair.log_prob / divisor(search, pair.token_log_probs)
 
-        told = (
+        entries = (
             entry.also(self._feature, pair.log_prob, more(pair))
             for entry, pair in zip(listed, scored, strict=True)
         )
-        for _, several in groupby(told, key=lambda entry: entry.number):
+        for _, several in groupby(entries, key=lambda entry: entry.number):
             if self.weight is not None:
                 several = sorted(several, key=lambda entry: -entry.score)
-            for entry in several:  # in UTF-8, as kvnmt translate writes
-                sys.stdout.buffer.write(f"{entry}\n".encode())
+            lines = map(str, several)
+            if self.best:
+                lines = (entry.text for entry in islice(several, 1))
+            for line in lines:  # in UTF-8, as kvnmt translate writes
+                sys.stdout.buffer.write(f"{line}\n".encode())
         sys.stdout.buffer.flush()
 
     def _print(

@@ -18,6 +18,7 @@ from kvnmt.data.encoding import tokenised
 from kvnmt.data.sources import TextReader, open_text
 from kvnmt.data.text import Block, clean
 from kvnmt.data.vocabularies import Vocabularies
+from kvnmt.errors import UserError, counted
 from kvnmt.fields import at_least, check_fields
 from kvnmt.files import claim
 from kvnmt.inference.shortlist import BEST, COMMON, count_links
@@ -51,13 +52,13 @@ class Shortlist:
         check_fields(self)
         claim(self.output, [self.source, self.target, self.links])
         config = DataConfig(source=self.source, target=self.target, links=self.links)
-        text = open_text(config, "train")
+        text, left_out = open_text(config, "train"), list[int]()
         if self.links:
             _, words = load_settings(self.run)
             link = partial(_by_file, words)
         else:
             run, _ = load_aligner(self.run)
-            words, link = run.vocabularies, partial(_by_attention, run)
+            words, link = run.vocabularies, partial(_by_attention, run, left_out)
         with counting("linking", text.pairs) as advance:
             shortlist = count_links(
                 _linked(text, link, advance),
@@ -65,6 +66,13 @@ class Shortlist:
                 self.best,
                 self.common,
             )
+        if left_out and (long := sum(left_out)):
+            say(
+                f"warning: {counted(long, 'pair')} longer than the run was trained on "
+                f"{'was' if long == 1 else 'were'} left out."
+            )
+            if long == text.pairs:
+                raise UserError("no pair is left to link; split the lines of the text.")
         count = write_shortlist(shortlist, words, self.output)
         say(f"{count:,} entries are in '{self.output}'.")
 
@@ -78,13 +86,14 @@ def _linked(
         advance(len(block.source))
 
 
-def _by_attention(run: Run, block: Block) -> NDArray[np.int64]:
+def _by_attention(run: Run, left_out: list[int], block: Block) -> NDArray[np.int64]:
     text = clean(block, "keep")
     longest = with_limit(run.experiment.data, run.vocabularies.kinds).longest
-    links = [
-        attended_links(run, text.source[part], text.target[part], longest)
-        for part in windows(text)
-    ]
+    links = []
+    for part in windows(text):
+        some, long = attended_links(run, text.source[part], text.target[part], longest)
+        links.append(some)
+        left_out.append(long)
     return np.concatenate(links)
 
 

@@ -99,15 +99,17 @@ class Average:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories of one model
     output: Path  # run directory to write
-    # The newest so many of each run; default: the best of each.
+    # The newest so many of each run.
     last: Annotated[int | None, at_least(1)] = None
+    # The best so many of each run; default: the best one.
+    best: Annotated[int | None, at_least(1)] = None
 
     def __call__(self) -> None:
         """Averages."""
         if not self.runs:
             raise UserError("name the run directories whose checkpoints to average.")
         check_fields(self)
-        names = average(self.runs, self.output, last=self.last)
+        names = average(self.runs, self.output, last=self.last, best=self.best)
         for name in names:
             say(f"  {name}")
         say(f"the mean of {counted(len(names), 'checkpoint')} is in {self.output}")

@@ -62,12 +62,15 @@ class Translate(Answering):
         run = run._replace(params=replicate(run.params, own_mesh()))
         check_nbest(self, run)
         check_alignment(self, run)
-        done = self._done()
+        done, size = self._done()
         total, windows = self._windows(done)
         count = total if self.input else None
         long = 0
         try:
-            with counting("translating", total) as advance, self._written() as write:
+            with (
+                counting("translating", total) as advance,
+                self._written(size) as write,
+            ):
                 advance(done)
                 told = answers(run, windows, self, advance, count=count, first=done)
                 for answer in told:
@@ -86,8 +89,11 @@ class Translate(Answering):
                 )
 
     @contextmanager
-    def _written(self) -> Iterator[Callable[[bytes], None]]:
-        """What writes translations, so that they can be read at once."""
+    def _written(self, size: int = 0) -> Iterator[Callable[[bytes], None]]:
+        """What writes translations, so that they can be read at once.
+
+        A file that goes on begins behind so many bytes, all whole lines.
+        """
         if (path := self.output) is None:
             yield partial(_write, sys.stdout.buffer)
             return
@@ -97,29 +103,22 @@ class Translate(Answering):
             def write(text: bytes) -> None:
                 nonlocal file  # what it held is lost only once there is something else
                 if file is None:
-                    mode = "ab" if self.resume else "wb"
+                    if size:  # a line that was cut off is no longer there
+                        os.truncate(path, size)
+                    mode = "ab" if size else "wb"
                     file = stack.enter_context(path.open(mode, buffering=0))
                 _write_file(file, path, text)
 
             yield write
             write(b"")
 
-    def _done(self) -> int:
-        """How many lines of a former start are there; what was cut off is removed."""
+    def _done(self) -> tuple[int, int]:
+        """How many whole lines, and bytes of them, a former start has written."""
         if not (self.resume and self.output and self.output.exists()):
-            return 0
-        try:
-            with self.output.open("r+b") as file:
-                lines = whole = 0
-                for line in file:
-                    if line.endswith(b"\n"):
-                        lines, whole = lines + 1, whole + len(line)
-                file.truncate(whole)
-        except OSError as error:
-            raise UserError(
-                f"'{self.output}' cannot be read and written: {reason_of(error)}."
-            ) from None
-        return lines
+            return 0, 0
+        with self.output.open("rb") as file:
+            sizes = [len(line) for line in file if line.endswith(b"\n")]
+        return len(sizes), sum(sizes)
 
     def _windows(self, done: int = 0) -> tuple[int | None, Iterator[Sequence[str]]]:
         """The lines to translate, and how many there are, if that is known."""

@@ -11,7 +11,6 @@ a batch of random pairs is a few page faults, where a record format decodes each
 import json
 import os
 import shutil
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -39,9 +38,6 @@ FORMAT = 3  # of how text is read, too: raised when the same text gives other id
 NEVER_MATTERS = {"source", "target", "pairs", "tfds_folder", "cache", "workers"}
 NEVER_MATTERS |= {"links", "valid_source", "valid_target", "valid_pairs", "tfds_valid"}
 NEVER_MATTERS |= {"vocabularies", "max_length", "codes", "target_codes"}
-
-
-STALE = 86_400  # seconds after which nobody writes to what is not whole
 
 
 class Prepared(NamedTuple):
@@ -109,6 +105,8 @@ def locked(folder: Path, key: str) -> Iterator[Path]:
                 f"the file system of '{folder}' cannot lock: do not prepare the same "
                 "text twice at once."
             )
+        for old in folder.glob(f"{key}*.part") if locks else ():
+            shutil.rmtree(old, ignore_errors=True)  # of a process that was killed
         yield folder / key
 
 
@@ -179,9 +177,6 @@ def write(entry: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> N
     Raises:
         UserError: It cannot be written, for example because the disk is full.
     """
-    for old in entry.parent.glob(f"{entry.name}*.part"):
-        if time.time() - old.stat().st_mtime > STALE:  # of a process that was killed
-            shutil.rmtree(old, ignore_errors=True)
     part = None
     try:
         with _explaining(entry.parent):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a user's text to what training eats: pairs, vocabularies, ids."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Console
 
-from kvnmt.console import people_console
+from kvnmt.console import people_console, say
 from kvnmt.data import cache, prepare, sources
 from kvnmt.data.batches import EncodedCorpus, Sentences, encoded
 from kvnmt.data.bpe_dropout import SPACE
@@ -81,8 +80,9 @@ def load_corpora(
         f"validation pairs (left out: {prepare.described(left_out, config)}"
         f"{_longer(valid, limited.longest)}), "
         f"vocabularies of {len(vocabularies.source):,} and {len(vocabularies.target):,}"
-        f"{_cut_before(vocabularies, pairs)}"
     )
+    if warning := _cut_before(vocabularies, pairs):
+        say(warning, console)
     return Corpora(
         vocabularies=vocabularies,
         train=prepared.train,
@@ -94,19 +94,24 @@ def load_corpora(
 
 def _cut_before(vocabularies: Vocabularies, pairs: Sequence[Tokenised]) -> str:
     """A warning of text that another program has cut into subwords."""
-    if "words" in vocabularies.kinds:
-        return ""  # there is no other way to train on them
-    words = Counter[bool]()
+    marked = {MARK: 0, SPACE: 0}
+    words = 0
     for part in pairs:
         for word in chain.from_iterable(map(split_words, chain(*part.text[:2]))):
-            words[word.endswith(MARK) or word.startswith(SPACE)] += 1
-    if not words[True] > CUT * words.total():
+            words += 1
+            marked[MARK] += word.endswith(MARK)
+            marked[SPACE] += word.startswith(SPACE)
+    mark, count = max(marked.items(), key=lambda item: item[1])
+    if count <= CUT * words:
         return ""
-    return (
-        f"; warning: {words[True] / words.total():.0%} of the words of the validation "
-        "text are halves of words, which will be cut again: give whole words (sed "
-        "'s/@@ //g')"
-    )
+    told = f"warning: {count / words:.0%} of the words of the validation text are "
+    if "words" in vocabularies.kinds:
+        return (
+            f"{told}pieces of words ({mark}), so BLEU and chrF of validation are of "
+            "pieces, too, and no others compare with them."
+        )
+    joined = {MARK: "sed 's/@@ //g' joins them", SPACE: "join them (spm_decode)"}[mark]
+    return f"{told}pieces of words ({mark}), which are cut again; {joined}."
 
 
 def _linked(config: DataConfig, train: EncodedCorpus) -> str:

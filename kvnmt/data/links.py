@@ -30,7 +30,7 @@ def parse_links(line: str) -> tuple[Links, Links]:
     for token in line.split():
         match = _PHARAOH.fullmatch(token)
         if match is None:
-            raise ValueError(f"{token!r} is not a link; write 'i-j' or 'i?j'")
+            raise ValueError(f"{token!r} is not a link; write 'i-j', 'i?j' or 'ipj'")
         link = (int(match[1]), int(match[3]))
         possible.add(link)
         if match[2] == "-":
@@ -45,7 +45,7 @@ def outside(links: Links, source: int, target: int) -> str:
             return (
                 f"link {i}-{j} lies outside a pair of {source} source and {target} "
                 "target words (counted from 0); check that the sides are not swapped, "
-                "and that the file does not count from 1"
+                "and that words are linked, not pieces of them"
             )
     return ""
 

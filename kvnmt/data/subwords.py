@@ -8,7 +8,8 @@ has fewer rows to compute, and spreads no probability over words that never come
 
 import io
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import sentencepiece
@@ -20,6 +21,7 @@ from kvnmt.errors import OptionError, UserError
 
 UNSEEN = "Cc", "Cf"  # controls and formats: a tab, a zero-width blank
 RESERVED = "\u2585"  # SentencePiece leaves lines out that hold it
+STRAY = 0.001  # share of the letters of a text that a script of its own has at least
 PROTOCOL: Any = sentencepiece_model_pb2  # its classes are made when it is imported
 
 
@@ -113,10 +115,20 @@ def _is_seen(character: str) -> bool:
     return not character.isspace() and unicodedata.category(character) not in UNSEEN
 
 
-def _scripts(text: str) -> set[str]:
-    """Of the letters in it, as their names begin: LATIN, CYRILLIC, CJK."""
-    letters = (one for one in {*text} if unicodedata.category(one).startswith("L"))
-    return {unicodedata.name(letter, "").split(" ")[0] for letter in letters}
+def _script(character: str) -> str:
+    """Of a letter, as its name begins: LATIN, CYRILLIC, CJK; of all else nothing."""
+    if not unicodedata.category(character).startswith("L"):
+        return ""
+    return unicodedata.name(character, "").split(" ")[0]
+
+
+def _scripts(characters: Mapping[str, int]) -> set[str]:
+    """Those that are more than a few letters, by how often each is there."""
+    counts = Counter[str]()
+    for character, count in characters.items():
+        counts[_script(character)] += count
+    least = STRAY * (counts.total() - counts[""])
+    return {""} | {script for script, count in counts.items() if count >= least}
 
 
 def trim(vocabulary: Subwords, lines: Iterable[str]) -> Subwords:
@@ -124,19 +136,24 @@ def trim(vocabulary: Subwords, lines: Iterable[str]) -> Subwords:
 
     The lines become the same pieces as before. What would become a piece that is left
     out becomes shorter ones: SentencePiece cuts a piece that is marked unused, and
-    these stand behind all others, where no id reaches. Pieces with a letter of a script
-    that the lines lack, a Chinese one in English say, are not there at all: thousands
-    of them would be half of a vocabulary. Such a letter is unknown.
+    these stand behind all others, where no id reaches. Pieces with a letter that the
+    lines lack, of a script that they hardly have, a Chinese one in English say, are not
+    there at all: thousands of them would be half of a vocabulary. They are unknown.
     """
     model = PROTOCOL.ModelProto.FromString(vocabulary.data)
-    seen = set[int]()
+    seen = Counter[int]()
     for line in lines:
         seen.update(vocabulary.encode(line))
     kinds = PROTOCOL.ModelProto.SentencePiece
-    scripts = _scripts("".join(model.pieces[number].piece for number in seen))
+    letters = Counter[str]()
+    for number, count in seen.items():
+        if model.pieces[number].type == kinds.NORMAL:
+            letters.update(dict.fromkeys(model.pieces[number].piece, count))
+    scripts = _scripts(letters)
     kept, unused = [], []
     for number, piece in enumerate(model.pieces):
-        if piece.type == kinds.NORMAL and not _scripts(piece.piece) <= scripts:
+        others = {*piece.piece} - letters.keys()
+        if piece.type == kinds.NORMAL and not {*map(_script, others)} <= scripts:
             continue
         needed = piece.type != kinds.NORMAL or len(piece.piece) == 1
         (kept if needed or number in seen else unused).append(piece)

@@ -176,7 +176,8 @@ def _read_pieces(data: bytes) -> Codes:
     codes = read_codes(data)
     if not codes.words:
         raise ValueError(
-            "it has merges and no pieces; train with --data.vocabulary codes"
+            "it has merges and no pieces; write a line '#vocabulary' behind them and "
+            "then a piece per line, or train with --data.vocabulary codes"
         )
     return codes
 

@@ -63,20 +63,21 @@ def _joined_numbers(
 
     An unknown piece has none, but a word that has one is always cut alike.
     """
-    numbers, rest = list[int](), list(ids)
+    numbers, pieces = list[int](), vocabulary.pieces(ids)
     for number, word in enumerate(words):
-        usual = vocabulary.encode(word)
+        usual, first = vocabulary.encode(word), len(numbers)
         if UNK in usual:
-            count = len(usual) if rest[: len(usual)] == usual else 0
+            if list(ids[first : first + len(usual)]) != usual:
+                return None
+            numbers += [number] * len(usual)
+            continue
+        for piece in pieces[first:]:
+            numbers.append(number)
+            if not piece.endswith(MARK):
+                break
         else:
-            pieces = vocabulary.pieces(rest)
-            ends = (n for n, piece in enumerate(pieces, 1) if not piece.endswith(MARK))
-            count = next(ends, 0)
-        if not count:
             return None
-        numbers += [number] * count
-        del rest[:count]
-    return None if rest else numbers
+    return numbers if len(numbers) == len(ids) else None
 
 
 def _marked_numbers(

@@ -59,15 +59,16 @@ def read_test(
     for flag, value in (("--links", links), ("--reverse", reverse)):
         if value and not gold:
             raise UserError(f"{flag} is for alignment error, which needs --gold.")
-    for flag, asked, given in (
-        ("--swap", swap, "--gold" if not gold else ""),
-        ("--from-one", from_one, "--gold" if not gold else ""),
-        ("--swap-links", swap_links, "--links" if not links else ""),
+    for flag, asked, other, path in (
+        ("--swap", swap, "--gold", gold),
+        ("--from-one", from_one, "--gold", gold),
+        ("--swap-links", swap_links, "--links", links),
     ):
-        if asked and given:
-            raise UserError(f"{flag} is of the links of {given}; give that, too.")
+        if asked and not path:
+            raise UserError(f"{flag} is of the links of {other}; give that, too.")
     if gold:
-        test.gold = _read_links(gold, test, swap, from_one)
+        other = "" if from_one else ", or say --from-one if the file counts from 1"
+        test.gold = _read_links(gold, test, swap, from_one, other)
     check_once(links)
     test.aligners = {
         str(path).encode(errors="backslashreplace").decode(): _read_links(
@@ -155,7 +156,7 @@ def _read_text(
 
 
 def _read_links(
-    path: Path, test: Test, swap: bool, from_one: bool = False
+    path: Path, test: Test, swap: bool, from_one: bool = False, remedy: str = ""
 ) -> list[Gold]:
     """Links from source to target of every pair."""
     assert test.source is not None
@@ -164,7 +165,7 @@ def _read_links(
     target = [len(split_words(line)) for line in test.reference]
     if swap:
         links = [sentence.inverted() for sentence in links]
-    check_links(links, source, target, path)
+    check_links(links, source, target, path, remedy)
     return links
 
 

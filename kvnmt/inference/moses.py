@@ -14,6 +14,7 @@ of other programs are read, too: they may have more features, or none.
 """
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -105,7 +106,7 @@ def read_lists(path: Path, lines: int | None = None) -> Iterator[Listed]:
     for place, line in enumerate(texts, 1):
         where = f"{path}, line {place}"
         number, *fields = (field.strip() for field in line.split(BAR))
-        if not (fields and number.isascii() and number.isdigit()):
+        if not (fields and re.fullmatch("[0-9]{1,9}", number)):
             raise UserError(
                 f"{where}: an entry of an n-best list is 'number ||| translation ||| "
                 f"features ||| score', numbers from 0; this is {line[:60]!r}."
@@ -113,7 +114,7 @@ def read_lists(path: Path, lines: int | None = None) -> Iterator[Listed]:
         if lines is not None and int(number) >= lines:
             raise UserError(
                 f"{where}: number {number} is of a line that the source has not: there "
-                f"{'are' if lines > 1 else 'is'} {counted(lines, 'line')}, counted "
+                f"{'is' if lines == 1 else 'are'} {counted(lines, 'line')}, counted "
                 "from 0."
             )
         yield Listed(int(number), tuple(fields), _score(fields, where))

@@ -15,26 +15,26 @@ from kvnmt.metrics.alignment import hard_links
 
 def attended_links(
     run: Trained, source: Sequence[str], target: Sequence[str], longest: int
-) -> NDArray[np.int64]:
+) -> tuple[NDArray[np.int64], int]:
     """Links each target token of lines to the source token that it attends to most.
 
     Pairs of more tokens than ``longest`` on a side are left out, as by training.
 
     Returns:
-        What `count_links` counts.
+        What `count_links` counts, and how many pairs were left out.
     """
     words = run.vocabularies
     pairs = [
         (words.source.encode(x), words.target.encode(y)) for x, y in zip(source, target)
     ]
-    pairs = [pair for pair in pairs if max(map(len, pair)) <= longest]
-    source_ids, target_ids = [x for x, _ in pairs], [y for _, y in pairs]
+    short = [pair for pair in pairs if max(map(len, pair)) <= longest]
+    source_ids, target_ids = [x for x, _ in short], [y for _, y in short]
     scored = score(run.model, run.params, source_ids, target_ids)
     links = [
         hard_links(pair.alignments[-1], len(x), len(y))
         for pair, x, y in zip(scored, source_ids, target_ids)
     ]
-    return counted_links(source_ids, target_ids, links)
+    return counted_links(source_ids, target_ids, links), len(pairs) - len(short)
 
 
 def counted_links(

@@ -48,7 +48,8 @@ def linear(params: Linear, *inputs: Float[Array, "..."]) -> Float[Array, "..."]:
 @typed
 def embed(table: Float[Array, "V E"], tokens: Int[Array, "*N"]) -> Float[Array, "*N E"]:
     """Looks token ids up; an id below zero gives the zero vector."""
-    rows = table[jnp.maximum(tokens, 0)]
+    # In float32, so that the gradient of a word is summed so over a batch.
+    rows = precise(table)[jnp.maximum(tokens, 0)].astype(table.dtype)
     return jnp.where((tokens >= 0)[..., None], rows, 0)
 
 

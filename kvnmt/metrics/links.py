@@ -49,7 +49,10 @@ class Gold:
             ValueError: One was not.
         """
         if any(0 in link for link in self.possible):
-            raise ValueError("a word has number 0, and words are counted from 1 here")
+            raise ValueError(
+                "a word has number 0, so words are not counted from 1; leave out "
+                "--from-one"
+            )
         sure, possible = (
             frozenset((i - 1, j - 1) for i, j in links)
             for links in (self.sure, self.possible)
@@ -85,7 +88,12 @@ def read_gold(
     if not any(line.strip() for line in lines):
         raise UserError(f"'{path}' holds no links; give a file of word alignments.")
     first = next(line for line in lines if line.strip())
-    if _NAACL.fullmatch(first.strip()):  # always from 1
+    if _NAACL.fullmatch(first.strip()):
+        if from_one:
+            raise UserError(
+                f"'{path}' has the NAACL format, which counts from 1 in any case; "
+                "leave out --from-one."
+            )
         return _read_naacl(path, lines, sentences)
     if sentences is not None and len(lines) != sentences:
         raise UserError(
@@ -96,14 +104,16 @@ def read_gold(
     gold = []
     for number, line in enumerate(lines, start=1):
         try:
-            links = parse_pharaoh(line)
-            links = links.shifted() if from_one else links
-            gold.append(replace(links, place=f"line {number}"))
+            links = replace(parse_pharaoh(line), place=f"line {number}")
         except ValueError as error:
             raise UserError(
                 f"{path}, line {number}: {error}, or in the NAACL format, a link a "
                 "line, 'sentence i j' and perhaps S or P."
             ) from None
+        try:
+            gold.append(links.shifted() if from_one else links)
+        except ValueError as error:
+            raise UserError(f"{path}, line {number}: {error}.") from None
     return gold
 
 
@@ -122,6 +132,7 @@ def check_links(
     source_lengths: Sequence[int],
     target_lengths: Sequence[int],
     path: Path,
+    remedy: str = "",
 ) -> None:
     """Refuses alignments that cannot belong to these sentences.
 
@@ -130,6 +141,7 @@ def check_links(
         source_lengths: Words of each source sentence, without EOS.
         target_lengths: Words of each target sentence, without EOS.
         path: The file to name in the error.
+        remedy: What else may help, behind ``check that the sides are not swapped …``.
 
     Raises:
         UserError: The numbers of lines differ, or a link lies outside its pair.
@@ -144,7 +156,7 @@ def check_links(
     for number, (sentence, source, target) in enumerate(sizes, start=1):
         place = sentence.place or f"line {number}"
         if wrong := outside(sentence.possible, source, target):
-            raise UserError(f"{path}, {place}: {wrong}.")
+            raise UserError(f"{path}, {place}: {wrong}{remedy}.")
 
 
 def symmetrize(forward: Links, backward: Links, heuristic: Heuristic) -> Links:

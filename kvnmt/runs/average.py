@@ -27,7 +27,11 @@ from kvnmt.typing import PyTree
 
 
 def average(
-    folders: Sequence[Path], output: Path, *, last: int | None = None
+    folders: Sequence[Path],
+    output: Path,
+    *,
+    last: int | None = None,
+    best: int | None = None,
 ) -> list[str]:
     """Writes a run directory that holds the mean of checkpoints of others.
 
@@ -35,7 +39,8 @@ def average(
         folders: Run directories of one model and one vocabulary, or checkpoints in
             them.
         output: Directory to write; must not exist.
-        last: So many of the newest checkpoints of every run; None: the best of each.
+        last: So many of the newest checkpoints of every run.
+        best: So many of the best; by default the best one of each.
 
     Returns:
         What was averaged, ``folder/checkpoints/step`` each.
@@ -48,11 +53,15 @@ def average(
         raise UserError(f"'{output}' exists already; choose another folder.")
     check_once(folders)
     runs = [chosen(folder) for folder in folders]
-    if last is not None and any(number is not None for _, number in runs):
-        raise OptionError(
-            "{0} is of whole runs, and a checkpoint is named; leave one of them out.",
-            "last",
-        )
+    if None not in (last, best):
+        raise OptionError("{0} and {1} are two choices; leave one out.", "last", "best")
+    for name, count in (("last", last), ("best", best)):
+        if count is not None and any(number is not None for _, number in runs):
+            raise OptionError(
+                "{0} is of whole runs, and a checkpoint is named; leave one of them "
+                "out.",
+                name,
+            )
     experiments, words = zip(*map(load_settings, folders))
     model, first = experiments[0].model, words[0]
     for folder, experiment, each in zip(folders, experiments, words):
@@ -73,7 +82,7 @@ def average(
     for (folder, number), each in zip(runs, words):
         with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
             steps, some = checkpoints.take(
-                partial(_steps, folder, checkpoints, last, number),
+                partial(_steps, folder, checkpoints, last, best, number),
                 partial(_sum, checkpoints, like, folder, each),
             )
         total = jax.tree.map(np.add, total, some)
@@ -145,22 +154,27 @@ def _write(output: Path, model: Path, params: Params, about: dict[str, Any]) -> 
 
 
 def _steps(
-    folder: Path, checkpoints: Checkpoints, last: int | None, number: int | None
+    folder: Path,
+    checkpoints: Checkpoints,
+    last: int | None,
+    best: int | None,
+    number: int | None,
 ) -> list[int]:
     if number is not None:
         return [number]
-    best, steps = checkpoints.folder.best_step(), checkpoints.folder.steps()
-    if best is None:
+    rated, steps = checkpoints.folder.best_steps(best or 1), checkpoints.folder.steps()
+    if not rated:
         raise OptionError(
             f"'{folder}' holds no finished checkpoint; go on training with {{0}} until "
             "one is saved.",
             "resume",
         )
-    if last is None:
-        return [best]
-    if last > len(steps):
+    asked, which = (last, "last") if last else (best or 1, "best")
+    there = steps[-last:] if last else rated
+    if asked > len(there):
+        some = "rated " * (which == "best")
         raise UserError(
-            f"'{folder}' keeps {len(steps)} checkpoints, not {last}; train with "
-            f"--training.keep-last {last}, or ask for fewer."
+            f"'{folder}' keeps {len(there)} {some}checkpoints, not {asked}; train with "
+            f"--training.keep-{which} {asked}, or ask for fewer."
         )
-    return steps[-last:]
+    return there

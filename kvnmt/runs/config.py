@@ -81,6 +81,7 @@ MAY_CHANGE = (
     "training.skip_at_most",
     "training.save_every",
     "training.keep_last",
+    "training.keep_best",
     "training.keep_every",
     # How translations are searched for; what validation does as well is kept, since
     # scores are compared.

@@ -12,7 +12,7 @@ from kvnmt import attention
 from kvnmt.data.config import check_vocabularies
 from kvnmt.decoder.rounds import RoundOptions
 from kvnmt.errors import Idle, OptionError, check_given
-from kvnmt.fields import check_used
+from kvnmt.fields import WIDEST, check_used
 from kvnmt.inference.config import check_asked
 from kvnmt.model.assembly import build
 from kvnmt.model.config import ModelConfig
@@ -90,11 +90,14 @@ def idle_steps(model: ModelConfig, objective: Objective) -> Iterator[Idle]:
 
 def _reads(model: ModelConfig, width: int) -> bool:
     """Whether an array is so wide as the energies are."""
-    shapes = []
-    for each in (width, 2 * width):
-        init = build(replace(model, alignment=each), WORDS, WORDS).init
-        shapes.append(jax.eval_shape(init, jax.random.key(0)))
-    return shapes[0] != shapes[1]
+
+    def shapes(alignment: int) -> Any:
+        init = build(replace(model, alignment=alignment), WORDS, WORDS).init
+        # The key, too: processes that are to be joined must not have a device yet.
+        return jax.eval_shape(lambda: init(jax.random.key(0)))
+
+    other = 2 * width if 2 * width <= WIDEST else width // 2
+    return shapes(width) != shapes(other)
 
 
 def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:

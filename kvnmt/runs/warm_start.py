@@ -94,7 +94,7 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
         OptionError: A choice differs that gives the same arrays another meaning.
     """
     fields = ["merge", "cell", "readout"]
-    if trained.layers > 1:
+    if min(trained.layers, config.layers) > 1:
         fields.append("residual")
     if trained.recurs or config.recurs:
         fields.append("layer_norm")  # which is of recurrent units

@@ -49,7 +49,7 @@ def open_outputs(
         UserError: Another training writes there, the checkpoint is of other pairs, or
             something cannot be written.
     """
-    keep = Keep(job.config.keep_last, job.config.keep_every)
+    keep = Keep(job.config.keep_last, job.config.keep_every, job.config.keep_best)
     devices.first_does(lambda: make_folder(job.folder))
     only = only_writer(job.folder, job.tell)
     devices.first_does(lambda: stack.enter_context(only))

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Signals: the first asks training to save and leave, the second ends it.
 
-These are SIGTERM, SIGINT and SIGUSR1, which a queue sends some time before it kills.
+These are SIGTERM, SIGINT, SIGHUP, of a terminal that is closed, and SIGUSR1, which a
+queue sends some time before it kills.
 
 Python runs a signal's handler between two instructions of the main thread, which may
 wait in a compiler for minutes. Python writes the number of a signal down at once,
@@ -23,7 +24,7 @@ from typing import Any
 
 from kvnmt.errors import STATUS_OF_SIGNALS
 
-HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 def is_interactive() -> bool:
@@ -32,7 +33,7 @@ def is_interactive() -> bool:
 
 
 class Signals:
-    """Handles both while it is open; does nothing outside of the main thread."""
+    """Handles them while it is open; does nothing outside of the main thread."""
 
     def __init__(self, tell: Callable[[str], None]):
         """Takes who is told of the first signal."""

@@ -208,6 +208,7 @@ def test_what_the_other_cannot_train_is_told_before(tmp_path):
     programs = OURS, THEIRS._replace(check=refuse)
     with pytest.raises(UserError, match="no such width"):
         measure(CONFIG, against(tmp_path), programs=programs)
+    measure(CONFIG, against(tmp_path, turns=1), programs=(OURS, THEIRS))  # same --work
 
 
 def test_a_log_without_a_speed_is_told(tmp_path):

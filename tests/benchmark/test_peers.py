@@ -86,6 +86,7 @@ def test_opennmt_has_one_rate_and_a_wide_decoder(task):
     """What it would train otherwise than it is asked to is told before."""
     alike = dataclasses.replace(task, state=12, embedding_dropout=0.3)
     opennmt.PROGRAM.check(alike)
+    opennmt.PROGRAM.check(dataclasses.replace(alike, embedding_dropout=0.0))
     with pytest.raises(UserError, match="--model.encoder 3, or --model.state 12"):
         opennmt.PROGRAM.check(dataclasses.replace(alike, state=6))
     with pytest.raises(UserError, match="one rate; give --model.dropout.embedding 0.3"):

@@ -183,6 +183,8 @@ def test_a_run_that_goes_on_starts_from_itself(places):
     alone = read("train", "OTHER --resume", places)
     again = read("train", "OTHER --resume --like MINE", places)
     assert again.experiment == alone.experiment
+    gone = read("train", "OTHER --resume --like FILE", places)  # no run any more
+    assert gone.experiment == alone.experiment
     assert read("train", "NEW --resume --like MINE", places).experiment == (
         read("train", "NEW --like MINE", places).experiment
     )

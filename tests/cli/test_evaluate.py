@@ -227,8 +227,11 @@ def test_gold_links_may_be_of_either_direction(kvnmt, text):
         *common, "--gold", ones, "--from-one"
     )
     asked = "evaluate", *common[1:], "--gold"
-    check_sentence(kvnmt(*asked, ones), "outside", "does not count from 1")
-    check_sentence(kvnmt(*asked, zeros, "--from-one"), "words are counted from 1 here")
+    check_sentence(kvnmt(*asked, ones), "outside", "or say --from-one if the file co")
+    check_sentence(kvnmt(*asked, zeros, "--from-one"), "leave out --from-one.")
+    naacl = text.write("naacl.align", ["1 1 1"])
+    said = kvnmt(*asked, naacl, "--from-one")
+    check_sentence(said, "NAACL format, which counts from 1 in any case; leave out")
     own = text.folder / os.fsdecode(b"caf\xe9.align")  # no name that can be printed
     own.write_text(straight.read_text())
     said = kvnmt("evaluate", *common[1:], *links[:2], "--swap", "--links", own)

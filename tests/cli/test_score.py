@@ -92,6 +92,9 @@ def test_lists_are_sorted_anew(kvnmt, folder, source, tmp_path):
         for part in (slice(0, 3), slice(3, 6), slice(6, 8)):
             ranks += sorted(range(8)[part], key=lambda n: -wanted[n])
         assert [entry[:2] for entry in got] == [plain[n][:2] for n in ranks]
+        best = lines_of(kvnmt(*asked, *flags, "--best"))
+        firsts = [got[n][1] for n in (0, 3, 6)]
+        assert best == [text.replace("&#124;", "|") for text in firsts]
         scores = [float(entry[3]) for entry in got]
         assert scores == pytest.approx([wanted[n] for n in ranks], abs=1e-5)
 
@@ -136,6 +139,8 @@ def test_faulty_lists_are_told(kvnmt, folder, source, tmp_path, text, said):
             ["--nbest", "t", "--normalization", "none"],
             "--normalization is of",
         ),
+        (["--target", "t", "--best"], "--best is for the n-best lists"),
+        (["--nbest", "t", "--best", "--feature", "x"], "--feature is of lists"),
         (["--nbest", "t", "--feature", ""], "--feature '' must be one word"),
         (["--nbest", "t", "--weight", "inf"], "--weight is inf but must be a number"),
         (["--nbest", "t"], "reads a source; give --source too"),

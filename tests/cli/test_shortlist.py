@@ -45,14 +45,26 @@ def test_own_links_are_those_of_align(kvnmt, folder, text, tmp_path):
     assert kvnmt("shortlist", folder, *text, *flags).status == 0
     run = load_run(folder)
     sides = toy_lines(1, 1), [toy_lines(1, 1)[0].upper()]
-    some = attended_links(run, *sides, 99)
-    assert len(some) and not len(attended_links(run, *sides, 1))  # it has more tokens
-    assert np.array_equal(
-        some, attended_links(run, *([*x, "a " * 9] for x in sides), 8)
-    )
+    some, left_out = attended_links(run, *sides, 99)
+    assert len(some) and not left_out
+    mixed = ([*lines, "a " * 9] for lines in sides)
+    again, left_out = attended_links(run, *mixed, 8)
+    assert np.array_equal(some, again) and left_out == 1
     first, *_ = read_shortlist(tmp_path / "best", run.vocabularies).lexicon
     counts = Counter(int(word) for word in first if word >= 0)
     assert counts and set(counts.values()) == {1}
+
+
+def test_pairs_that_are_too_long_are_told(kvnmt, folder, tmp_path):
+    """A run that never saw their like would link them as it comes."""
+    (tmp_path / "long").write_text("a " * 120 + "\n" + "a b\n")
+    text = "--source", tmp_path / "long", "--target", tmp_path / "long"
+    output = "--output", tmp_path / "table"
+    said = kvnmt("shortlist", folder, *text, *output)
+    assert said.status == 0 and "warning: 1 pair longer than" in said.err
+    (tmp_path / "long").write_text("a " * 120 + "\n")
+    said = kvnmt("shortlist", folder, *text, *output)
+    assert said.status == 2 and "no pair is left to link" in said.err
 
 
 def test_a_table_is_translated_with(kvnmt, folder, text, tmp_path):

@@ -224,6 +224,10 @@ def test_a_trimmed_vocabulary_has_no_letters_of_another_script(tmp_path):
             assert words.pieces(ids) == both.pieces(whole)
             assert words.decode(words.sample(line, 0.5, 1)) == line
     assert UNK in ours.encode("王")
+    stray = [*english * 60, "the 王"]  # a letter brings no others of its script
+    some = trim(both, stray)
+    assert {*"王theÜ"} <= {*"".join(some.pieces(range(2, len(some))))}
+    assert UNK not in some.encode("王") and UNK in some.encode("男")
 
 
 def test_merges_that_are_left_out_spell_the_same_line(text, subwords):

@@ -49,6 +49,23 @@ def test_the_last_checkpoints_are_averaged(several, tmp_path):
     assert any(np.any(a != b) for a, b in zip(found, kept[0]))
 
 
+def test_the_best_checkpoints_are_averaged(kvnmt, several, tmp_path):
+    with Checkpoints(several / "checkpoints", read_only=True) as checkpoints:
+        best = checkpoints.folder.best_steps(2)
+        scores = [checkpoints.manifest(n).score for n in steps_kept(several)]
+    names = average([several], tmp_path / "mean", best=2)
+    assert names == [f"{several}/checkpoints/{step}" for step in best]
+    assert len(best) == 2 and max(scores) in scores
+    said = kvnmt("average", several, "--best", 2, "--output", tmp_path / "again")
+    assert said.status == 0 and "the mean of 2 checkpoints" in said.err
+    with pytest.raises(UserError, match="rated checkpoints, not 9; train with --tra"):
+        average([several], tmp_path / "new", best=9)
+    said = kvnmt(
+        "average", several, "--best", 2, "--last", 2, "--output", tmp_path / "n"
+    )
+    assert "--last and --best are two choices" in said.err
+
+
 def test_the_command_takes_the_last(kvnmt, several, tmp_path):
     said = kvnmt("average", several, "--last", 3, "--output", tmp_path / "mean")
     assert said.status == 0 and "the mean of 3 checkpoints" in said.err

@@ -228,6 +228,8 @@ def test_reading_changes_nothing(tmp_path):
         (Keep(2), True, [5, 6]),
         (Keep(1, every=2), True, [2, 4, 6]),
         (Keep(2, every=3), False, [3, 5, 6]),
+        (Keep(1, best=3), True, [4, 5, 6]),
+        (Keep(1, best=3), False, [6]),
     ],
 )
 def test_what_is_kept(tmp_path, keep, rate, kept):
@@ -256,6 +258,20 @@ def test_the_best_is_kept_with_the_last(tmp_path, scores, kept):
             seen.append({*checkpoints.folder.steps()})
         assert checkpoints.folder.best_step() == 1 + int(np.argmax(scores))
     assert seen == kept
+
+
+def test_several_of_the_best_are_kept(tmp_path):
+    """And of those that have no score none in their place."""
+    with Checkpoints(tmp_path, keep=Keep(1, best=2)) as checkpoints:
+        for step, score in enumerate([5.0, 1.0, 4.0, None, None], 1):
+            state = SMALL.replace(step=jnp.int32(step))
+            checkpoints.save(state, {}, ABOUT)
+            if score is not None:
+                checkpoints.rate(step, score, {})
+    with Checkpoints(tmp_path, read_only=True) as checkpoints:
+        assert checkpoints.folder.steps() == [1, 3, 5]
+        assert checkpoints.folder.best_steps(2) == [1, 3]
+        assert checkpoints.folder.best_steps(9) == [1, 3]
 
 
 def flip(path: Path) -> None:

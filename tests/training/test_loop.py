@@ -215,6 +215,21 @@ def test_figures_that_are_read_later_are_not_lost(tmp_path, data, whole, monkeyp
     check_same_run(exp, tmp_path / "run", whole)
 
 
+def test_arrays_without_entries_go_on_where_the_others_lie(tmp_path):
+    """A tied model has such, and they are in no checkpoint."""
+    data = toy_data(tmp_path / "text", vocabulary="bpe", subwords=20, joint=True)
+    tied = dataclasses.replace(tiny(data).model, tie="all")
+    exp = dataclasses.replace(tiny(data, epochs=1, ema=0.9), model=tied)
+    longer = dataclasses.replace(
+        exp, training=dataclasses.replace(exp.training, epochs=2)
+    )
+    run(exp, tmp_path / "run")
+    assert not load_run(tmp_path / "run").params.source_embedding.size
+    run(longer, tmp_path / "run", resume=True)
+    run(longer, tmp_path / "whole")
+    check_same_run(longer, tmp_path / "whole", tmp_path / "run")
+
+
 def test_a_signal_waits_for_about_a_second_of_steps():
     assert together(1, 0.0) == together(5, 0.01) == FETCH
     assert (together(2, 0.2), together(10, 2.0), together(1, 12.2)) == (10, 5, 2)

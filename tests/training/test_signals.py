@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from kvnmt.training.signals import Signals
+from kvnmt.training.signals import HANDLED, Signals
 
 
 def test_a_signal_that_was_ignored_stays_so():
@@ -55,7 +55,7 @@ def test_a_signal_breaks_what_may_be_left():
             pytest.fail("nothing was raised")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", HANDLED)
 def test_a_second_signal_leaves_a_notebook_alive(monkeypatch, number):
     monkeypatch.setattr(builtins, "__IPYTHON__", True, raising=False)
     told: list[str] = []

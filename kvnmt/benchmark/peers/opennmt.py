@@ -3,7 +3,7 @@
 
 Its encoder splits its width over the two directions, and the decoder must be as wide as
 both together: `encoder` in each direction means 2 x `encoder` in the decoder. One rate
-of dropout holds for embeddings and readout.
+of dropout, that of the readout, holds for embeddings, too.
 """
 
 import json
@@ -40,10 +40,11 @@ def check(task: Task) -> None:
             f"OpenNMT-py's decoder is as wide as both directions of its encoder; give "
             f"--model.encoder {task.state // 2}, or --model.state {2 * task.encoder}."
         )
-    if task.embedding_dropout != task.output_dropout:
+    if task.embedding_dropout not in (0, task.output_dropout):
         raise UserError(
             "OpenNMT-py drops out embeddings and readout at one rate; give "
-            f"--model.dropout.embedding {task.output_dropout}, as that of the output."
+            f"--model.dropout.embedding {task.output_dropout}, as that of the output, "
+            "or leave it out."
         )
 
 

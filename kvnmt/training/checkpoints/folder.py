@@ -26,10 +26,11 @@ Which = Literal["last", "best"]
 
 
 class Keep(NamedTuple):
-    """Which checkpoints are kept, beside the best."""
+    """Which checkpoints are kept."""
 
     last: int = 2  # so many of the newest
     every: int = 0  # the first at or after each multiple of it; 0: none
+    best: int = 1  # so many of those that have a score; none has: the newest
 
 
 class CheckpointFolder:
@@ -60,8 +61,11 @@ class CheckpointFolder:
 
     def best_step(self) -> int | None:
         """The step with the best score, of the manifests that can be read."""
-        readable = self._manifests(lambda step, damage: None)
-        return next((manifest.step for manifest in ordered(readable, "best")), None)
+        return next(iter(self.best_steps(1)), None)
+
+    def best_steps(self, count: int) -> list[int]:
+        """So many steps, if there are, the one with the best score first."""
+        return best_of(self._manifests(lambda step, damage: None), count)
 
     def first_whole(self, which: Which) -> Manifest | None:
         """The newest or the best checkpoint that is as it was written; None: none is.
@@ -110,7 +114,7 @@ class CheckpointFolder:
         """
         steps, unread = self.steps(), list[int]()
         readable = self._manifests(lambda step, damage: unread.append(step))
-        best = [manifest.step for manifest in ordered(readable, "best")[:1]]
+        best = best_of(readable, keep.best)
         kept = {*steps[-keep.last :], *best, *unread, *firsts(steps, keep.every)}
         for step in steps:
             if step not in kept:
@@ -166,6 +170,13 @@ def ordered(newest_first: Iterable[Manifest], which: Which) -> list[Manifest]:
     rest = [manifest for manifest in manifests if manifest not in rated]
     rated.sort(key=lambda manifest: (-(manifest.score or 0.0), manifest.step))
     return rated + rest
+
+
+def best_of(newest_first: Iterable[Manifest], count: int) -> list[int]:
+    """The steps with the best scores; where none has one, the newest alone."""
+    wanted = ordered(newest_first, "best")
+    rated = [m for m in wanted if m.score is not None and math.isfinite(m.score)]
+    return [manifest.step for manifest in (rated or wanted[:1])[:count]]
 
 
 def firsts(steps: Iterable[int], every: int) -> set[int]:

@@ -226,7 +226,9 @@ def as_wanted(stored: PyTree, like: PyTree) -> PyTree:
     def find(path: Any, leaf: Any) -> Any:
         if leaf.size:
             return arrays[path_name(path)]
-        return jnp.zeros(leaf.shape, leaf.dtype)
+        nothing = jnp.zeros(leaf.shape, leaf.dtype)
+        place = getattr(leaf, "sharding", None)  # a step takes it from where it lies
+        return nothing if place is None else jax.device_put(nothing, place)
 
     return jax.tree.map_with_path(find, like)
 
