@@ -26,6 +26,8 @@ from experiments.harness.settings import (
     text_digest,
     text_files,
 )
+from kvnmt.cli.defaults import AXES
+from kvnmt.cli.own_code import IMPORTED
 from kvnmt.errors import UserError
 from kvnmt.model.assembly import count_parameters
 from kvnmt.runs.config import Experiment
@@ -102,6 +104,17 @@ class AnyRow(ABC):
         """Does the work; leaves a result."""
 
 
+def own_code(experiment: Experiment) -> str | None:
+    """Tells apart what --import names, if a mechanism of the model is of it."""
+    model = experiment.model
+    parts = (getattr(model, axis) for axis in AXES)
+    modules = {type(part).__module__.split(".")[0] for part in parts}
+    if modules.isdisjoint(path.stem for path in IMPORTED):
+        return None
+    files = [file for path in IMPORTED for file in [path, *sorted(path.rglob("*.py"))]]
+    return text_digest([file for file in files if file.is_file()])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row(AnyRow):
     """A run of kvnmt in its run directory, measured once it is trained."""
@@ -136,6 +149,11 @@ class Row(AnyRow):
         figures = super().result()
         if figures:
             check_same_config(figures.get("config"), self.experiment, self.folder)
+            if figures.get("own_code") != own_code(self.experiment):
+                raise UserError(
+                    f"'{self.folder}' was measured with other code than --import names "
+                    "now; choose another --workdir, or delete that folder."
+                )
         else:
             check_begun_alike(self.experiment, self.folder)
         check_same_vocabularies(self.experiment, self.folder)
@@ -166,6 +184,7 @@ class Row(AnyRow):
             "config": config_digest(self.experiment),
             "setting": config_digest(self.experiment, seed=False),
             "text": self.text,
+            "own_code": own_code(self.experiment),
             "based_on": self.based_on,
             "state": self.experiment.model.state,
             "parameters": count_parameters(run.params),

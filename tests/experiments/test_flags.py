@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every table takes from the command line, tried on one with two rows."""
 
+import dataclasses
 import json
 import sys
 from functools import partial
@@ -23,6 +24,7 @@ from experiments.all_systems import AllSystems
 from experiments.bahdanau import Bahdanau
 from experiments.even_match import EvenMatch
 from experiments.growth import Growth
+from experiments.harness import rows
 from experiments.harness.results import write_result
 from experiments.harness.row_flags import with_flags
 from experiments.harness.settings import config_digest
@@ -30,8 +32,10 @@ from experiments.harness.table import launch
 from experiments.meng import Meng
 from experiments.multi30k import Multi30k
 from experiments.parts.papers import configure
+from kvnmt.attention import kv_memory
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import UserError
+from kvnmt.runs.config import Experiment
 from tests.experiments.fake import never, write_captions
 
 SMALL = """--model.embedding 4 --model.encoder 6 --model.state 6 --training.shapes 1
@@ -243,3 +247,30 @@ def test_own_code_is_imported_first(call, tmp_path):
     (tmp_path / "my_systems.py").write_text("print('mine')\n")
     out, _ = call("--list", "--import", str(tmp_path / "my_systems.py"))
     assert out.startswith("mine") and "de-en-rnnencdec-scratch-1" in out
+
+
+def test_a_result_knows_the_code_of_its_mechanism(tmp_path, monkeypatch):
+    """But not that of other rows, nor what it had as a comment elsewhere."""
+    package = tmp_path / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "tired.py").write_text("rate = 1\n")
+    monkeypatch.setattr(kv_memory.Options, "__module__", "mine.tired")
+    plain = Experiment()
+    model = dataclasses.replace(plain.model, attention=kv_memory.Options())
+    of_it = dataclasses.replace(plain, model=model)
+    assert rows.own_code(plain) is rows.own_code(of_it) is None
+    monkeypatch.setattr(rows, "IMPORTED", [package])
+    before = rows.own_code(of_it)
+    assert rows.own_code(plain) is None and before
+    (package / "tired.py").write_text("rate = 2\n")
+    assert rows.own_code(of_it) not in (None, before)
+    row = rows.Row(
+        folder=tmp_path / "row", system="tired", experiment=of_it, measure=lambda _: {}
+    )
+    noted = {"config": config_digest(of_it), "based_on": {}, "own_code": before}
+    write_result(row.folder, noted)
+    with pytest.raises(UserError, match="measured with other code than --import"):
+        row.result()
+    (package / "tired.py").write_text("rate = 1\n")
+    assert row.result()
