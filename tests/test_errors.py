@@ -32,7 +32,7 @@ OF_COMMANDS = (
     "evaluation",
     "serve",
 )
-OTHERS = {"companions.py": "coordinator", "runs/average.py": "keep-last"}
+OTHERS = {"companions.py": "coordinator"}
 
 
 def calls(name: str) -> Iterator[tuple[str, ast.Call]]:

@@ -17,7 +17,7 @@ from typing import Literal, TypeAlias
 
 from kvnmt.data.links import Links, outside, parse_links
 from kvnmt.data.text import read_lines
-from kvnmt.errors import UserError, counted
+from kvnmt.errors import OptionError, UserError, counted
 
 Heuristic: TypeAlias = Literal[
     "intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"
@@ -49,10 +49,7 @@ class Gold:
             ValueError: One was not.
         """
         if any(0 in link for link in self.possible):
-            raise ValueError(
-                "a word has number 0, so words are not counted from 1; leave out "
-                "--from-one"
-            )
+            raise ValueError("a word has number 0, so words are not counted from 1")
         sure, possible = (
             frozenset((i - 1, j - 1) for i, j in links)
             for links in (self.sure, self.possible)
@@ -90,9 +87,10 @@ def read_gold(
     first = next(line for line in lines if line.strip())
     if _NAACL.fullmatch(first.strip()):
         if from_one:
-            raise UserError(
+            raise OptionError(
                 f"'{path}' has the NAACL format, which counts from 1 in any case; "
-                "leave out --from-one."
+                "leave out {0}.",
+                "from_one",
             )
         return _read_naacl(path, lines, sentences)
     if sentences is not None and len(lines) != sentences:
@@ -113,7 +111,8 @@ def read_gold(
         try:
             gold.append(links.shifted() if from_one else links)
         except ValueError as error:
-            raise UserError(f"{path}, line {number}: {error}.") from None
+            told = f"{path}, line {number}: {error}; leave out {{0}}."
+            raise OptionError(told, "from_one") from None
     return gold
 
 

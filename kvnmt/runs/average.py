@@ -169,12 +169,14 @@ def _steps(
             "one is saved.",
             "resume",
         )
-    asked, which = (last, "last") if last else (best or 1, "best")
+    asked = last or best or 1
+    option = "training.keep_last" if last else "training.keep_best"
     there = steps[-last:] if last else rated
     if asked > len(there):
-        some = "rated " * (which == "best")
-        raise UserError(
+        some = "" if last else "rated "
+        raise OptionError(
             f"'{folder}' keeps {len(there)} {some}checkpoints, not {asked}; train with "
-            f"--training.keep-{which} {asked}, or ask for fewer."
+            f"{{0}} {asked}, or ask for fewer.",
+            option,
         )
     return there

@@ -58,7 +58,7 @@ def test_the_best_checkpoints_are_averaged(kvnmt, several, tmp_path):
     assert len(best) == 2 and max(scores) in scores
     said = kvnmt("average", several, "--best", 2, "--output", tmp_path / "again")
     assert said.status == 0 and "the mean of 2 checkpoints" in said.err
-    with pytest.raises(UserError, match="rated checkpoints, not 9; train with --tra"):
+    with pytest.raises(UserError, match="rated checkpoints, not 9; train with tra"):
         average([several], tmp_path / "new", best=9)
     said = kvnmt(
         "average", several, "--best", 2, "--last", 2, "--output", tmp_path / "n"
