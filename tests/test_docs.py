@@ -37,7 +37,7 @@ PAGES = [
 TOPS = ("kvnmt", "experiments", "tests", "docs")
 NEW = "kvnmt/attention/tired.py"  # the example of how to add a mechanism
 OTHERS = {
-    "--ntasks-per-node",  # of srun
+    *("--ntasks-per-node", "--nodes", "--gpus-per-node", "--cpus-per-task"),  # of srun
     "--array",  # of sbatch
     "--requeue",
     "--signal",
