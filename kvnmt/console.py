@@ -4,6 +4,7 @@
 A terminal has a bar for that, a file of what was said a line at times.
 """
 
+import errno
 import json
 import sys
 import time
@@ -94,6 +95,15 @@ class _People(Console):
     def on_broken_pipe(self) -> None:
         """Says no more; Rich itself would end the program."""
         self.quiet = True
+
+    def _check_buffer(self) -> None:
+        try:
+            super()._check_buffer()
+        except OSError as error:
+            if error.errno != errno.EIO:  # of a terminal that was closed
+                raise
+            self.quiet = True
+            super()._check_buffer()
 
 
 def people_console(*, stderr: bool = True, quiet: bool = False) -> Console:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of a table: a run directory each, and what leads to its figures."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ from kvnmt.model.assembly import count_parameters
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run, load_run
 from kvnmt.training.loop import Result
+
+OURS = {"kvnmt", "experiments"}  # packages whose commit a result keeps
 
 
 class Trained(NamedTuple):
@@ -109,10 +112,18 @@ def own_code(experiment: Experiment) -> str | None:
     model = experiment.model
     parts = (getattr(model, axis) for axis in AXES)
     modules = {type(part).__module__.split(".")[0] for part in parts}
-    if modules.isdisjoint(path.stem for path in IMPORTED):
+    if modules <= OURS:
         return None
-    files = [file for path in IMPORTED for file in [path, *sorted(path.rglob("*.py"))]]
-    return text_digest([file for file in files if file.is_file()])
+    files = {file for path in IMPORTED for file in [path, *path.rglob("*.py")]}
+    # And what stands beside them and was imported from there.
+    roots = [path if path.is_dir() else path.parent for path in IMPORTED]
+    for name, module in list(sys.modules.items()):
+        file = Path(getattr(module, "__file__", None) or "/")
+        outside = name.split(".")[0] in OURS or "site-packages" in file.parts
+        if not outside and any(map(file.is_relative_to, roots)):
+            files.add(file)
+    files = sorted(file for file in files if file.is_file())
+    return text_digest(files)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,7 +163,8 @@ class Row(AnyRow):
             if figures.get("own_code") != own_code(self.experiment):
                 raise UserError(
                     f"'{self.folder}' was measured with other code than --import names "
-                    "now; choose another --workdir, or delete that folder."
+                    "now, or notes none; choose another --workdir, or delete that "
+                    "folder."
                 )
         else:
             check_begun_alike(self.experiment, self.folder)

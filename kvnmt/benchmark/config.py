@@ -127,23 +127,11 @@ def check_used(config: BenchmarkConfig) -> None:
         why = "{0} is of training; leave out either it or --no-train."
         idle.append(Idle((*of_steps, "batch_size", "split"), why))
     check_given(config, idle, start)
-    refusals = [_idle_in(name, config, start) for name in config.systems]
-    refused = [*filter(None, refusals)]
-    if len(refused) == len(config.systems):  # else another system uses it
-        raise refused[0]
-
-
-def _idle_in(
-    name: str, config: BenchmarkConfig, start: BenchmarkConfig
-) -> OptionError | None:
-    """Why something that was given does nothing in a system."""
-    model, usual = (system(name).model(one.model) for one in (config, start))
-    try:
+    if len(config.systems) == 1:  # of several, another may use it
+        (name,) = config.systems
+        model, usual = (system(name).model(each.model) for each in (config, start))
         fields_used(replace(config, model=model), replace(start, model=usual))
         check_given(config, idle_steps(model, system(name).objective()), start)
-    except OptionError as error:
-        return error
-    return None
 
 
 def check_searched(config: BenchmarkConfig) -> None:

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import tyro
 
@@ -18,7 +18,6 @@ from kvnmt.inference.forced import Forced, force_lines
 from kvnmt.metrics.links import Heuristic, format_pharaoh, invert, symmetrize
 from kvnmt.runs.directory import Run, load_aligner
 
-T = TypeVar("T")
 JOINED: Heuristic = "grow-diag-final-and"
 WINDOW = 4096  # pairs at a time, ...
 ROOM = 2**28  # ... whose characters times characters are at most so many

@@ -112,6 +112,8 @@ class Score:
             )
         if self.best and self.feature is not None:
             raise UserError("--feature is of lists, and --best writes none; drop one.")
+        if self.best and self.weight is None:
+            raise UserError("--best chooses by what --weight adds; give that, too.")
         if self.normalization and self.weight is None:
             raise UserError("--normalization is of what --weight adds; give that, too.")
         name = self._feature
@@ -130,11 +132,16 @@ class Score:
         if lines == []:
             raise UserError(f"'{self.source}' is empty; it needs what was translated.")
         listed = [*read_lists(self.nbest, None if lines is None else len(lines))]
-        if any(f" {self._feature}= " in f" {entry.features} " for entry in listed):
+        name = f" {self._feature}= "
+        if not self.best and any(name in f" {entry.features} " for entry in listed):
             raise UserError(
                 f"'{self.nbest}' has a feature {self._feature} already; call this one "
                 "otherwise with --feature."
             )
+        if self.best:
+            count = max(entry.number for entry in listed) + 1
+            count = count if lines is None else len(lines)
+            _check_whole([entry.number for entry in listed], count, self.nbest)
         targets = [entry.text for entry in listed]
         sources = [lines[entry.number] for entry in listed] if lines else targets
         return Parallel(sources, targets), listed
@@ -180,6 +187,21 @@ class Score:
             "token_log_probs": [*map(finite, pair.token_log_probs)],
         }
         print_json(record)
+
+
+def _check_whole(numbers: list[int], count: int, path: Path) -> None:
+    """Refuses lists of which not every line has one, in the order of the lines.
+
+    Raises:
+        UserError: It is so; the first line without its list is named.
+    """
+    lists = [number for number, _ in groupby(numbers)]
+    for line in range(max(count, len(lists))):
+        if line >= count or lists[line : line + 1] != [line]:
+            raise UserError(
+                f"'{path}' has not one list for every line, in their order: that of "
+                f"number {line} is not in its place; leave out --best."
+            )
 
 
 def divisor(search: SearchConfig, tokens: Sized) -> float:

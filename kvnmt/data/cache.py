@@ -99,8 +99,8 @@ def locked(folder: Path, key: str) -> Iterator[Path]:
             except OSError:
                 if not (folder / key).exists():
                     raise
-                locks = True
-        if not locks:
+                locks = None  # an entry that is there needs none
+        if locks is False:
             say(
                 f"the file system of '{folder}' cannot lock: do not prepare the same "
                 "text twice at once."

@@ -107,8 +107,8 @@ def _cut_before(vocabularies: Vocabularies, pairs: Sequence[Tokenised]) -> str:
     told = f"warning: {count / words:.0%} of the words of the validation text are "
     if "words" in vocabularies.kinds:
         return (
-            f"{told}pieces of words ({mark}), so BLEU and chrF of validation are of "
-            "pieces, too, and no others compare with them."
+            f"{told}pieces of words ({mark}), so what is measured in validation is of "
+            "pieces, too, and cannot be compared with scores of whole words."
         )
     joined = {MARK: "sed 's/@@ //g' joins them", SPACE: "join them (spm_decode)"}[mark]
     return f"{told}pieces of words ({mark}), which are cut again; {joined}."

@@ -21,7 +21,7 @@ from kvnmt.errors import OptionError, UserError
 
 UNSEEN = "Cc", "Cf"  # controls and formats: a tab, a zero-width blank
 RESERVED = "\u2585"  # SentencePiece leaves lines out that hold it
-STRAY = 0.001  # share of the letters of a text that a script of its own has at least
+STRAY = 0.001  # a script with a smaller share of the letters of a text is no part of it
 PROTOCOL: Any = sentencepiece_model_pb2  # its classes are made when it is imported
 
 

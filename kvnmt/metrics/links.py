@@ -140,7 +140,7 @@ def check_links(
         source_lengths: Words of each source sentence, without EOS.
         target_lengths: Words of each target sentence, without EOS.
         path: The file to name in the error.
-        remedy: What else may help, behind ``check that the sides are not swapped …``.
+        remedy: What else may help, behind a sentence, in the Pharaoh format.
 
     Raises:
         UserError: The numbers of lines differ, or a link lies outside its pair.
@@ -155,7 +155,8 @@ def check_links(
     for number, (sentence, source, target) in enumerate(sizes, start=1):
         place = sentence.place or f"line {number}"
         if wrong := outside(sentence.possible, source, target):
-            raise UserError(f"{path}, {place}: {wrong}{remedy}.")
+            of_naacl = place.startswith("pair")
+            raise UserError(f"{path}, {place}: {wrong}{'' if of_naacl else remedy}.")
 
 
 def symmetrize(forward: Links, backward: Links, heuristic: Heuristic) -> Links:

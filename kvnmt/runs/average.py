@@ -173,10 +173,10 @@ def _steps(
     option = "training.keep_last" if last else "training.keep_best"
     there = steps[-last:] if last else rated
     if asked > len(there):
-        some = "" if last else "rated "
+        some = "checkpoints" if last else "checkpoints for their scores"
         raise OptionError(
-            f"'{folder}' keeps {len(there)} {some}checkpoints, not {asked}; train with "
-            f"{{0}} {asked}, or ask for fewer.",
+            f"'{folder}' keeps {len(there)} {some}, not {asked}; train with {{0}} "
+            f"{asked}, or ask for fewer.",
             option,
         )
     return there

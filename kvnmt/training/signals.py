@@ -82,8 +82,9 @@ class Signals:
             self._breaks = False
 
     def _handle(self, number: int, frame: object) -> None:
+        again = number == signal.SIGHUP and self._handled
         self.asked = self.asked or number
-        self._handled += 1
+        self._handled += not again
         if self._breaks or (self._handled > 1 and is_interactive()):
             raise KeyboardInterrupt
 
@@ -93,6 +94,8 @@ class Signals:
             number = byte[0]
             if number not in self._before:
                 continue
+            if number == signal.SIGHUP and came:
+                continue  # a shell and the kernel both send it, at once
             came += 1
             self.asked = self.asked or number
             if came > 1 and not is_interactive():

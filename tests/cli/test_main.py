@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command: what people type, mistakes above all."""
 
+import fcntl
 import json
 import math
 import os
+import pty
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import termios
+import time
 from pathlib import Path
 
 import pytest
@@ -712,6 +717,33 @@ def test_a_language_model_ends_with_its_perplexity(kvnmt, tmp_path):
     alone = kvnmt("score", folder, "--target", text).out.decode().splitlines()
     said = kvnmt("score", folder, "--nbest", lists)
     assert [one.split("= ")[1] for one in said.out.decode().splitlines()] == alone
+
+
+def test_a_terminal_that_is_closed_ends_a_training_that_is_saved(tmp_path):
+    """Who looked is gone, and the signal comes from the kernel and from a shell."""
+    folder, (master, slave) = tmp_path / "run", pty.openpty()
+    given = [*flags(tmp_path / "data"), "--training.epochs", "100000"]
+    words = [*KVNMT, "train", folder, *given, "--training.validate-every", "10000000"]
+
+    def lead() -> None:
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    training = subprocess.Popen(
+        [sys.executable, *map(str, words)],
+        **dict.fromkeys(("stdin", "stdout", "stderr"), slave),
+        start_new_session=True,
+        preexec_fn=lead,
+    )
+    os.close(slave)
+    seen, deadline = b"", time.monotonic() + 120
+    while b"target tokens/s" not in seen and time.monotonic() < deadline:
+        seen += os.read(master, 65536)
+    os.close(master)
+    os.kill(training.pid, signal.SIGHUP)
+    assert training.wait(120) == 128 + signal.SIGHUP, seen[-500:]
+    assert [
+        path for path in (folder / "checkpoints").iterdir() if path.name.isdecimal()
+    ]
 
 
 KVNMT = ["-c", "from kvnmt.cli import main; main()"]

@@ -92,9 +92,15 @@ def test_lists_are_sorted_anew(kvnmt, folder, source, tmp_path):
         for part in (slice(0, 3), slice(3, 6), slice(6, 8)):
             ranks += sorted(range(8)[part], key=lambda n: -wanted[n])
         assert [entry[:2] for entry in got] == [plain[n][:2] for n in ranks]
-        best = lines_of(kvnmt(*asked, *flags, "--best"))
-        firsts = [got[n][1] for n in (0, 3, 6)]
-        assert best == [text.replace("&#124;", "|") for text in firsts]
+        missing = kvnmt(*asked, *flags, "--best")
+        assert "that of number 1 is not in its place" in missing.err
+        alone = "score", folder, "--source", source, "--nbest", path.with_suffix(".all")
+        lines = path.read_text().splitlines()
+        lines[3:3] = ["1 ||| |||", "2 ||| x ||| Score= 1"]  # which it had before
+        path.with_suffix(".all").write_text("".join(f"{line}\n" for line in lines))
+        best = lines_of(kvnmt(*alone, *flags, "--best"))
+        firsts = [got[n][1].replace("&#124;", "|") for n in (0, 3, 6)]
+        assert best == [firsts[0], "", "x", *firsts[1:]]
         scores = [float(entry[3]) for entry in got]
         assert scores == pytest.approx([wanted[n] for n in ranks], abs=1e-5)
 
@@ -141,6 +147,7 @@ def test_faulty_lists_are_told(kvnmt, folder, source, tmp_path, text, said):
         ),
         (["--target", "t", "--best"], "--best is for the n-best lists"),
         (["--nbest", "t", "--best", "--feature", "x"], "--feature is of lists"),
+        (["--nbest", "t", "--best"], "--best chooses by what --weight adds"),
         (["--nbest", "t", "--feature", ""], "--feature '' must be one word"),
         (["--nbest", "t", "--weight", "inf"], "--weight is inf but must be a number"),
         (["--nbest", "t"], "reads a source; give --source too"),

@@ -255,7 +255,7 @@ def test_text_that_was_cut_before_is_told(tmp_path, capsys, half, remedy):
     assert "warning: 20% of the words of the validation text are pieces" in told
     assert remedy in told
     load_corpora(write(tmp_path, lines, lines))  # words, which may be pieces
-    assert "BLEU and chrF of validation are of pieces" in capsys.readouterr().err
+    assert "is of pieces, too, and cannot be compared" in capsys.readouterr().err
     few = ["a b c|x y"] * 50 + lines[:1]
     load_corpora(write(tmp_path, lines, few, vocabulary="bpe", subwords=20))
     assert "warning" not in capsys.readouterr().err

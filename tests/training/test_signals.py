@@ -47,6 +47,27 @@ def test_a_second_signal_ends_a_process_at_once():
     assert done.returncode == 128 + signal.SIGTERM
 
 
+CLOSED = """
+import os, signal, time
+from kvnmt.training.signals import Signals
+
+with Signals(lambda said: None) as signals:
+    for _ in range(3):
+        os.kill(os.getpid(), signal.SIGHUP)
+        time.sleep(0.3)
+    print("saved", signals.asked)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+"""
+
+
+def test_a_terminal_may_say_twice_that_it_is_closed():
+    """Another signal behind that leaves at once."""
+    done = subprocess.run([sys.executable, "-uc", CLOSED], capture_output=True)
+    assert done.stdout.split() == [b"saved", b"%d" % signal.SIGHUP]
+    assert done.returncode == 128 + signal.SIGTERM
+
+
 def test_a_signal_breaks_what_may_be_left():
     with pytest.raises(KeyboardInterrupt), Signals(lambda said: None) as signals:
         with signals.breaking():
@@ -55,7 +76,10 @@ def test_a_signal_breaks_what_may_be_left():
             pytest.fail("nothing was raised")
 
 
-@pytest.mark.parametrize("number", HANDLED)
+AGAIN = [number for number in HANDLED if number != signal.SIGHUP]
+
+
+@pytest.mark.parametrize("number", AGAIN)
 def test_a_second_signal_leaves_a_notebook_alive(monkeypatch, number):
     monkeypatch.setattr(builtins, "__IPYTHON__", True, raising=False)
     told: list[str] = []
