@@ -8,7 +8,7 @@ from rich.console import Console
 
 from kvnmt.console import say
 from kvnmt.data.lines import opened
-from kvnmt.data.vocabularies import Vocabularies
+from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import OptionError
 from kvnmt.model.assembly import Params, output_scale
@@ -33,7 +33,7 @@ def check_start(config: TrainingConfig, model: ModelConfig) -> None:
             "it out.",
             "training.source_vectors",
         )
-    for path in filter(None, (config.source_vectors, config.target_vectors)):
+    for path in _vectors(config).values():
         with opened(path):
             pass
     if config.warm_start:
@@ -60,14 +60,18 @@ def started(
     Raises:
         UserError: A file or a model cannot be used.
     """
-    if config.source_vectors:
-        params = _with_vectors(params, words, config.source_vectors, "source", console)
-    if config.target_vectors:
-        params = _with_vectors(params, words, config.target_vectors, "target", console)
+    for side, path in _vectors(config).items():
+        params = _with_vectors(params, words, path, side, console)
     if not config.warm_start:
         return params
     trained, shared = load_run(config.warm_start), None
     if config.new_words:
+        if digests(words) == digests(trained.vocabularies):
+            say(
+                "warning: no word is new, since the vocabularies are those of "
+                f"'{config.warm_start}'; --data.vocabularies None builds others.",
+                console,
+            )
         shared = shared_words(words, trained.vocabularies)
         _tell_shared(shared, words, config.warm_start, console)
     else:
@@ -76,6 +80,17 @@ def started(
     start = warm_start(params, trained.params, shared, scale)
     _tell_start(start, config.warm_start, console, verbose)
     return start.params
+
+
+def _vectors(config: TrainingConfig) -> dict[Side, Path]:
+    """Files of vectors by side, unless the arrays of a trained model are taken."""
+    if config.warm_start and not config.new_words:
+        return {}
+    sides: dict[Side, Path | None] = {
+        "source": config.source_vectors,
+        "target": config.target_vectors,
+    }
+    return {side: path for side, path in sides.items() if path}
 
 
 def _tell_start(

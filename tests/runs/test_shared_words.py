@@ -92,6 +92,12 @@ def test_a_run_says_how_many_words_it_knows(tmp_path_factory, tmp_path, monkeypa
     known = f"{len(ours.source) - 1} of {len(ours.source)} source and "
     known += f"{len(ours.target)} of {len(ours.target)} target words are known to"
     assert known in console.file.getvalue()
+    assert "no word is new" not in console.file.getvalue()
+    same = dataclasses.replace(data, vocabularies=base)  # as --like hands it on
+    experiment.run(
+        dataclasses.replace(exp, data=same), tmp_path / "same", console=console
+    )
+    assert "warning: no word is new, since the vocabula" in console.file.getvalue()
 
 
 def test_other_widths_are_refused_with_new_words_too():
