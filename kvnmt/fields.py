@@ -138,13 +138,21 @@ def check_used(config: Any, *starts: Any) -> None:
     Raises:
         OptionError: A field was given that does nothing; the first is named.
     """
+    for refusal in unused(config, *starts).values():
+        raise refusal
+
+
+def unused(config: Any, *starts: Any) -> dict[str, OptionError]:
+    """What `check_used` refuses, by the path of the field: all of it."""
+    refusals = {}
     for path, other, nothing in _idle(config, starts):
         remedy = "change" if nothing is not None else "give"
-        raise OptionError(
+        refusals[path] = OptionError(
             f"{{0}} does nothing while {{1}} is {_said(nothing)}; {remedy} {{1}}, or "
             "leave {0} out.",
             *(path, other),
         )
+    return refusals
 
 
 @cache

@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 
 from kvnmt import devices
 from kvnmt.errors import Idle, OptionError, UserError, check_given
-from kvnmt.fields import at_least, between, check_fields
-from kvnmt.fields import check_used as fields_used
+from kvnmt.fields import at_least, between, check_fields, unused
 from kvnmt.inference.config import MOST, SearchConfig
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs.directory import check_run, chosen
@@ -127,10 +126,17 @@ def check_used(config: BenchmarkConfig) -> None:
         why = "{0} is of training; leave out either it or --no-train."
         idle.append(Idle((*of_steps, "batch_size", "split"), why))
     check_given(config, idle, start)
-    if len(config.systems) == 1:  # of several, another may use it
-        (name,) = config.systems
+    refusals = []
+    for name in config.systems:
         model, usual = (system(name).model(each.model) for each in (config, start))
-        fields_used(replace(config, model=model), replace(start, model=usual))
+        whole = replace(config, model=model), replace(start, model=usual)
+        refusals.append(unused(*whole))
+    for path, refusal in refusals[0].items():
+        if all(path in others for others in refusals):  # else another system uses it
+            raise refusal
+    if len(config.systems) == 1:
+        (name,) = config.systems
+        model = system(name).model(config.model)
         check_given(config, idle_steps(model, system(name).objective()), start)
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command: what people type, mistakes above all."""
 
-import fcntl
 import json
 import math
 import os
@@ -11,7 +10,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import termios
 import time
 from pathlib import Path
 
@@ -723,16 +721,14 @@ def test_a_terminal_that_is_closed_ends_a_training_that_is_saved(tmp_path):
     """Who looked is gone, and the signal comes from the kernel and from a shell."""
     folder, (master, slave) = tmp_path / "run", pty.openpty()
     given = [*flags(tmp_path / "data"), "--training.epochs", "100000"]
-    words = [*KVNMT, "train", folder, *given, "--training.validate-every", "10000000"]
-
-    def lead() -> None:
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-
+    # The process takes the terminal for its own, as that of a shell does.
+    lead = "import fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)"
+    words = ["-c", f"{lead}; {KVNMT[1]}", "train", folder, *given]
+    words += ["--training.validate-every", "10000000"]
     training = subprocess.Popen(
         [sys.executable, *map(str, words)],
         **dict.fromkeys(("stdin", "stdout", "stderr"), slave),
         start_new_session=True,
-        preexec_fn=lead,
     )
     os.close(slave)
     seen, deadline = b"", time.monotonic() + 120
