@@ -114,16 +114,16 @@ def own_code(experiment: Experiment) -> str | None:
     modules = {type(part).__module__.split(".")[0] for part in parts}
     if modules <= OURS:
         return None
-    files = {file for path in IMPORTED for file in [path, *path.rglob("*.py")]}
+    paths = [path.resolve() for path in IMPORTED]
+    files = {file for path in paths for file in [path, *path.rglob("*.py")]}
     # And what stands beside them and was imported from there.
-    roots = [path if path.is_dir() else path.parent for path in IMPORTED]
+    roots = [path if path.is_dir() else path.parent for path in paths]
     for name, module in list(sys.modules.items()):
-        file = Path(getattr(module, "__file__", None) or "/")
+        file = Path(getattr(module, "__file__", None) or "/").resolve()
         outside = name.split(".")[0] in OURS or "site-packages" in file.parts
         if not outside and any(map(file.is_relative_to, roots)):
             files.add(file)
-    files = sorted(file for file in files if file.is_file())
-    return text_digest(files)
+    return text_digest(sorted(file for file in files if file.is_file()))
 
 
 @dataclass(frozen=True, kw_only=True)

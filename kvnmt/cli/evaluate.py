@@ -76,7 +76,7 @@ class Evaluate:
 
     def __call__(self) -> None:
         """Evaluates."""
-        self._check()
+        check_alone(self)
         use_cores()
         test = read_test(
             self.reference,
@@ -147,29 +147,6 @@ class Evaluate:
         asked = {*self.measures} or {ALL}
         return bool(self.output or self.pictures or not asked <= UNTRANSLATED)
 
-    def _check(self) -> None:
-        """Refuses what is wrong whatever the files hold."""
-        check_fields(self)
-        check_search(self.search)
-        if not self.systems:
-            raise UserError("name at least one run directory or file of translations.")
-        if self.tokenize:
-            check_tokenizer(self.tokenize)
-        if any(number < 1 for number in self.draw):
-            raise UserError("--draw takes numbers of lines, from 1.")
-        if self.draw != DRAWN and not self.pictures:
-            raise UserError("--draw chooses lines for pictures; give --pictures too.")
-        if self.draw != DRAWN and all(map(is_text, self.systems)):
-            raise UserError(
-                "--draw chooses lines whose attention is drawn, and files of "
-                "translations have none; leave it out, or name a run."
-            )
-        check_names(self.measures)
-        if self.reverse and self.gold:
-            check_reverse(self.reverse, *self.systems)
-        if self.stem is not None and not self.gold:
-            raise UserError("--stem is for adequacy by gold links, which needs --gold.")
-
     def _check_draw(self, lines: int) -> None:
         """Refuses to draw what is not there."""
         if self.draw != DRAWN and max(self.draw, default=0) > lines:
@@ -212,6 +189,34 @@ class Evaluate:
         say(f"the pictures are in {folder}")
         if lacking:
             say(lacking)
+
+
+def check_alone(options: Evaluate) -> None:
+    """Refuses what is wrong whatever the files hold.
+
+    Raises:
+        UserError: Something is.
+    """
+    check_fields(options)
+    check_search(options.search)
+    if not options.systems:
+        raise UserError("name at least one run directory or file of translations.")
+    if options.tokenize:
+        check_tokenizer(options.tokenize)
+    if any(number < 1 for number in options.draw):
+        raise UserError("--draw takes numbers of lines, from 1.")
+    if options.draw != DRAWN and not options.pictures:
+        raise UserError("--draw chooses lines for pictures; give --pictures too.")
+    if options.draw != DRAWN and all(map(is_text, options.systems)):
+        raise UserError(
+            "--draw chooses lines whose attention is drawn, and files of "
+            "translations have none; leave it out, or name a run."
+        )
+    check_names(options.measures)
+    if options.reverse and options.gold:
+        check_reverse(options.reverse, *options.systems)
+    if options.stem is not None and not options.gold:
+        raise UserError("--stem is for adequacy by gold links, which needs --gold.")
 
 
 def check_used(options: Evaluate, measures: Sequence[str]) -> None:

@@ -55,7 +55,7 @@ class Score:
         Raises:
             UserError: What is given cannot be read or does not go together.
         """
-        self._check()
+        check_together(self)
         run = load_ensemble([self.run, *self.ensemble])
         text, listed = self._read(run)
         sums, count = [], 0
@@ -90,37 +90,9 @@ class Score:
             )
 
     @property
-    def _feature(self) -> str:
+    def column(self) -> str:
+        """What the log-probability is called in the lists."""
         return "Score" if self.feature is None else self.feature
-
-    def _check(self) -> None:
-        """Refuses flags that would do nothing."""
-        if (self.target is None) == (self.nbest is None):
-            raise UserError(
-                "give either --target, a file of translations, or --nbest, n-best "
-                "lists of them."
-            )
-        asked = [
-            f"--{name}"
-            for name in ("feature", "weight", "normalization", "best")
-            if getattr(self, name) not in (None, False)
-        ]
-        if asked and (self.nbest is None or self.json):
-            raise UserError(
-                f"{asked[0]} is for the n-best lists that --nbest without --json "
-                "writes; leave it out."
-            )
-        if self.best and self.feature is not None:
-            raise UserError("--feature is of lists, and --best writes none; drop one.")
-        if self.best and self.weight is None:
-            raise UserError("--best chooses by what --weight adds; give that, too.")
-        if self.normalization and self.weight is None:
-            raise UserError("--normalization is of what --weight adds; give that, too.")
-        name = self._feature
-        if len(name.split()) != 1 or "|||" in name or "=" in name:
-            raise UserError(f"--feature {name!r} must be one word, without '='.")
-        if self.weight is not None and not math.isfinite(self.weight):
-            raise UserError(f"--weight is {self.weight} but must be a number.")
 
     def _read(self, run: Run) -> tuple[Parallel, list[Listed]]:
         """The pairs, and the entries of lists that they are from."""
@@ -132,10 +104,10 @@ class Score:
         if lines == []:
             raise UserError(f"'{self.source}' is empty; it needs what was translated.")
         listed = [*read_lists(self.nbest, None if lines is None else len(lines))]
-        name = f" {self._feature}= "
+        name = f" {self.column}= "
         if not self.best and any(name in f" {entry.features} " for entry in listed):
             raise UserError(
-                f"'{self.nbest}' has a feature {self._feature} already; call this one "
+                f"'{self.nbest}' has a feature {self.column} already; call this one "
                 "otherwise with --feature."
             )
         if self.best:
@@ -160,7 +132,7 @@ class Score:
             return self.weight * pair.log_prob / divisor(search, pair.token_log_probs)
 
         entries = (
-            entry.also(self._feature, pair.log_prob, more(pair))
+            entry.also(self.column, pair.log_prob, more(pair))
             for entry, pair in zip(listed, scored, strict=True)
         )
         for _, several in groupby(entries, key=lambda entry: entry.number):
@@ -187,6 +159,40 @@ class Score:
             "token_log_probs": [*map(finite, pair.token_log_probs)],
         }
         print_json(record)
+
+
+def check_together(options: Score) -> None:
+    """Refuses flags that do not go together, or would do nothing.
+
+    Raises:
+        UserError: There is one.
+    """
+    if (options.target is None) == (options.nbest is None):
+        raise UserError(
+            "give either --target, a file of translations, or --nbest, n-best "
+            "lists of them."
+        )
+    asked = [
+        f"--{name}"
+        for name in ("feature", "weight", "normalization", "best")
+        if getattr(options, name) not in (None, False)
+    ]
+    if asked and (options.nbest is None or options.json):
+        raise UserError(
+            f"{asked[0]} is for the n-best lists that --nbest without --json "
+            "writes; leave it out."
+        )
+    if options.best and options.feature is not None:
+        raise UserError("--feature is of lists, and --best writes none; drop one.")
+    if options.best and options.weight is None:
+        raise UserError("--best chooses by what --weight adds; give that, too.")
+    if options.normalization and options.weight is None:
+        raise UserError("--normalization is of what --weight adds; give that, too.")
+    name = options.column
+    if len(name.split()) != 1 or "|||" in name or "=" in name:
+        raise UserError(f"--feature {name!r} must be one word, without '='.")
+    if options.weight is not None and not math.isfinite(options.weight):
+        raise UserError(f"--weight is {options.weight} but must be a number.")
 
 
 def _check_whole(numbers: list[int], count: int, path: Path) -> None:

@@ -104,8 +104,7 @@ class Run(NamedTuple):
         Args:
             source: What is translated.
             target: Its translations, one for each.
-            aligned: Whether to tell how they are read: with many pairs that fills the
-                memory.
+            aligned: Whether to tell how they are read; of many pairs that is large.
 
         Raises:
             UserError: A side is no list of lines, or the sides differ in number.
