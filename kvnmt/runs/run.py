@@ -60,8 +60,7 @@ class Run(NamedTuple):
         Example::
 
             >>> run = kvnmt.load("runs/mine")
-            >>> translations = run.translate(["a b c", "d e"])
-            >>> len(translations)
+            >>> len(run.translate(["a b c", "d e"]))
             2
         """
         lines = _lines(lines)
