@@ -14,10 +14,11 @@ import pytest
 from kvnmt import cli
 from kvnmt.attention import kv_memory
 from kvnmt.benchmark import decoding, report
-from kvnmt.benchmark.config import BenchmarkConfig
+from kvnmt.benchmark.config import BenchmarkConfig, check_used
 from kvnmt.benchmark.training import random_batch
 from kvnmt.data.vocabulary import EOS, PAD
 from kvnmt.errors import UserError
+from kvnmt.layers import Blocks
 from kvnmt.model import assembly
 from kvnmt.model.config import ModelConfig
 from kvnmt.systems.named import system
@@ -147,3 +148,19 @@ def test_a_report_is_read_again(measured, tmp_path):
 def test_what_cannot_be_measured_is_told(changes):
     with pytest.raises(UserError):
         report.measure(dataclasses.replace(TINY, **changes))
+
+
+def test_what_one_system_uses_is_not_for_nothing():
+    """Nor are two options of which each is used by another."""
+    blocks = ModelConfig(blocks=Blocks(heads=2))
+    both = ("rnnsearch-star", "transformer")
+    check_used(BenchmarkConfig(systems=both, remat=8, model=blocks))
+    for systems, said in (
+        (both[:1], "model.blocks does nothing while model.cell is gru"),
+        (both[1:], "remat is of decoders that go from word to word"),
+    ):
+        with pytest.raises(UserError, match=said):
+            check_used(BenchmarkConfig(systems=systems, remat=8, model=blocks))
+    tied = ModelConfig(scale_tied=True)
+    with pytest.raises(UserError, match="model.scale_tied does nothing"):
+        check_used(BenchmarkConfig(systems=both, model=tied))
