@@ -107,9 +107,9 @@ def quiet() -> Console:
     return Console(file=io.StringIO())
 
 
-def records(folder: Path) -> list[dict[str, Any]]:
-    """What a run wrote down at every validation."""
-    text = (folder / "metrics.jsonl").read_text()
+def records(folder: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
+    """What a run wrote down at every validation, or as steps.jsonl of its steps."""
+    text = (folder / name).read_text()
     return [json.loads(line) for line in text.splitlines()]
 
 

@@ -77,6 +77,7 @@ MAY_CHANGE = (
     "training.epochs",
     "training.steps",
     "training.validate_every",
+    "training.log_every",
     "training.patience",
     "training.skip_at_most",
     "training.save_every",

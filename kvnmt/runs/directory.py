@@ -2,7 +2,7 @@
 """A run directory, as it is read back.
 
 It needs nothing else to be used. It holds ``config.json``, ``versions.json``,
-``vocabulary/``, ``metrics.jsonl``, ``events/``, ``validations/``,
+``vocabulary/``, ``metrics.jsonl``, ``steps.jsonl``, ``events/``, ``validations/``,
 ``learning-curve.png`` and ``checkpoints/``.
 """
 

@@ -38,6 +38,8 @@ class TrainingConfig(StepOptions):
     metric: Literal["bleu", "chrf", "loss"] = "bleu"  # chooses the best checkpoint
     # sacreBLEU's tokenizer in validation; none: the text is tokenised
     bleu_tokenize: str = "13a"
+    # steps from one line of steps.jsonl to the next, beside metrics.jsonl; 0: none
+    log_every: Annotated[int, at_least(0)] = 100
     # validations without a better score before training stops early
     patience: Annotated[int, at_least(1)] = 5
     # steps in a row with numbers that are not finite, before training stops

@@ -5,24 +5,16 @@
 written to.
 """
 
-import math
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple, NoReturn
-
-import jax
+from typing import NamedTuple, NoReturn
 
 from kvnmt import devices
-from kvnmt.console import is_watched
 from kvnmt.data.batches import AnyBatch
 from kvnmt.data.stream import BatchAt, stream
 from kvnmt.model.assembly import Params
-from kvnmt.training import device_memory, display, validation
-from kvnmt.training import optimizer as optimizers
-from kvnmt.training.ahead import Shape, shape_of
-from kvnmt.training.bad_numbers import report, too_many
+from kvnmt.training import display, steps, validation
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.job import Job
 from kvnmt.training.loop_state import (
@@ -35,8 +27,7 @@ from kvnmt.training.loop_state import (
 )
 from kvnmt.training.outputs import Outputs, open_outputs
 from kvnmt.training.programs import Programs
-from kvnmt.training.progress import FETCH, Progress, together
-from kvnmt.training.step import Metrics, TrainState
+from kvnmt.training.step import TrainState
 
 
 class Result(NamedTuple):
@@ -50,14 +41,6 @@ class Result(NamedTuple):
     tokens_per_second: float  # real target tokens, compiling and validating apart
     minutes: float
     stopped_early: bool
-
-
-class Sent(NamedTuple):
-    """A step that was sent off, whose figures are not read yet."""
-
-    step: int  # from 0
-    shape: Shape  # of this process's part of the batch
-    metrics: Metrics
 
 
 def fit(
@@ -140,7 +123,7 @@ def train(
             return
         if leaving.asked_alone:
             _leave(job, state, outputs)
-        _train_until(_next_stop(job, state), job, state, outputs, batches)
+        steps.train_until(_next_stop(job, state), job, state, outputs, batches)
         state.count_time()
         awaited = is_awaited(job, state) or _save_awaited(config, state)
         if leaving.decided or (awaited and is_sound(job, state)):
@@ -165,89 +148,6 @@ def _next_stop(job: Job, state: LoopState) -> int:
     return min(job.steps, *((step // n + 1) * n for n in every if n))
 
 
-def _train_until(
-    until: int,
-    job: Job,
-    state: LoopState,
-    outputs: Outputs,
-    batches: Iterator[AnyBatch],
-) -> None:
-    """Makes steps up to this one, or until a signal asks."""
-    sent, leaving = list[Sent](), outputs.leaving
-    per_epoch, progress = job.plan.per_epoch, state.progress
-    epoch, done = divmod(state.step, per_epoch)
-    with display.bar(job.console, epoch + 1, done, per_epoch) as bar:
-        (task,) = bar.task_ids
-        clock = time.monotonic()
-        most = FETCH if jax.process_count() > 1 else 2
-        while state.step < until:
-            batch = next(batches)
-            shape = shape_of(batch.source, batch.target)
-            is_new = shape not in state.shapes
-            state.shapes.add(shape)
-            sent.append(_send(job, state, batch, shape))
-            bar.advance(task)
-            read_all = is_new or state.step == until or leaving.asked_alone
-            if not read_all and len(sent) < most:
-                continue
-            # The step just sent off may still run: read the ones before it.
-            cut = len(sent) if read_all else len(sent) - 1
-            tokens, sent = _read(job, state, sent[:cut]), sent[cut:]
-            clock, before = time.monotonic(), clock
-            if not is_new:
-                progress.tokens += tokens
-                progress.seconds += clock - before
-                if jax.process_count() == 1:  # several must read at the same steps
-                    most = together(cut, clock - before)
-            bar.update(task, note=_note(progress))
-            if not is_watched(job.console):
-                outputs.pulse.beat(state.step, _note(progress))
-            if leaving.agree():
-                _read(job, state, sent)
-                return
-
-
-def _send(job: Job, state: LoopState, batch: AnyBatch, shape: Shape) -> Sent:
-    """Sends a step off to the devices, without waiting for it."""
-    arrays = devices.split_rows(batch, job.mesh)
-    try:
-        with jax.transfer_guard("disallow"):
-            state.arrays, metrics = job.train_step(state.arrays, *arrays)
-    except jax.errors.JaxRuntimeError as error:
-        raise device_memory.explained(error, *shape) from None
-    state.step += 1
-    return Sent(state.step - 1, shape, metrics)
-
-
-def _read(job: Job, state: LoopState, sent: list[Sent]) -> int:
-    """Waits for steps and takes their figures; returns their real tokens."""
-    tokens = 0
-    try:
-        figures = jax.device_get([each.metrics for each in sent])
-    except jax.errors.JaxRuntimeError as error:  # an accelerator ran short of memory
-        largest = max((each.shape for each in sent), key=math.prod)
-        raise device_memory.explained(error, *largest) from None
-    for (step, shape, _), metrics in zip(sent, figures):
-        tokens += int(metrics.loss.tokens)
-        positions = shape.rows * shape.target * devices.part()[1]
-        state.progress.sums.add(metrics, positions)
-        _check_numbers(job, state.progress, step, bool(metrics.skipped))
-    return tokens
-
-
-def _check_numbers(job: Job, progress: Progress, step: int, skipped: bool) -> None:
-    """Counts steps that changed nothing; stops after too many in a row."""
-    progress.skipped += skipped
-    progress.skipped_last = progress.skipped_last + 1 if skipped else 0
-    if progress.skipped_last >= job.config.skip_at_most:
-        seed = job.config.seed
-        lines = BatchAt(job.corpora.train, job.plan, seed).lines(step).tolist()
-        devices.first_does(
-            lambda: report(job.folder, job.corpora, lines, step=step + 1, seed=seed)
-        )
-        raise too_many(job.folder, progress.skipped_last, step + 1)
-
-
 def _validate(job: Job, state: LoopState, outputs: Outputs) -> None:
     """Validates, writes the figures down, and rates the checkpoint of this step."""
     try:
@@ -258,13 +158,7 @@ def _validate(job: Job, state: LoopState, outputs: Outputs) -> None:
         _leave(job, state, outputs)
     state.count_time()
     progress, optimizer, step = state.progress, job.optimizer, state.step
-    made = max(step - progress.skipped, 1)  # updates, which the optimiser counts
-    rate: Any = optimizers.learning_rate(optimizer, job.plan.per_epoch)(made - 1)
-    record = {"step": step, "epoch": step / job.plan.per_epoch}
-    record |= progress.sums.figures(job.objective) | figures
-    record["learning_rate"] = float(rate) * progress.scale
-    record["skipped"] = progress.skipped
-    record["tokens_per_second"] = progress.rate
+    record = steps.record(job, progress, step, progress.sums) | figures
     score = validation.score(job.config.metric, figures)
     better = progress.rated(step, score, figures)
     if optimizer.plateau < 1 and progress.since_fall >= optimizer.plateau_patience:
@@ -278,11 +172,6 @@ def _validate(job: Job, state: LoopState, outputs: Outputs) -> None:
     devices.first_does(write)
     job.tell(display.validated(record, better))
     outputs.checkpoints.rate(step, score, asdict(progress))
-
-
-def _note(progress: Progress) -> str:
-    sums = progress.sums
-    return display.running(sums.loss, progress.skipped, sums.padding, progress.rate)
 
 
 def _save(job: Job, state: LoopState, outputs: Outputs) -> None:

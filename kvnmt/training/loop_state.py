@@ -8,6 +8,7 @@ from typing import Any
 
 import cattrs
 import jax.numpy as jnp
+import numpy as np
 
 from kvnmt import devices
 from kvnmt.data.vocabularies import check_digests
@@ -17,6 +18,7 @@ from kvnmt.training.checkpoints.folder import DAMAGED
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.freezing import at_mean
 from kvnmt.training.job import Job
+from kvnmt.training.optimizer import learning_rate
 from kvnmt.training.progress import Progress
 from kvnmt.training.step import TrainState
 
@@ -107,6 +109,13 @@ def is_over(job: Job, state: LoopState) -> bool:
     """Whether neither a step nor a validation is left to do."""
     ended = state.step >= job.steps or is_stale(job, state)
     return ended and not is_due(job, state)
+
+
+def last_rate(job: Job, progress: Progress, step: int) -> float:
+    """The learning rate of the last update that the first so many steps made."""
+    made = max(step - progress.skipped, 1)  # updates, which the optimiser counts
+    rate: Any = learning_rate(job.optimizer, job.plan.per_epoch, np)(made - 1)
+    return float(rate) * progress.scale
 
 
 def _keep_falls(job: Job, state: LoopState, before: Mapping[str, Any]) -> None:

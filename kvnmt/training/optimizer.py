@@ -44,11 +44,14 @@ class OptimizerConfig:
     weight_decay: Annotated[float, at_least(0)] = 0.0
 
 
-def learning_rate(config: OptimizerConfig, steps_per_epoch: int) -> optax.Schedule:
+def learning_rate(
+    config: OptimizerConfig, steps_per_epoch: int, arrays: Any = jnp
+) -> optax.Schedule:
     """The rate at a step, a plateau apart: warm-up, schedule, decay by epoch.
 
     A warm-up of w steps rises from 1 / w to 1. ``inverse_sqrt`` falls as ``sqrt(w /
-    step)`` from its end on (Vaswani et al. 2017); without one, w is 1.
+    step)`` from its end on (Vaswani et al. 2017); without one, w is 1. ``arrays`` is
+    the library that computes it: with NumPy no device is asked, nor waited for.
     """
     peak = config.learning_rate
     peak = KINDS[config.name].rate if peak is None else peak
@@ -57,14 +60,14 @@ def learning_rate(config: OptimizerConfig, steps_per_epoch: int) -> optax.Schedu
 
     def rate(step: Any) -> Any:
         # Integers: a compiled quotient of floats may be a little less than whole.
-        falls = jnp.maximum(step // steps_per_epoch - before, 0)
-        value = peak * config.decay ** falls.astype(jnp.float32)
+        falls = arrays.maximum(step // steps_per_epoch - before, 0)
+        value = peak * config.decay ** falls.astype(arrays.float32)
         number = step + 1  # the first step is no waste
         if warmup:
-            value = value * jnp.minimum(number / warmup, 1.0)
+            value = value * arrays.minimum(number / warmup, 1.0)
         if config.schedule == "inverse_sqrt":
             least = max(warmup, 1)
-            value = value * jnp.sqrt(least / jnp.maximum(number, least))
+            value = value * arrays.sqrt(least / arrays.maximum(number, least))
         return value
 
     return rate

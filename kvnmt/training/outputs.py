@@ -67,7 +67,7 @@ def open_outputs(
 
     def open_log() -> None:
         nonlocal log
-        log = records.Log(job.folder, state.progress.validated)
+        log = records.Log(job.folder, state.step, state.progress.validated)
         stack.callback(log.close)
 
     devices.first_does(open_log)

@@ -18,7 +18,7 @@ def together(steps: int, seconds: float) -> int:
 
 @dataclass
 class Sums:
-    """Of the steps since the last validation."""
+    """Of steps, such as those since the last validation."""
 
     steps: int = 0
     nats: float = 0.0
@@ -75,6 +75,7 @@ class Progress:
     """What is saved beside a checkpoint."""
 
     sums: Sums = field(default_factory=Sums)
+    logged: Sums = field(default_factory=Sums)  # since the last line of steps.jsonl
     validated: int = 0  # the step of the last validation
     best: float = -math.inf
     best_step: int = 0

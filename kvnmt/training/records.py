@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run writes down at every validation.
+"""What a run writes down of its steps, and at every validation.
 
-``metrics.jsonl`` has a line for each, ``events/`` the same for TensorBoard,
-``validations/`` the translations, a file for each step, and ``learning-curve.png``
-shows the losses and the BLEU.
+``metrics.jsonl`` has a line for each validation, ``steps.jsonl`` for so many steps
+each, ``events/`` both for TensorBoard, ``validations/`` the translations, a file for
+each step, and ``learning-curve.png`` shows the losses and the BLEU.
 """
 
 import json
@@ -22,6 +22,7 @@ from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import write_whole
 
 NAME = "metrics.jsonl"
+STEPS = "steps.jsonl"
 EVENTS = "events"
 CURVE = "learning-curve.png"
 TRANSLATIONS = "validations"
@@ -30,20 +31,23 @@ TRANSLATIONS = "validations"
 class Log:
     """The records of one run directory."""
 
-    def __init__(self, folder: Path, step: int):
-        """Opens the records to go on after a step; later ones are dropped.
+    def __init__(self, folder: Path, step: int, validated: int):
+        """Opens the records to go on; those of what will be done again are dropped.
+
+        Args:
+            folder: The run directory.
+            step: The last that was made.
+            validated: The step of the last validation.
 
         Raises:
             UserError: They cannot be written, or a line is no record.
         """
         self.folder = folder
         with _explaining(folder):
-            if (folder / NAME).exists():
-                kept = [record for record in read(folder) if record["step"] <= step]
-                text = "".join(json.dumps(record) + "\n" for record in kept)
-                write_whole(folder / NAME, text)
+            _cut(folder, NAME, validated)
+            _cut(folder, STEPS, step)
             for path in (folder / TRANSLATIONS).glob("*.txt"):
-                if path.stem.isdecimal() and int(path.stem) > step:
+                if path.stem.isdecimal() and int(path.stem) > validated:
                     path.unlink()
             (folder / EVENTS).mkdir(exist_ok=True)
             self._events = EventsWriter(str(folder / EVENTS / "events"))
@@ -51,7 +55,7 @@ class Log:
             self._write(Event(step=step + 1, session_log=start))
 
     def add(self, record: dict[str, Any], translations: Sequence[str] = ()) -> None:
-        """Writes a line; a figure that is no finite number is null there.
+        """Writes a line of a validation; a figure that is not finite is null there.
 
         Args:
             record: The step, and what was measured.
@@ -60,17 +64,21 @@ class Log:
         Raises:
             UserError: It cannot be written.
         """
-        plain = {k: v if math.isfinite(v) else None for k, v in record.items()}
         with _explaining(self.folder):
             if translations:
                 (self.folder / TRANSLATIONS).mkdir(exist_ok=True)
                 path = self.folder / TRANSLATIONS / f"{record['step']}.txt"
                 write_whole(path, "".join(line + "\n" for line in translations))
-            with (self.folder / NAME).open("a") as file:
-                file.write(json.dumps(plain, allow_nan=False) + "\n")
-            for name in record.keys() - {"step"}:
-                figure = Summary.Value(tag=name, simple_value=record[name])
-                self._write(Event(step=record["step"], summary=Summary(value=[figure])))
+            self._add(NAME, record)
+
+    def add_steps(self, record: dict[str, Any]) -> None:
+        """Writes a line of steps, of which the record's was the last.
+
+        Raises:
+            UserError: It cannot be written.
+        """
+        with _explaining(self.folder):
+            self._add(STEPS, record, "steps/")
 
     def close(self) -> None:
         """Ends the events and draws the learning curve, if there is one."""
@@ -82,19 +90,31 @@ class Log:
             if records := read(self.folder):
                 learning_curve(records, self.folder / CURVE)
 
+    def _add(self, file: str, record: dict[str, Any], prefix: str = "") -> None:
+        plain = {k: v if math.isfinite(v) else None for k, v in record.items()}
+        with (self.folder / file).open("a") as lines:
+            lines.write(json.dumps(plain, allow_nan=False) + "\n")
+        for name in record.keys() - {"step"}:
+            figure = Summary.Value(tag=prefix + name, simple_value=record[name])
+            self._write(Event(step=record["step"], summary=Summary(value=[figure])))
+
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
         self._events.write_event(event)
         self._events.flush()
 
 
-def read(folder: Path) -> list[dict[str, Any]]:
+def read(folder: Path, name: str = NAME) -> list[dict[str, Any]]:
     """The records of a run; a last line that was cut by a kill is none.
+
+    Args:
+        folder: The run directory.
+        name: ``NAME`` for those of validations, ``STEPS`` for those of steps.
 
     Raises:
         UserError: Another line is no record.
     """
-    path = folder / NAME
+    path = folder / name
     lines = path.read_bytes().split(b"\n") if path.exists() else []
     records = []
     for number, line in enumerate(lines, 1):
@@ -106,11 +126,18 @@ def read(folder: Path) -> list[dict[str, Any]]:
             if number == len(lines):
                 break  # cut by a kill, or what is behind the last line feed: nothing
             raise OptionError(
-                f"'{path}', line {number} is no record of a validation; mend the line, "
+                f"'{path}', line {number} is no record of a step; mend the line, "
                 "or delete it, and go on with {0}.",
                 "resume",
             ) from None
     return records
+
+
+def _cut(folder: Path, name: str, step: int) -> None:
+    """Drops the records of later steps."""
+    if (folder / name).exists():
+        kept = [record for record in read(folder, name) if record["step"] <= step]
+        write_whole(folder / name, "".join(json.dumps(one) + "\n" for one in kept))
 
 
 @contextmanager

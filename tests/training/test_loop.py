@@ -493,6 +493,7 @@ def test_a_folder_that_was_taken_meanwhile_is_left_alone(tmp_path, data):
 def test_every_way_of_computing_goes_on(tmp_path, data):
     """Killed behind a save in the middle of an epoch; the rate falls on a plateau."""
     choices = {"accumulate": 2, "dtype": "bfloat16", "ema": 0.8, "remat": 3}
+    choices["log_every"] = 3
     exp = dataclasses.replace(
         tiny(data, epochs=2, validate_every=3, save_every=2, shapes=1, **choices),
         optimizer=OptimizerConfig(learning_rate=0.5, plateau=0.5, plateau_patience=1),
@@ -507,11 +508,33 @@ def test_every_way_of_computing_goes_on(tmp_path, data):
         for name in ("whole", "parts")
     )
     assert ours == theirs
-    ours, theirs = (
-        [*map(timeless, records(tmp_path / name))] for name in ("whole", "parts")
-    )
-    assert ours == theirs
-    assert any(record["learning_rate"] < 0.5 for record in ours)
+    for file, places in (("metrics.jsonl", [3, 6, 8]), ("steps.jsonl", [3, 6])):
+        ours, theirs = (
+            [*map(timeless, records(tmp_path / name, file))]
+            for name in ("whole", "parts")
+        )
+        assert ours == theirs
+        assert [record["step"] for record in ours] == places
+    validations = records(tmp_path / "whole")
+    assert any(record["learning_rate"] < 0.5 for record in validations)
+
+
+def test_steps_between_validations_are_written_down(tmp_path, data):
+    """Three together are what one alone says of each, and skipped ones none of them."""
+    for every in (1, 3, 0):
+        exp = tiny(data, epochs=2, log_every=every)
+        fit_with(exp, tmp_path / str(every), step=bad_at(5))
+    one, three = (records(tmp_path / name, "steps.jsonl") for name in "13")
+    assert [record["step"] for record in one] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [record["step"] for record in three] == [3, 6]
+    assert [record["skipped"] for record in one] == [0, 0, 0, 0, 0, 1, 1, 1]
+    assert one[5]["train_loss"] is None
+    losses = [record["train_loss"] for record in one if record["train_loss"]]
+    for record, within in zip(three, (losses[:3], losses[3:5])):
+        assert min(within) < record["train_loss"] < max(within)
+    assert not (tmp_path / "0" / "steps.jsonl").exists()
+    (events,) = (tmp_path / "1" / "events").iterdir()
+    assert b"steps/train_loss" in events.read_bytes()
 
 
 def test_lost_records_do_not_stop_a_run(tmp_path, data):

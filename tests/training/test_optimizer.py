@@ -48,6 +48,20 @@ def test_a_compiled_rate_falls_in_time(epoch):
     assert found == [float(schedule(step)) for step in steps]
 
 
+@pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
+@pytest.mark.parametrize("warmup", [0, 7])
+def test_the_rate_that_is_written_down_is_that_of_the_step(schedule, warmup):
+    config = OptimizerConfig(
+        learning_rate=0.3, decay=0.5, decay_after=2, warmup=warmup, schedule=schedule
+    )
+    host, device = (learning_rate(config, EPOCH, library) for library in (np, jnp))
+    ours, theirs = (
+        [float(rate(step)) for step in range(50)] for rate in (host, device)
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+    assert not isinstance(host(3), jax.Array)
+
+
 @pytest.mark.parametrize("epoch", [1, 2, 3])
 def test_the_rate_falls_first_at_the_end_of_a_given_epoch(epoch):
     config = OptimizerConfig(learning_rate=1.0, decay=0.5, decay_after=epoch)

@@ -93,6 +93,7 @@ def test_two_processes_train_what_one_trains(tmp_path):
     """
     data = toy_data(tmp_path / "text")
     choices = {"batch_tokens": 64, "shapes": 1, "accumulate": 2, "epochs": 2}
+    choices["log_every"] = 2
     exp = tiny(data, model_axis=2, **choices)
     said = train_two(tmp_path / "two", exp)
     assert "training pairs" in said[0] and not said[1].strip()
@@ -113,6 +114,11 @@ def test_two_processes_train_what_one_trains(tmp_path):
         for name in ("two", "parts")
     )
     assert (ours.step, ours.content) == (theirs.step, theirs.content)
+    ours, theirs = (
+        [line["train_loss"] for line in records(tmp_path / name, "steps.jsonl")]
+        for name in ("two", "parts")
+    )
+    assert ours == theirs and len(ours) > 1
 
 
 @pytest.mark.slow

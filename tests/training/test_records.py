@@ -16,7 +16,7 @@ def record(step: int, **figures: float) -> dict[str, float]:
 
 
 def test_figures_that_are_no_numbers_are_null(tmp_path):
-    log = metrics.Log(tmp_path, 0)
+    log = metrics.Log(tmp_path, 0, 0)
     log.add(record(1, train_loss=float("nan"), valid_bleu=float("inf")))
     log.close()
     line = (tmp_path / metrics.NAME).read_text()
@@ -26,21 +26,34 @@ def test_figures_that_are_no_numbers_are_null(tmp_path):
 
 
 def test_records_behind_a_step_and_half_lines_are_dropped(tmp_path):
-    log = metrics.Log(tmp_path, 0)
+    log = metrics.Log(tmp_path, 0, 0)
     for step in (1, 2, 3):
         log.add(record(step))
     log.close()
     with (tmp_path / metrics.NAME).open("a") as file:
         file.write('{"step": 2, "lo')
-    metrics.Log(tmp_path, 2).close()
+    metrics.Log(tmp_path, 2, 2).close()
     lines = (tmp_path / metrics.NAME).read_text().splitlines()
     assert [json.loads(line)["step"] for line in lines] == [1, 2]
+
+
+def test_records_of_steps_stay_up_to_the_checkpoint(tmp_path):
+    """A validation that was not rated is done again; steps before it are not."""
+    log = metrics.Log(tmp_path, 0, 0)
+    for step in (2, 4, 6):
+        log.add_steps({"step": step, "train_loss": 3.0})
+    for step in (3, 5):
+        log.add(record(step))
+    log.close()
+    metrics.Log(tmp_path, step=5, validated=3).close()
+    assert [line["step"] for line in metrics.read(tmp_path)] == [3]
+    assert [line["step"] for line in metrics.read(tmp_path, metrics.STEPS)] == [2, 4]
 
 
 def test_translations_of_a_validation_have_a_file(tmp_path):
     """One behind the step that training goes on from is void."""
     folder = tmp_path / metrics.TRANSLATIONS
-    log = metrics.Log(tmp_path, 0)
+    log = metrics.Log(tmp_path, 0, 0)
     log.add(record(1))
     assert not folder.exists()
     for step in (2, 10):
@@ -48,7 +61,7 @@ def test_translations_of_a_validation_have_a_file(tmp_path):
     log.close()
     assert (folder / "10.txt").read_bytes().decode() == "a b\n\nc\u202810\n"
     (folder / "notes.txt").write_text("of a user's own")
-    metrics.Log(tmp_path, 9).close()
+    metrics.Log(tmp_path, 9, 9).close()
     assert {path.name for path in folder.iterdir()} == {"2.txt", "notes.txt"}
 
 
@@ -58,7 +71,7 @@ def test_translations_of_a_validation_have_a_file(tmp_path):
 def test_a_line_that_is_no_record_is_told_and_nothing_is_written_anew(tmp_path, line):
     text = f'{{"step": 1}}\n{line}\n{{"step": 3}}\n'
     (tmp_path / metrics.NAME).write_text(text)
-    for look in (lambda: metrics.Log(tmp_path, 2), lambda: metrics.read(tmp_path)):
+    for look in (lambda: metrics.Log(tmp_path, 2, 2), lambda: metrics.read(tmp_path)):
         with pytest.raises(UserError, match="jsonl', line 2 is no record .*delete it"):
             look()
     assert (tmp_path / metrics.NAME).read_text() == text
@@ -66,14 +79,14 @@ def test_a_line_that_is_no_record_is_told_and_nothing_is_written_anew(tmp_path, 
 
 
 def test_a_run_without_a_record_has_no_picture(tmp_path):
-    metrics.Log(tmp_path, 0).close()
+    metrics.Log(tmp_path, 0, 0).close()
     assert metrics.read(tmp_path) == []
     assert not (tmp_path / metrics.CURVE).exists()
 
 
 def test_tensorboard_and_people_get_them_too(tmp_path, monkeypatch):
     monkeypatch.setattr(charts, "learning_curve", learning_curve)
-    log = metrics.Log(tmp_path, 0)
+    log = metrics.Log(tmp_path, 0, 0)
     log.add(record(7, valid_bleu=12.5))
     log.close()
     (events,) = (tmp_path / metrics.EVENTS).iterdir()
