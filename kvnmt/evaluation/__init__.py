@@ -17,15 +17,14 @@ from kvnmt.evaluation.base import (
     Report,
     System,
     Test,
-    check_bleu,
     table,
 )
 
 __all__ = ["MEASURES", "LackingError", "Measure", "Report", "System", "Test", "table"]
 
 MEASURES: dict[str, Measure] = {
-    # BLEU, chrF, length ratio, stars
-    "score": Measure(score.measure, check_bleu),
+    # BLEU with what chance spans, chrF, length ratio, stars
+    "score": Measure(score.measure, score.check),
     # four tests against the first system
     "significance": Measure(significance.measure, significance.check),
     # and unknown words

@@ -6,17 +6,34 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.evaluation.base import Column, Report, System, Test
+from kvnmt.evaluation.base import Column, Report, System, Test, check_bleu
 from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf, summed_bleu
-from kvnmt.metrics.significance import LEVEL, sign_test
+from kvnmt.metrics.significance import (
+    LEVEL,
+    RESAMPLES,
+    interval,
+    seed_of_environment,
+    sign_test,
+)
 
 COLUMNS = (
     Column("system", "system"),
     Column("starred", "BLEU"),
+    Column("half_interval", "±", "{:.2f}"),
     Column("chrf", "chrF2", "{:.2f}"),
     Column("length_ratio", "length ratio", "{:.3f}"),
 )
+SPREAD = (
+    "±: half of what BLEU spans in 95 of 100 resamples of the sentences (bootstrap, "
+    f"{RESAMPLES:,} resamples)"
+)
 STARS = f"sign test, p < {LEVEL}: * better than the row above, + than the first row"
+
+
+def check(test: Test, systems: Sequence[System]) -> None:
+    """Needs sacreBLEU's tokenizer, and a seed for the resamples."""
+    check_bleu(test, systems)
+    seed_of_environment()  # complains before anything is translated
 
 
 def measure(test: Test, systems: Sequence[System]) -> Report:
@@ -42,6 +59,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
             above, first = counted[n - 1], counted[0]
             marks = "*" * _is_better(counted[n], above)
             marks += "+" * _is_better(counted[n], first)
+        bounds = interval(counted[n])
         length, wanted = counted[n].sum(0)[-2:].tolist()
         rows.append(
             {
@@ -49,6 +67,8 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
                 "bleu": bleu.score,
                 "stars": marks,
                 "starred": f"{bleu.score:.2f}{marks:<2}" if n else f"{bleu.score:.2f}",
+                "interval": bounds,
+                "half_interval": bounds and (bounds[1] - bounds[0]) / 2,
                 "chrf": chrf.score,
                 "length_ratio": length / wanted if wanted else 0.0,
                 "bleu_signature": bleu.signature,
@@ -56,6 +76,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
             }
         )
         notes = [f"BLEU: {bleu.signature}", f"chrF2: {chrf.signature}"]
+        notes += [SPREAD] if bounds else []
     return Report("scores", COLUMNS, rows, [*notes, STARS] if rows[1:] else notes)
 
 

@@ -43,10 +43,12 @@ from kvnmt.metrics.bleu import (
     bleu_of,
     sentence_bleu,
     sentence_counts,
+    summed_bleu,
 )
 
 TIE = 1e-9  # BLEU points; a smaller difference is none
 LEVEL = 0.01  # below which p has a star, as in Meng et al.
+BOUNDS = 2.5, 97.5  # percentiles of resamples
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # as sacrebleu has them
 
 Counts: TypeAlias = Sequence[NDArray[np.int64]]  # [sentences, counts] of every system
@@ -165,6 +167,26 @@ def bootstrap(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> flo
     times = _times(len(baseline), SEED)
     p = _by_chance(bleu_of(times @ system) - bleu_of(times @ baseline), difference)
     return max(p, _differing(baseline, system))
+
+
+def interval(statistics: NDArray[np.integer]) -> tuple[float, float] | None:
+    """Between what bounds BLEU is in 95 of 100 resamples (Koehn 2004, section 3).
+
+    Args:
+        statistics: [sentences, 10], as of `kvnmt.metrics.bleu.sentence_statistics`.
+
+    Returns:
+        The lower and the upper one; None of a single sentence, which tells nothing.
+    """
+    count = len(statistics)
+    if count < 2:
+        return None
+    draws, scores = np.random.default_rng(seed_of_environment()), []
+    for _ in range(RESAMPLES):  # one by one: they are as long as the test set
+        times = np.bincount(draws.integers(count, size=count), minlength=count)
+        scores.append(summed_bleu(times @ statistics))
+    low, high = np.percentile(scores, BOUNDS)
+    return float(low), float(high)
 
 
 def seed_of_environment() -> int | None:

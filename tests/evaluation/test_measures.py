@@ -114,6 +114,10 @@ def test_stars_are_against_the_row_above_and_the_first():
     systems = given(first=wrong, second=worse, third=wrong, fourth=REFERENCES)
     (report,) = reports("score", test, systems)
     assert [row["stars"] for row in report.rows] == ["", "", "*", "*+"]
+    assert "resamples of the sentences" in "".join(report.notes)
+    for row in report.rows:
+        low, high = row["interval"]
+        assert low <= row["bleu"] <= high and row["half_interval"] == (high - low) / 2
 
 
 def test_no_star_for_a_lower_score():

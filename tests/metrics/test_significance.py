@@ -21,6 +21,7 @@ from kvnmt.metrics.bleu import (
 from kvnmt.metrics.significance import (
     SignTest,
     bootstrap,
+    interval,
     resample,
     sign_test,
     t_test,
@@ -53,6 +54,26 @@ def unsmoothed(hypotheses: list[str], references: list[str]) -> float:
 
 def counted(hypotheses: list[str]) -> np.ndarray:
     return sentence_statistics(hypotheses, REFERENCES, PLAIN)
+
+
+def test_the_interval_is_as_wide_as_sacrebleus(monkeypatch):
+    """It draws otherwise; of ten seeds the mean is taken."""
+    monkeypatch.setattr(significance, "RESAMPLES", 1000)
+    hypotheses, ours, theirs = noisy(3, 0.2), [], []
+    for seed in range(10):
+        monkeypatch.setenv("SACREBLEU_SEED", str(seed))
+        bounds = interval(counted(hypotheses))
+        assert bounds is not None and bounds == interval(counted(hypotheses))
+        metric = BLEU(tokenize="none", force=True)
+        score = metric.corpus_score(hypotheses, [REFERENCES], n_bootstrap=1000)
+        assert bounds[0] < score.score < bounds[1]
+        ours.append((bounds[1] - bounds[0]) / 2)
+        theirs.append(score._ci)
+    assert np.mean(ours) == pytest.approx(np.mean(theirs), rel=0.03)
+
+
+def test_there_is_no_interval_of_a_single_sentence():
+    assert interval(counted(noisy(3, 0.2))[:1]) is None
 
 
 @pytest.mark.parametrize("cut", [slice(None), slice(1, None), slice(0, 3)])
