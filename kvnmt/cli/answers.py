@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Unpack
 
 from kvnmt.cli.beside import read_beside
-from kvnmt.data.config import with_limit
 from kvnmt.data.words import beginning, cut, first_filled, word_places
 from kvnmt.fields import at_least
 from kvnmt.inference.config import SearchConfig
@@ -26,9 +25,8 @@ from kvnmt.inference.translate import (
 )
 from kvnmt.inference.unknown_words import check_replaceable, read_dictionary
 from kvnmt.metrics.bleu import Settings, bleu_metric
-from kvnmt.runs.directory import Run
+from kvnmt.runs.directory import Run, longest_input
 
-USUAL = 199  # tokens of a line, at least; with EOS they fill a padded length
 WINDOW = 20  # batches that are read, sorted by length and written together
 
 
@@ -101,7 +99,7 @@ def answers(
     shortlist = None
     if options.shortlist:
         shortlist = read_shortlist(options.shortlist, run.vocabularies)
-    most = longest_input(run, options)
+    most = options.max_input or longest_input(run)
     lines = first  # before the window
     expected = None  # parts in all windows, as far as the first one tells
     full = options.search.batch_size * WINDOW
@@ -145,12 +143,6 @@ def answers(
         yield Answer(written, long)
     for file in filter(None, (prefixes, references)):
         file.check_end(lines)
-
-
-def longest_input(run: Run, options: Answering) -> int:
-    """Most tokens of a line that is translated whole."""
-    trained = with_limit(run.experiment.data, run.vocabularies.kinds).longest
-    return options.max_input or max(USUAL, trained)
 
 
 def _in_lines(

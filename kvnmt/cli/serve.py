@@ -61,7 +61,7 @@ class Serve:
                 f"--search.{name} is {width} but --limits.beam {self.limits.beam}; "
                 "raise the second or lower the first."
             )
-        token = self.token or os.environ.get(VARIABLE) or None
+        token = os.environ.get(VARIABLE) if self.token is None else self.token
         guard = guard_of(self.host, token, self.origins)
         use_cores()
         from kvnmt.serve import server  # here, since the extra may be missing

@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 import tyro
 
-from kvnmt.cli.answers import WINDOW, Answering, answers, longest_input
+from kvnmt.cli.answers import WINDOW, Answering, answers
 from kvnmt.cli.windows import awaited_lines, read_windows
 from kvnmt.console import counting, say
 from kvnmt.data.text import read_lines
@@ -23,7 +23,7 @@ from kvnmt.fields import check_fields
 from kvnmt.files import claim
 from kvnmt.inference.config import check_search
 from kvnmt.inference.score import rounds_of
-from kvnmt.runs.directory import Run, load_translator
+from kvnmt.runs.directory import Run, load_translator, longest_input
 
 TOGETHER = 64  # lines that are written at once
 
@@ -80,7 +80,7 @@ class Translate(Answering):
                         write(some.encode())
         finally:
             if long:
-                most = longest_input(run, self)
+                most = self.max_input or longest_input(run)
                 how = {"split": "split", "truncate": "truncated"}[self.too_long]
                 say(
                     f"warning: {counted(long, 'line')} had more than "

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from kvnmt.console import counting
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError
-from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.inference.ensemble import count_members
+from kvnmt.inference.ids import check_counts, text_lines
 from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
 from kvnmt.inference.score import Scored, rounds_of, score
 from kvnmt.inference.signed_weights import SignedWeights, has_signs, signed_weights
@@ -50,16 +51,29 @@ def explore(
 
     Returns:
         The page; a notebook shows it, and `write` makes a file of it.
+
+    Raises:
+        UserError: A side is no list of lines, they differ in number, there is nothing
+            to force, or an option of the search is not what it may be or does nothing.
     """
-    read = []
+    source = text_lines(source)
+    reference = None if reference is None else text_lines(reference)
+    if reference is not None:
+        check_counts(len(source), "source lines", len(reference), "references")
+    elif forced:
+        raise UserError("nothing can be forced without a reference; give one.")
+    check_search(search)
+    configs = [run.experiment.search for run in runs.values()]
+    check_asked(search, SearchConfig(), *configs)
+    limits, read = (search.batch_size, search.batch_tokens), []
     for name, run in runs.items():
         x = [run.vocabularies.source.encode(line) for line in source]
         if forced:
-            assert reference is not None
-            y = [run.vocabularies.target.encode(line) for line in reference]
+            y = [run.vocabularies.target.encode(line) for line in reference or ()]
         else:
             y = _translations(name, run, x, search, counting)
-        read.append(outputs(name, run, x, y, reference, counting, check_finite))
+        compared = None if forced else reference  # with itself it is always alike
+        read.append(outputs(name, run, x, y, compared, counting, limits, check_finite))
     systems = [system(name, run) for name, run in runs.items()]
     sentences = [
         {
@@ -109,6 +123,7 @@ def outputs(
     target: Sequence[Sequence[int]],
     reference: Sequence[str] | None,
     counting: Counting,
+    limits: tuple[int, int],
     check: Callable[[str, Sequence[Scored]], None] = lambda name, scored: None,
 ) -> list[dict[str, Any]]:
     """How a run read every sentence to write its translation.
@@ -120,13 +135,20 @@ def outputs(
         target: Ids of the translations.
         reference: By people, if there are any.
         counting: Shows progress.
+        limits: Most pairs in a batch, and most positions of its longer side.
         check: Called with the name and what forced decoding gave.
     """
     count, words = len(source), run.vocabularies
     with counting(f"reading {name}", count) as advance:
-        scored = score(run.model, run.params, source, target, advance=advance)
+        size, tokens = limits
+        scored = score(
+            *(run.model, run.params, source, target),
+            size=size,
+            tokens=tokens,
+            advance=advance,
+        )
     check(name, scored)
-    pairs = run, source, target, counting
+    pairs = run, source, target, counting, limits
     changes = _told(f"memory of {name}", has_memory, memory_changes, *pairs)
     weights = _told(f"weights of {name}", has_signs, signed_weights, *pairs)
     records = []
@@ -175,13 +197,14 @@ def _told(
     source: Sequence[Sequence[int]],
     target: Sequence[Sequence[int]],
     counting: Counting,
+    limits: tuple[int, int],
 ) -> Sequence[Any]:
     """What a mechanism tells of every sentence; None where it has nothing to tell."""
     config = run.experiment.model
     if count_members(run.params) > 1 or not has(config):
         return [None] * len(source)
     with counting(what, len(source)) as advance:
-        return tell(config, run.params, source, target, advance)
+        return tell(config, run.params, source, target, advance, limits)
 
 
 def _reading(scored: Scored, looks: Sequence[NDArray[np.floating]]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sentences of ids, as a caller gives them: refused before anything is computed."""
+"""Lines and sentences of ids as a caller gives them, refused before any work."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 
 import numpy as np
@@ -56,6 +56,47 @@ def check_counts(ours: int, what: str, theirs: int, others: str) -> None:
         raise UserError(
             f"there are {ours} {what} but {theirs} {others}; give one each."
         )
+
+
+def text_lines(
+    lines: Iterable[str], names: tuple[str, str] = ("line", "lines")
+) -> list[str]:
+    """A list of lines; a single text would be one of letters.
+
+    Args:
+        lines: What somebody gave.
+        names: What one of them is called, and several.
+
+    Raises:
+        UserError: They are something else.
+    """
+    one, several = names
+    if isinstance(lines, (str, bytes)):
+        raise UserError(
+            f"a list of {several} is needed; put a single {one} in brackets."
+        )
+    if isinstance(lines, (Set, Mapping)) or not isinstance(lines, Iterable):
+        kind = type(lines).__name__
+        raise UserError(f"a list of {several} is needed, and this is of type {kind}.")
+    lines = list(lines)
+    for number, line in enumerate(lines):
+        if not isinstance(line, str):
+            kind = type(line).__name__
+            raise UserError(
+                f"{one} {number}, counted from 0, is of type {kind}; pass texts alone."
+            )
+        if "\n" in line:
+            raise UserError(
+                f"{one} {number}, counted from 0, holds a line feed; split it there."
+            )
+        try:
+            line.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"{one} {number}, counted from 0, holds half of a surrogate pair, "
+                "which no UTF-8 text has; decode it anew."
+            ) from None
+    return lines
 
 
 def part_number(line: int, part: int) -> int:

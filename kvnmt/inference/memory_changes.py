@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.inference.recording import record, tells
 from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
@@ -36,6 +37,7 @@ def memory_changes(
     source: Sequence[Sequence[int]],
     target: Sequence[Sequence[int]],
     advance: Callable[[int], None] = lambda pairs: None,
+    limits: tuple[int, int] = (BATCH_SIZE, BATCH_TOKENS),
 ) -> list[Changes]:
     """Forces translations and tells what each write did to the memory.
 
@@ -45,9 +47,10 @@ def memory_changes(
         source: Ids without EOS.
         target: Ids of the translations, without EOS.
         advance: Called after every batch with how many pairs it held.
+        limits: Most pairs in a batch, and most positions of its longer side.
 
     Raises:
         UserError: The sides differ in number, or an id is no word of the vocabulary.
     """
-    told = record(config, "explain", params, source, target, advance)
+    told = record(config, "explain", params, source, target, advance, limits)
     return [Changes(*map(list, (c.changed, c.forgotten, c.added))) for c in told]

@@ -59,6 +59,7 @@ def record(
     source: Sequence[Sequence[int]],
     target: Sequence[Sequence[int]],
     advance: Callable[[int], None],
+    limits: tuple[int, int],
 ) -> list[PyTree]:
     """Forces translations; of every pair what was told, leaves [R, target + 1, ...].
 
@@ -69,6 +70,7 @@ def record(
         source: Ids without EOS.
         target: Ids of the translations, without EOS.
         advance: Called after every batch with how many pairs it held.
+        limits: Most pairs in a batch, and most positions of its longer side.
 
     Raises:
         UserError: The sides differ in number, or an id is no word of the vocabulary.
@@ -79,7 +81,7 @@ def record(
     check_ids(target, params.target_embedding.shape[0], "target sentence")
     replay = _compiled(config, asked, assembly.changes())
     results: list[PyTree] = [None] * len(source)
-    for places, *rows in pairs_in_batches(source, target):
+    for places, *rows in pairs_in_batches(source, target, *limits):
         told = jax.device_get(replay(params, *rows))  # leaves [T, B, R, ...]
         for row, i in enumerate(places):
             T, S = len(target[i]) + 1, len(source[i]) + 1

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.inference.recording import record, tells
 from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
@@ -37,6 +38,7 @@ def signed_weights(
     source: Sequence[Sequence[int]],
     target: Sequence[Sequence[int]],
     advance: Callable[[int], None] = lambda pairs: None,
+    limits: tuple[int, int] = (BATCH_SIZE, BATCH_TOKENS),
 ) -> list[SignedWeights]:
     """Forces translations and tells what each look consisted of.
 
@@ -46,9 +48,10 @@ def signed_weights(
         source: Ids without EOS.
         target: Ids of the translations, without EOS.
         advance: Called after every batch with how many pairs it held.
+        limits: Most pairs in a batch, and most positions of its longer side.
 
     Raises:
         UserError: The sides differ in number, or an id is no word of the vocabulary.
     """
-    told = record(config, "weigh", params, source, target, advance)
+    told = record(config, "weigh", params, source, target, advance, limits)
     return [SignedWeights(list(w.signed.swapaxes(1, 2)), list(w.own)) for w in told]

@@ -16,6 +16,7 @@ import jax
 from cattrs.v import format_exception
 
 from kvnmt.console import say
+from kvnmt.data.config import with_limit
 from kvnmt.data.vocabularies import Vocabularies, check_digests, load_vocabularies
 from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError
@@ -30,6 +31,8 @@ from kvnmt.runs.former import upgraded
 from kvnmt.runs.run import Run
 from kvnmt.training.checkpoints.folder import CheckpointFolder
 from kvnmt.training.checkpoints.writer import Checkpoints
+
+USUAL = 199  # tokens of a line, at least; with EOS they fill a padded length
 
 
 def load_run(folder: Path | str) -> Run:
@@ -208,6 +211,12 @@ def load_ensemble(folders: Sequence[Path]) -> Run:
     model = ensemble(tuple(run.model for run in runs))
     params: Any = tuple(run.params for run in runs)
     return first._replace(model=model, params=params)
+
+
+def longest_input(run: Run) -> int:
+    """Most tokens of a line that is translated whole, unless a user says otherwise."""
+    trained = with_limit(run.experiment.data, run.vocabularies.kinds).longest
+    return max(USUAL, trained)
 
 
 def _reason(error: BaseException, kind: type | None) -> str:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trained model, and what is done with it in one line."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.inference.describe import describe
 from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.explain import Explanation, explain
-from kvnmt.inference.ids import check_counts
+from kvnmt.inference.ids import check_counts, text_lines
 from kvnmt.inference.score import Scored, score_lines
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import Request, translate_lines
@@ -63,7 +63,7 @@ class Run(NamedTuple):
             >>> len(run.translate(["a b c", "d e"]))
             2
         """
-        lines = _lines(lines)
+        lines = text_lines(lines)
         _refuse_language_model(self)
         config = _checked(search, self)
         _check_nbest(config, self, "of each line is given")
@@ -90,7 +90,7 @@ class Run(NamedTuple):
             >>> len(record["nbest"])
             3
         """
-        lines = _lines(lines)
+        lines = text_lines(lines)
         _refuse_language_model(self)
         request = _request(self, lines, shortlist, prefixes)
         return describe(self, lines, _checked(search, self), **request)
@@ -161,7 +161,7 @@ class Run(NamedTuple):
             ['a', 'b', 'c', '</s>']
             >>> explanation.draw("attention.png")
         """
-        _lines([line] if target is None else [line, target])
+        text_lines([line] if target is None else [line, target])
         if target is None:
             _refuse_language_model(self)
         elif search is not None:
@@ -221,7 +221,7 @@ def _request(
     _check_shortlist(shortlist, run)
     if prefixes is None:
         return Request(shortlist=shortlist)
-    begun = _lines(prefixes, ("prefix", "prefixes"))
+    begun = text_lines(prefixes, ("prefix", "prefixes"))
     check_counts(len(lines), "lines", len(begun), "prefixes")
     ids = [run.vocabularies.target.encode(text) for text in begun]
     return Request(shortlist=shortlist, prefixes=ids)
@@ -239,49 +239,8 @@ def _check_shortlist(shortlist: Shortlist | None, run: Run) -> None:
             )
 
 
-def _lines(
-    lines: Iterable[str], names: tuple[str, str] = ("line", "lines")
-) -> list[str]:
-    """A list of lines; a single text would be one of letters.
-
-    Args:
-        lines: What somebody gave.
-        names: What one of them is called, and several.
-
-    Raises:
-        UserError: They are something else.
-    """
-    one, several = names
-    if isinstance(lines, (str, bytes)):
-        raise UserError(
-            f"a list of {several} is needed; put a single {one} in brackets."
-        )
-    if isinstance(lines, (Set, Mapping)) or not isinstance(lines, Iterable):
-        kind = type(lines).__name__
-        raise UserError(f"a list of {several} is needed, and this is of type {kind}.")
-    lines = list(lines)
-    for number, line in enumerate(lines):
-        if not isinstance(line, str):
-            kind = type(line).__name__
-            raise UserError(
-                f"{one} {number}, counted from 0, is of type {kind}; pass texts alone."
-            )
-        if "\n" in line:
-            raise UserError(
-                f"{one} {number}, counted from 0, holds a line feed; split it there."
-            )
-        try:
-            line.encode()
-        except UnicodeEncodeError:
-            raise UserError(
-                f"{one} {number}, counted from 0, holds half of a surrogate pair, "
-                "which no UTF-8 text has; decode it anew."
-            ) from None
-    return lines
-
-
 def _pairs(source: Iterable[str], target: Iterable[str]) -> tuple[list[str], list[str]]:
-    source, target = _lines(source), _lines(target)
+    source, target = text_lines(source), text_lines(target)
     if len(source) != len(target):
         raise UserError(
             f"there are {len(source)} source lines but {len(target)} target lines; "

@@ -42,7 +42,11 @@ class Guard:
         except ValueError:
             raise Refusal(403, "Host or Origin is no address.") from None
         if self.hosts is not None and name not in self.hosts:
-            raise Refusal(403, "the service does not answer under this name of a host.")
+            raise Refusal(
+                403,
+                "without a token the service answers under this machine's own names "
+                "alone; start it with --token, or let the proxy send Host: localhost.",
+            )
         same = origin is None or asking == headers.get("host")
         if not same and origin not in self.origins:
             raise Refusal(403, "pages of this origin may not ask; see --origins.")
@@ -75,7 +79,8 @@ def guard_of(host: str, token: str | None, origins: tuple[str, ...] = ()) -> Gua
             "blank or line feed at its ends; make one with: openssl rand -hex 16"
         )
     if is_local(host):
-        return Guard(token, LOCAL | {host}, origins)
+        # A name that leads here from elsewhere brings no token.
+        return Guard(token, LOCAL | {host} if token is None else None, origins)
     if token is None:
         raise UserError(
             f"--host {host} lets other machines ask, so a token is needed: give "

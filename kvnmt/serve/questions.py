@@ -22,7 +22,7 @@ from kvnmt.inference.config import (
     shape_of,
 )
 from kvnmt.inference.ids import part_number
-from kvnmt.runs.directory import Run
+from kvnmt.runs.directory import Run, longest_input
 from kvnmt.serve.limits import (
     Limits,
     Refusal,
@@ -84,7 +84,7 @@ class Asker:
             check_aligned([lines], search.nbest, self.limits)
         items, words = [], run.vocabularies.source
         for n, (line, prefix) in enumerate(zip(lines, prefixes)):
-            parts = cut(words, line, self.limits.tokens)
+            parts = cut(words, line, self._most(run))
             first = first_filled(words, parts)
             items.append(
                 [
@@ -112,7 +112,7 @@ class Asker:
         for (side, lines), words in zip(sides, run.vocabularies):
             for n, line in enumerate(lines, 1):
                 place = f"line {n} of '{side}'"
-                check_tokens(len(words.encode(line)), place, self.limits)
+                check_tokens(len(words.encode(line)), place, self._most(run))
         items = [[Pair(*pair)] for pair in zip(source, target)]
         return Question(Task("score", name, self.search), items)
 
@@ -128,7 +128,7 @@ class Asker:
         questions, alone = [], _alone(self.search)
         for (name, run), text in zip(self.runs.items(), prefixes):
             count = len(run.vocabularies.source.encode(line))
-            check_tokens(count, "'line'", self.limits)
+            check_tokens(count, "'line'", self._most(run))
             prefix = self._prefix(run, text, f"the prefix of '{name}'")
             task = Task("explore", name, self.search, bool(prefix), alone)
             questions.append(Question(task, [[Line(line, prefix)]]))
@@ -139,6 +139,10 @@ class Asker:
         if not isinstance(name, str) or name not in self.runs:
             raise Refusal(400, str(unknown_name("system", str(name)[:NAME], self.runs)))
         return name, self.runs[name]
+
+    def _most(self, run: Run) -> int:
+        """Most tokens of a line of a run."""
+        return self.limits.tokens or longest_input(run)
 
     def _lines(self, plain: Mapping[str, Any], field: str) -> list[str]:
         lines = plain.get(field)
@@ -169,7 +173,7 @@ class Asker:
     def _prefix(self, run: Run, text: object, place: str) -> tuple[int, ...]:
         line = clean_line(text, place, self.limits)
         ids = run.vocabularies.target.encode(line)
-        check_tokens(len(ids), place, self.limits)
+        check_tokens(len(ids), place, self._most(run))
         return tuple(ids)
 
     def _search(self, plain: object) -> SearchConfig:

@@ -18,7 +18,7 @@ from kvnmt.evaluation.exploration import Advance, is_finite, outputs
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import finite, read_back, summary
 from kvnmt.inference.program import program
-from kvnmt.inference.score import Scored, compiled_score, score_lines
+from kvnmt.inference.score import Scored, compiled_score, score
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import (
     Request,
@@ -89,7 +89,7 @@ def _describe(batch: Batch) -> Records:
     ids = [way.ids for several in ways for way in several]
     with batch.program(_read_shapes(batch, beside, ids)):
         nbest = batch.task.search.nbest > 1
-        return read_back(batch.run, texts, ways, nbest=nbest)
+        return read_back(batch.run, texts, ways, nbest=nbest, limits=_limits(batch))
 
 
 def _explore(batch: Batch) -> Records:
@@ -99,7 +99,7 @@ def _explore(batch: Batch) -> Records:
     texts = _filled([line.text for line in batch.items], batch.rows, "")
     x = [run.vocabularies.source.encode(text) for text in texts]
     with batch.program(_read_shapes(batch, texts, y)):
-        records = outputs(name, run, x, y, None, _silent, _check_finite)
+        records = outputs(name, run, x, y, None, _silent, _limits(batch), _check_finite)
     # What was forced, as it is shown: an unknown word is shown otherwise than typed.
     begun = [run.vocabularies.target.decode(line.prefix) for line in batch.items]
     return [record | {"begun": text} for record, text in zip(records, begun)]
@@ -118,10 +118,14 @@ def _score(batch: Batch) -> Records:
     """Log-probabilities of given translations."""
     filled = _filled(batch.items, batch.rows, Pair("", ""))
     source, target = zip(*filled)
-    words = batch.run.vocabularies.target
+    run, words = batch.run, batch.run.vocabularies.target
+    x = [run.vocabularies.source.encode(line) for line in source]
     ids = [words.encode(line) for line in target]
-    with batch.program(_read_shapes(batch, source, ids)):
-        scores = score_lines(batch.run, source, target)
+    size, tokens = _limits(batch)
+    with batch.program(_read_shapes(batch, source, ids, aligned=False)):
+        scores = score(
+            *(run.model, run.params, x, ids), size=size, tokens=tokens, aligned=False
+        )
     return [
         {
             "log_prob": finite(scored.log_prob),
@@ -165,16 +169,25 @@ def _search_shapes(batch: Batch, source: Ids, request: Request) -> Shapes:
     }
 
 
-def _read_shapes(batch: Batch, texts: Sequence[str], target: Ids) -> Shapes:
+def _read_shapes(
+    batch: Batch, texts: Sequence[str], target: Ids, aligned: bool = True
+) -> Shapes:
     """What decides which programs read translations."""
     source = [batch.run.vocabularies.source.encode(text) for text in texts]
-    of = weakref.ref(compiled_score(batch.run.model, True))  # as of searches
+    of = weakref.ref(compiled_score(batch.run.model, aligned))  # as of searches
     # What a mechanism tells of itself is read on one device.
     return {
         (of, *batch.task[:2], x.shape, y.shape)
         for multiple in (own_mesh().size, 1)
-        for _, x, y in pairs_in_batches(source, target, multiple=multiple)
+        for _, x, y in pairs_in_batches(
+            source, target, *_limits(batch), multiple=multiple
+        )
     }
+
+
+def _limits(batch: Batch) -> tuple[int, int]:
+    """Most lines and most positions that are read at a time."""
+    return batch.task.search.batch_size, batch.task.search.batch_tokens
 
 
 def _filled(items: Sequence[Any], rows: int, empty: Any) -> list[Any]:

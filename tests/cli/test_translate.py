@@ -32,7 +32,7 @@ from kvnmt.inference.config import SearchConfig, shape_of
 from kvnmt.inference.program import _limits
 from kvnmt.inference.score import score
 from kvnmt.inference.translate import translate, translate_lines
-from kvnmt.runs.directory import Run, load_run
+from kvnmt.runs.directory import Run, load_run, longest_input
 from tests.helpers import DEVICES, toy_lines, trained, untrained
 
 GREEDY = ("--search.beam", 1, "--search.batch-size", DEVICES)
@@ -251,12 +251,14 @@ def test_long_lines_are_split_or_truncated(kvnmt, folder, run):
 
 
 def test_a_line_is_split_if_it_is_longer_than_any_that_was_trained_on(run):
-    options = Translate(run=Path(), search=PLAIN)
     longer = replace(run.experiment.data, max_length=300)
     changed = run._replace(experiment=replace(run.experiment, data=longer))
-    assert answering.longest_input(run, options) == 199
-    assert answering.longest_input(changed, options) == 300
-    assert answering.longest_input(changed, replace(options, max_input=7)) == 7
+    assert (longest_input(run), longest_input(changed)) == (199, 300)
+    line = "a b c d e f g h " * 30
+    for one, most, splits in ((run, None, 1), (changed, None, 0), (changed, 7, 1)):
+        options = Translate(run=Path(), search=PLAIN, max_input=most)
+        (found,) = answering.answers(one, [[line]], options)
+        assert found.long == splits
 
 
 def test_progress_counts_lines_not_their_parts(kvnmt, run, monkeypatch):

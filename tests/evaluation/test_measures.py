@@ -5,6 +5,7 @@ import json
 import math
 import statistics
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -182,6 +183,45 @@ def test_weights_that_are_no_numbers_are_told(tmp_path_factory, name):
         explore({"ours": run}, ["a b"], ["A B"], SearchConfig(), forced=True)
     with pytest.raises(UserError, match="weights that are not finite"):
         attended_links(run, ["a b"], ["A B"], 9)
+
+
+def test_the_page_is_refused_what_is_no_text(tmp_path_factory):
+    run = load_run(trained(tmp_path_factory.getbasetemp()))
+    for asked, said in (
+        (("ein Haus", None, SearchConfig()), "put a single line in brackets"),
+        ((["a", "b"], ["A"], SearchConfig()), "2 source lines but 1 references"),
+        ((["a"], None, SearchConfig(seed=3)), "seed"),
+    ):
+        with pytest.raises(UserError, match=said):
+            explore({"ours": run}, *asked)
+    with pytest.raises(UserError, match="without a reference"):
+        explore({"ours": run}, ["a"], None, SearchConfig(), forced=True)
+
+
+def test_the_page_reads_in_batches_of_the_search_and_scores_no_reference(
+    tmp_path_factory,
+):
+    """A reference that is read would be compared with itself."""
+    base = tmp_path_factory.getbasetemp()
+    sizes = []
+
+    @contextmanager
+    def watching(what, total):
+        yield sizes.append
+
+    for name in ("kvmematt-r2", "delta-memory"):
+        run = load_run(untrained(base, name))
+        page = explore(
+            {"ours": run},
+            ["a b", "b", "c"],
+            ["A B", "B", "C"],
+            SearchConfig(beam=1, batch_size=1),
+            forced=name == "delta-memory",
+            counting=watching,
+        )
+        scores = [one["outputs"][0]["score"] for one in page.data["sentences"]]
+        assert all((score is None) == (name == "delta-memory") for score in scores)
+    assert {*sizes} == {1} if jax.device_count() == 1 else sizes.count(1) >= 6
 
 
 def test_adequacy_compares_stems_and_takes_possible_links():

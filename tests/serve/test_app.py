@@ -37,6 +37,8 @@ from kvnmt.inference.shortlist import NO_TOKEN, Lexicon, Shortlist
 from kvnmt.inference.translate import translate_lines
 from kvnmt.serve import server, works
 from kvnmt.serve.guard import Guard, guard_of
+from kvnmt.serve.limits import Limits, Refusal
+from kvnmt.serve.questions import Asker
 from tests.helpers import toy_lines
 from tests.serve.serving import LIMITS, SEARCH, Started, started
 
@@ -521,11 +523,38 @@ def test_other_pages_cannot_ask_by_way_of_a_browser(service):
             refused(service.post(path, {}, headers=headers), 403, "")
         known = service.get("/health", headers=headers).json()
         assert "systems" not in known
-    refused(service.get("/", headers={"Host": "evil.example"}), 403, "name of a host")
+    refused(service.get("/", headers={"Host": "evil.example"}), 403, "names alone")
     own = {"Origin": service.url}
     assert service.post("/translate", LINES, headers=own).status_code == 200
     for host in ("localhost", "[::1]:80"):
         assert service.get("/", headers={"Host": host}).status_code == 200
+
+
+def test_with_a_token_any_name_of_a_host_will_do():
+    """A proxy on the same machine may keep the name that it is called by."""
+    asked = {"host": "example.org", "authorization": f"Bearer {TOKEN}"}
+    guard_of("127.0.0.1", TOKEN).check(asked)
+    for headers, guard in (
+        (asked, guard_of("127.0.0.1", None)),
+        ({"host": "example.org"}, guard_of("127.0.0.1", TOKEN)),
+    ):
+        with pytest.raises(Refusal):
+            guard.check(headers)
+
+
+def test_a_line_is_split_where_the_command_line_splits_it(runs):
+    run = runs["plain"]
+    data = replace(run.experiment.data, max_length=250)
+    longer = run._replace(experiment=replace(run.experiment, data=data))
+    line = "a b c d e f g h " * 30
+    for given, limits, parts in (
+        (run, Limits(), 2),
+        (longer, Limits(), 1),
+        (longer, Limits(tokens=100), 3),
+    ):
+        asker = Asker({"plain": given}, SEARCH, limits)
+        (items,) = asker.translation({"lines": [line]}).items
+        assert len(items) == parts
 
 
 def test_a_token_is_asked_for(runs):

@@ -51,6 +51,16 @@ def test_another_address_needs_a_token(kvnmt, folder, monkeypatch, host):
     assert said.status == 2 and "16 characters" in said.err
 
 
+def test_an_empty_token_is_none_that_may_be(kvnmt, folder, monkeypatch):
+    """A variable that was not set would leave the service open."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    said = kvnmt("serve", folder, "--token", "")
+    assert said.status == 2 and "16 characters" in said.err
+    monkeypatch.setenv(VARIABLE, "")
+    said = kvnmt("serve", folder)
+    assert said.status == 2 and "16 characters" in said.err
+
+
 def test_what_is_missing_is_said(kvnmt, folder, monkeypatch):
     monkeypatch.setattr(serve, "NEEDED", ("starlette", "uvicorn_of_another_name"))
     said = kvnmt("serve", folder)

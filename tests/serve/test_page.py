@@ -40,7 +40,7 @@ def _page(tab, service) -> Iterator:
 
 def written(page, system: int) -> str:
     """The words of a hypothesis."""
-    words = page.locator(".text.hypothesis").nth(system).locator("button:not(.tool)")
+    words = page.locator(".text.hypothesis").nth(system).locator(".spoken")
     return " ".join(words.all_text_contents())
 
 
@@ -90,19 +90,19 @@ def test_a_word_is_forced_and_the_rest_translated_anew(page, service, runs):
     assert len(before) > 2
     other = next(word for word in "ABCDEFGH" if word != before[1])
     hypothesis = page.locator(".text.hypothesis").first
-    hypothesis.locator("button").nth(1).click()
+    hypothesis.locator(".spoken").nth(1).click()
     page.locator(".text input").fill(other)
     page.keyboard.press("Enter")
-    page.locator(".text button.forced").first.wait_for()
+    page.locator(".text .forced").first.wait_for()
     asked = {"lines": ["a b c d"], "prefixes": [f"{before[0]} {other}"]}
     asked["search"] = {"min_length": 3}
     (expected,) = service.post("/translate", asked).json()["translations"]
     assert written(page, 0) == expected["translation"]
     assert expected["translation"].split()[:2] == [before[0], other]
-    forced = page.locator(".text button.forced").all_text_contents()
+    forced = page.locator(".text .forced").all_text_contents()
     assert forced == [before[0], other]
     page.get_by_role("button", name="free").click()
-    page.locator(".text button.forced").first.wait_for(state="detached")
+    page.locator(".text .forced").first.wait_for(state="detached")
     assert written(page, 0).split() == before
     page.get_by_role("button", name="+").first.click()
     page.keyboard.press("Escape")
@@ -114,7 +114,7 @@ def test_no_text_becomes_markup(page):
     elements = "iframe, img, body style, plaintext, math, a, form form"
     for text in ("  ".join(MARKUP[n::3]) for n in range(3)):
         type_line(page, text)
-        page.locator(".text.hypothesis button").first.click()
+        page.locator(".text.hypothesis .spoken").first.click()
         page.locator(".text input").fill(text)
         with page.expect_response("**/explore"):
             page.keyboard.press("Enter")
@@ -154,9 +154,60 @@ def test_a_sentence_that_is_kept_waits_for_its_answer(page):
     assert page.locator("#list li").count() == 2
 
 
+def test_words_of_two_systems_are_forced_one_after_the_other(page):
+    """The second before the first is answered."""
+    type_line(page, "a b c d")
+    held = []
+    page.route("**/explore", lambda route: held.append(route))
+    for system in (0, 1):
+        page.locator(".text.hypothesis").nth(system).locator(".spoken").first.click()
+        page.locator(".text input").fill("AB"[system])
+        with page.expect_request("**/explore"):
+            page.keyboard.press("Enter")
+    asked = [route.request.post_data_json["prefixes"] for route in held]
+    assert asked == [["A", ""], ["A", "B"]]
+    held[1].continue_()
+    page.unroute("**/explore")
+    page.locator(".text .forced").nth(1).wait_for()
+
+
+def test_text_without_blanks_goes_on_without_one(page):
+    def answer(route):
+        asked.append(route.request.post_data_json["prefixes"][0])
+        reply = route.fetch().json()
+        reply["outputs"][0] |= {"text": "今日は", "begun": ""}
+        route.fulfill(json=reply)
+
+    asked = []
+    page.route("**/explore", answer)
+    type_line(page, "a b c")
+    page.get_by_role("button", name="+").first.click()
+    page.locator(".text input").fill("良い")
+    with page.expect_response("**/explore"):
+        page.keyboard.press("Enter")
+    page.unroute("**/explore")
+    assert asked[1:] == ["今日は良い"]
+
+
+def test_words_run_in_the_direction_of_their_text(page):
+    """Words of another direction stand as they would in one piece of text."""
+
+    def answer(route):
+        reply = route.fetch().json()
+        reply["outputs"][0] |= {"text": "أ Microsoft Windows ب", "begun": ""}
+        route.fulfill(json=reply)
+
+    page.route("**/explore", answer)
+    type_line(page, "a b c")
+    words = page.locator(".text.hypothesis").first.locator(".spoken")
+    left = words.evaluate_all("all => all.map(one => one.getBoundingClientRect().x)")
+    page.unroute("**/explore")
+    assert left[3] < left[1] < left[2] < left[0]
+
+
 def test_keys_go_on_where_a_word_was_replaced(page):
     type_line(page, "a b c d")
-    words = page.locator(".text.hypothesis").first.locator("button")
+    words = page.locator(".text.hypothesis").first.locator(".spoken")
     place = words.nth(1).get_attribute("data-place")
     focused = "document.activeElement.dataset.place"
     words.nth(1).click()
@@ -166,7 +217,7 @@ def test_keys_go_on_where_a_word_was_replaced(page):
     page.locator(".text input").fill("A")
     with page.expect_response("**/explore"):
         page.keyboard.press("Enter")
-    page.locator(".text button.forced").nth(1).wait_for()
+    page.locator(".text .forced").nth(1).wait_for()
     assert page.evaluate(focused) == place
     page.get_by_role("button", name="+").first.click()
     page.keyboard.press("Escape")
@@ -192,12 +243,12 @@ def test_an_unknown_word_that_was_forced_stays_what_was_typed(page):
     hypothesis = page.locator(".text.hypothesis").first
     prefixes = []
     for place, word in ((0, "naïveté"), (2, "C"), (1, "B")):
-        hypothesis.locator("button:not(.tool)").nth(place).click()
+        hypothesis.locator(".spoken").nth(place).click()
         page.locator(".text input").fill(word)
         with page.expect_response("**/explore") as answer:
             page.keyboard.press("Enter")
         prefixes.append(answer.value.request.post_data_json["prefixes"])
-        forced = page.locator(".text button.forced")
+        forced = page.locator(".text .forced")
         forced.nth(place).wait_for()
         page.wait_for_function(
             "count => document.querySelectorAll('.forced').length === count",
@@ -226,13 +277,13 @@ def test_a_forced_beginning_of_a_word_may_go_on(page):
     prefixes = []
     type_line(page, "a b c d")
     page.route("**/explore", answer)
-    words = page.locator(".text.hypothesis").first.locator("button:not(.tool)")
+    words = page.locator(".text.hypothesis").first.locator(".spoken")
     for start, count in (("hou", 1), ("naïve", 3)):
         words.nth(0).click()
         page.locator(".text input").fill(start)
         with page.expect_response("**/explore"):
             page.keyboard.press("Enter")
-        forced = page.locator(".text button.forced")
+        forced = page.locator(".text .forced")
         forced.nth(count - 1).wait_for()
         words.filter(has_text="are").click()
         page.locator(".text input").fill("X")
@@ -246,7 +297,7 @@ def test_a_forced_beginning_of_a_word_may_go_on(page):
 
 def test_one_box_at_a_time_and_a_click_beside_it_counts(page):
     type_line(page, "a b c d")
-    words = page.locator(".text.hypothesis").first.locator("button:not(.tool)")
+    words = page.locator(".text.hypothesis").first.locator(".spoken")
     texts = words.all_text_contents()
     words.nth(0).click()
     page.locator(".text input").fill("lost")

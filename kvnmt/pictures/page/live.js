@@ -13,10 +13,11 @@ let edited = null; // system and place of the word that is being replaced
 let restore = () => {}; // puts that word back
 let isPressed = false; // whether a pointer is down
 
-// `thread` cancels the question about a sentence that is under way; copies share it.
+// `thread` cancels the question about a sentence that is under way, and knows which line
+// and which forced words were asked for; copies share it.
 function newSentence() {
   const prefixes = DATA.systems.map(() => '');
-  return { index: null, line: '', prefixes, thread: { asking: null } };
+  return { index: null, line: '', prefixes, thread: { asking: null, asked: null } };
 }
 
 function startLive() {
@@ -69,6 +70,7 @@ async function ask(sentence) {
   const { line, prefixes, thread } = sentence;
   thread.asking?.abort();
   const mine = (latest = thread.asking = new AbortController());
+  thread.asked = { line, prefixes };
   say('translating …');
   const slow = setTimeout(
     () =>
@@ -89,6 +91,7 @@ async function ask(sentence) {
     take(sentence, found, line, prefixes, latest === mine);
   } catch (error) {
     if (thread.asking !== mine) return;
+    thread.asked = null;
     say(whyNot(error), true);
     sentence.line = ''; // so that the same line is asked again
     if (kept === line) kept = null;
@@ -123,10 +126,12 @@ function take(sentence, found, line, prefixes, isLatest) {
 
 // --- words that are forced --------------------------------------------------
 
+const ENDS_IN_CJK = new RegExp(`[${CJK}]$`, 'u');
+
 const wordsOf = (text) =>
   [...text.matchAll(WORD)].map((match) => ({ text: match[0], start: match.index }));
 
-// The words of a hypothesis, each a button that lets it be replaced.
+// The words of a hypothesis, each of which can be clicked and replaced.
 hypothesisContent = function (system, text, units, marks) {
   const { prefixes } = DATA.sentences[state.sentence];
   const { begun } = outputOf(state.sentence, system);
@@ -148,7 +153,8 @@ hypothesisContent = function (system, text, units, marks) {
       'Go on with other words (the end of the translation)',
       (button) => {
         const before = textBefore(system, text, text.length);
-        editWord(button, system, before && `${before} `, '');
+        const between = ENDS_IN_CJK.test(before) && !text.includes(' ') ? '' : ' ';
+        editWord(button, system, before && before + between, '');
       },
       `${system} ${words.length}`,
     ),
@@ -176,17 +182,26 @@ function textBefore(system, text, start) {
     : text.slice(0, start);
 }
 
+// No button of HTML: of these each stands alone, and words of another direction would
+// not run that way.
 function wordButton(system, text, word, i, content, begun) {
+  const edit = (event) => {
+    const before = textBefore(system, text, word.start);
+    editWord(event.currentTarget, system, before, word.text);
+  };
   return element(
-    'button',
+    'span',
     {
-      type: 'button',
-      class: word.start < begun.length ? 'forced' : null,
+      role: 'button',
+      tabindex: 0,
+      class: word.start < begun.length ? 'spoken forced' : 'spoken',
       title: 'Put another word here',
       'data-place': `${system} ${i}`,
-      onclick: (event) => {
-        const before = textBefore(system, text, word.start);
-        editWord(event.currentTarget, system, before, word.text);
+      onclick: edit,
+      onkeydown: (event) => {
+        if (event.key !== 'Enter' && event.key !== ' ') return;
+        event.preventDefault();
+        edit(event);
       },
     },
     content,
@@ -261,9 +276,11 @@ function focusEdited() {
 
 function force(system, prefix) {
   const { sentence, prefixes } = DATA.sentences[state.sentence];
+  const { asked } = sentence.thread; // words of another system may be under way
+  const others = asked?.line === sentence.line ? asked.prefixes : prefixes;
   ask({
     ...sentence,
-    prefixes: prefixes.map((other, i) => (i === system ? prefix : other)),
+    prefixes: others.map((other, i) => (i === system ? prefix : other)),
   });
 }
 

@@ -213,7 +213,8 @@ const KEYS_WITHOUT_SENTENCES = ['t', '/', '?'];
 const KEYS_IN_FILTER = ['ArrowUp', 'ArrowDown'];
 
 function pressed(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || byId('manual').open) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
+  if (byId('manual').open) return;
   if (event.target === byId('filter') && event.key === 'Escape')
     return leaveFilter(event);
   const act = KEYS[event.key];
