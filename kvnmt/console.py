@@ -54,8 +54,8 @@ class Pulse:
     def beat(self, done: int, note: str = "") -> None:
         """Says that so many are done, if it is time to, and what else there is to say.
 
-        The time left is that by the pace since the last line, or since the first beat:
-        what comes before that is no work of this kind, such as compiling.
+        The time left is that by the pace since the first beat: what comes before that
+        is no work of this kind, such as compiling. What comes between beats counts.
         """
         now = time.monotonic()
         began, before = self._paced or (now, done)
@@ -68,7 +68,7 @@ class Pulse:
             if done > before:
                 left = (self._total - done) * (now - began) / (done - before)
                 words.append(f"{timedelta(seconds=round(left))} left")
-        self._last, self._paced = now, (now, done)
+        self._last = now
         self._tell("  ".join(filter(None, words)))
 
 

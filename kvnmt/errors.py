@@ -4,6 +4,7 @@
 import difflib
 import errno
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -49,6 +50,8 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     return f"{count:,} {noun if count == 1 else plural or f'{noun}s'}"
 
 
+# Signals that ask a training to save and leave: by a queue, a key, a closed terminal.
+LEAVING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 STATUS_OF_SIGNALS = 128  # to which the number of the signal is added
 BROKEN_PIPE = 141  # what a shell tells of a program ended by SIGPIPE
 UNREACHABLE = (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG)

@@ -31,7 +31,7 @@ def test_a_line_is_told_at_times(clock):
         pulse.beat(done, "loss 2.500")
     assert said == [
         "step 1,300 of 5,000  loss 2.500  1:01:40 left",  # 100 in 100 s
-        "step 1,600 of 5,000  loss 2.500  1:53:20 left",
+        "step 1,600 of 5,000  loss 2.500  1:39:10 left",  # 400 in 700 s
     ]
 
 

@@ -83,10 +83,15 @@ def _digest_of(path: Path) -> str | None:
 
 
 @contextmanager
-def locked(folder: Path, key: str) -> Iterator[Path]:
+def locked(folder: Path, key: str, shared: bool = False) -> Iterator[Path]:
     """Keeps other processes from making the same entry; gives its folder.
 
     An entry that is there can be read where nothing can be written, not even a lock.
+
+    Args:
+        folder: Of all entries.
+        key: Of this one.
+        shared: With others that only read it.
 
     Raises:
         UserError: The folder cannot be written.
@@ -95,7 +100,8 @@ def locked(folder: Path, key: str) -> Iterator[Path]:
         with _explaining(folder):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                locks = stack.enter_context(_waited_for(folder / f"{key}.lock"))
+                path = folder / f"{key}.lock"
+                locks = stack.enter_context(_waited_for(path, shared))
             except OSError:
                 if not (folder / key).exists():
                     raise
@@ -105,20 +111,20 @@ def locked(folder: Path, key: str) -> Iterator[Path]:
                 f"the file system of '{folder}' cannot lock: do not prepare the same "
                 "text twice at once."
             )
-        for old in folder.glob(f"{key}*.part") if locks else ():
+        for old in folder.glob(f"{key}*.part") if locks and not shared else ():
             shutil.rmtree(old, ignore_errors=True)  # of a process that was killed
         yield folder / key
 
 
 @contextmanager
-def _waited_for(path: Path) -> Iterator[bool]:
+def _waited_for(path: Path, shared: bool) -> Iterator[bool]:
     """A lock; says that it waits, if it does."""
     with ExitStack() as stack:
         try:
-            locks = stack.enter_context(files.locked(path, wait=False))
+            locks = stack.enter_context(files.locked(path, wait=False, shared=shared))
         except BlockingIOError:
             say("another process prepares the same text; waiting for it")
-            locks = stack.enter_context(files.locked(path))
+            locks = stack.enter_context(files.locked(path, shared=shared))
         yield locks
 
 
@@ -134,8 +140,25 @@ def _explaining(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def find(entry: Path, console: Console) -> Prepared | None:
+def read(folder: Path, key: str, console: Console) -> Prepared | None:
+    """Opens an entry that is there, at the same time as others who do.
+
+    Raises:
+        UserError: It cannot be read.
+    """
+    if not (folder / key).exists():
+        return None
+    with locked(folder, key, shared=True) as entry:
+        return find(entry, console, remove=False)
+
+
+def find(entry: Path, console: Console, remove: bool = True) -> Prepared | None:
     """Opens an entry; one that is damaged is told and removed.
+
+    Args:
+        entry: Its folder.
+        console: Where people read.
+        remove: Or a damaged one is left, without a word.
 
     Raises:
         UserError: It cannot be read.
@@ -146,6 +169,8 @@ def find(entry: Path, console: Console) -> Prepared | None:
         manifest = files.read_manifest(entry)
         files.check_files(entry, manifest["files"])
     except DamagedError as damage:
+        if not remove:
+            return None
         say(f"preparing anew, since '{entry}' is damaged: {damage}", console)
         with _explaining(entry.parent):
             shutil.rmtree(entry)

@@ -189,13 +189,13 @@ def _cached(
 ) -> Prepared:
     files = [_digest_of(path) for path in text.files]
     if trained:  # perhaps they are those that were built for this very text
-        key, entry = cache.key_of(config, files, None), None
-        if (folder / key).exists():
-            with cache.locked(folder, key) as place:
-                entry = cache.find(place, console)
+        entry = cache.read(folder, cache.key_of(config, files, None), console)
         if entry and entry.vocabularies == trained:
             return entry
-    with cache.locked(folder, cache.key_of(config, files, trained)) as place:
+    key = cache.key_of(config, files, trained)
+    if entry := cache.read(folder, key, console):
+        return entry
+    with cache.locked(folder, key) as place:
         entry = cache.find(place, console)
         if not entry:
             vocabularies = trained or prepare.build_vocabularies(config, text)

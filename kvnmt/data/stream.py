@@ -17,12 +17,17 @@ from numpy.typing import NDArray
 from kvnmt.data.batches import AnyBatch, EncodedCorpus, make_batch
 from kvnmt.data.plan import Epoch, Plan, Planned
 from kvnmt.data.pool import end_with_parent
+from kvnmt.errors import LEAVING, OptionError
 
 if TYPE_CHECKING:
     import grain
 
 AHEAD = 8  # batches that wait to be used
 FOREVER = 1 << 40  # batches; grain wants to know
+
+
+class WorkerDiedError(OptionError):
+    """A process that makes batches died."""
 
 
 class BatchAt:
@@ -58,6 +63,15 @@ class BatchAt:
         """Returns the numbers of the pairs in that batch, from 0, of all slices."""
         return self._planned(position).lines
 
+    def epoch(self, number: int) -> Epoch:
+        """Returns an epoch, from 0; it and the one before are kept."""
+        with self._lock:
+            if number not in self._epochs:
+                # The epoch before may still be wanted by another thread.
+                known = {n: e for n, e in self._epochs.items() if n == number - 1}
+                self._epochs = known | {number: self.plan.epoch(self.seed, number)}
+            return self._epochs[number]
+
     def __getstate__(self) -> tuple:
         """Pickles what decides all batches, not what follows from it."""
         return self.corpus, self.plan, self.seed, self.part
@@ -68,15 +82,7 @@ class BatchAt:
 
     def _planned(self, position: int) -> Planned:
         number, offset = divmod(int(position), self.plan.per_epoch)
-        return self.plan.batch(self._epoch(number), offset)
-
-    def _epoch(self, number: int) -> Epoch:
-        with self._lock:
-            if number not in self._epochs:
-                # The epoch before may still be wanted by another thread.
-                known = {n: e for n, e in self._epochs.items() if n == number - 1}
-                self._epochs = known | {number: self.plan.epoch(self.seed, number)}
-            return self._epochs[number]
+        return self.plan.batch(self.epoch(number), offset)
 
 
 def dataset(at: BatchAt, positions: range, workers: int = 0) -> "grain.IterDataset":
@@ -98,7 +104,7 @@ def dataset(at: BatchAt, positions: range, workers: int = 0) -> "grain.IterDatas
 def _begin_worker(index: int, count: int) -> None:
     """Waits for no signal: a terminal sends them to all; ends with the training."""
     end_with_parent()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in LEAVING:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -112,9 +118,25 @@ def stream(
         at: Makes them.
         position: How many batches to pass over.
         workers: Processes that make them; 0: a thread of this process.
+
+    Raises:
+        WorkerDiedError: By the stream: one of the processes died.
     """
     batches = iter(dataset(at, range(position, FOREVER), workers))
     try:
-        yield batches
+        yield _explaining(batches) if workers else batches
     finally:
         batches.close()
+
+
+def _explaining(batches: Iterator[AnyBatch]) -> Iterator[AnyBatch]:
+    try:
+        yield from batches
+    except RuntimeError as error:  # of grain
+        if "terminated unexpectedly" not in str(error):
+            raise
+        raise WorkerDiedError(
+            "a process that makes batches died, perhaps for want of memory; go on with "
+            "{0} and fewer {1}, or 0 for none. With {2} they share what is prepared.",
+            *("resume", "training.workers", "data.cache"),
+        ) from None

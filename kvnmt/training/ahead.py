@@ -7,7 +7,7 @@ which it needs them; training waits for a program only if it comes to its shape 
 soon.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from kvnmt import devices
 from kvnmt.data.plan import Plan
+from kvnmt.data.stream import BatchAt
 from kvnmt.training.step import Metrics, TrainState
 from kvnmt.typing import Array
 
@@ -112,28 +113,32 @@ def batch_of(shape: Shape, mesh: Mesh, linked: bool) -> list[jax.ShapeDtypeStruc
     return [*batch, links] if linked else batch
 
 
-def coming(plan: Plan, seed: int, first: int, until: int) -> list[Shape]:
+def coming(at: BatchAt, first: int, until: int) -> Iterator[Shape]:
     """The shapes of the steps to come, in the order of their first use.
 
-    They are those of this epoch and the next; later ones are `arriving`. Several
-    processes get none: their programs may have to be compiled together.
+    They are those of this epoch and the next, which is planned once they are asked for:
+    of a large corpus that takes seconds. Later ones are `arriving`. Several processes
+    get none: their programs may have to be compiled together.
 
     Args:
-        plan: Has the batches.
-        seed: Of the run.
+        at: Makes the batches.
         first: The next step, from 0.
         until: The step behind the last.
     """
     if devices.part()[1] > 1:
-        return []
-    places: list[int] = []
+        return
+    plan, known = at.plan, set[int]()
     number = first // plan.per_epoch
     for n in (number, number + 1):
         start = n * plan.per_epoch
-        epoch = plan.epoch(seed, n)
-        order = epoch.order[max(first - start, 0) : max(until - start, 0)]
-        places += epoch.shapes[order].tolist()
-    return [shape_at(plan, place) for place in dict.fromkeys(places)]
+        if start >= until:
+            return
+        epoch = at.epoch(n)
+        order = epoch.order[max(first - start, 0) : until - start]
+        for place in dict.fromkeys(epoch.shapes[order].tolist()):
+            if place not in known:
+                yield shape_at(plan, place)
+            known.add(place)
 
 
 def arriving(plan: Plan, number: int, until: int) -> list[Shape]:

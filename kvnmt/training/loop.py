@@ -10,9 +10,11 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import NamedTuple, NoReturn
 
+import jax
+
 from kvnmt import devices
 from kvnmt.data.batches import AnyBatch
-from kvnmt.data.stream import BatchAt, stream
+from kvnmt.data.stream import BatchAt, WorkerDiedError, stream
 from kvnmt.model.assembly import Params
 from kvnmt.training import display, steps, validation
 from kvnmt.training.config import TrainingConfig
@@ -68,7 +70,8 @@ def fit(
             are not finite.
     """
     with ExitStack() as stack:
-        programs = Programs(job)
+        batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())
+        programs = Programs(job, batch_at)
         # Until signals are heard, whatever ends the training does not wait for these.
         stack.callback(programs.step.cancel)
 
@@ -83,7 +86,6 @@ def fit(
             job.tell(job.nothing_left)
         if job.unreached:
             job.tell(job.unreached)
-        batch_at = BatchAt(job.corpora.train, job.plan, job.config.seed, devices.part())
         if state.step < job.steps and not is_stale(job, state):
             job.tell("compiling programs for the first batches")
             programs.begin(state.step)
@@ -123,7 +125,12 @@ def train(
             return
         if leaving.asked_alone:
             _leave(job, state, outputs)
-        steps.train_until(_next_stop(job, state), job, state, outputs, batches)
+        try:
+            steps.train_until(_next_stop(job, state), job, state, outputs, batches)
+        except WorkerDiedError:
+            if jax.process_count() == 1 and state.step > state.saved:
+                _save(job, state, outputs)  # several would have to save together
+            raise
         state.count_time()
         awaited = is_awaited(job, state) or _save_awaited(config, state)
         if leaving.decided or (awaited and is_sound(job, state)):

@@ -7,6 +7,9 @@ the largest batches, which say what memory is needed, come next: before a second
 before a first one on any of them, and before validation, it is sure that all fit.
 """
 
+from itertools import chain, islice
+
+from kvnmt.data.stream import BatchAt
 from kvnmt.model.assembly import Params
 from kvnmt.training import device_memory
 from kvnmt.training.ahead import Shape, StepAhead, arriving, coming, shape_of
@@ -20,10 +23,15 @@ from kvnmt.typing import Array
 class Programs:
     """A train step whose programs are compiled, and checked, ahead of its calls."""
 
-    def __init__(self, job: Job):
-        """Compiles nothing yet."""
+    def __init__(self, job: Job, batch_at: BatchAt):
+        """Compiles nothing yet.
+
+        Args:
+            job: What is trained.
+            batch_at: Makes its batches.
+        """
         linked = job.corpora.train.links is not None
-        self.job = job
+        self.job, self.batch_at = job, batch_at
         self.step = StepAhead(job.train_step, job.shapes, job.mesh, linked)
         self._free: Shape | None = None  # of a first step that may be made unchecked
         self._checked = False
@@ -48,10 +56,10 @@ class Programs:
         """
         self._next = step
         job, largest = self.job, largest_batches(self.job.plan)
-        shapes = coming(job.plan, job.config.seed, step, job.steps)
-        if shapes:
-            self._free = None if shapes[0] in largest else shapes[0]
-            self.step.begin([shapes[0], *largest, *shapes][:most])
+        shapes = iter(coming(self.batch_at, step, job.steps))
+        if first := next(shapes, None):
+            self._free = None if first in largest else first
+            self.step.begin(islice(chain([first], largest, shapes), most))
 
     def __call__(
         self, state: TrainState, source: Array, target: Array, *links: Array

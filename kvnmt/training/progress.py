@@ -29,6 +29,8 @@ class Sums:
     gradient_norm: float = 0.0
     tokens: int = 0  # real ones of the target
     positions: int = 0  # of the target, padding included
+    timed: int = 0  # tokens of steps whose program was compiled already ...
+    seconds: float = 0.0  # ... and their time
 
     def add(self, made: Metrics, positions: int) -> None:
         """Counts a step, unless it was skipped."""
@@ -47,6 +49,11 @@ class Sums:
     def loss(self) -> float:
         """Nats per target token; nan, as all figures here, where no step counts."""
         return _share(self.nats, self.tokens)
+
+    @property
+    def rate(self) -> float:
+        """Real target tokens per second, compiling apart; 0: none was timed."""
+        return self.timed / self.seconds if self.seconds else 0.0
 
     @property
     def padding(self) -> float:
@@ -89,9 +96,17 @@ class Progress:
     seconds: float = 0.0  # ... and their time
     elapsed: float = 0.0  # all time
 
+    def time(self, tokens: int, seconds: float) -> None:
+        """Takes how long steps took, whose program was compiled already."""
+        self.tokens += tokens
+        self.seconds += seconds
+        for sums in (self.sums, self.logged):
+            sums.timed += tokens
+            sums.seconds += seconds
+
     @property
     def rate(self) -> float:
-        """Real target tokens per second, compiling and validating apart."""
+        """Real target tokens per second of all, compiling and validating apart."""
         return self.tokens / self.seconds if self.seconds else 0.0
 
     def rated(self, step: int, score: float, figures: dict[str, float]) -> bool:

@@ -6,8 +6,10 @@ each, ``events/`` both for TensorBoard, ``validations/`` the translations, a fil
 each step, and ``learning-curve.png`` shows the losses and the BLEU.
 """
 
+import errno
 import json
 import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +24,7 @@ from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import write_whole
 
 NAME = "metrics.jsonl"
-STEPS = "steps.jsonl"
+STEPS, OF_STEPS = "steps.jsonl", "steps/"  # and how TensorBoard calls its figures
 EVENTS = "events"
 CURVE = "learning-curve.png"
 TRANSLATIONS = "validations"
@@ -45,14 +47,17 @@ class Log:
         self.folder = folder
         with _explaining(folder):
             _cut(folder, NAME, validated)
-            _cut(folder, STEPS, step)
+            made = _cut(folder, STEPS, step)
             for path in (folder / TRANSLATIONS).glob("*.txt"):
                 if path.stem.isdecimal() and int(path.stem) > validated:
                     path.unlink()
             (folder / EVENTS).mkdir(exist_ok=True)
             self._events = EventsWriter(str(folder / EVENTS / "events"))
             start = SessionLog(status=SessionLog.START)  # what comes later is void
-            self._write(Event(step=step + 1, session_log=start))
+            self._write(Event(step=validated + 1, session_log=start))
+            for record in made:
+                if record["step"] > validated:
+                    self._show(record, OF_STEPS)
 
     def add(self, record: dict[str, Any], translations: Sequence[str] = ()) -> None:
         """Writes a line of a validation; a figure that is not finite is null there.
@@ -75,10 +80,9 @@ class Log:
         """Writes a line of steps, of which the record's was the last.
 
         Raises:
-            UserError: It cannot be written.
+            OSError: It cannot be written; nothing of it is.
         """
-        with _explaining(self.folder):
-            self._add(STEPS, record, "steps/")
+        self._add(STEPS, record, OF_STEPS)
 
     def close(self) -> None:
         """Ends the events and draws the learning curve, if there is one."""
@@ -90,13 +94,19 @@ class Log:
             if records := read(self.folder):
                 learning_curve(records, self.folder / CURVE)
 
-    def _add(self, file: str, record: dict[str, Any], prefix: str = "") -> None:
+    def _add(self, name: str, record: dict[str, Any], prefix: str = "") -> None:
         plain = {k: v if math.isfinite(v) else None for k, v in record.items()}
-        with (self.folder / file).open("a") as lines:
-            lines.write(json.dumps(plain, allow_nan=False) + "\n")
-        for name in record.keys() - {"step"}:
-            figure = Summary.Value(tag=prefix + name, simple_value=record[name])
-            self._write(Event(step=record["step"], summary=Summary(value=[figure])))
+        _append(self.folder / name, json.dumps(plain, allow_nan=False) + "\n")
+        self._show(plain, prefix)
+
+    def _show(self, record: dict[str, Any], prefix: str) -> None:
+        """Writes a record for TensorBoard."""
+        figures = [
+            Summary.Value(tag=prefix + name, simple_value=math.nan if v is None else v)
+            for name, v in record.items()
+            if name != "step"
+        ]
+        self._write(Event(step=record["step"], summary=Summary(value=figures)))
 
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
@@ -133,11 +143,28 @@ def read(folder: Path, name: str = NAME) -> list[dict[str, Any]]:
     return records
 
 
-def _cut(folder: Path, name: str, step: int) -> None:
-    """Drops the records of later steps."""
+def _cut(folder: Path, name: str, step: int) -> list[dict[str, Any]]:
+    """Drops the records of later steps; gives the others."""
+    kept = [record for record in read(folder, name) if record["step"] <= step]
     if (folder / name).exists():
-        kept = [record for record in read(folder, name) if record["step"] <= step]
         write_whole(folder / name, "".join(json.dumps(one) + "\n" for one in kept))
+    return kept
+
+
+def _append(path: Path, text: str) -> None:
+    """Adds a line; of one that a full disk cuts nothing stays.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with path.open("ab", buffering=0) as file:
+        size, line = file.tell(), text.encode()
+        try:
+            if file.write(line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            file.truncate(size)
+            raise
 
 
 @contextmanager

@@ -22,9 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from kvnmt.errors import STATUS_OF_SIGNALS
-
-HANDLED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+from kvnmt.errors import LEAVING, STATUS_OF_SIGNALS
 
 
 def is_interactive() -> bool:
@@ -53,7 +51,7 @@ class Signals:
             self._wakeup = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
             self._before = {
                 n: signal.signal(n, self._handle)
-                for n in HANDLED
+                for n in LEAVING
                 if signal.getsignal(n) is not signal.SIG_IGN
             }
             threading.Thread(target=self._watch, daemon=True).start()

@@ -11,7 +11,8 @@ import jax
 from kvnmt import devices
 from kvnmt.console import is_watched
 from kvnmt.data.batches import AnyBatch
-from kvnmt.data.stream import BatchAt
+from kvnmt.data.stream import BatchAt, WorkerDiedError
+from kvnmt.errors import reason_of
 from kvnmt.training import device_memory, display
 from kvnmt.training.ahead import Shape, shape_of
 from kvnmt.training.bad_numbers import report, too_many
@@ -54,7 +55,11 @@ def train_until(
         clock = time.monotonic()
         most = FETCH if jax.process_count() > 1 else 2
         while state.step < until:
-            batch = next(batches)
+            try:
+                batch = next(batches)
+            except WorkerDiedError:
+                _read(job, state, outputs, sent)
+                raise
             shape = shape_of(batch.source, batch.target)
             is_new = shape not in state.shapes
             state.shapes.add(shape)
@@ -68,8 +73,7 @@ def train_until(
             tokens, sent = _read(job, state, outputs, sent[:cut]), sent[cut:]
             clock, before = time.monotonic(), clock
             if not is_new:
-                progress.tokens += tokens
-                progress.seconds += clock - before
+                progress.time(tokens, clock - before)
                 if jax.process_count() == 1:  # several must read at the same steps
                     most = together(cut, clock - before)
             bar.update(task, note=_note(progress))
@@ -88,7 +92,7 @@ def record(job: Job, progress: Progress, step: int, sums: Sums) -> dict[str, Any
         **sums.figures(job.objective),
         "learning_rate": last_rate(job, progress, step),
         "skipped": progress.skipped,
-        "tokens_per_second": progress.rate,
+        "tokens_per_second": sums.rate or progress.rate,
     }
 
 
@@ -137,17 +141,22 @@ def _check_numbers(job: Job, progress: Progress, step: int, skipped: bool) -> No
 
 
 def _log(job: Job, progress: Progress, outputs: Outputs, step: int) -> None:
-    """Writes down the figures of the steps since the last such line."""
+    """Writes down the figures of the steps since the last such line.
+
+    No process waits for another, nor does training end where it cannot be written.
+    """
     figures = record(job, progress, step, progress.logged)
     progress.logged = Sums()
-
-    def write() -> None:
-        if outputs.log:
-            outputs.log.add_steps(figures)
-
-    devices.first_does(write)
+    if outputs.log is None:
+        return
+    try:
+        outputs.log.add_steps(figures)
+    except OSError as error:
+        reason = reason_of(error)
+        job.tell(f"no line on step {step} could be written: {reason}; training goes on")
 
 
 def _note(progress: Progress) -> str:
     sums = progress.sums
-    return display.running(sums.loss, progress.skipped, sums.padding, progress.rate)
+    rate = sums.rate or progress.rate
+    return display.running(sums.loss, progress.skipped, sums.padding, rate)

@@ -241,7 +241,8 @@ def test_what_a_killed_process_left_is_replaced(config):
     assert entries(config) == [entry]
     left = entry.with_suffix(".1.part")
     left.mkdir()
-    prepare_train(config)  # finds what is there
+    shutil.rmtree(entry)
+    prepare_train(config)
     assert entries(config) == [entry]
 
 
@@ -305,11 +306,11 @@ def test_who_waits_for_another_process_says_so(config, capfd, monkeypatch):
     folder, waits = config.cache, []
     locked = files.locked
 
-    def watched(path, *, wait=True):
+    def watched(path, *, wait=True, **how):
         waits.append(wait)
         if wait:
             other.close()
-        return locked(path, wait=wait)
+        return locked(path, wait=wait, **how)
 
     with contextlib.ExitStack() as other:
         text = [files.digest_of(path) for path in (config.source, config.target)]
@@ -320,6 +321,15 @@ def test_who_waits_for_another_process_says_so(config, capfd, monkeypatch):
         assert prepare_train(config).folder == folder / key
     assert waits == [False, True]
     assert "prepares the same text; waiting" in capfd.readouterr().err
+
+
+def test_who_reads_waits_for_nobody_who_reads(config, capfd):
+    expected = plain(prepare_train(config))
+    (path,) = config.cache.glob("*.lock")
+    capfd.readouterr()
+    with files.locked(path, shared=True):
+        assert plain(prepare_train(config)) == expected
+    assert "waiting" not in capfd.readouterr().err
 
 
 def test_text_that_vanishes_is_told(config, monkeypatch):

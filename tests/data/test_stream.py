@@ -2,6 +2,9 @@
 """The stream of batches: the same from any position and whoever makes it."""
 
 import hashlib
+import multiprocessing
+import os
+import signal
 from itertools import islice
 
 import grain
@@ -10,7 +13,7 @@ import pytest
 
 from kvnmt.data.batches import Batch, EncodedCorpus, encoded
 from kvnmt.data.plan import by_pairs, by_tokens
-from kvnmt.data.stream import BatchAt, dataset, stream
+from kvnmt.data.stream import BatchAt, WorkerDiedError, dataset, stream
 from tests.data.helpers import batches
 
 PLANS = {
@@ -104,6 +107,22 @@ def test_workers_change_nothing():
     count = 2 * at(plan).plan.per_epoch
     alone = taken(at(plan, part), count, position=3)
     assert taken(at(plan, part), count, position=3, workers=2) == alone
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_is_told():
+    """As one does for which there is no memory."""
+    with stream(at(PLANS["pairs"]), workers=1) as made:
+        next(made)
+        (child,) = multiprocessing.active_children()
+        assert child.pid
+        os.kill(child.pid, signal.SIGTERM)  # a terminal's signals are not for it
+        os.kill(child.pid, signal.SIGHUP)
+        next(made)
+        os.kill(child.pid, signal.SIGKILL)
+        with pytest.raises(WorkerDiedError, match="go on with resume and fewer"):
+            for _ in range(1000):
+                next(made)
 
 
 def test_a_stream_that_is_left_early_ends():

@@ -166,13 +166,13 @@ def test_programs_are_compiled_before_they_are_called(job):
     batch_at = BatchAt(made.corpora.train, plan, 3)
     batches = [batch_at(n) for n in range(steps)]
     shapes = [(*batch.source.shape, batch.target.shape[1]) for batch in batches]
-    assert coming(plan, 3, 0, steps) == list(dict.fromkeys(shapes))
-    assert coming(plan, 3, 1, 2) == shapes[1:2]
-    late = coming(plan, 3, steps - 1, 2 * steps)  # those of the next epoch, too
+    assert [*coming(batch_at, 0, steps)] == list(dict.fromkeys(shapes))
+    assert [*coming(batch_at, 1, 2)] == shapes[1:2]
+    late = [*coming(batch_at, steps - 1, 2 * steps)]  # those of the next epoch, too
     assert late[0] == shapes[-1] and {*late} == {*shapes}
-    assert coming(plan, 3, steps - 1, steps) == shapes[-1:]
+    assert [*coming(batch_at, steps - 1, steps)] == shapes[-1:]
     with StepAhead(made.train_step, made.shapes, made.mesh) as step:
-        step.begin(coming(plan, 3, 0, 1))
+        step.begin([*coming(batch_at, 0, 1)])
         program = step.program(shapes[0])
         assert step.program(shapes[0]) is program
         with compiling() as names:

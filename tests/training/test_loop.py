@@ -2,13 +2,18 @@
 """Runs: learning, figures, checkpoints, early stop, and going on after a kill."""
 
 import dataclasses
+import errno
 import io
 import itertools
 import json
+import os
 import re
+import resource
 import shutil
 import time
 import types
+from collections.abc import Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +28,7 @@ from kvnmt.data.batches import pad, with_end
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.plan import Plan
-from kvnmt.data.stream import BatchAt
+from kvnmt.data.stream import BatchAt, WorkerDiedError, stream
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import StoppedError, UserError
 from kvnmt.inference.program import SearchConfig
@@ -35,6 +40,7 @@ from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
 from kvnmt.training import bad_numbers, device_memory, loop
+from kvnmt.training import records as log_records
 from kvnmt.training import step as steps
 from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.folder import only_writer
@@ -65,6 +71,7 @@ from tests.training.jobs import (
 )
 
 EPOCH = 4  # batches
+SUMS = ("sums", "logged")
 TIMES = ("tokens_per_second", "elapsed", "tokens", "seconds")
 
 
@@ -95,8 +102,12 @@ def everything(folder: Path, exp: Experiment) -> tuple[steps.TrainState, dict]:
     return jax.device_get(state), found.progress
 
 
-def timeless(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name not in TIMES}
+def timeless(record: dict[str, Any], times: Sequence[str] = TIMES) -> dict[str, Any]:
+    return {
+        name: timeless(value, ("timed", "seconds")) if name in SUMS else value
+        for name, value in record.items()
+        if name not in times
+    }
 
 
 def check_same_run(exp: Experiment, some: Path, other: Path) -> None:
@@ -535,6 +546,59 @@ def test_steps_between_validations_are_written_down(tmp_path, data):
     assert not (tmp_path / "0" / "steps.jsonl").exists()
     (events,) = (tmp_path / "1" / "events").iterdir()
     assert b"steps/train_loss" in events.read_bytes()
+
+
+def test_a_line_on_steps_that_cannot_be_written_ends_nothing(
+    tmp_path, data, monkeypatch
+):
+    """Of one that a full disk cuts nothing stays."""
+    path, lines = tmp_path / "steps.jsonl", ("one line\n", "and another\n")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    log_records._append(path, lines[0])
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(lines[0]) + 3, before[1]))
+        with pytest.raises(OSError, match="No space"):
+            log_records._append(path, lines[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.read_text() == lines[0]
+
+    def full(log, record):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(log_records.Log, "add_steps", full)
+    console = quiet()
+    exp = tiny(data, epochs=1, log_every=2)
+    experiment.run(exp, tmp_path / "run", console=console)
+    said = console.file.getvalue()
+    assert said.count("No space left on device; training goes on") == 2
+    assert len(records(tmp_path / "run")) == 1
+
+
+def test_what_was_made_is_saved_where_a_worker_dies(tmp_path, data, monkeypatch):
+    exp = tiny(data, epochs=1, log_every=1)
+
+    @contextmanager
+    def dying(*how):
+        with stream(*how) as batches:
+
+            def some():
+                yield next(batches)
+                yield next(batches)
+                raise WorkerDiedError("a process died.")
+
+            yield some()
+
+    with monkeypatch.context() as patched, pytest.raises(WorkerDiedError):
+        patched.setattr(loop, "stream", dying)
+        run(exp, tmp_path / "run")
+    assert steps_kept(tmp_path / "run") == {2}
+    assert len(records(tmp_path / "run", "steps.jsonl")) == 2
+    run(exp, tmp_path / "run", resume=True)
+    run(exp, tmp_path / "whole")
+    lines = (records(tmp_path / name, "steps.jsonl") for name in ("run", "whole"))
+    ours, theirs = ([*map(timeless, each)] for each in lines)
+    assert ours == theirs
 
 
 def test_lost_records_do_not_stop_a_run(tmp_path, data):

@@ -11,6 +11,7 @@ import pytest
 
 from kvnmt.data.config import DataConfig
 from kvnmt.data.plan import Plan
+from kvnmt.data.stream import BatchAt
 from kvnmt.errors import UserError
 from kvnmt.training import device_memory, loop
 from kvnmt.training.ahead import Shape, StepAhead, coming, shape_at, shape_of
@@ -50,7 +51,8 @@ def test_the_first_step_waits_for_its_own_program_alone(tmp_path, data, monkeypa
     for seed in range(20):
         exp = tiny(data, epochs=1, shapes=2, seed=seed)
         job, draw = job_and_draw(exp, tmp_path / "run")
-        first, *others = coming(job.plan, seed, 0, job.steps)
+        at = BatchAt(job.corpora.train, job.plan, seed)
+        first, *others = coming(at, 0, job.steps)
         largest = device_memory.largest_batches(job.plan)
         if first not in largest:
             break
@@ -73,7 +75,8 @@ def test_the_first_step_waits_for_its_own_program_alone(tmp_path, data, monkeypa
 def test_one_step_at_most_is_made_before_memory_is_checked(tmp_path, data, monkeypatch):
     """However many there are of its shape."""
     job, _ = job_and_draw(tiny(data), tmp_path / "run")
-    programs, checks, shape = Programs(job), [], Shape(16, 2, 3)
+    at, checks, shape = BatchAt(job.corpora.train, job.plan, 1), [], Shape(16, 2, 3)
+    programs = Programs(job, at)
     monkeypatch.setattr(device_memory, "check", lambda *how: checks.append(how))
     monkeypatch.setattr("kvnmt.training.programs.coming", lambda *_: [shape])
     monkeypatch.setattr(programs, "step", lambda state, *batch: (state, None))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from kvnmt.training.losses import Loss, Objective
-from kvnmt.training.progress import Sums
+from kvnmt.training.progress import Progress, Sums
 from kvnmt.training.step import Metrics
 
 
@@ -42,6 +42,17 @@ def test_steps_are_counted_by_their_tokens():
     )
     used = set(sums.figures(Objective(guided=0.5)))
     assert used == {"train_loss", "gradient_norm", "padding", "train_guided"}
+
+
+def test_a_rate_is_that_of_its_own_steps():
+    """Not of the run's whole life, which another device may have begun."""
+    progress = Progress(tokens=10_000, seconds=100.0)
+    assert (progress.sums.rate, progress.rate) == (0, 100)
+    progress.time(900, 1.0)
+    progress.logged = Sums()
+    progress.time(1000, 1.0)
+    assert (progress.logged.rate, progress.sums.rate) == (1000, 950)
+    assert progress.rate == 11_900 / 102
 
 
 def test_where_all_steps_were_skipped_there_is_no_figure():

@@ -10,7 +10,8 @@ import time
 
 import pytest
 
-from kvnmt.training.signals import HANDLED, Signals
+from kvnmt.errors import LEAVING
+from kvnmt.training.signals import Signals
 
 
 def test_a_signal_that_was_ignored_stays_so():
@@ -76,7 +77,7 @@ def test_a_signal_breaks_what_may_be_left():
             pytest.fail("nothing was raised")
 
 
-AGAIN = [number for number in HANDLED if number != signal.SIGHUP]
+AGAIN = [number for number in LEAVING if number != signal.SIGHUP]
 
 
 @pytest.mark.parametrize("number", AGAIN)
