@@ -12,8 +12,9 @@ Published BLEU on IWSLT'07, NTCIR-10 and ASPEC: attn 49.1, 31.1 and 29.6; key-va
 
 Setting: 540 units everywhere, two layers, at most 40 words, words seen thrice (once for
 IWSLT: ``--data.min-count 1``), Adam 0.001, batches of 64, 20 epochs, dropout 0.5 on the
-last layer of each stack, all weights N(0, 0.05²), beam 10; clipping is not mentioned.
-Not run at this setting: the corpora must be asked for, and it takes a GPU.
+last layer of each stack (here of what is made of both directions together), all
+weights N(0, 0.05²), beam 10; clipping is not mentioned. Not run at this setting: the
+corpora must be asked for, and it takes a GPU.
 
 The small setting trains by SGD as Luong et al. (2015), since stacked LSTMs learn late
 under Adam. It was run on the made-up language, two minutes a row.

@@ -14,6 +14,7 @@ products may be 0 / 0.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -123,15 +124,18 @@ def _undo(T: Float[Array, "*N L L"], x: Float[Array, "*N L _"]) -> Array:
     The inverse X of the blocks of n on the diagonal gives that of blocks of 2 n: it is
     ``X - X T' X``, with T' what lies left of the diagonal within the larger blocks. No
     triangular solve of a library is called: that of jaxlib for CPUs blocks a thread of
-    the pool that it waits for, and two at once on two cores wait for ever.
+    the pool that it waits for, and two at once on two cores wait for ever. The products
+    that the inverse is made of are exact on accelerators, too: each feeds the next.
     """
+    product = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
     L = T.shape[-1]
     inverse = jnp.broadcast_to(jnp.eye(L, dtype=T.dtype), T.shape)
     for n in (2**level for level in range((L - 1).bit_length())):
         block = np.arange(L) // n
         larger = block // 2
         within = (larger[:, None] == larger) & (block[:, None] > block)
-        inverse = inverse - inverse @ jnp.where(within, T, 0) @ inverse
+        left = product(inverse, jnp.where(within, T, 0))
+        inverse = inverse - product(left, inverse)
     return jnp.swapaxes(inverse, -1, -2) @ x
 
 

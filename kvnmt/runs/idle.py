@@ -116,7 +116,10 @@ def _idle(experiment: Experiment) -> Iterator[tuple[str, Idle]]:
         why = "{0} is of GRUs and LSTMs, of which this model has none; leave it out."
         yield "model", Idle(("layer_norm",), why)
     if model.layers == 1 or not model.encoder_recurs:
-        why = "{0} is between layers of GRUs or LSTMs; leave it out, or give more."
+        why = (
+            "{0} is between layers of GRUs or LSTMs of the encoder; leave it out, or "
+            "give it more of them."
+        )
         yield "model.dropout", Idle(("layers",), why)
     if not model.encoder_recurs:
         why = "{0} is of GRUs or LSTMs, and this encoder has none; leave it out."

@@ -2,8 +2,9 @@
 """What training minimises: sums over the batch, with the count to divide by.
 
 Every term is a sum in nats (or in the unit of its weight) over real target tokens;
-the trainer divides the weighted total by the number of target tokens, once. The
-auxiliary terms thus keep the scale of the papers, whose losses sum over time.
+the trainer divides the weighted total once, by the number of target tokens or, as the
+papers' codes do, of sentences. The auxiliary terms keep the scale of the papers, whose
+losses sum over time.
 """
 
 from dataclasses import dataclass, replace
@@ -24,6 +25,10 @@ from kvnmt.typing import Array, Bool, Float, Int, typed
 class Objective:
     """Weights of the terms; where all are 0, plain likelihood."""
 
+    # what the loss is divided by: target tokens or, as in the papers' codes, sentences.
+    # Gradients of sentences are as many times longer as these have tokens: that matters
+    # to clipping, to sgd and to adadelta.
+    normalization: Literal["tokens", "sentences"] = "tokens"
     # share of each word that is spread over the vocabulary
     label_smoothing: Annotated[float, between(0, 0.99)] = 0.0
     # weight of ATTEOS: lambda of Meng et al. (2018), equation 19; theirs is 1
@@ -56,7 +61,7 @@ def with_terms(run: Objective, other: Objective) -> Objective:
 class Loss:
     """Sums over a batch."""
 
-    total: Float[Array, ""]  # what is minimised, before division by tokens
+    total: Float[Array, ""]  # what is minimised, before division
     nats: Float[Array, ""]  # negative log-likelihood
     atteos: Float[Array, ""]
     subtractive: Float[Array, ""]  # nats of all auxiliary predictors

@@ -22,8 +22,12 @@ class OptimizerConfig:
     # the learning rate; None: 0.001 of adam, 1 of the others
     learning_rate: Annotated[float | None, at_least(0)] = None
     momentum: Annotated[float, between(0, 0.999999)] = 0.0  # momentum of sgd
+    # decay of adam's mean of gradients
+    beta1: Annotated[float, between(0, 0.999999)] = 0.9
     # decay of adam's mean of squared gradients; 0.98 is common for Transformers
     beta2: Annotated[float, between(0, 0.999999)] = 0.999
+    # added to adam's root of that mean; Vaswani et al. (2017): 1e-9
+    epsilon: Annotated[float, between(1e-12, 1)] = 1e-8
     # steps of linear warm-up, from 1/N of the rate to the whole rate; 0: none
     warmup: Annotated[int, at_least(0)] = 0
     # of the rate, after warm-up
@@ -107,11 +111,12 @@ class Kind(NamedTuple):
 
 
 def _adam(config: OptimizerConfig, rate: optax.Schedule) -> Any:
+    means = config.beta1, config.beta2, config.epsilon
     if not config.weight_decay:
-        return optax.adam(rate, b2=config.beta2)
+        return optax.adam(rate, *means)
     return optax.adamw(
         rate,
-        b2=config.beta2,
+        *means,
         weight_decay=config.weight_decay,
         mask=lambda params: jax.tree.map(lambda leaf: leaf.ndim > 1, params),
     )
@@ -126,7 +131,7 @@ def _adadelta(config: OptimizerConfig, rate: optax.Schedule) -> Any:
 
 
 KINDS = {
-    "adam": Kind(1e-3, ("weight_decay", "beta2"), _adam),
+    "adam": Kind(1e-3, ("weight_decay", "beta1", "beta2", "epsilon"), _adam),
     "adadelta": Kind(1.0, (), _adadelta),
     "sgd": Kind(1.0, ("momentum",), _sgd),
 }

@@ -3,9 +3,9 @@
 
 Batches are split by rows over the data axis of the mesh, arrays with a row or column
 for each word over its model axis, if it has one (`kvnmt.training.sharding`). The loss
-is a sum over all real tokens divided once by their number, so the result depends
-neither on how many devices share the work nor on how many parts a batch is
-computed in.
+is a sum over all real tokens divided once, by their number or that of the sentences, so
+the result depends neither on how many devices share the work nor on how many parts a
+batch is computed in.
 """
 
 from collections.abc import Callable
@@ -198,7 +198,10 @@ def _program(
         whole = jax.default_matmul_precision("highest")  # else as JAX is told
         with whole if options.precision == "float32" else nullcontext():
             sums, gradients = sums_of(state.params, source, target, masks, links)
-        count = jnp.maximum(sums.tokens, 1).astype(sums.total.dtype)
+        count = sums.tokens
+        if objective.normalization == "sentences":
+            count = jnp.sum(jnp.any(target >= 0, axis=1))
+        count = jnp.maximum(count, 1).astype(sums.total.dtype)
         gradients = jax.tree.map(lambda g: g / count.astype(g.dtype), gradients)
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm) & jnp.isfinite(sums.total)

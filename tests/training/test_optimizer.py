@@ -98,13 +98,19 @@ def clipped(limit: float) -> np.ndarray:
     return GRADIENTS * np.minimum(1, limit / norms) if limit else GRADIENTS
 
 
-def adam(gradients: np.ndarray, rate: float, beta2: float = 0.999) -> np.ndarray:
+def adam(
+    gradients: np.ndarray,
+    rate: float,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+) -> np.ndarray:
     """Kingma and Ba (2015), algorithm 1."""
     x, m, v = START.copy(), np.zeros(3), np.zeros(3)
     for t, g in enumerate(gradients, 1):
-        m = 0.9 * m + 0.1 * g
+        m = beta1 * m + (1 - beta1) * g
         v = beta2 * v + (1 - beta2) * g**2
-        x -= rate * (m / (1 - 0.9**t)) / (np.sqrt(v / (1 - beta2**t)) + 1e-8)
+        x -= rate * (m / (1 - beta1**t)) / (np.sqrt(v / (1 - beta2**t)) + epsilon)
     return x
 
 
@@ -134,6 +140,10 @@ def sgd(gradients: np.ndarray, rate: float, momentum: float = 0.0) -> np.ndarray
     [
         (adam, OptimizerConfig(learning_rate=0.1)),
         (partial(adam, beta2=0.9), OptimizerConfig(learning_rate=0.1, beta2=0.9)),
+        (
+            partial(adam, beta1=0.5, epsilon=0.1),
+            OptimizerConfig(learning_rate=0.1, beta1=0.5, epsilon=0.1),
+        ),
         (  # of matrices alone weights decay
             partial(adam, beta2=0.9),
             OptimizerConfig(learning_rate=0.1, beta2=0.9, weight_decay=0.5),
@@ -173,7 +183,9 @@ def test_weight_decay_takes_from_matrices_alone():
     ("kind", "option", "name"),
     [
         ("adam", "weight_decay", "adadelta"),
+        ("adam", "beta1", "sgd"),
         ("adam", "beta2", "sgd"),
+        ("adam", "epsilon", "adadelta"),
         ("sgd", "momentum", "adam"),
     ],
 )

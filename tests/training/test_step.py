@@ -33,6 +33,7 @@ from tests.helpers import DEVICES, SIZES
 WORDS, ROWS, LENGTH = 9, 8, 6
 KEY = jax.random.key(3)
 OBJECTIVE = Objective(atteos=1.0, guided=0.5)
+BY_SENTENCES = Objective(atteos=1.0, guided=0.5, normalization="sentences")
 
 
 def make_model(
@@ -345,6 +346,20 @@ def test_a_step_goes_down_the_gradient_per_real_token():
     ):
         np.testing.assert_allclose(before - after, slope, rtol=1e-3, atol=1e-6)
     assert int(new.step) == 1
+
+
+def test_a_gradient_of_sentences_is_longer_by_their_tokens():
+    """As in the papers' codes; a row that holds nothing is no sentence."""
+    model, batch, update = make_model(dropout=0.0), make_batch(2), optax.sgd(1.0)
+    mesh, norms = devices.data_mesh(), []
+    for objective in (OBJECTIVE, BY_SENTENCES):
+        params = jax.tree.map(jnp.copy, model.init(KEY))
+        state = devices.replicate(steps.init_state(params, update), mesh)
+        step = steps.make_train_step(model, objective, update, KEY, mesh=mesh)
+        _, metrics = step(state, *devices.split_rows(batch, mesh))
+        norms.append(float(metrics.gradient_norm))
+    tokens = np.sum(batch.target >= 0)
+    np.testing.assert_allclose(norms[1], norms[0] * tokens / (ROWS - 1), rtol=1e-5)
 
 
 def test_what_is_frozen_stays_to_the_bit_and_the_rest_learns():
