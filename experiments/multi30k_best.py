@@ -180,9 +180,8 @@ def main(options: Multi30kBest, train: Train = training.run) -> None:
         pair, files = options.captions.pair, options.captions.files("train")
         texts_made = [both_text(options.workdir, pair, files)]
         trained = [replace(t, named_for=(*t.named_for, *READ)) for t in trained]
-    title = f"Multi30k {options.captions.pair}"
+    title, notes = f"Multi30k {options.captions.pair}", [captions.NOTE]
     derived, lines = partial(with_all, options, texts), partial(with_p, AGAINST, BY)
-    notes = [captions.NOTE]
     table = Table(
         title, COLUMNS, trained, notes, texts_made, derived=derived, lines=lines
     )
@@ -252,8 +251,10 @@ def check_together(options: Multi30kBest, rows: Sequence[Row]) -> None:
 
     Raises:
         UserError: There are no two for an ensemble, a system to distil is none of
-            them, flags of students have none, or captions another language.
+            them, flags of students have none, or others do not go together.
     """
+    if options.ablate is not None and options.systems[1:] not in ((), SYSTEMS[1:]):
+        raise UserError("--ablate leaves out of one system; name one in --systems.")
     reversing = (options.reverse, options.back_translate)
     if (options.lessons != Lessons() or any(reversing)) and not options.students:
         raise UserError(

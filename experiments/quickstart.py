@@ -122,8 +122,8 @@ def main(
 
 
 def run_folder(options: Quickstart, name: str, seed: int) -> Path:
-    """The run directory of a row; it says no seed if there is but one."""
-    return options.workdir / (name if len(options.seeds) == 1 else f"{name}-{seed}")
+    """The run directory of a row; of the first seed it says none."""
+    return options.workdir / (name if seed == 1 else f"{name}-{seed}")
 
 
 def configure(

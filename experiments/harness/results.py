@@ -69,8 +69,12 @@ def provenance() -> Figures:
 
 
 def told_apart(result: Figures) -> str:
-    """Of what config and text a result is; what it does not tell is empty."""
-    return ":".join(result.get(what) or "" for what in ("config", "text"))
+    """Of what config, text, code and training a result is; what it tells not is empty.
+
+    The loss tells two trainings of one config apart.
+    """
+    parts = (result.get(what) for what in ("config", "text", "own_code", "valid_loss"))
+    return ":".join("" if part is None else str(part) for part in parts)
 
 
 def collect(workdir: Path, name: str, kept: Path = KEPT) -> list[Path]:
@@ -111,7 +115,7 @@ def _check_same_setting(path: Path, result: Figures) -> None:
     """Makes sure that a kept result may be overwritten."""
     if not path.exists() or (before := read_file(path)) == result:
         return
-    noted = ("setting", "text")
+    noted = ("setting", "text", "own_code")
     if not result.get("setting"):  # of a row that trains nothing, what else there is
         noted += ("config", "system", "parameters")
         noted += () if result.get("config") else ("command",)

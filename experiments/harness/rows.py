@@ -28,7 +28,7 @@ from experiments.harness.settings import (
     text_files,
 )
 from kvnmt.cli.defaults import AXES
-from kvnmt.cli.own_code import IMPORTED
+from kvnmt.cli.own_code import IMPORTED, PYTHON
 from kvnmt.errors import UserError
 from kvnmt.model.assembly import count_parameters
 from kvnmt.runs.config import Experiment
@@ -120,7 +120,10 @@ def own_code(experiment: Experiment) -> str | None:
     roots = [path if path.is_dir() else path.parent for path in paths]
     for name, module in list(sys.modules.items()):
         file = Path(getattr(module, "__file__", None) or "/").resolve()
-        outside = name.split(".")[0] in OURS or "site-packages" in file.parts
+        outside = name.split(".")[0] in {*OURS, "__main__"}
+        outside |= "site-packages" in file.parts or file.is_relative_to(
+            PYTHON.resolve()
+        )
         if not outside and any(map(file.is_relative_to, roots)):
             files.add(file)
     return text_digest(sorted(file for file in files if file.is_file()))
@@ -232,7 +235,7 @@ class OtherRow(AnyRow):
         if noted and self.config and noted != self.config:
             raise UserError(
                 f"'{self.folder}' was measured of another configuration than this; "
-                "choose another --workdir."
+                "delete that folder to have it made again, or choose another --workdir."
             )
         return figures
 

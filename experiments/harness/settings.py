@@ -135,20 +135,20 @@ def check_same_rows(
     """Makes sure that the rows that a result came from are those that are there.
 
     Args:
-        noted: Their names, and the digests of each one's config and text, with a colon
-            between them; empty: it has none. A former version noted no text. None: one
-            before it noted no rows.
+        noted: Their names, and what tells each one apart, with colons between: digests
+            of its config, its text and its code, and its loss; what it has not is
+            empty. Former versions noted less. None: one noted no rows.
         now: The same, of the rows that are there; empty, too, of one without a result.
         folder: Where the result stands.
 
     Raises:
-        UserError: There are others, or one was trained again with another config.
+        UserError: There are others, or one was trained again.
     """
 
     def differs(name: str, was: str | None) -> bool:
         if was is None:
             return True
-        pairs = zip(was.rsplit(":", 1), now[name].rsplit(":", 1))
+        pairs = zip(was.split(":"), now[name].split(":"))
         return any("" not in pair and pair[0] != pair[1] for pair in pairs)
 
     others = [

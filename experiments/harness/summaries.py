@@ -228,7 +228,8 @@ def _cell(column: Column, group: Sequence[Figures]) -> str:
 
 def _check_alike(seeds: Sequence[Figures]) -> None:
     """Makes sure that seeds differ in nothing else, as far as they tell."""
-    for what, plural in (("setting", "settings"), ("text", "texts")):
+    parts = ("setting", "settings"), ("text", "texts"), ("own_code", "code")
+    for what, plural in parts:
         for other in seeds[1:]:
             first = seeds[0]
             if other.get(what) != first.get(what):

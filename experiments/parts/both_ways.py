@@ -19,6 +19,7 @@ from experiments.harness.rows import Row
 from experiments.harness.settings import text_digest
 from experiments.harness.texts import Text
 from kvnmt.data.text import read_parallel
+from kvnmt.errors import UserError
 from kvnmt.files import write_lines
 
 NAME = "both"
@@ -51,7 +52,15 @@ def both_ways(row: Row) -> tuple[Row, Row]:
 
     Args:
         row: One from scratch, whose text `both_text` has.
+
+    Raises:
+        UserError: It has links, which are of one direction.
     """
+    if row.experiment.data.links:
+        raise UserError(
+            "--data.links are of pairs in one direction, and --both learns both first; "
+            "leave one of them out."
+        )
     before, folder = row.experiment, row.folder
     most = before.training.epochs
     source, target = _places(folder.parent, row.data)

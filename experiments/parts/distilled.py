@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from experiments.harness.results import Figures
+from experiments.harness.results import Figures, read_result
 from experiments.harness.rows import Row, Train
 from experiments.harness.settings import config_digest, text_digest
 from experiments.harness.texts import Text, prepare
@@ -69,13 +69,22 @@ class DistilledRow(Row):
         choice = f", nearest of {self.candidates}" if self.candidates > 1 else ""
         choice += f", sources by {self.reversed_by}" if self.reverse else ""
         choice += f", {MONOLINGUAL}" if self.monolingual else ""
-        made = Text(f"{text} by {self.taught_by}{choice}", self._write_text, name=NAME)
-        # A former version noted their names alone.
-        names = " ".join(each.partition(":")[0] for each in self.taught_by.split())
-        mark, former = made.mark(self.folder.parent), f"{text} by {names}{choice}"
-        if mark.exists() and mark.read_text() == former:
-            return replace(made, key=former)
-        return made
+        key, *former = (f"{text} by {names}{choice}" for names in self._names())
+        made = Text(key, self._write_text, name=NAME)
+        mark = made.mark(self.folder.parent)
+        noted = mark.read_text() if mark.exists() else key
+        return replace(made, key=noted) if noted in former else made
+
+    def _names(self) -> tuple[str, ...]:
+        """The teachers with their configs and losses; as former versions noted them."""
+        results = {row.name: read_result(row) or {} for row in self.after}
+        losses = {name: result.get("valid_loss") for name, result in results.items()}
+        each = [token.split(":") for token in self.taught_by.split()]
+        told = (
+            f"{name}:{config}:{'' if (loss := losses.get(name)) is None else loss}"
+            for name, config in each
+        )
+        return " ".join(told), self.taught_by, " ".join(name for name, _ in each)
 
     @property
     def based_on(self) -> dict[str, str]:
@@ -102,7 +111,8 @@ class DistilledRow(Row):
             raise UserError(
                 f"'{self.folder.parent}' has the text of other teachers than those of "
                 f"'{self.folder.name}', or of another choice among what they make; "
-                "choose another --workdir."
+                f"choose another --workdir, or delete '{mark.name}' there to have it "
+                "written again."
             )
         return super().result()
 
@@ -194,8 +204,13 @@ def distil(
         lessons: What it learns from.
 
     Raises:
-        UserError: One of the runs is none.
+        UserError: One of the runs is none, or the row has links.
     """
+    if row.experiment.data.links:
+        raise UserError(
+            "--data.links are of the pairs of a text, and students learn from more "
+            "than these; leave out the links, or --distil."
+        )
     data = row.experiment.data
     candidates, reverse, runs, epochs, monolingual = lessons
     assert data.source and data.target  # text files, as of every row here

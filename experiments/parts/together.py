@@ -8,7 +8,7 @@ from pathlib import Path
 from experiments.harness.results import Figures
 from experiments.harness.rows import OtherRow, Row
 from experiments.harness.settings import config_digest
-from kvnmt.files import make_folder
+from kvnmt.files import in_file, make_folder
 from kvnmt.model.assembly import count_parameters
 from kvnmt.runs.directory import load_ensemble, load_run
 from kvnmt.runs.run import Run
@@ -29,7 +29,7 @@ def ensemble(workdir: Path, rows: Sequence[Row], measured: Measured) -> OtherRow
     systems = [*dict.fromkeys(row.system for row in rows)]
     seeds = [*dict.fromkeys(str(row.experiment.training.seed) for row in rows)]
     names = "+".join(systems).replace(", ", "-").replace(" ", "-"), *seeds
-    folder = workdir / "-".join([rows[0].data, "ensemble", *names])
+    folder = workdir / in_file("-".join([rows[0].data, "ensemble", *names]))
     members = tuple(row.folder for row in rows)
 
     def work() -> Figures:

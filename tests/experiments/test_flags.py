@@ -249,6 +249,27 @@ def test_own_code_is_imported_first(call, tmp_path):
     assert out.startswith("mine") and "de-en-rnnencdec-scratch-1" in out
 
 
+def test_own_code_is_neither_python_nor_the_table(tmp_path, monkeypatch):
+    """Which may stand in the same folder, and of which more is imported later."""
+    (tmp_path / "mine.py").write_text("rate = 1\n")
+    monkeypatch.setattr(kv_memory.Options, "__module__", "mine")
+    monkeypatch.setattr(rows, "IMPORTED", [tmp_path / "mine.py"])
+    monkeypatch.setattr(rows, "PYTHON", tmp_path / "lib")
+    model = dataclasses.replace(Experiment().model, attention=kv_memory.Options())
+    experiment = Experiment(model=model)
+    before = rows.own_code(experiment)
+    for name, place in (("csv", "lib/csv.py"), ("__main__", "table.py")):
+        (tmp_path / place).parent.mkdir(exist_ok=True)
+        (tmp_path / place).write_text("")
+        module = SimpleNamespace(__file__=str(tmp_path / place))
+        monkeypatch.setitem(sys.modules, name, module)
+    assert rows.own_code(experiment) == before
+    (tmp_path / "beside.py").write_text("")
+    module = SimpleNamespace(__file__=str(tmp_path / "beside.py"))
+    monkeypatch.setitem(sys.modules, "beside", module)
+    assert rows.own_code(experiment) != before
+
+
 def test_a_result_knows_the_code_of_its_mechanism(tmp_path, monkeypatch):
     """But not that of other rows, nor what it had as a comment elsewhere."""
     package = tmp_path / "mine"

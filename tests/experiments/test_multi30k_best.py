@@ -57,6 +57,22 @@ def test_every_ingredient_is_left_out_by_itself(options):
         assert row.experiment.training.epochs == RECIPE.training.epochs
 
 
+def test_ingredients_are_left_out_of_one_system(options):
+    write_captions(options.data)
+    two = replace(options, systems=("rnnsearch-star", "transformer"), ablate=())
+    with pytest.raises(UserError, match="--ablate leaves out of one system; name one"):
+        multi30k_best.main(two, train=never)
+
+
+@pytest.mark.parametrize("asked", [{"both": True}, {"distil": ("rnnsearch-star",)}])
+def test_links_are_of_the_pairs_as_they_are(options, asked):
+    write_captions(options.data)
+    links = "--data.links", "links", "--objective.guided", "1"
+    linked = replace(options, config=(*options.config, *links), **asked)
+    with pytest.raises(UserError, match="--data.links are .* leave"):
+        multi30k_best.main(linked, train=never)
+
+
 def test_ingredients_of_ones_choice_are_left_out(options, capsys):
     chosen = replace(options, ablate=("averaging", "label smoothing"), list=True)
     multi30k_best.main(chosen, train=never)
@@ -180,6 +196,12 @@ def test_rows_translate_together_and_go_on_with_that(options, monkeypatch, capsy
     others = replace(both, seeds=(1, 2, 3))
     with pytest.raises(UserError, match="has the text of other teachers than those of"):
         multi30k_best.main(others, train=never)
+    # A teacher that is trained again has another loss.
+    path = teachers[0] / "result.json"
+    again = json.loads(path.read_text())
+    path.write_text(json.dumps(again | {"valid_loss": again["valid_loss"] + 1}))
+    with pytest.raises(UserError, match="or delete 'distilled.key' there"):
+        multi30k_best.main(both, train=never)
 
 
 def test_a_row_learns_from_what_it_made_nearest_to_the_references(
@@ -392,6 +414,16 @@ def test_flags_of_the_table_change_teachers_and_students(options, quick):
     other = replace(alone, config=(*flags, "--training.batch-size", "8"))
     with pytest.raises(UserError, match="another configuration|of other teachers"):
         multi30k_best.main(other, train=never)
+
+
+def test_an_ensemble_of_many_has_a_folder(options):
+    """Its name is cut where a file's may not be so long."""
+    names = [f"{name}, distilled, nearest of 10" for name in multi30k_best.SYSTEMS]
+    row = multi30k_best.configure(options, "rnnsearch-star", "", 1, {})
+    members = [replace(row, system=name) for name in names]
+    many = ensemble(options.workdir, members, None)
+    other = ensemble(options.workdir, members[:-1], None)
+    assert many.folder != other.folder and many.result() is other.result() is None
 
 
 def test_an_ensemble_of_others_is_not_taken_for_this_one(options):
