@@ -9,6 +9,11 @@ rounds, handed from each to the next and from the last to the next step. That St
 is all that passes between rounds: around an attention that writes nothing, every
 round but the last is idle and its parameters get no gradient.
 
+The state that a round has advanced may go through further GRUs that read nothing but
+it: the deep transitions of R. Pascanu et al. (2014), in this place of A. V. Miceli
+Barone et al. (2017), "Deep Architectures for Neural Machine Translation". What an
+attention writes is then made of the last of them.
+
 Names for a warm start. Decoders with rounds hold the map of s_0 under ``initial``, what
 makes the query under ``query`` and their rounds under ``rounds``, so that a trained
 one starts another that extends it (`kvnmt.runs.warm_start`).
@@ -29,7 +34,7 @@ from kvnmt.decoder.start import Initial, affine_start
 from kvnmt.encoder import Encoded
 from kvnmt.fields import DEEPEST, EXTENDS, between, idle_while
 from kvnmt.initializers import Weights
-from kvnmt.layers import GRU, Linear, init_gru
+from kvnmt.layers import GRU, Linear, gru, init_gru
 from kvnmt.typing import Array, Float, Key, PyTree, Sizes
 
 
@@ -41,6 +46,8 @@ class RoundOptions(base.Options):
     rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1
     # all have the same parameters
     share_rounds: Annotated[bool, EXTENDS, idle_while(rounds=1)] = False
+    # further GRUs of each round, which read only the state that it has advanced
+    transitions: Annotated[int, between(0, DEEPEST), EXTENDS] = 0
     initial: Initial = "mean"  # what the first state is made from (s_0)
 
     def place(self, r: int) -> int:
@@ -54,6 +61,7 @@ class Round:
 
     attention: PyTree
     advance: GRU  # GRU2 of the conditional decoder
+    transitions: tuple[GRU, ...] = ()  # without input
 
 
 class HasRounds(Protocol):
@@ -128,6 +136,10 @@ def init_rounds(
         return Round(
             attention=attention.init(key_attention, sizes, weights),
             advance=init_gru(key_advance, widths, sizes.state, weights),
+            transitions=tuple(
+                init_gru(jax.random.fold_in(key_advance, n), [], sizes.state, weights)
+                for n in range(options.transitions)
+            ),
         )
 
     count = 1 if options.share_rounds else options.rounds
@@ -196,10 +208,18 @@ def look(
             source.rounds[place],
             memory,
             moment,
-            partial(advance, theta.advance, place),
+            partial(_move, advance, theta, place),
         )
         looks.append(attended)
     return Looked(state, attended.context, alignments(*looks), memory)
+
+
+def _move(advance: Advance, theta: Round, place: int, context: Array) -> Array:
+    """Advances with a context, then by itself."""
+    state = advance(theta.advance, place, context)
+    for cell in theta.transitions:
+        state = gru(cell, state, jnp.broadcast_to(cell.b, (len(state), len(cell.b))))
+    return state
 
 
 def look_once(

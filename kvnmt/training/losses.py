@@ -25,10 +25,6 @@ from kvnmt.typing import Array, Bool, Float, Int, typed
 class Objective:
     """Weights of the terms; where all are 0, plain likelihood."""
 
-    # what the loss is divided by: target tokens or, as in the papers' codes, sentences.
-    # Gradients of sentences are as many times longer as these have tokens: that matters
-    # to clipping, to sgd and to adadelta.
-    normalization: Literal["tokens", "sentences"] = "tokens"
     # share of each word that is spread over the vocabulary
     label_smoothing: Annotated[float, between(0, 0.99)] = 0.0
     # weight of ATTEOS: lambda of Meng et al. (2018), equation 19; theirs is 1
@@ -45,6 +41,10 @@ class Objective:
     risk: Annotated[float, at_least(0)] = 0.0
     # draws for the risk, of each source; Shen et al. have 100
     risk_samples: Annotated[int, between(1, 1000), idle_while(risk=0)] = 10
+    # what the loss is divided by: target tokens or, as in the papers' codes, sentences.
+    # Gradients of sentences are as many times longer as these have tokens: that matters
+    # to clipping, to sgd and to adadelta.
+    normalization: Literal["tokens", "sentences"] = "tokens"
 
 
 # Beside the likelihood, by their weights.

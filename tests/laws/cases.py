@@ -210,6 +210,15 @@ DECODERS = {
     "start-last": case(decoder=rounds(1, initial="last"), cell="gru_before"),
     "bias-in-reset-r2": case(decoder=rounds(2, reset="after_bias")),
     "start-zero": case(decoder=rounds(1, initial="zero"), merge="forward"),
+    "transitions-memory-r2": case(
+        attention="kv_memory", decoder=rounds(2, transitions=2), layer_norm=True
+    ),
+    "transitions-single": case(decoder=("single", {"transitions": 1})),
+    "transitions-memdec": case(
+        decoder=("mem_dec", {"transitions": 1, "rounds": 2, "share_rounds": True})
+    ),
+    "transitions-past-future": case(decoder=past_future(transitions=1)),
+    "transitions-memory-rnn": case(decoder=("memory_rnn", {"transitions": 3})),
     "single-memory-r2": case(
         attention="kv_memory",
         decoder=("single", {"rounds": 2, "query": "tanh", "reset": "after_bias"}),

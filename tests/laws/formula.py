@@ -178,7 +178,9 @@ def decoder(name: str, o: Any, n: Widths, attention: int, words: int) -> int:
         "past_future": lambda: _past_future(o, n, words),
         "memory_rnn": lambda: gru(n.E, D) + affine(2 * D + n.E, D) + D,
     }[name]()
-    return total + own + rounds * (attention + gru(inputs, D))
+    return (
+        total + own + rounds * (attention + gru(inputs, D) + o.transitions * gru(0, D))
+    )
 
 
 def gains(config: ModelConfig) -> int:
@@ -200,7 +202,7 @@ def gains(config: ModelConfig) -> int:
         "past_future": lambda: 2 + 2 * rounds + 1 + 3 * (o.past + o.future),
         "memory_rnn": lambda: 2 + 2 * rounds,
     }[name]()
-    return total + 3 * D * matrices
+    return total + 3 * D * (matrices + rounds * o.transitions)
 
 
 FORMS = {"plain": 1, "kv": 2, "kvp": 3}

@@ -70,6 +70,8 @@ class Rounds:
             now = Moment(before, x, q)
             c, a = self.how.read(own["theta"], self.options, self.memory, now)
             s = advance(own, c)
+            for theta in own["transitions"]:
+                s = gru(theta, s, np.zeros(0))
             now = Moment(before, x, q, s, c, a)
             self.memory = self.how.write(own["theta"], self.options, self.memory, now)
             if a is not None:

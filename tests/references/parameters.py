@@ -60,7 +60,7 @@ def decoder(params: Any, name: str, options: dict[str, Any]) -> dict[str, Any]:
     if params.initial is not None:
         own["init"] = linear(params.initial)
     if name == "stacked_lstm":
-        own["rounds"] = [{"theta": attention(params.attention)}]
+        own["rounds"] = [{"theta": attention(params.attention), "transitions": []}]
         own["layers"] = [cell(layer) for layer in params.layers]
         if params.attentional is not None:
             own["W_d"] = linear(params.attentional)
@@ -70,7 +70,11 @@ def decoder(params: Any, name: str, options: dict[str, Any]) -> dict[str, Any]:
     if advance == "GRU":  # the papers put the word before the context
         cells = [_word_first(g) for g in cells]
     own["rounds"] = [
-        {"theta": attention(r.attention), advance: gru(g)}
+        {
+            "theta": attention(r.attention),
+            "transitions": [gru(cell) for cell in r.transitions],
+            advance: gru(g),
+        }
         for r, g in zip(params.rounds, cells)
     ]
     return own | DECODERS[name](params, options)
@@ -308,7 +312,8 @@ def cell(params: Any) -> Theta:
 
 
 def _gates(params: Any, order: str) -> Theta:
-    W = np.vstack([array(W) for W in params.W]).T
+    none = np.zeros((0, len(params.b)))  # where nothing is read
+    W = np.vstack([none, *(array(W) for W in params.W)]).T
     U, b, n = matrix(params.U), array(params.b), params.U.shape[0]
     theta = {}
     for place, gate in enumerate(order):
