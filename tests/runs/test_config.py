@@ -104,6 +104,7 @@ def test_mechanisms_carry_their_name():
         "name": "conditional",
         "rounds": 3,
         "share_rounds": False,
+        "transitions": 0,
         "initial": "mean",
         "reset": "after",
     }
