@@ -81,6 +81,7 @@ MAY_CHANGE = (
     "training.patience",
     "training.skip_at_most",
     "training.save_every",
+    "training.save_minutes",
     "training.keep_last",
     "training.keep_best",
     "training.keep_every",

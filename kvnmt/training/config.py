@@ -46,6 +46,8 @@ class TrainingConfig(StepOptions):
     skip_at_most: Annotated[int, at_least(1)] = 10
     # steps from one save to the next, beside that at every validation; 0: none
     save_every: Annotated[int, at_least(0)] = 0
+    # minutes without a save after which there is one; 0: none
+    save_minutes: Annotated[float, between(0, 1e6)] = 30.0
     keep_last: Annotated[int, at_least(1)] = 2  # newest checkpoints kept
     keep_best: Annotated[int, at_least(1)] = 1  # best checkpoints kept
     # the first checkpoint at or after each multiple of this is kept for good; 0: none

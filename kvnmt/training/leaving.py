@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leaving when a signal asks for it, by all processes after the same step."""
+"""Leaving when a signal asks for it, and saving when it is time to.
 
+Several processes do so after the same step, though a signal comes to one of them and
+their clocks differ.
+"""
+
+import time
 from contextlib import AbstractContextManager, nullcontext
 from signal import SIGTERM
 from signal import Signals as SignalName
@@ -13,20 +18,24 @@ from kvnmt import devices
 from kvnmt.errors import StoppedError
 from kvnmt.training.signals import Signals
 
+NOTHING, SAVE, LEAVE = range(3)  # what a process wants; all do the most of it
+
 
 class Leaving:
-    """Whether a signal asked training to leave."""
+    """Whether a signal asked training to leave, or it is time to save."""
 
-    def __init__(self, signals: Signals, mesh: Mesh):
+    def __init__(self, signals: Signals, mesh: Mesh, every: float = 0.0):
         """Nobody has asked yet.
 
         Args:
             signals: Which are handled, while they are open.
             mesh: Of the devices of all processes.
+            every: Seconds after which it is time to save; 0: never.
         """
-        self._signals, self._mesh = signals, mesh
+        self._signals, self._mesh, self._every = signals, mesh, every
         self._vote: jax.Array | None = None  # of all processes, not yet read
-        self._agreed = False
+        self._agreed, self._saved = NOTHING, time.monotonic()
+        self._is_done = False  # whether what the vote may say of saving was done since
 
     @property
     def asked_alone(self) -> bool:
@@ -36,16 +45,33 @@ class Leaving:
     @property
     def decided(self) -> bool:
         """Whether this process, and so all, are to leave now."""
-        return self._agreed or self.asked_alone
+        return self._agreed == LEAVE or self.asked_alone
+
+    @property
+    def save_due(self) -> bool:
+        """Whether this process, and so all, are to save now."""
+        return self._agreed == SAVE
 
     def agree(self) -> bool:
-        """Asks all processes and says if they leave, which they learn a call later."""
-        if not self._mesh.is_multi_process:
-            return self.asked_alone
-        before = self._vote
-        self._vote = _vote(bool(self._signals.asked), self._mesh)
-        self._agreed = before is not None and bool(before)
-        return self._agreed
+        """Whether to leave or to save; several processes learn that a call later."""
+        wanted = LEAVE if self._signals.asked else SAVE if self._is_late else NOTHING
+        if self._mesh.is_multi_process:
+            before, self._vote = self._vote, _vote(wanted, self._mesh)
+            wanted = NOTHING if before is None else int(before)
+            if wanted == SAVE and self._is_done:
+                wanted = NOTHING
+        self._agreed, self._is_done = wanted, False
+        return wanted > NOTHING
+
+    def saved(self) -> None:
+        """Lets the time to the next save begin; what was asked for before is done."""
+        self._saved, self._is_done = time.monotonic(), True
+        if self.save_due:
+            self._agreed = NOTHING
+
+    @property
+    def _is_late(self) -> bool:
+        return 0 < self._every <= time.monotonic() - self._saved
 
     def breaking(self) -> AbstractContextManager[None]:
         """Within it a signal raises KeyboardInterrupt.
@@ -65,10 +91,10 @@ class Leaving:
         return StoppedError(f"stopped by {name} {kept}; {how}.", number)
 
 
-def _vote(asked: bool, mesh: Mesh) -> jax.Array:
-    """Whether any process asks; known to all of them once the device gets to it."""
-    own = np.full(devices.rows(mesh) // jax.process_count(), asked)
-    return _any(devices.split_rows(own, mesh))
+def _vote(wanted: int, mesh: Mesh) -> jax.Array:
+    """The most that any process wants; known to all once the device gets to it."""
+    own = np.full(devices.rows(mesh) // jax.process_count(), wanted, np.int32)
+    return _most(devices.split_rows(own, mesh))
 
 
-_any = jax.jit(jax.numpy.any)
+_most = jax.jit(jax.numpy.max)

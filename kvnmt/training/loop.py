@@ -133,6 +133,7 @@ def train(
             raise
         state.count_time()
         awaited = is_awaited(job, state) or _save_awaited(config, state)
+        awaited |= leaving.save_due
         if leaving.decided or (awaited and is_sound(job, state)):
             _save(job, state, outputs)
         if leaving.decided:
@@ -184,6 +185,7 @@ def _validate(job: Job, state: LoopState, outputs: Outputs) -> None:
 def _save(job: Job, state: LoopState, outputs: Outputs) -> None:
     outputs.checkpoints.save(state.arrays, asdict(state.progress), job.about)
     state.saved = state.step
+    outputs.leaving.saved()
 
 
 def _leave(job: Job, state: LoopState, outputs: Outputs) -> NoReturn:

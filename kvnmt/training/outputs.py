@@ -72,4 +72,5 @@ def open_outputs(
 
     devices.first_does(open_log)
     pulse = Pulse("step", job.steps, job.tell)
-    return Outputs(checkpoints, log, Leaving(signals, job.mesh), pulse)
+    leaving = Leaving(signals, job.mesh, 60 * job.config.save_minutes)
+    return Outputs(checkpoints, log, leaving, pulse)

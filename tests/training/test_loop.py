@@ -575,6 +575,20 @@ def test_a_line_on_steps_that_cannot_be_written_ends_nothing(
     assert len(records(tmp_path / "run")) == 1
 
 
+def test_it_saves_by_the_clock(tmp_path, data):
+    """After each step that was read, with no minutes to wait; nothing else changes."""
+    exp = tiny(data, epochs=2)
+    often = dataclasses.replace(
+        exp, training=dataclasses.replace(exp.training, save_minutes=1e-9, keep_last=9)
+    )
+    run(often, tmp_path / "often")
+    run(exp, tmp_path / "whole")
+    assert len(steps_kept(tmp_path / "often")) > 4
+    assert steps_kept(tmp_path / "whole") == {4, 8}
+    ours, theirs = (everything(tmp_path / n, exp)[0] for n in ("often", "whole"))
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
 def test_what_was_made_is_saved_where_a_worker_dies(tmp_path, data, monkeypatch):
     exp = tiny(data, epochs=1, log_every=1)
 

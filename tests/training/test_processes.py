@@ -94,6 +94,7 @@ def test_two_processes_train_what_one_trains(tmp_path):
     data = toy_data(tmp_path / "text")
     choices = {"batch_tokens": 64, "shapes": 1, "accumulate": 2, "epochs": 2}
     choices["log_every"] = 2
+    choices["save_minutes"] = 1e-9  # by the clocks of both
     exp = tiny(data, model_axis=2, **choices)
     said = train_two(tmp_path / "two", exp)
     assert "training pairs" in said[0] and not said[1].strip()
