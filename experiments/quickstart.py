@@ -122,7 +122,7 @@ def main(
 
 
 def run_folder(options: Quickstart, name: str, seed: int) -> Path:
-    """The run directory of a row; of the first seed it says none."""
+    """The run directory of a row; of seed 1 it says none."""
     return options.workdir / (name if seed == 1 else f"{name}-{seed}")
 
 

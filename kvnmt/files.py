@@ -270,7 +270,7 @@ def locked(path: Path, *, wait: bool = True, shared: bool = False) -> Iterator[b
         BlockingIOError: Another process holds the lock, and this does not wait.
         OSError: The file cannot be made.
     """
-    with path.open("w") as file:
+    with path.open("a+") as file:  # on NFS who shares a lock must be able to read
         try:
             kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
             fcntl.flock(file, kind | (0 if wait else fcntl.LOCK_NB))

@@ -7,7 +7,7 @@ import io
 import json
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -107,10 +107,23 @@ def quiet() -> Console:
     return Console(file=io.StringIO())
 
 
+TIMES = ("tokens_per_second", "elapsed", "tokens", "seconds")
+SUMS = ("sums", "logged")  # within which only the times of steps are left out
+
+
 def records(folder: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
     """What a run wrote down at every validation, or as steps.jsonl of its steps."""
     text = (folder / name).read_text()
     return [json.loads(line) for line in text.splitlines()]
+
+
+def timeless(record: dict[str, Any], times: Sequence[str] = TIMES) -> dict[str, Any]:
+    """A record, or a progress, without what no two runs have in common."""
+    return {
+        name: timeless(value, ("timed", "seconds")) if name in SUMS else value
+        for name, value in record.items()
+        if name not in times
+    }
 
 
 def steps_kept(folder: Path) -> set[int]:

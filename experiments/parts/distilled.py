@@ -13,7 +13,7 @@ of starting anew, and there is one model for each direction or one ensemble. Tex
 source language alone may be translated, too (`experiments.parts.monolingual`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -51,10 +51,10 @@ class DistilledRow(Row):
 
     plain: tuple[Path, Path]  # source and target of the text that is translated
     teachers: tuple[Path, ...]  # the runs that translate it together
-    taught_by: str  # tells those apart
+    taught_by: tuple[str, ...]  # digests of their configs
     candidates: int = 1  # the beam's best, of which the nearest is learnt from
     reverse: Path | None = None  # a run that translates the references back
-    reversed_by: str = ""  # tells that one apart
+    reversed_by: str = ""  # digest of its config
     monolingual: Path | None = None  # captions without translations, translated, too
 
     @property
@@ -67,24 +67,21 @@ class DistilledRow(Row):
         """What the teachers make of that text."""
         text = self.made_of
         choice = f", nearest of {self.candidates}" if self.candidates > 1 else ""
-        choice += f", sources by {self.reversed_by}" if self.reverse else ""
-        choice += f", {MONOLINGUAL}" if self.monolingual else ""
-        key, *former = (f"{text} by {names}{choice}" for names in self._names())
-        made = Text(key, self._write_text, name=NAME)
-        mark = made.mark(self.folder.parent)
-        noted = mark.read_text() if mark.exists() else key
-        return replace(made, key=noted) if noted in former else made
+        further = f", {MONOLINGUAL}" if self.monolingual else ""
 
-    def _names(self) -> tuple[str, ...]:
-        """The teachers with their configs and losses; as former versions noted them."""
-        results = {row.name: read_result(row) or {} for row in self.after}
-        losses = {name: result.get("valid_loss") for name, result in results.items()}
-        each = [token.split(":") for token in self.taught_by.split()]
-        told = (
-            f"{name}:{config}:{'' if (loss := losses.get(name)) is None else loss}"
-            for name, config in each
-        )
-        return " ".join(told), self.taught_by, " ".join(name for name, _ in each)
+        def key(tell: Callable[[Path, str], str]) -> str:
+            teachers = sorted(map(tell, self.teachers, self.taught_by))
+            told = f"{text} by {' '.join(teachers)}{choice}"
+            if self.reverse:
+                told += f", sources by {tell(self.reverse, self.reversed_by)}"
+            return told + further
+
+        made = Text(key(_with_loss), self._write_text, name=NAME)
+        mark = made.mark(self.folder.parent)
+        noted = mark.read_text() if mark.exists() else None
+        # Former versions noted no losses, or of the teachers their names alone.
+        former = key(_with_config), key(lambda run, config: run.name)
+        return replace(made, key=noted) if noted in former else made
 
     @property
     def based_on(self) -> dict[str, str]:
@@ -234,18 +231,24 @@ def distil(
         data=row.data,
         after=awaited,
         teachers=tuple(teaching),
-        taught_by=_told_apart(teaching),
+        taught_by=tuple(map(config_digest, teaching.values())),
         tests=row.tests,
         plain=(data.source, data.target),
         candidates=candidates,
         reverse=next(iter(back), None),
-        reversed_by=_told_apart(back),
+        reversed_by=next(map(config_digest, back.values()), ""),
         monolingual=monolingual,
     )
 
 
-def _told_apart(runs: Mapping[Path, Experiment]) -> str:
-    return " ".join(sorted(f"{run.name}:{config_digest(e)}" for run, e in runs.items()))
+def _with_config(run: Path, config: str) -> str:
+    return f"{run.name}:{config}"
+
+
+def _with_loss(run: Path, config: str) -> str:
+    """The same with the loss of the run, if it was measured: of one training."""
+    loss = (read_result(run) or {}).get("valid_loss")
+    return _with_config(run, config) + ("" if loss is None else f":{loss}")
 
 
 def _going_on(before: Experiment, folder: Path, epochs: int | None) -> Experiment:

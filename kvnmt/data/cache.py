@@ -143,13 +143,18 @@ def _explaining(folder: Path) -> Iterator[None]:
 def read(folder: Path, key: str, console: Console) -> Prepared | None:
     """Opens an entry that is there, at the same time as others who do.
 
+    One that is damaged is told and removed.
+
     Raises:
         UserError: It cannot be read.
     """
     if not (folder / key).exists():
         return None
     with locked(folder, key, shared=True) as entry:
-        return find(entry, console, remove=False)
+        if prepared := find(entry, console, remove=False):
+            return prepared
+    with locked(folder, key) as entry:
+        return find(entry, console)
 
 
 def find(entry: Path, console: Console, remove: bool = True) -> Prepared | None:

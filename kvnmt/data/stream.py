@@ -72,6 +72,11 @@ class BatchAt:
                 self._epochs = known | {number: self.plan.epoch(self.seed, number)}
             return self._epochs[number]
 
+    def forget(self) -> None:
+        """Keeps no epoch; each is planned again when it is asked for."""
+        with self._lock:
+            self._epochs = {}
+
     def __getstate__(self) -> tuple:
         """Pickles what decides all batches, not what follows from it."""
         return self.corpus, self.plan, self.seed, self.part

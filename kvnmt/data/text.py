@@ -258,6 +258,7 @@ def _columns(
         raise UserError(
             f"{path}, line {number} has {len(columns)} column"
             f"{'' if len(columns) == 1 else 's'}; it needs two: a sentence, a tab and "
-            f"its translation{' (cut -f 1,2)' if len(columns) > 2 else ''}."
+            "its translation"
+            f"{' (cut -f with the numbers of both)' if len(columns) > 2 else ''}."
         )
     return columns[0], columns[1]

@@ -137,8 +137,8 @@ def init_rounds(
             attention=attention.init(key_attention, sizes, weights),
             advance=init_gru(key_advance, widths, sizes.state, weights),
             transitions=tuple(
-                init_gru(jax.random.fold_in(key_advance, n), [], sizes.state, weights)
-                for n in range(options.transitions)
+                init_gru(key, [], sizes.state, weights)
+                for key in _further(key_advance, options.transitions)
             ),
         )
 
@@ -212,6 +212,11 @@ def look(
         )
         looks.append(attended)
     return Looked(state, attended.context, alignments(*looks), memory)
+
+
+def _further(key: Key[Array, ""], count: int) -> list[Array]:
+    """Keys that are none of the few which the same key is split into elsewhere."""
+    return [jax.random.fold_in(key, 1000 + n) for n in range(count)]
 
 
 def _move(advance: Advance, theta: Round, place: int, context: Array) -> Array:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.evaluation.base import Column, Report, System, Test, check_bleu
-from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf, summed_bleu
+from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf, mistaken, summed_bleu
 from kvnmt.metrics.significance import (
     LEVEL,
     RESAMPLES,
@@ -77,6 +77,8 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         )
         notes = [f"BLEU: {bleu.signature}", f"chrF2: {chrf.signature}"]
         notes += [SPREAD] if bounds else []
+    if mistake := mistaken(test.reference, test.settings.tokenize):
+        notes.append(f"{mistake}: give --tokenize none, or text that is not")
     return Report("scores", COLUMNS, rows, [*notes, STARS] if rows[1:] else notes)
 
 

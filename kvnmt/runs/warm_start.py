@@ -154,7 +154,9 @@ def _counterpart(tree: Any, fresh: Any, path: tuple[Any, ...]) -> Any | None:
     above = ""  # the name of the tree
     for key in path:
         if isinstance(key, jax.tree_util.SequenceKey):
-            tree, fresh = _member(tree, key.idx), fresh[key.idx]
+            # A further transition, which goes on from those before, starts fresh.
+            repeats = above != "transitions"
+            tree, fresh = _member(tree, key.idx, repeats), fresh[key.idx]
         else:
             name = key.key if isinstance(key, jax.tree_util.DictKey) else key.name
             is_other = above in COMMON and not isinstance(fresh, type(tree))
@@ -178,11 +180,13 @@ def _named(tree: Any, name: str) -> Any | None:
     return tree.get(name) if isinstance(tree, dict) else getattr(tree, name, None)
 
 
-def _member(members: Any, index: int) -> Any | None:
+def _member(members: Any, index: int, repeats: bool) -> Any | None:
     if not isinstance(members, tuple):
         return None
     if index < len(members):
         return members[index]
+    if not repeats:
+        return None
     # A further round repeats the last; a further input of a layer is another thing, and
     # a lowest layer, which reads words, is no layer above it.
     if not members or jax.tree_util.all_leaves(members[-1:]):

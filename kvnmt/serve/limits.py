@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a request may ask for, and the one sentence that refuses what is more."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
 
 from kvnmt.fields import at_least, between
 
+COMMON = 200  # tokens of a line: alignments of longer ones are larger
 Seconds: TypeAlias = Annotated[float, between(0.01, 86_400)]
 
 
@@ -45,19 +47,18 @@ def check_count(lines: Sequence[object], limits: Limits) -> None:
         )
 
 
-def check_aligned(
-    items: Sequence[Sequence[object]], nbest: int, limits: Limits
-) -> None:
+def check_aligned(tokens: Sequence[int], nbest: int, limits: Limits) -> None:
     """Refuses more translations with alignments than a request may have.
 
     An answer with alignments is long, and nobody else is answered while it is written.
+    So one of a line that is uncommonly long counts as several.
 
     Args:
-        items: The parts of every line.
+        tokens: Of every part of a line.
         nbest: How many translations each has.
         limits: How many there may be.
     """
-    count = nbest * sum(map(len, items))
+    count = nbest * sum(math.ceil(max(1, (n / COMMON) ** 2)) for n in tokens)
     if count > limits.aligned:
         raise Refusal(
             413,

@@ -81,7 +81,7 @@ class Asker:
         if not isinstance(aligned, bool):
             raise Refusal(400, "'alignments' is neither true nor false.")
         if aligned:  # before all lines are cut, and after
-            check_aligned([lines], search.nbest, self.limits)
+            check_aligned([1] * len(lines), search.nbest, self.limits)
         items, words = [], run.vocabularies.source
         for n, (line, prefix) in enumerate(zip(lines, prefixes)):
             parts = cut(words, line, self._most(run))
@@ -93,7 +93,9 @@ class Asker:
                 ]
             )
         if aligned:
-            check_aligned(items, search.nbest, self.limits)
+            texts = (line.text for parts in items for line in parts)
+            tokens = [len(words.encode(text)) for text in texts]
+            check_aligned(tokens, search.nbest, self.limits)
         kind = "describe" if aligned else "translate"
         return Question(Task(kind, name, search, begun, _alone(search)), items)
 

@@ -24,7 +24,7 @@ class TrainingConfig(StepOptions):
     epochs: Annotated[int, between(1, 10**6)] = 20  # most epochs
     steps: Annotated[int | None, at_least(1)] = None  # most steps, within the epochs
     batch_size: Annotated[int, between(1, 2**20)] = 80  # pairs on all devices
-    # instead of pairs, most tokens of the longer side, padding included
+    # instead of pairs, most tokens of the longer side on all devices, padding included
     batch_tokens: Annotated[int | None, between(1, 2**30)] = None
     shapes: Annotated[int, between(1, 255)] = 12  # most padded shapes of batches
     workers: Annotated[int, at_least(0)] = 0  # processes that make batches; 0: a thread

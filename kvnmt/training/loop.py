@@ -84,11 +84,13 @@ def fit(
         stack.enter_context(programs)
         if state.step >= job.steps and not is_due(job, state):
             job.tell(job.nothing_left)
-        if job.unreached:
-            job.tell(job.unreached)
+        for warning in filter(None, (job.unreached, job.mistaken)):
+            job.tell(warning)
         if state.step < job.steps and not is_stale(job, state):
             job.tell("compiling programs for the first batches")
             programs.begin(state.step)
+            if job.config.workers:
+                batch_at.forget()  # they plan for themselves
             job = replace(job, train_step=programs, validate=programs.validate)
         batches = stack.enter_context(stream(batch_at, state.step, job.config.workers))
         train(job, state, outputs, batches)
@@ -128,8 +130,10 @@ def train(
         try:
             steps.train_until(_next_stop(job, state), job, state, outputs, batches)
         except WorkerDiedError:
+            state.count_time()
             if jax.process_count() == 1 and state.step > state.saved:
                 _save(job, state, outputs)  # several would have to save together
+            outputs.checkpoints.wait()
             raise
         state.count_time()
         awaited = is_awaited(job, state) or _save_awaited(config, state)

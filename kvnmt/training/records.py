@@ -74,7 +74,9 @@ class Log:
                 (self.folder / TRANSLATIONS).mkdir(exist_ok=True)
                 path = self.folder / TRANSLATIONS / f"{record['step']}.txt"
                 write_whole(path, "".join(line + "\n" for line in translations))
-            self._add(NAME, record)
+            plain = _plain(record)
+            _append(self.folder / NAME, plain)
+            self._show(plain)
 
     def add_steps(self, record: dict[str, Any]) -> None:
         """Writes a line of steps, of which the record's was the last.
@@ -82,7 +84,10 @@ class Log:
         Raises:
             OSError: It cannot be written; nothing of it is.
         """
-        self._add(STEPS, record, OF_STEPS)
+        plain = _plain(record)
+        _append(self.folder / STEPS, plain)
+        with suppress(OSError):  # of a line that is written
+            self._show(plain, OF_STEPS)
 
     def close(self) -> None:
         """Ends the events and draws the learning curve, if there is one."""
@@ -94,12 +99,7 @@ class Log:
             if records := read(self.folder):
                 learning_curve(records, self.folder / CURVE)
 
-    def _add(self, name: str, record: dict[str, Any], prefix: str = "") -> None:
-        plain = {k: v if math.isfinite(v) else None for k, v in record.items()}
-        _append(self.folder / name, json.dumps(plain, allow_nan=False) + "\n")
-        self._show(plain, prefix)
-
-    def _show(self, record: dict[str, Any], prefix: str) -> None:
+    def _show(self, record: dict[str, Any], prefix: str = "") -> None:
         """Writes a record for TensorBoard."""
         figures = [
             Summary.Value(tag=prefix + name, simple_value=math.nan if v is None else v)
@@ -151,14 +151,18 @@ def _cut(folder: Path, name: str, step: int) -> list[dict[str, Any]]:
     return kept
 
 
-def _append(path: Path, text: str) -> None:
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    return {k: v if math.isfinite(v) else None for k, v in record.items()}
+
+
+def _append(path: Path, record: dict[str, Any]) -> None:
     """Adds a line; of one that a full disk cuts nothing stays.
 
     Raises:
         OSError: It cannot be written.
     """
     with path.open("ab", buffering=0) as file:
-        size, line = file.tell(), text.encode()
+        size, line = file.tell(), json.dumps(record, allow_nan=False).encode() + b"\n"
         try:
             if file.write(line) < len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -183,6 +183,19 @@ def _cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 
 
+def test_a_damaged_entry_of_a_runs_vocabularies_is_told(config, prepared, capsys):
+    """Who resumes brings the vocabularies: the text is prepared again, once."""
+    found = prepare_train(config)
+    before, folder = plain(found), found.folder
+    _flip(entries(config)[0] / "source.ids")
+    console = Console(stderr=True)
+    again = prepare_train(config, found.vocabularies, console)
+    assert plain(again) == before and "is damaged" in capsys.readouterr().err
+    assert folder != again.folder and len(entries(config)) == 1
+    assert prepare_train(config, found.vocabularies).folder == again.folder
+    assert len(prepared) == 2
+
+
 FILES = ("source.ids", "target.ids", "source.lengths.npy", "target.words")
 
 

@@ -25,6 +25,14 @@ def test_identical_texts_score_100(metric):
     assert "nrefs:1" in result.signature
 
 
+def test_text_that_seems_tokenised_is_told():
+    """Where 13a, which is for other text, cuts it."""
+    assert "most references end in ' .'" in bleu.mistaken(SENTENCES, "13a")
+    assert not bleu.mistaken(SENTENCES, "none")
+    assert not bleu.mistaken(["the cat sat.", "here .", "there."], "13a")
+    assert not bleu.mistaken([], "13a")
+
+
 def test_bleu_by_hand():
     # Matches 5/5, 4/4, 3/3, 2/2; five tokens for six: brevity penalty exp(1 - 6/5).
     result = corpus_bleu(["a b c d e"], ["a b c d e f"], tokenize="none")

@@ -226,6 +226,25 @@ def test_a_further_round_starts_as_the_last_one():
         jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
+@pytest.mark.parametrize(("before", "now"), [(0, 1), (1, 2), (2, 3)])
+def test_a_further_transition_starts_fresh(before, now):
+    """And those before it as they were."""
+    some, more = (
+        dataclasses.replace(SIZES, decoder=conditional.Options(transitions=count))
+        for count in (before, now)
+    )
+    trained, fresh = params(some, 1), params(more, 2)
+    found = warm_start(fresh, trained)
+    (ours,), (theirs,), (new,) = (
+        each.decoder.rounds for each in (found.params, trained, fresh)
+    )
+    kept = ours.replace(transitions=ours.transitions[:before])
+    jax.tree.map(np.testing.assert_array_equal, kept, theirs)
+    jax.tree.map(
+        np.testing.assert_array_equal, ours.transitions[-1], new.transitions[-1]
+    )
+
+
 def test_the_same_system_is_taken_whole():
     config = system("kvmematt-r2").model(SIZES)
     found = warm_start(params(config, 2), params(config, 1))

@@ -175,7 +175,7 @@ def test_text_without_blanks_goes_on_without_one(page):
     def answer(route):
         asked.append(route.request.post_data_json["prefixes"][0])
         reply = route.fetch().json()
-        reply["outputs"][0] |= {"text": "今日は", "begun": ""}
+        reply["outputs"][0] |= {"text": "今日は。", "begun": ""}
         route.fulfill(json=reply)
 
     asked = []
@@ -186,7 +186,7 @@ def test_text_without_blanks_goes_on_without_one(page):
     with page.expect_response("**/explore"):
         page.keyboard.press("Enter")
     page.unroute("**/explore")
-    assert asked[1:] == ["今日は良い"]
+    assert asked[1:] == ["今日は。良い"]
 
 
 def test_words_run_in_the_direction_of_their_text(page):

@@ -7,20 +7,18 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kvnmt.runs.config import Experiment
 from kvnmt.training import records as metrics
 from kvnmt.training.checkpoints import manifest as manifests
-from tests.helpers import tiny, toy_data
+from tests.helpers import timeless, tiny, toy_data
 from tests.training.children import KILLED, End, start
 
 # KVNMT_KILLS=30 for a thorough look; it takes some minutes.
 KILLS = int(os.environ.get("KVNMT_KILLS", "2"))
 LAST = 100  # change of a file, at most, before a kill
-TIMES = ("tokens_per_second", "elapsed", "tokens", "seconds")
 
 
 @pytest.fixture(scope="module")
@@ -50,10 +48,6 @@ def last(folder: Path) -> manifests.Manifest:
     manifest = manifests.read(newest)
     manifests.check(newest, manifest)
     return manifest
-
-
-def timeless(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if name not in TIMES}
 
 
 def check_same(some: Path, other: Path) -> None:

@@ -45,6 +45,7 @@ EMPTY: dict[Severity, str] = {
     "warning": "remove the pairs from both files",
     "note": "such pairs are skipped in training",
 }
+WORD = 12  # characters, on average: where words have more, spaces do not part them
 MULTIPLIER = np.int64(0x9E3779B97F4A7C15 - (1 << 64))  # odd, its bits well mixed
 
 
@@ -151,9 +152,7 @@ def check_pairs(
     """
     complete = part.complete
     longer = np.maximum(part.source.tokens, part.target.tokens)
-    shorter = np.minimum(part.source.tokens, part.target.tokens)
-    uneven = complete & (longer > max_ratio * np.maximum(shorter, 1))
-    what = f"one side has more than {max_ratio:g} times the tokens of the other"
+    uneven, what = _uneven(part, max_ratio, unit)
     why = "they may not translate each other"
     yield from part.finding("ratio", "warning", np.flatnonzero(uneven), what, why)
     what, why = f"more than {max_length} {unit}", "look at them"
@@ -220,6 +219,27 @@ def _with_training_lines(
             note = f"line {line} of {train.source.path}"
             places.append(place._replace(note=note))
         yield finding._replace(examples=tuple(places))
+
+
+def _uneven(part: Part, most: float, unit: str) -> tuple[NDArray[np.bool_], str]:
+    """Which pairs have sides of very different length, and what is said of them.
+
+    Where a side has hardly any spaces, as Japanese, a line is one word. Then characters
+    are compared, by how many more of them that side usually has.
+    """
+    both = part.source, part.target
+    letters = [side.letters[part.complete].sum() for side in both]
+    words = [max(side.tokens[part.complete].sum(), 1) for side in both]
+    if unit == "words" and max(n / w for n, w in zip(letters, words)) > WORD:
+        usual = letters[0] / max(letters[1], 1)
+        source, target = part.source.letters, usual * part.target.letters
+        what = f"one side has {most:g} times as many characters as usual for the other"
+    else:
+        source, target = part.source.tokens, part.target.tokens
+        what = f"one side has more than {most:g} times the tokens of the other"
+    longer, shorter = np.maximum(source, target), np.minimum(source, target)
+    uneven = part.complete & (longer > most * np.maximum(shorter, 1))
+    return uneven, what
 
 
 def _undecodable(text: Scan, severity: Severity) -> Finding:

@@ -126,7 +126,7 @@ function take(sentence, found, line, prefixes, isLatest) {
 
 // --- words that are forced --------------------------------------------------
 
-const ENDS_IN_CJK = new RegExp(`[${CJK}]$`, 'u');
+const HAS_CJK = new RegExp(`[${CJK}]`, 'u');
 
 const wordsOf = (text) =>
   [...text.matchAll(WORD)].map((match) => ({ text: match[0], start: match.index }));
@@ -153,7 +153,7 @@ hypothesisContent = function (system, text, units, marks) {
       'Go on with other words (the end of the translation)',
       (button) => {
         const before = textBefore(system, text, text.length);
-        const between = ENDS_IN_CJK.test(before) && !text.includes(' ') ? '' : ' ';
+        const between = HAS_CJK.test(before) && !text.includes(' ') ? '' : ' ';
         editWord(button, system, before && before + between, '');
       },
       `${system} ${words.length}`,

@@ -116,6 +116,16 @@ def test_uneven_and_long_pairs_are_told(tmp_path):
     assert report.kept == (22, 0, 1, 0, 0)
 
 
+def test_sides_without_spaces_are_compared_by_their_characters(tmp_path):
+    """A line of Japanese is one word, however many it translates."""
+    source = "今日は良い天気です。\n" * 20 + "はい\n"
+    target = "the weather is nice today .\n" * 21
+    report = look_bytes(tmp_path, source.encode(), target.encode())
+    uneven = only(report, "ratio")
+    assert [place.line for place in uneven.examples] == [21]
+    assert "3 times as many characters as usual" in uneven.message
+
+
 def test_identical_and_repeated_pairs_are_told(tmp_path):
     source = "a|b b|c|a |d|b b|a|a".replace("|", "\n").encode()
     target = "A|B B|c|A|D|B X|A|A".replace("|", "\n").encode()
