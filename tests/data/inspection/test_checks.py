@@ -118,7 +118,7 @@ def test_uneven_and_long_pairs_are_told(tmp_path):
 
 def test_sides_without_spaces_are_compared_by_their_characters(tmp_path):
     """A line of Japanese is one word, however many it translates."""
-    source = "今日は良い天気です。\n" * 20 + "はい\n"
+    source = "今日はとても良い天気ですね。\n" * 20 + "はい\n"
     target = "the weather is nice today .\n" * 21
     report = look_bytes(tmp_path, source.encode(), target.encode())
     uneven = only(report, "ratio")
