@@ -32,9 +32,13 @@ class Against(NamedTuple):
     counts: str  # what is compared over the sentences
 
 
-def packed_counts(hypotheses: Sequence[str], references: Sequence[str]) -> str:
-    """What BLEU of tokenised text is made of, as text that a result keeps."""
-    counts = sentence_statistics(hypotheses, references, Settings(tokenize="none"))
+def packed_counts(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    settings: Settings = Settings(tokenize="none"),
+) -> str:
+    """What BLEU is made of, by default of tokenised text, as a result keeps it."""
+    counts = sentence_statistics(hypotheses, references, settings)
     return base64.b64encode(zlib.compress(counts.astype(STORED).tobytes())).decode()
 
 

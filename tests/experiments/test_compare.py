@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attention functions side by side on text of one's own, over seeds."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from experiments import compare
+from experiments.compare import Compare
+from experiments.parts.ingredients import WITHOUT
+from kvnmt.attention import dot, kv_memory
+from kvnmt.errors import UserError
+from tests.experiments.fake import never, untrained, write_captions
+
+
+@pytest.fixture
+def options(tmp_path, monkeypatch) -> Compare:
+    monkeypatch.setattr(compare, "RECIPE", WITHOUT["joint pieces"](compare.RECIPE))
+    write_captions(tmp_path)
+    text = {
+        f"--data.{part}{side}": str(tmp_path / f"{part.strip('-') or 'train'}.{name}")
+        for part in ("", "valid-")
+        for side, name in (("source", "de"), ("target", "en"))
+    }
+    return Compare(
+        test_source=tmp_path / "test2016.de",
+        test_target=tmp_path / "test2016.en",
+        workdir=tmp_path / "runs",
+        seeds=(1, 2, 3),
+        attentions=("kv_memory",),
+        config=tuple(word for pair in text.items() for word in pair),
+    )
+
+
+def test_attentions_stand_beside_the_first_system_with_tests(options, capsys):
+    compare.main(options, train=untrained)
+    table = capsys.readouterr().out
+    lines = {
+        line.split("  ")[0].strip(): line
+        for line in table.splitlines()
+        if "rnnsearch" in line
+    }
+    base, other = lines["rnnsearch-star"], lines["rnnsearch-star with kv_memory"]
+    assert "1 2 3" in base and "1 2 3" in other
+    assert other.count("1.000") >= 3 and "1.000" not in base  # they say the same
+    folder = options.workdir / "rnnsearch-star-with-kv_memory-2"
+    result = json.loads((folder / "result.json").read_text())
+    assert result["seed"] == 2 and "tok:13a" in result["signature"]
+    assert len((folder / "test.txt").read_text().splitlines()) == 4
+    config = json.loads((folder / "config.json").read_text())
+    assert config["model"]["attention"]["name"] == "kv_memory"
+    compare.main(options, train=never)
+    assert capsys.readouterr().out in table
+
+
+def test_figures_of_seeds_are_told_by_mean_and_spread():
+    def result(system: str, seed: int, bleu: float) -> dict:
+        counts = compare.packed_counts([f"a b c d {seed}"], ["a b c d e"])
+        figures = {"chrf": 50.0, "valid_loss": 2.0, "minutes": 1.0, "parameters": 9}
+        figures |= {"system": system, "seed": seed, "bleu": bleu}
+        return figures | {compare.COUNTS: counts}
+
+    scores = {"one": (30.0, 31.0, 32.0), "two": (40.0, 41.0, 42.0), "three": (5.0,)}
+    results = [
+        result(name, seed, bleu)
+        for name, group in scores.items()
+        for seed, bleu in enumerate(group, 1)
+    ]
+    one, two, three = compare.summarised(results)
+    assert (one["bleu"], two["bleu"], three["bleu"]) == (
+        "31.00 ± 1.00",
+        "41.00 ± 1.00",
+        "5.00",
+    )
+    assert "p_seeds" not in one and two["p_seeds"] < 0.001
+    assert three["p_seeds"] is None and three["p_sentences"] == "1.000"
+    assert compare.summarised([]) == []
+
+
+def test_what_is_compared_is_named_well(options):
+    row = compare.configure(options, "rnnsearch-star", "dot", 1, None)
+    assert isinstance(row.experiment.model.attention, dot.Options)
+    assert row.system == "rnnsearch-star with dot"
+    plain = compare.configure(options, "kvmematt-r2", "", 1, None)
+    assert isinstance(plain.experiment.model.attention, kv_memory.Options)
+    with pytest.raises(UserError, match="no attention 'kv_memor'; did you mean"):
+        compare.main(replace(options, attentions=("kv_memor",)), train=never)
+    alone = replace(options, attentions=(), seeds=(1,))
+    with pytest.raises(UserError, match="nothing to compare"):
+        compare.main(alone, train=never)
