@@ -3,6 +3,7 @@
 
 import math
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -116,6 +117,27 @@ def available() -> int | None:
         return stats["bytes_limit"]
     memory = host_memory() if device.platform == "cpu" else None
     return None if memory is None else memory // jax.local_device_count()
+
+
+def shortage(need: Need | None) -> str:
+    """A warning where other programs leave less memory than there is; or nothing."""
+    free = free_memory() if jax.default_backend() == "cpu" else None
+    if need is None or free is None or need.bytes <= free:
+        return ""
+    return (
+        f"warning: {need.bytes / GIB:.2f} GiB are needed and {free / GIB:.1f} GiB are "
+        "free now, so that the system may end this process; end other programs, or take "
+        "smaller batches"
+    )
+
+
+def free_memory(path: Path = Path("/proc/meminfo")) -> int | None:
+    """Bytes that this machine has left, as Linux says; None: nobody says."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in path.read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                return 1024 * int(line.split()[1])
+    return None
 
 
 def host_memory() -> int | None:

@@ -94,6 +94,8 @@ class Programs:
         job, available = self.job, device_memory.available()
         if need := device_memory.check(self.step, job.plan, available):
             job.tell(str(need))
+        if warning := device_memory.shortage(need):
+            job.tell(warning)
         if available is not None:
             available -= bytes_of(job.shapes.rest)
         with StepAhead(job.eval_step, job.shapes.served, job.mesh) as step:

@@ -124,6 +124,20 @@ def test_what_there_is_is_the_containers(monkeypatch):
     assert targets.target("cpu").memory == 8000  # as kvnmt compile tells it
 
 
+def test_memory_that_others_use_is_told(tmp_path, monkeypatch):
+    """What the machine has is no promise that it is free."""
+    need = memory.Need(80, 50, 50, 3 * 2**30, 8 * 2**30, memory.TRAINING)
+    monkeypatch.setattr(memory, "free_memory", lambda: 2 * 2**30)
+    assert "3.00 GiB are needed and 2.0 GiB are free now" in memory.shortage(need)
+    monkeypatch.setattr(memory, "free_memory", lambda: 4 * 2**30)
+    assert not memory.shortage(need) and not memory.shortage(None)
+    monkeypatch.undo()
+    path = tmp_path / "meminfo"
+    path.write_text("MemTotal:  8 kB\nMemAvailable:    5 kB\n")
+    assert memory.free_memory(path) == 5 * 1024
+    assert memory.free_memory(tmp_path / "nowhere") is None
+
+
 def test_the_remedies_help(job):
     """A memory that is rewritten in each step is not kept for each step."""
     plain, *less = (
