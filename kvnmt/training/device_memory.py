@@ -126,8 +126,8 @@ def shortage(need: Need | None) -> str:
         return ""
     return (
         f"warning: {need.bytes / GIB:.2f} GiB are needed and {free / GIB:.1f} GiB are "
-        "free now, so that the system may end this process; end other programs, or take "
-        "smaller batches"
+        "free now, so that the system may end this process; end other programs, or "
+        "take smaller batches"
     )
 
 
