@@ -26,6 +26,8 @@ RESULT = "result.json"
 HERE = Path(__file__).parents[1]
 CPUS = Path("/proc/cpuinfo")
 KEPT = HERE / "results"
+# What figures depend on: not pages, nor results that were kept.
+CODE = ":/kvnmt/*.py", ":/experiments/*.py", ":/requirements.txt", ":/pyproject.toml"
 Figures = dict[str, Any]
 
 
@@ -119,10 +121,18 @@ def _check_same_setting(path: Path, result: Figures) -> None:
     if not result.get("setting"):  # of a row that trains nothing, what else there is
         noted += ("config", "system", "parameters")
         noted += () if result.get("config") else ("command",)
-    if any(before.get(key) != result.get(key) for key in noted):
+    losses = before.get("valid_loss"), result.get("valid_loss")
+    is_other = None not in losses and losses[0] != losses[1]
+    if is_other or any(before.get(key) != result.get(key) for key in noted):
+        of_it = [
+            f"'{other.name}'"
+            for other in sorted(path.parent.glob("*.json"))
+            if path.stem in (read_file(other).get("based_on") or {})
+        ]
+        more = f" and what was made of it ({', '.join(of_it)})" if of_it else ""
         raise UserError(
-            f"'{path}' is of another setting or text, or of a version that noted none; "
-            "delete it if the new result is to take its place."
+            f"'{path}' is of another setting, text or training, or of a version that "
+            f"noted none; delete it{more} if the new result is to take its place."
         )
 
 
@@ -200,12 +210,10 @@ def commit() -> str | None:
 
     try:
         (head,) = git("rev-parse", "HEAD")
-        files = git("status", "--porcelain", "--untracked-files=all")
+        files = git("status", "--porcelain", "--untracked-files=all", "--", *CODE)
     except (OSError, ValueError, subprocess.CalledProcessError):
         return None
-    # A new file counts if it is code, a known one in any case.
-    differ = any(not f.startswith("??") or f.endswith((".py", '.py"')) for f in files)
-    return f"{head}-dirty" if differ else head
+    return f"{head}-dirty" if files else head
 
 
 def _command() -> str | None:

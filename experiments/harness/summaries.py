@@ -207,7 +207,7 @@ def _cell(column: Column, group: Sequence[Figures]) -> str:
             raise UserError(
                 f"'{first['file']}' and '{result['file']}' both hold '{key}' of "
                 f"'{result['system']}' with seed {result.get('seed')}; delete the "
-                "older below experiments/results/."
+                "older, or its line in a file of several, below experiments/results/."
             )
     _check_alike(list(by_seed.values()))
     values = [result[key] for result in by_seed.values()]
@@ -235,7 +235,8 @@ def _check_alike(seeds: Sequence[Figures]) -> None:
             if other.get(what) != first.get(what):
                 raise UserError(
                     f"'{first['file']}' and '{other['file']}' are in one cell but of "
-                    f"different {plural}; keep one of them below experiments/results/."
+                    f"different {plural}; keep one of them, or one's line in a file of "
+                    "several, below experiments/results/."
                 )
 
 

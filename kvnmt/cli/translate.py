@@ -56,6 +56,11 @@ class Translate(Answering):
             read = self.input, self.prefix, self.nearest, self.dictionary
             claim(self.output, [*read, self.shortlist])
             _refuse_input(self.output)
+            if self.output.suffix == ".gz":
+                raise UserError(
+                    f"'{self.output}' would hold plain text; give it another name, and "
+                    "pack it afterwards."
+                )
         use_cores()
         run = load_translator(self.run, self.ensemble)
         # Once, not anew in every window.

@@ -56,8 +56,10 @@ def opened(path: Path | str) -> Iterator[BinaryIO | gzip.GzipFile]:
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         ends = isinstance(error, EOFError)
         reason = "it ends too early" if ends else f"it is damaged ({error})"
+        if isinstance(error, gzip.BadGzipFile):  # cat of packed text and of plain text
+            reason += ", or something else was put behind it"
         raise UserError(
-            f"'{path}' cannot be decompressed: {reason}; copy it again, check it with "
+            f"'{path}' cannot be decompressed: {reason}; make it again, check it with "
             "gzip -t."
         ) from None
     except OSError as error:

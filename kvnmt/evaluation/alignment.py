@@ -12,6 +12,7 @@ from kvnmt.evaluation.base import (
     Report,
     System,
     Test,
+    counted_otherwise,
     force,
     need,
     unlinked,
@@ -72,6 +73,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         f"'{system.name}' does not align" for system in systems if not system.rounds
     ]
     bare = unlinked(test, "whatever is linked there counts as wrong")
+    bare += counted_otherwise(test)
     return Report("alignment error", COLUMNS, rows, [NOTE, *bare, *others])
 
 

@@ -20,6 +20,8 @@ from kvnmt.metrics.links import Gold
 from kvnmt.metrics.trees import Tree
 from kvnmt.runs.directory import Run
 
+FEW = 5  # pairs with links, of which fewer tell nothing of how words are counted
+
 
 class LackingError(Exception):
     """What a measure needs is not there; the message says what, in some words."""
@@ -146,6 +148,16 @@ def unlinked(test: Test, then: str) -> list[str]:
     if not count:
         return []
     return [f"{count:,} of {counted(len(pairs), 'pair')} have no gold link: {then}"]
+
+
+def counted_otherwise(test: Test) -> list[str]:
+    """A note where gold links seem to count words from 1; or nothing."""
+    links = [gold.possible for gold in test.gold or () if gold.possible]
+    if len(links) < FEW or any(0 in link for some in links for link in some):
+        return []
+    return [
+        "no gold link is of a word of number 0: say --from-one if they count from 1"
+    ]
 
 
 def force(

@@ -47,7 +47,7 @@ class Explanation(NamedTuple):
         return sum(self.token_log_probs)
 
     def draw(self, path: str | os.PathLike[str] | BinaryIO) -> None:
-        """Writes a PNG of the alignment, a panel for each round.
+        """Draws the alignment, a panel for each round, as PNG, PDF or SVG.
 
         Raises:
             UserError: Nothing is aligned, or the file cannot be written.
@@ -59,7 +59,7 @@ class Explanation(NamedTuple):
         attention_heatmap(self.alignments, self.source_tokens, self.target_tokens, path)
 
     def draw_memory(self, path: str | os.PathLike[str] | BinaryIO) -> None:
-        """Writes a PNG of what each write forgot and added, panels for each round.
+        """Draws what each write forgot and added, panels for each round, likewise.
 
         Raises:
             UserError: There is no memory that is rewritten, or the file cannot be
@@ -79,7 +79,7 @@ class Explanation(NamedTuple):
         )
 
     def draw_weights(self, path: str | os.PathLike[str] | BinaryIO) -> None:
-        """Writes a PNG of the weights with signs, a panel for each head and round.
+        """Draws the weights with signs, a panel for each head and round, likewise.
 
         Raises:
             UserError: There are none, or the file cannot be written.
@@ -93,7 +93,7 @@ class Explanation(NamedTuple):
         signed_heatmap(self.weights.signed, self.weights.own, *words, path)
 
     def draw_self_attention(self, path: str | os.PathLike[str] | BinaryIO) -> None:
-        """Writes a PNG of the words that each step looked back at.
+        """Draws the words that each step looked back at, likewise.
 
         There is a panel for each mechanism that does.
 

@@ -84,7 +84,16 @@ def read_gold(
     lines = read_lines(path)
     if not any(line.strip() for line in lines):
         raise UserError(f"'{path}' holds no links; give a file of word alignments.")
-    first = next(line for line in lines if line.strip())
+    first, *others = (line for line in lines if line.strip())
+    if (
+        others
+        and _NAACL.fullmatch(others[0].strip())
+        and not _NAACL.fullmatch(first.strip())
+    ):
+        raise UserError(
+            f"{path}, line {lines.index(first) + 1} is no link, and what follows has "
+            "the NAACL format; delete it."
+        )
     if _NAACL.fullmatch(first.strip()):
         if from_one:
             raise OptionError(

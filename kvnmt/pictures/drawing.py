@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
-from matplotlib import font_manager
+from matplotlib import font_manager, rc_context
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontEntry
 from matplotlib.text import Text
@@ -130,7 +130,8 @@ def save(figure: Figure, path: str | os.PathLike[str] | BinaryIO) -> None:
         raise UserError(
             f"a picture is written to a path or to a file open for bytes, not {path!r}."
         )
-    with _quiet_about_fonts():
+    # In a PDF whole fonts, not drawings of letters, which some publishers refuse.
+    with _quiet_about_fonts(), rc_context({"pdf.fonttype": 42}):
         figure.savefig(drawn, format=kind, dpi=150, bbox_inches="tight")
     if isinstance(path, (str, os.PathLike)):
         write_output(Path(path), drawn.getvalue())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of attention, words along both axes, written as PNG."""
+"""Pictures of attention, words along both axes, written as PNG, PDF or SVG."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -58,7 +58,7 @@ def attention_heatmap(
         alignments: One [T, S] array per round.
         source: S labels, with EOS if the alignments have its column.
         target: T labels, with EOS if the alignments have its row.
-        path: Where to write the PNG: a path, or a file open for bytes.
+        path: Where to write the picture: a path, or a file open for bytes.
         titles: One per round; by default they are numbered if there are several.
         gold: Links (source, target) to outline.
 
@@ -97,7 +97,7 @@ def memory_heatmap(
         added: Likewise of what it put there.
         source: S labels, with EOS if there is its slot.
         target: T labels, with EOS if the step that predicts it is there.
-        path: Where to write the PNG: a path, or a file open for bytes.
+        path: Where to write the picture: a path, or a file open for bytes.
 
     Raises:
         ValueError: There is nothing to draw, or shapes and words do not fit together.
@@ -134,7 +134,7 @@ def signed_heatmap(
         own: One [T] array per round.
         source: S labels, with EOS if the weights have its column.
         target: T labels, with EOS if the weights have its row.
-        path: Where to write the PNG: a path, or a file open for bytes.
+        path: Where to write the picture: a path, or a file open for bytes.
 
     Raises:
         ValueError: There is nothing to draw, or shapes and words do not fit together.
@@ -177,7 +177,7 @@ def self_attention_heatmap(
     Args:
         weights: One [T, T] array per system, as self_attention describes them.
         words: The T words that each system predicts, with EOS if there is its row.
-        path: Where to write the PNG.
+        path: Where to write the picture.
         titles: One per system.
 
     Raises:

@@ -71,8 +71,14 @@ class Job:
 
     @property
     def unreached(self) -> str:
-        """A warning where steps were asked for that there will not be; or nothing."""
+        """A warning of steps, or validations, that there will not be; or nothing."""
         steps, epochs = self.config.steps or 0, self.config.epochs
+        if self.config.validate_every > self.steps:
+            return (
+                f"--training.validate-every {self.config.validate_every:,} is beyond "
+                f"the end, step {self.steps:,}: only that is validated, and nothing "
+                "stops sooner; give a smaller number, or 0 for every epoch"
+            )
         if steps <= self.steps:
             return ""
         return (

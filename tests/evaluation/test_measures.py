@@ -172,6 +172,16 @@ def test_alignments_of_both_directions(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["alignment", "adequacy"])
+def test_links_that_count_from_one_are_told(tmp_path_factory):
+    """If no link is of a word of number 0, perhaps all are moved by one."""
+    base = tmp_path_factory.getbasetemp()
+    for line, told in (("1-1 2-2", True), ("0-1 2-2", False)):
+        gold = [parse_pharaoh(line)] * 5
+        test = Test(["A B C"] * 5, ["a b c"] * 5, gold=gold)
+        (report,) = reports("alignment", test, outputs([], trained(base)))
+        assert ("say --from-one" in "".join(report.notes)) == told
+
+
 def test_weights_that_are_no_numbers_are_told(tmp_path_factory, name):
     run = load_run(untrained(tmp_path_factory.getbasetemp(), "kvmematt-r2"))
     run = run._replace(params=jax.tree.map(lambda leaf: leaf * np.nan, run.params))

@@ -257,16 +257,18 @@ def test_what_a_result_was_measured_with(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not here")
 def test_a_new_module_makes_code_another(tmp_path, monkeypatch):
-    """Though git knows nothing of it yet; a new text does not."""
-    (tmp_path / "code").mkdir()
-    monkeypatch.setattr(results, "HERE", tmp_path / "code")
+    """Though git knows nothing of it yet; a new text or a page does not."""
+    home = tmp_path / "experiments"
+    (home / "parts").mkdir(parents=True)
+    monkeypatch.setattr(results, "HERE", home)
     for command in ("init -q", "commit -q --allow-empty -m first"):
         who = ["-c", "user.name=a", "-c", "user.email=b"]
         subprocess.run(["git", *who, *command.split()], cwd=tmp_path, check=True)
-    (tmp_path / "notes.txt").write_text("")
+    for path in (tmp_path / "notes.txt", tmp_path / "peer.py", home / "page.md"):
+        path.write_text("")
     clean = results.commit.__wrapped__()
     assert len(clean) == 40
-    (tmp_path / "code" / "new.py").write_text("")
+    (home / "parts" / "new.py").write_text("")
     assert results.commit.__wrapped__() == f"{clean}-dirty"
 
 
@@ -369,7 +371,7 @@ def test_a_result_that_trains_nothing_takes_the_place_of_none(tmp_path):
         (run / "result.json").write_text(json.dumps(figures | changes))
         if not refused:
             collect(tmp_path / "runs", "mine", kept)
-    with pytest.raises(UserError, match="is of another setting or text"):
+    with pytest.raises(UserError, match="is of another setting, text or"):
         collect(tmp_path / "runs", "mine", kept)
     assert json.loads((kept / "mine/row-1.json").read_text())["bleu"] == 2.0
 
@@ -488,6 +490,24 @@ def test_there_is_no_t_without_variance(gain, p):
     assert p_over_seeds(group, baseline, AGAINST) == p
 
 
+def test_another_training_takes_no_results_place_unasked(tmp_path):
+    """Others may have come of that: they are named."""
+    runs, kept = tmp_path / "runs", tmp_path / "kept"
+    for name, figures in (
+        ("base", {"setting": "s", "text": "t", "valid_loss": 1.5}),
+        ("made", {"setting": "u", "based_on": {"base": "c:t::1.5"}}),
+    ):
+        (kept / "mine").mkdir(parents=True, exist_ok=True)
+        (kept / "mine" / f"{name}.json").write_text(json.dumps(MEASURED | figures))
+    (runs / "base").mkdir(parents=True)
+    again = MEASURED | {"setting": "s", "text": "t", "valid_loss": 1.25}
+    (runs / "base" / "result.json").write_text(json.dumps(again))
+    with pytest.raises(UserError, match=r"or training, .* made of it \('made.json'\)"):
+        collect(runs, "mine", kept)
+    (kept / "mine" / "base.json").unlink()
+    collect(runs, "mine", kept)
+
+
 def test_an_ensemble_that_was_measured_again_elsewhere_is_kept(tmp_path):
     run, kept = tmp_path / "runs" / "row-1", tmp_path / "kept"
     run.mkdir(parents=True)
@@ -497,5 +517,5 @@ def test_an_ensemble_that_was_measured_again_elsewhere_is_kept(tmp_path):
         if config == "d-1":
             collect(tmp_path / "runs", "mine", kept)
             assert json.loads((kept / "mine/row-1.json").read_text())["bleu"] == n
-    with pytest.raises(UserError, match="is of another setting or text"):
+    with pytest.raises(UserError, match="is of another setting, text or"):
         collect(tmp_path / "runs", "mine", kept)

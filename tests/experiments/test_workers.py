@@ -240,7 +240,7 @@ def test_a_row_that_came_from_others_does_not_end_the_work(tmp_path):
     derived = other(tmp_path / "derived", dict, base.folder)
     derived.make(never, Console())
     path = derived.folder / "result.json"
-    path.write_text(path.read_text().replace('"base": ":"', '"base": "old:"'))
+    path.write_text(path.read_text().replace('"base": ":::"', '"base": "old:::"'))
     on, last = other(tmp_path / "on", dict, derived.folder), other(tmp_path / "last")
     with pytest.raises(UserError, match="2 of 4 .*'derived': .* before 'base' became"):
         complete([base, derived, on, last])
@@ -253,7 +253,7 @@ def test_a_table_is_shown_though_a_row_came_from_others(tmp_path, capsys):
     derived = other(tmp_path / "derived", dict, base.folder)
     derived.make(never, Console())
     path = derived.folder / "result.json"
-    path.write_text(path.read_text().replace('"base": ":"', '"base": "old:"'))
+    path.write_text(path.read_text().replace('"base": ":::"', '"base": "old:::"'))
 
     def fails() -> dict:
         raise ValueError("boom")

@@ -108,6 +108,13 @@ def test_the_naacl_format(tmp_path):
         read_gold(path)
 
 
+def test_a_heading_of_a_table_of_links_is_told(tmp_path):
+    path = tmp_path / "gold.naacl"
+    path.write_text(f"sent src tgt type\n{NAACL}")
+    with pytest.raises(UserError, match="line 1 is no link, and what follows .*NAACL"):
+        read_gold(path, 5)
+
+
 def test_links_outside_their_sentence():
     gold = [parse_pharaoh("0-0"), parse_pharaoh("1?2 0-1")]
     check_links(gold, [1, 2], [1, 3], Path("gold.align"))

@@ -210,7 +210,7 @@ def test_memory_that_runs_out_while_a_step_runs_is_told(tmp_path, data, monkeypa
 
 
 def test_figures_that_are_read_later_are_not_lost(tmp_path, data, whole, monkeypatch):
-    monkeypatch.setattr(loop, "together", lambda steps, seconds: 3)
+    monkeypatch.setattr("kvnmt.training.steps.together", lambda steps, seconds: 3)
     exp = tiny(data, epochs=3)
     run(exp, tmp_path / "run")
     check_same_run(exp, tmp_path / "run", whole)
@@ -245,6 +245,14 @@ def test_steps_that_epochs_end_before_are_told(tmp_path, data):
     for most in (None, 2 * EPOCH, 1):
         exp = tiny(data, epochs=2, steps=most)
         assert not job_of(exp, tmp_path / "run")[0].unreached
+
+
+def test_a_validation_beyond_the_end_is_told(tmp_path, data):
+    exp = tiny(data, epochs=2, validate_every=2 * EPOCH + 1)
+    told = job_of(exp, tmp_path / "run")[0].unreached
+    assert f"beyond the end, step {2 * EPOCH}: only that is validated" in told
+    exp = tiny(data, epochs=2, validate_every=2 * EPOCH)
+    assert not job_of(exp, tmp_path / "run")[0].unreached
 
 
 def test_the_optimizer_counts_the_epochs_of_the_text(tmp_path, data):
