@@ -171,7 +171,6 @@ def test_alignments_of_both_directions(tmp_path_factory):
     assert min(rows["ours"]["sentences"]) < mean
 
 
-@pytest.mark.parametrize("name", ["alignment", "adequacy"])
 def test_links_that_count_from_one_are_told(tmp_path_factory):
     """If no link is of a word of number 0, perhaps all are moved by one."""
     base = tmp_path_factory.getbasetemp()
@@ -182,6 +181,7 @@ def test_links_that_count_from_one_are_told(tmp_path_factory):
         assert ("say --from-one" in "".join(report.notes)) == told
 
 
+@pytest.mark.parametrize("name", ["alignment", "adequacy"])
 def test_weights_that_are_no_numbers_are_told(tmp_path_factory, name):
     run = load_run(untrained(tmp_path_factory.getbasetemp(), "kvmematt-r2"))
     run = run._replace(params=jax.tree.map(lambda leaf: leaf * np.nan, run.params))
