@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         check,
         experiment,
         load,
+        save,
         train,
     )
 
@@ -58,6 +59,7 @@ __all__ = [
     "check",
     "experiment",
     "load",
+    "save",
     "train",
 ]
 

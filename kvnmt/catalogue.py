@@ -2,6 +2,7 @@
 """A catalogue of mechanisms: one module each, chosen by name or by its options."""
 
 import dataclasses
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -137,4 +138,8 @@ def _fault_of(kind: Any) -> str | None:
         hash(kind())
     except TypeError:
         return "hold what has no hash, such as a list; write a tuple"
+    try:
+        json.dumps(dataclasses.asdict(kind()))
+    except TypeError:
+        return "hold what JSON cannot say; write numbers, texts, tuples or None"
     return None if kind() == kind() else "differ from themselves; leave eq out"

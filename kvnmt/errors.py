@@ -81,8 +81,12 @@ class StoppedError(Exception):
     """
 
     def __init__(self, message: str, number: int):
-        super().__init__(message)
+        super().__init__(message, number)  # both, so that it passes between processes
         self.status = STATUS_OF_SIGNALS + number
+
+    def __str__(self) -> str:
+        """Returns the message."""
+        return str(self.args[0])
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> UserError:

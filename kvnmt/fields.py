@@ -213,6 +213,8 @@ def _hints(kind: type) -> dict[str, Any]:
 def _fits(value: Any, hint: Any) -> bool:
     """Whether a value is of the kind that an annotation names."""
     origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
     if origin is Annotated:
         return _fits(value, parts[0])
     if origin in (Union, types.UnionType):
@@ -256,7 +258,9 @@ def _shown(value: Any) -> str:
     """A value that does not fit: itself where texts are compared, else its type."""
     if isinstance(value, str) and len(value) < 100:
         return repr(value)
-    return f"of type {type(value).__name__}"
+    kind = type(value)
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return f"of type {module}{kind.__name__}"
 
 
 def _said(value: Any) -> str:

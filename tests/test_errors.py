@@ -15,7 +15,13 @@ import pytest
 
 import kvnmt
 from kvnmt.data.config import DataConfig
-from kvnmt.errors import OptionError, UserError, run_program, unknown_name
+from kvnmt.errors import (
+    OptionError,
+    StoppedError,
+    UserError,
+    run_program,
+    unknown_name,
+)
 from kvnmt.inference.config import SearchConfig, check_asked
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment
@@ -79,6 +85,13 @@ def test_a_sentence_keeps_its_braces_and_passes_between_processes():
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == "'{x}{' is no a.b; set c_d"
     assert again.by_flag == "'{x}{' is no --e.a.b; set --e.c-d"
+
+
+def test_what_ends_by_a_signal_passes_between_processes():
+    """A pool that could not read it would wait for ever, or end the others."""
+    error = StoppedError("stopped.", 15)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.status) == ("stopped.", 143)
 
 
 def test_a_mistake_is_told_by_field_and_by_flag(tmp_path):

@@ -56,6 +56,9 @@ def explore(
         UserError: A side is no list of lines, they differ in number, there is nothing
             to force, or an option of the search is not what it may be or does nothing.
     """
+    for name, run in runs.items():
+        if not run.model.reads_source:
+            raise UserError(f"'{name}' is a language model, which reads no source.")
     source = text_lines(source)
     reference = None if reference is None else text_lines(reference)
     if reference is not None:

@@ -63,6 +63,10 @@ class Verdicts(NamedTuple):
         """Whether all laws hold, but for those that are excused."""
         return not self.failed
 
+    def __bool__(self) -> bool:
+        """Whether all laws hold, so that a test can assert it."""
+        return self.hold
+
     @property
     def failed(self) -> list[str]:
         """The names of the laws that do not hold."""
@@ -139,7 +143,9 @@ def check(
     Args:
         mechanism: An attention, a target context or a decoder: what has ``Options``
             and ``build``, such as a module, or the `Attention`, `TargetContext` or
-            `Decoder` that ``build`` returns. A decoder is built around a key memory.
+            `Decoder` that ``build`` returns. A decoder is built around a key memory,
+            which writes: give one built around another, too, if it goes another way
+            around an attention that writes nothing.
         options: Its choices; by default ``Options()``.
         excused: Names of laws that need not hold: a mechanism that knows the order
             of the source does not keep ``order``.

@@ -67,6 +67,8 @@ def split_key(key: Key[Array, "*B"] | None, count: int) -> list[Array | None]:
     """As many keys of the same kind: None, one for all, or one for each row."""
     if key is None:
         return [None] * count
+    if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):  # of jax.random.PRNGKey
+        return split_key(jax.random.wrap_key_data(key), count)
     if key.ndim == 0:
         return list(jax.random.split(key, count))
     rows = jax.vmap(lambda row: jax.random.split(row, count), out_axes=1)

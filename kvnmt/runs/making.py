@@ -9,10 +9,12 @@ from pathlib import Path
 import jax
 
 from kvnmt import __version__
-from kvnmt.data.vocabularies import Vocabularies, save_vocabularies
+from kvnmt.data.vocabularies import Vocabularies, digests, save_vocabularies
 from kvnmt.errors import OptionError, UserError, reason_of
-from kvnmt.files import check_path, not_made, write_json
+from kvnmt.files import check_path, make_folder, not_made, write_json
+from kvnmt.model.assembly import Params
 from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.training.checkpoints.writer import Checkpoints
 
 
 def check_free(folder: Path) -> None:
@@ -53,6 +55,21 @@ def make_run(
             save_vocabularies(words, folder / "vocabulary")
         write_json(folder / "versions.json", package_versions())
         write_json(folder / "config.json", to_plain(experiment))
+
+
+def write_run(
+    experiment: Experiment, words: Vocabularies, params: Params, folder: Path
+) -> None:
+    """Writes a run directory of parameters alone; its config comes last.
+
+    Raises:
+        UserError: There is something in the folder, or it cannot be written.
+    """
+    check_free(folder)
+    make_folder(folder)
+    with Checkpoints(folder / "checkpoints") as checkpoints:
+        checkpoints.save_params(params, {"vocabularies": digests(words)})
+    make_run(folder, experiment, words, resume=False)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError, unknown_name
 from kvnmt.fields import check_fields
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.ensemble import count_members
 from kvnmt.laws.check import check
 from kvnmt.model import assembly
 from kvnmt.model.config import Dropout, ModelConfig
@@ -23,6 +24,7 @@ from kvnmt.runs import directory
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.idle import check_experiment
+from kvnmt.runs.making import write_run
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe
 from kvnmt.runs.run import Run
 from kvnmt.systems import named
@@ -47,6 +49,7 @@ __all__ = [
     "check",
     "experiment",
     "load",
+    "save",
     "train",
 ]
 
@@ -69,6 +72,15 @@ class Systems(UserDict[str, named.NamedSystem]):
     def __missing__(self, name: str) -> named.NamedSystem:
         """Raises a `UserError` with the nearest name."""
         return named.system(name)
+
+    def __setitem__(self, name: str, system: named.NamedSystem) -> None:
+        """Lists a system of one's own.
+
+        Raises:
+            UserError: It is none.
+        """
+        _check_kind("what is listed", system, named.NamedSystem)
+        super().__setitem__(name, system)
 
     def __repr__(self) -> str:
         width = max(map(len, self), default=0)
@@ -210,6 +222,30 @@ def load(folder: Path | str, *others: Path | str) -> Run:
     for other in others:
         _check_kind("each of others", other, str, Path)
     return directory.load_ensemble([*map(Path, (folder, *others))])
+
+
+def save(run: Run, folder: Path | str) -> None:
+    """Writes a run directory of a model that was trained by a step of one's own.
+
+    It can be loaded, translated with, served and started from, but not resumed.
+    ``run._replace(params=state.served)`` is a run with what a step has made.
+
+    Raises:
+        UserError: There is something in the folder, it cannot be written, or the run is
+            an ensemble.
+
+    Example::
+
+        >>> run = kvnmt.load("runs/mine")
+        >>> kvnmt.save(run, "runs/copy")
+        >>> len(kvnmt.load("runs/copy").translate(["a b c"]))
+        1
+    """
+    _check_kind("run", run, Run)
+    _check_kind("folder", folder, str, Path)
+    if count_members(run.params) > 1:
+        raise UserError("an ensemble is several models; save each of them.")
+    write_run(run.experiment, run.vocabularies, run.params, Path(folder))
 
 
 def _starts(experiment: Experiment) -> Iterator[Experiment]:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt import attention, decoder, target_context
+from kvnmt.catalogue import Catalogue
 from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig, check_asked, check_search
@@ -181,13 +182,21 @@ def _told(run: Run) -> str:
     parts = [
         f"{count_parameters(run.params):,} parameters",
         f"vocabularies of {source:,} and {target:,}",
-        f"attention {attention.CATALOGUE.told(model.attention)}",
-        f"decoder {decoder.CATALOGUE.told(model.decoder)}",
-        f"target context {target_context.CATALOGUE.told(model.target_context)}",
+        f"attention {_name(attention.CATALOGUE, model.attention)}",
+        f"decoder {_name(decoder.CATALOGUE, model.decoder)}",
+        f"target context {_name(target_context.CATALOGUE, model.target_context)}",
     ]
     if members > 1:  # the config is that of the first
         parts[2:] = [f"an ensemble of {members}"]
     return f"<kvnmt.Run: {', '.join(parts)}>"
+
+
+def _name(catalogue: Catalogue, options: Any) -> str:
+    """What a mechanism is called; one that is listed no more has its class alone."""
+    try:
+        return catalogue.told(options)
+    except UserError:
+        return type(options).__qualname__
 
 
 def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:

@@ -43,7 +43,8 @@ def cross_entropy(
         logits: How many may stand at once.
 
     Returns:
-        What is minimised, and the negative log-likelihood, which has no gradient.
+        What is minimised, and the negative log-likelihood, which has a gradient
+        without label smoothing alone, where both are the same.
     """
     with jax.named_scope(LOOP):
         sums: Any = _sums(head, target, rate, logits)
@@ -118,7 +119,9 @@ def _with_gradient(
 def _scaled(
     rate: float, logits: int, gradient: Head, above: tuple[Array, Array]
 ) -> tuple[Head, None]:
-    return jax.tree.map(lambda d: d * above[0].astype(d.dtype), gradient), None
+    # Without smoothing both sums are the same, so that either may be minimised.
+    slope = above[0] if rate else above[0] + above[1]
+    return jax.tree.map(lambda d: d * slope.astype(d.dtype), gradient), None
 
 
 _sums.defvjp(_with_gradient, _scaled)

@@ -8,17 +8,19 @@ losses sum over time.
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.errors import OptionError
-from kvnmt.fields import at_least, between, idle_while
+from kvnmt.errors import OptionError, UserError
+from kvnmt.fields import at_least, between, check_fields, idle_while
 from kvnmt.layers import precise
 from kvnmt.model.assembly import Model, Prediction
 from kvnmt.training.cross_entropy import cross_entropy
 from kvnmt.typing import Array, Bool, Float, Int, typed
+
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,8 @@ class Loss:
     """Sums over a batch."""
 
     total: Float[Array, ""]  # what is minimised, before division
-    nats: Float[Array, ""]  # negative log-likelihood
+    # negative log-likelihood; with label smoothing it has no gradient: minimise total
+    nats: Float[Array, ""]
     atteos: Float[Array, ""]
     subtractive: Float[Array, ""]  # nats of all auxiliary predictors
     tokens: Int[Array, ""]  # real target tokens, EOS included
@@ -142,8 +145,12 @@ def loss(
 
     Raises:
         UserError: ATTEOS or a guide is asked of a system without an alignment, or a
-            subtractive loss of one without auxiliary predictors.
+            subtractive loss of one without auxiliary predictors, links or risks are
+            missing, several models predict together, or a weight is out of bounds.
     """
+    check_fields(objective)
+    if not prediction.heads:
+        raise UserError("an ensemble is trained model by model; it has no loss.")
     total, nats = cross_entropy(prediction.heads[0], target, objective.label_smoothing)
     sums = {name: jnp.zeros((), nats.dtype) for name in TERMS}
     if objective.atteos:
@@ -153,7 +160,7 @@ def loss(
     if objective.guided:
         sums["guided"] = _guided(prediction, links)
     if objective.risk:
-        assert risks is not None
+        risks = _need(risks, "the objective has a risk", "those of each sentence")
         sums["risk"] = jnp.sum(risks).astype(nats.dtype)
     for name, term in sums.items():
         weight = getattr(objective, name)
@@ -184,8 +191,19 @@ def _subtractive(prediction: Prediction, target: Array) -> Array:
 
 def _guided(prediction: Prediction, links: Array | None) -> Array:
     rounds = _alignments(prediction, "a guide for the attention", "objective.guided")
-    assert links is not None
+    links = _need(links, "the objective has a guide", "links between words")
     return jnp.sum(guided(precise(rounds[-1]), links))
+
+
+def _need(value: Given | None, has: str, what: str) -> Given:
+    """What a term of the objective is made of.
+
+    Raises:
+        UserError: The caller gives none.
+    """
+    if value is None:
+        raise UserError(f"{has}, which takes {what}; give these too.")
+    return value
 
 
 def _alignments(prediction: Prediction, what: str, option: str) -> tuple[Array, ...]:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import optax
 
 from kvnmt.errors import OptionError
-from kvnmt.fields import at_least, between, idle_while
+from kvnmt.fields import at_least, between, check_fields, idle_while
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,9 @@ def build(
     Adadelta has rho 0.95 and epsilon 1e-6, as all five papers that use it say.
 
     Raises:
-        UserError: An option of another optimiser is set.
+        UserError: An option is not what it may be, or is of another optimiser.
     """
+    check_fields(config, "optimizer.")
     for name, kind in KINDS.items():
         for option in kind.options if name != config.name else ():
             if getattr(config, option) != getattr(OptimizerConfig, option):

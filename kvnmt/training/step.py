@@ -21,6 +21,8 @@ from flax import struct
 from jax.sharding import Mesh, Sharding
 
 from kvnmt.devices import replicate
+from kvnmt.errors import UserError
+from kvnmt.fields import check_fields
 from kvnmt.layers import row_keys
 from kvnmt.model.assembly import Model
 from kvnmt.training.freezing import moving
@@ -162,7 +164,13 @@ def train_program(
     mesh: Mesh | None,
     shardings: PyTree,
 ) -> jax.stages.Wrapped:
-    """What `make_train_step` runs: of numbers of the key, state, and a batch."""
+    """What `make_train_step` runs: of numbers of the key, state, and a batch.
+
+    Raises:
+        UserError: An option is not what it may be.
+    """
+    check_fields(objective, "objective.")
+    check_fields(options, "training.")
     names = (field.name for field in fields(StepOptions))
     how = StepOptions(**{name: getattr(options, name) for name in names})
     leaves, tree = jax.tree.flatten(shardings)
@@ -247,6 +255,11 @@ def _mean(
 ) -> PyTree:
     """The mean of the parameters; the first steps count less (as in TensorFlow)."""
     if before is None:
+        if options.ema:
+            raise UserError(
+                f"ema is {options.ema}, and the state has no mean of the parameters; "
+                "give the same options to init_state."
+            )
         return None
     steps = step.astype(jnp.float32)
     rate = jnp.minimum(options.ema, (1 + steps) / (10 + steps))

@@ -16,7 +16,7 @@ from kvnmt.attention.address import energies, read_values
 from kvnmt.encoder import recurrent
 from kvnmt.errors import UserError
 from kvnmt.laws.attention import LAWS
-from kvnmt.laws.check import LIBRARIES, check
+from kvnmt.laws.check import LIBRARIES, Verdict, Verdicts, check
 from kvnmt.laws.trial import make_trial
 from kvnmt.layers import masked_softmax
 from kvnmt.typing import Array, Sizes
@@ -426,6 +426,11 @@ def test_what_is_told_goes_with_what_is_shown(change, reason):
     (law,) = [law for law in LAWS if law.name == "weighed"]
     first, *_ = law.violations(make_trial(telling(change)))
     assert first.startswith(reason)
+
+
+def test_verdicts_can_be_asserted():
+    one = Verdict("law", "it holds", "holds")
+    assert Verdicts([one]) and not Verdicts([one, one._replace(outcome="FAILS")])
 
 
 def test_sound_mechanisms_hold():

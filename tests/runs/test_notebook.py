@@ -441,6 +441,37 @@ def test_ids_of_another_shape_are_told_at_once():
     assert model.forward(params, [[2, 0]], [[2, 0]]).logits.shape == (1, 2, 9)
 
 
+def test_what_one_trained_oneself_is_saved(run, tmp_path, tmp_path_factory):
+    """Whole or not at all; it is translated with like any other run."""
+    changed = run._replace(params=jax.tree.map(lambda leaf: leaf / 2, run.params))
+    kvnmt.save(changed, tmp_path / "mine")
+    again = kvnmt.load(tmp_path / "mine")
+    jax.tree.map(np.testing.assert_array_equal, again.params, changed.params)
+    assert again.experiment == run.experiment
+    lines = ["a b c", "d"]
+    assert again.translate(lines) == changed.translate(lines)
+    with pytest.raises(kvnmt.UserError, match="mine' exists already"):
+        kvnmt.save(changed, tmp_path / "mine")
+    both = kvnmt.load(trained(tmp_path_factory.getbasetemp()), tmp_path / "mine")
+    with pytest.raises(kvnmt.UserError, match="an ensemble is several models"):
+        kvnmt.save(both, tmp_path / "both")
+    assert not (tmp_path / "both").exists()
+
+
+def test_keys_of_the_older_kind_are_keys(run):
+    source, target = jnp.array([[5, 6, 0]]), jnp.array([[5, 0]])
+    new, old = (
+        run.model.forward(run.params, source, target, key).logits
+        for key in (jax.random.key(3), jax.random.PRNGKey(3))
+    )
+    np.testing.assert_array_equal(new, old)
+
+
+def test_what_is_no_system_is_refused():
+    with pytest.raises(kvnmt.UserError, match="must be NamedSystem"):
+        kvnmt.SYSTEMS["mine"] = kvnmt.ModelConfig()
+
+
 def test_systems_are_shown_as_a_table():
     assert len(repr(kvnmt.SYSTEMS).splitlines()) == len(kvnmt.SYSTEMS)
     page = kvnmt.SYSTEMS._repr_html_()

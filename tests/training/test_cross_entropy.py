@@ -73,6 +73,19 @@ def test_what_comes_from_above_is_a_factor(x64):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, 3 * b), thrice, once)
 
 
+def test_without_smoothing_either_sum_may_be_minimised(x64):
+    """With it the negative log-likelihood is a figure alone."""
+
+    def minimised(head: Head, n: int, rate: float) -> jax.Array:
+        return cross_entropy(head, TARGET, rate)[n]
+
+    total, nats = (jax.grad(minimised)(random_head(), n, 0.0) for n in (0, 1))
+    jax.tree.map(np.testing.assert_array_equal, total, nats)
+    assert any(map(np.any, jax.tree.leaves(nats)))
+    nats = jax.grad(minimised)(random_head(), 1, 0.1)
+    assert not any(map(np.any, jax.tree.leaves(nats)))
+
+
 def test_few_bits_are_summed_in_many():
     head = jax.tree.map(lambda leaf: leaf.astype(jnp.bfloat16), random_head())
     assert cross_entropy(head, TARGET)[0].dtype == jnp.float32

@@ -398,6 +398,26 @@ def test_what_is_frozen_stays_to_the_bit_and_the_rest_learns():
         check_frozen(params, ("*",))
 
 
+def test_options_that_do_nothing_or_are_none_are_refused():
+    """By whoever makes a step of one's own, too."""
+    model, batch, update = make_model(), make_batch(1), optax.sgd(1.0)
+    options = StepOptions(ema=0.9)
+    step = steps.make_train_step(model, OBJECTIVE, update, KEY, options)
+    with pytest.raises(UserError, match="give the same options to init_state"):
+        step(steps.init_state(model.init(KEY), update), *batch)
+    for options, objective in (
+        (StepOptions(dtype="float16"), OBJECTIVE),  # pyright: ignore
+        (StepOptions(), Objective(label_smoothing=10)),
+    ):
+        with pytest.raises(UserError, match="must be"):
+            steps.make_train_step(model, objective, update, KEY, options)
+    with pytest.raises(UserError, match="adam"):
+        build(OptimizerConfig(name="adamw"), 9)  # pyright: ignore
+    step = steps.make_train_step(model, OBJECTIVE, update, KEY)
+    with pytest.raises(UserError, match="links between words; give these too"):
+        step(steps.init_state(model.init(KEY), update), *batch[:2])
+
+
 def test_a_batch_without_words_changes_nothing():
     model, update = make_model(dropout=0.0), optax.sgd(1.0)
     params = jax.device_get(model.init(jax.random.key(1)))
