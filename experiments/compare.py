@@ -43,7 +43,10 @@ from kvnmt.evaluation.base import Column
 from kvnmt.files import in_file, write_lines
 from kvnmt.metrics.bleu import Settings, corpus_bleu, corpus_chrf
 from kvnmt.runs import train as training
+from kvnmt.runs.config import changed_fields
+from kvnmt.runs.idle import check_rounds
 from kvnmt.runs.recipes import RECIPES
+from kvnmt.systems.named import system
 
 RECIPE = RECIPES["modern"]
 COUNTS = "test_counts"
@@ -89,15 +92,19 @@ def main(options: Compare, train: Train = training.run) -> None:
     names = [(name, "") for name in options.systems]
     names += [(options.systems[0], name) for name in options.attentions]
     if len(names) < 2 and len(options.seeds) < 2:
-        raise UserError("there is nothing to compare; name two --systems or --seeds.")
+        raise UserError(
+            "there is nothing to compare; name --attentions, two --systems or --seeds."
+        )
     rows = [
-        configure(options, system, other, seed, text)
-        for system, other in names
+        configure(options, name, other, seed, text)
+        for name, other in names
         for seed in options.seeds
     ]
-    title = f"{options.test_target.name}, p against {rows[0].system}"
+    baseline = rows[0].system
+    title = f"{options.test_target.name}, p against {baseline}"
     notes = ["BLEU as the tokenizer of training has it; mean ± standard deviation"]
-    make_table(options, Table(title, COLUMNS, rows, notes, lines=summarised), train)
+    lines = partial(summarised, baseline)
+    make_table(options, Table(title, COLUMNS, rows, notes, lines=lines), train)
 
 
 def configure(
@@ -106,20 +113,23 @@ def configure(
     """The row of a system, perhaps with another attention.
 
     Raises:
-        UserError: There is no such system or attention.
+        UserError: There is no such system or attention, it is a language model, or its
+            rounds would be for nothing.
     """
-    experiment = with_system(RECIPE, name, epochs=RECIPE.training.epochs, seed=seed)
+    if system(name).is_language_model:
+        raise UserError(f"{name} is a language model, which translates nothing.")
+    plain = with_system(RECIPE, name, epochs=RECIPE.training.epochs, seed=seed)
+    experiment = plain
     if other:
         chosen = attention.CATALOGUE[other].Options()
-        experiment = replace(
-            experiment, model=replace(experiment.model, attention=chosen)
-        )
+        experiment = replace(plain, model=replace(plain.model, attention=chosen))
+        check_rounds(experiment.model)
     called = f"{name} with {other}" if other else name
     return Row(
         folder=options.workdir / f"{in_file(called.replace(' ', '-'))}-{seed}",
         system=called,
         experiment=experiment,
-        named_for=("model.attention",) if other else (),
+        named_for=changed_fields(plain, experiment),
         measure=partial(measure, text),
         tests=(options.test_source, options.test_target),
     )
@@ -140,22 +150,25 @@ def measure(text: Parallel | None, trained: Trained) -> Figures:
     }
 
 
-def summarised(results: Sequence[Figures]) -> list[Figures]:
-    """A line for every system, with its seeds together."""
+def summarised(baseline: str, results: Sequence[Figures]) -> list[Figures]:
+    """A line for every system, with its seeds together.
+
+    Args:
+        baseline: The system that others are tested against, where it has results.
+        results: Those that are there.
+    """
     groups: dict[str, list[Figures]] = {}
     for result in results:
         groups.setdefault(result["system"], []).append(result)
-    baseline = next(iter(groups.values()), [])
-    against = Against({}, "bleu", COUNTS)
-    lines = []
+    against, base, lines = Against({}, "bleu", COUNTS), groups.get(baseline), []
     for name, group in groups.items():
         line: Figures = {"system": name, "parameters": group[0]["parameters"]}
         for key, form in SPREAD.items():
             line[key] = mean_and_spread([result[key] for result in group], form)
         line["seeds"] = " ".join(str(result["seed"]) for result in group)
-        if group is not baseline:
-            line["p_seeds"] = p_over_seeds(group, baseline, against)
-            each = p_over_sentences(group, baseline, against)
+        if base and name != baseline:
+            line["p_seeds"] = p_over_seeds(group, base, against)
+            each = p_over_sentences(group, base, against)
             line["p_sentences"] = ", ".join(f"{p:.3f}" for p in each)
         lines.append(line)
     return lines

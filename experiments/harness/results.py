@@ -124,16 +124,25 @@ def _check_same_setting(path: Path, result: Figures) -> None:
     losses = before.get("valid_loss"), result.get("valid_loss")
     is_other = None not in losses and losses[0] != losses[1]
     if is_other or any(before.get(key) != result.get(key) for key in noted):
-        of_it = [
-            f"'{other.name}'"
-            for other in sorted(path.parent.glob("*.json"))
-            if path.stem in (read_file(other).get("based_on") or {})
-        ]
+        of_it = _made_of(path)
         more = f" and what was made of it ({', '.join(of_it)})" if of_it else ""
         raise UserError(
             f"'{path}' is of another setting, text or training, or of a version that "
             f"noted none; delete it{more} if the new result is to take its place."
         )
+
+
+def _made_of(path: Path) -> list[str]:
+    """The kept results that came of one, and of those, and so on."""
+    others = {
+        other: {*(read_file(other).get("based_on") or {})}
+        for other in path.parent.glob("*.json")
+    }
+    names, before = {path.stem}, set[str]()
+    while names != before:
+        before = set(names)
+        names |= {other.stem for other, rows in others.items() if rows & before}
+    return [f"'{name}.json'" for name in sorted(names - {path.stem})]
 
 
 def kept_results(name: str, kept: Path = KEPT) -> list[Figures]:

@@ -56,11 +56,6 @@ class Translate(Answering):
             read = self.input, self.prefix, self.nearest, self.dictionary
             claim(self.output, [*read, self.shortlist])
             _refuse_input(self.output)
-            if self.output.suffix == ".gz":
-                raise UserError(
-                    f"'{self.output}' would hold plain text; give it another name, and "
-                    "pack it afterwards."
-                )
         use_cores()
         run = load_translator(self.run, self.ensemble)
         # Once, not anew in every window.
@@ -149,6 +144,11 @@ def check_together(options: Translate) -> None:
     Raises:
         UserError: One would do nothing.
     """
+    if options.output and options.output.suffix == ".gz":
+        raise UserError(
+            f"'{options.output}' would hold plain text; give it another name, and pack "
+            "it afterwards."
+        )
     if options.resume and not (options.input and options.output):
         raise UserError("--resume goes on with a file; give --input and --output.")
     if options.resume and options.moses:

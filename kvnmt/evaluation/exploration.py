@@ -53,8 +53,9 @@ def explore(
         The page; a notebook shows it, and `write` makes a file of it.
 
     Raises:
-        UserError: A side is no list of lines, they differ in number, there is nothing
-            to force, or an option of the search is not what it may be or does nothing.
+        UserError: A run is a language model, a side is no list of lines, they differ in
+            number, there is nothing to force, or an option of the search is not what it
+            may be or does nothing.
     """
     for name, run in runs.items():
         if not run.model.reads_source:

@@ -84,17 +84,7 @@ def read_gold(
     lines = read_lines(path)
     if not any(line.strip() for line in lines):
         raise UserError(f"'{path}' holds no links; give a file of word alignments.")
-    first, *others = (line for line in lines if line.strip())
-    if (
-        others
-        and _NAACL.fullmatch(others[0].strip())
-        and not _NAACL.fullmatch(first.strip())
-    ):
-        raise UserError(
-            f"{path}, line {lines.index(first) + 1} is no link, and what follows has "
-            "the NAACL format; delete it."
-        )
-    if _NAACL.fullmatch(first.strip()):
+    if _is_naacl(path, lines):
         if from_one:
             raise OptionError(
                 f"'{path}' has the NAACL format, which counts from 1 in any case; "
@@ -123,6 +113,22 @@ def read_gold(
             told = f"{path}, line {number}: {error}; leave out {{0}}."
             raise OptionError(told, "from_one") from None
     return gold
+
+
+def _is_naacl(path: Path, lines: Sequence[str]) -> bool:
+    """Whether links stand in the NAACL format.
+
+    Raises:
+        UserError: Only from the second on.
+    """
+    filled = [line for line in lines if line.strip()]
+    first, *others = (bool(_NAACL.fullmatch(line.strip())) for line in filled[:2])
+    if any(others) and not first:
+        raise UserError(
+            f"{path}, line {lines.index(filled[0]) + 1} is no link, and what follows "
+            "has the NAACL format; mend it, or delete it if it is a heading."
+        )
+    return first
 
 
 def parse_pharaoh(line: str) -> Gold:

@@ -15,13 +15,13 @@ from kvnmt.data.vocabularies import (
     check_digests,
     digests,
 )
-from kvnmt.errors import OptionError, UserError, reason_of
-from kvnmt.files import check_once, not_made
+from kvnmt.errors import OptionError, UserError
+from kvnmt.files import check_once
 from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite, check_sizes
 from kvnmt.runs.config import Experiment, leaves, to_plain
 from kvnmt.runs.directory import chosen, load_settings
-from kvnmt.training.checkpoints.orbax_arrays import reason
+from kvnmt.runs.making import whole_folder
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.typing import PyTree
 
@@ -131,26 +131,13 @@ def _sum(
 
 def _write(output: Path, model: Path, params: Params, about: dict[str, Any]) -> None:
     """The run directory; its config is there only once all the rest is."""
-    try:
-        output.mkdir(parents=True)
-    except OSError as error:
-        raise not_made(output, error) from None
-    try:
+    with whole_folder(output):
         shutil.copytree(model / "vocabulary", output / "vocabulary")
         with Checkpoints(output / "checkpoints") as checkpoints:
             checkpoints.save_params(params, about)
         for name in ("versions.json", "config.json"):
             if (model / name).exists():  # a run that was put together may lack versions
                 shutil.copy(model / name, output / name)
-    except BaseException as error:
-        shutil.rmtree(output, ignore_errors=True)  # so that it can be tried again
-        if isinstance(error, OSError):
-            why = reason_of(error)
-        elif isinstance(error, UserError) and error.__cause__:
-            why = reason(error.__cause__)  # what is told is of a training that goes on
-        else:
-            raise
-        raise UserError(f"'{output}' cannot be written: {why}.") from None
 
 
 def _steps(

@@ -1,20 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a run directory is made: its config, its vocabularies, and what made it."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 from kvnmt import __version__
 from kvnmt.data.vocabularies import Vocabularies, digests, save_vocabularies
 from kvnmt.errors import OptionError, UserError, reason_of
-from kvnmt.files import check_path, make_folder, not_made, write_json
-from kvnmt.model.assembly import Params
+from kvnmt.files import check_path, not_made, write_json
+from kvnmt.model.assembly import Params, build
+from kvnmt.runs.bounds import check_finite
 from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.training.checkpoints.orbax_arrays import reason
 from kvnmt.training.checkpoints.writer import Checkpoints
+from kvnmt.typing import PyTree
 
 
 def check_free(folder: Path) -> None:
@@ -63,13 +69,53 @@ def write_run(
     """Writes a run directory of parameters alone; its config comes last.
 
     Raises:
-        UserError: There is something in the folder, or it cannot be written.
+        UserError: There is something in the folder, it cannot be written, or the
+            parameters are not those of the model, or not finite.
     """
-    check_free(folder)
-    make_folder(folder)
-    with Checkpoints(folder / "checkpoints") as checkpoints:
-        checkpoints.save_params(params, {"vocabularies": digests(words)})
-    make_run(folder, experiment, words, resume=False)
+    if folder.exists():
+        raise UserError(f"'{folder}' exists already; choose another folder.")
+    init = build(experiment.model, len(words.source), len(words.target)).init
+    like = jax.eval_shape(init, jax.random.key(0))
+    if _shapes(like) != _shapes(params):
+        raise UserError(
+            "the parameters are not those of the model that the experiment names; give "
+            "the experiment that they were trained by."
+        )
+    check_finite(params, folder)
+    with whole_folder(folder):
+        with Checkpoints(folder / "checkpoints") as checkpoints:
+            arrays = jax.tree.map(jnp.asarray, params)
+            checkpoints.save_params(arrays, {"vocabularies": digests(words)})
+        make_run(folder, experiment, words, resume=False)
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[None]:
+    """Makes a folder that is filled within; if that fails, it is gone again.
+
+    Raises:
+        UserError: It cannot be made, or not be filled.
+    """
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise not_made(folder, error) from None
+    try:
+        yield
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)  # so that it can be tried again
+        if isinstance(error, OSError):
+            why = reason_of(error)
+        elif isinstance(error, UserError) and error.__cause__:
+            why = reason(error.__cause__)  # what is told is of a training that goes on
+        else:
+            raise
+        raise UserError(f"'{folder}' cannot be written: {why}.") from None
+
+
+def _shapes(params: PyTree) -> list[tuple[Any, ...]]:
+    leaves = jax.tree.leaves_with_path(params)
+    return [(path, leaf.shape) for path, leaf in leaves]
 
 
 @contextmanager

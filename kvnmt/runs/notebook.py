@@ -16,7 +16,6 @@ from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError, unknown_name
 from kvnmt.fields import check_fields
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.ensemble import count_members
 from kvnmt.laws.check import check
 from kvnmt.model import assembly
 from kvnmt.model.config import Dropout, ModelConfig
@@ -228,11 +227,13 @@ def save(run: Run, folder: Path | str) -> None:
     """Writes a run directory of a model that was trained by a step of one's own.
 
     It can be loaded, translated with, served and started from, but not resumed.
-    ``run._replace(params=state.served)`` is a run with what a step has made.
+    ``run._replace(params=state.served)`` is a run with what a step has made; of another
+    model its ``experiment`` must be that model's, too.
 
     Raises:
-        UserError: There is something in the folder, it cannot be written, or the run is
-            an ensemble.
+        UserError: There is something in the folder, it cannot be written, the run is an
+            ensemble, or its parameters are not those of the model of its experiment, or
+            not finite.
 
     Example::
 
@@ -243,8 +244,11 @@ def save(run: Run, folder: Path | str) -> None:
     """
     _check_kind("run", run, Run)
     _check_kind("folder", folder, str, Path)
-    if count_members(run.params) > 1:
-        raise UserError("an ensemble is several models; save each of them.")
+    if not isinstance(run.params, assembly.Params):
+        raise UserError(
+            "what is saved are the parameters of one model: of an ensemble save each, "
+            "of a state of training what it has as served."
+        )
     write_run(run.experiment, run.vocabularies, run.params, Path(folder))
 
 

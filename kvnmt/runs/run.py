@@ -192,11 +192,11 @@ def _told(run: Run) -> str:
 
 
 def _name(catalogue: Catalogue, options: Any) -> str:
-    """What a mechanism is called; one that is listed no more has its class alone."""
+    """What a mechanism is called; one that is listed no more, by its module."""
     try:
         return catalogue.told(options)
     except UserError:
-        return type(options).__qualname__
+        return f"of {type(options).__module__}"
 
 
 def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:

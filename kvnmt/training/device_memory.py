@@ -119,13 +119,21 @@ def available() -> int | None:
     return None if memory is None else memory // jax.local_device_count()
 
 
-def shortage(need: Need | None) -> str:
-    """A warning where other programs leave less memory than there is; or nothing."""
+def shortage(need: Need | None, held: int) -> str:
+    """A warning where other programs leave less memory than there is; or nothing.
+
+    Args:
+        need: Of the largest batch.
+        held: Bytes of it that each device holds already.
+    """
     free = free_memory() if jax.default_backend() == "cpu" else None
-    if need is None or free is None or need.bytes <= free:
+    if need is None or free is None:
+        return ""
+    more = (need.bytes - held) * jax.local_device_count()
+    if more <= free:
         return ""
     return (
-        f"warning: {need.bytes / GIB:.2f} GiB are needed and {free / GIB:.1f} GiB are "
+        f"warning: {more / GIB:.2f} GiB more are needed and {free / GIB:.1f} GiB are "
         "free now, so that the system may end this process; end other programs, or "
         "take smaller batches"
     )

@@ -73,7 +73,7 @@ class Job:
     def unreached(self) -> str:
         """A warning of steps, or validations, that there will not be; or nothing."""
         steps, epochs = self.config.steps or 0, self.config.epochs
-        if self.config.validate_every > self.steps:
+        if steps <= self.steps and self.config.validate_every > self.steps:
             return (
                 f"--training.validate-every {self.config.validate_every:,} is beyond "
                 f"the end, step {self.steps:,}: only that is validated, and nothing "

@@ -77,7 +77,6 @@ def learning_rate(
     return rate
 
 
-@lru_cache(maxsize=32)
 def build(
     config: OptimizerConfig, steps_per_epoch: int
 ) -> optax.GradientTransformation:
@@ -89,6 +88,13 @@ def build(
         UserError: An option is not what it may be, or is of another optimiser.
     """
     check_fields(config, "optimizer.")
+    return _build(config, steps_per_epoch)
+
+
+@lru_cache(maxsize=32)
+def _build(
+    config: OptimizerConfig, steps_per_epoch: int
+) -> optax.GradientTransformation:
     for name, kind in KINDS.items():
         for option in kind.options if name != config.name else ():
             if getattr(config, option) != getattr(OptimizerConfig, option):

@@ -94,7 +94,7 @@ class Programs:
         job, available = self.job, device_memory.available()
         if need := device_memory.check(self.step, job.plan, available):
             job.tell(str(need))
-        if warning := device_memory.shortage(need):
+        if warning := device_memory.shortage(need, bytes_of(job.shapes)):
             job.tell(warning)
         if available is not None:
             available -= bytes_of(job.shapes.rest)

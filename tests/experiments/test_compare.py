@@ -13,6 +13,8 @@ from kvnmt.attention import dot, kv_memory
 from kvnmt.errors import UserError
 from tests.experiments.fake import never, untrained, write_captions
 
+LINES = [f"d e f g {n}" for n in range(9)]
+
 
 @pytest.fixture
 def options(tmp_path, monkeypatch) -> Compare:
@@ -56,7 +58,8 @@ def test_attentions_stand_beside_the_first_system_with_tests(options, capsys):
 
 def test_figures_of_seeds_are_told_by_mean_and_spread():
     def result(system: str, seed: int, bleu: float) -> dict:
-        counts = compare.packed_counts([f"a b c d {seed}"], ["a b c d e"])
+        said = [f"a b c d {seed}", *(["x y z q"] * 9 if system == "two" else LINES)]
+        counts = compare.packed_counts(said, ["a b c d e", *LINES])
         figures = {"chrf": 50.0, "valid_loss": 2.0, "minutes": 1.0, "parameters": 9}
         figures |= {"system": system, "seed": seed, "bleu": bleu}
         return figures | {compare.COUNTS: counts}
@@ -67,7 +70,7 @@ def test_figures_of_seeds_are_told_by_mean_and_spread():
         for name, group in scores.items()
         for seed, bleu in enumerate(group, 1)
     ]
-    one, two, three = compare.summarised(results)
+    one, two, three = compare.summarised("one", results)
     assert (one["bleu"], two["bleu"], three["bleu"]) == (
         "31.00 ± 1.00",
         "41.00 ± 1.00",
@@ -75,7 +78,10 @@ def test_figures_of_seeds_are_told_by_mean_and_spread():
     )
     assert "p_seeds" not in one and two["p_seeds"] < 0.001
     assert three["p_seeds"] is None and three["p_sentences"] == "1.000"
-    assert compare.summarised([]) == []
+    assert max(map(float, two["p_sentences"].split(", "))) < 0.05
+    two, three = compare.summarised("one", results[3:])  # the first is not done yet
+    assert "p_seeds" not in two and "p_sentences" not in three
+    assert compare.summarised("one", []) == []
 
 
 def test_what_is_compared_is_named_well(options):
@@ -86,6 +92,19 @@ def test_what_is_compared_is_named_well(options):
     assert isinstance(plain.experiment.model.attention, kv_memory.Options)
     with pytest.raises(UserError, match="no attention 'kv_memor'; did you mean"):
         compare.main(replace(options, attentions=("kv_memor",)), train=never)
+    for changes, said in (
+        ({"systems": ("lm-lstm",)}, "lm-lstm is a language model"),
+        ({"systems": ("kvmematt-r2",), "attentions": ("additive",)}, "for nothing"),
+    ):
+        with pytest.raises(UserError, match=said):
+            compare.main(replace(options, **changes), train=never)
+    same = replace(
+        options,
+        systems=("mematt",),
+        config=(*options.config, "--model.attention.values", "rewritten"),
+    )
+    with pytest.raises(UserError, match="values is .* row '.*kv_memory"):
+        compare.main(same, train=never)
     alone = replace(options, attentions=(), seeds=(1,))
     with pytest.raises(UserError, match="nothing to compare"):
         compare.main(alone, train=never)

@@ -496,13 +496,14 @@ def test_another_training_takes_no_results_place_unasked(tmp_path):
     for name, figures in (
         ("base", {"setting": "s", "text": "t", "valid_loss": 1.5}),
         ("made", {"setting": "u", "based_on": {"base": "c:t::1.5"}}),
+        ("of_that", {"setting": "v", "based_on": {"made": "u:t::1.25"}}),
     ):
         (kept / "mine").mkdir(parents=True, exist_ok=True)
         (kept / "mine" / f"{name}.json").write_text(json.dumps(MEASURED | figures))
     (runs / "base").mkdir(parents=True)
     again = MEASURED | {"setting": "s", "text": "t", "valid_loss": 1.25}
     (runs / "base" / "result.json").write_text(json.dumps(again))
-    with pytest.raises(UserError, match=r"or training, .* made of it \('made.json'\)"):
+    with pytest.raises(UserError, match=r"it \('made.json', 'of_that.json'\)"):
         collect(runs, "mine", kept)
     (kept / "mine" / "base.json").unlink()
     collect(runs, "mine", kept)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import jax
 import jax.numpy as jnp
@@ -20,8 +21,10 @@ from kvnmt.attention import CATALOGUE, additive
 from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.shortlist import of_all
 from kvnmt.runs import notebook
+from kvnmt.runs.directory import load_run
 from kvnmt.runs.idle import check_experiment
 from kvnmt.systems import named
+from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import SIZES, tiny, toy_data, trained, untrained
 
 DATA = kvnmt.DataConfig()
@@ -441,7 +444,9 @@ def test_ids_of_another_shape_are_told_at_once():
     assert model.forward(params, [[2, 0]], [[2, 0]]).logits.shape == (1, 2, 9)
 
 
-def test_what_one_trained_oneself_is_saved(run, tmp_path, tmp_path_factory):
+def test_what_one_trained_oneself_is_saved(
+    run, tmp_path, tmp_path_factory, monkeypatch
+):
     """Whole or not at all; it is translated with like any other run."""
     changed = run._replace(params=jax.tree.map(lambda leaf: leaf / 2, run.params))
     kvnmt.save(changed, tmp_path / "mine")
@@ -453,9 +458,25 @@ def test_what_one_trained_oneself_is_saved(run, tmp_path, tmp_path_factory):
     with pytest.raises(kvnmt.UserError, match="mine' exists already"):
         kvnmt.save(changed, tmp_path / "mine")
     both = kvnmt.load(trained(tmp_path_factory.getbasetemp()), tmp_path / "mine")
-    with pytest.raises(kvnmt.UserError, match="an ensemble is several models"):
-        kvnmt.save(both, tmp_path / "both")
-    assert not (tmp_path / "both").exists()
+    other = load_run(untrained(tmp_path_factory.getbasetemp(), "kvmematt-r2"))
+    endless = jax.tree.map(lambda leaf: leaf * np.nan, run.params)
+    for wrong, said in (
+        (both, "parameters of one model: of an ensemble save each"),
+        (run._replace(params=other.params), "not those of the model that"),
+        (run._replace(params=endless), "not finite"),
+    ):
+        with pytest.raises(kvnmt.UserError, match=said):
+            kvnmt.save(wrong, tmp_path / "wrong")
+        assert not (tmp_path / "wrong").exists()
+    host = run._replace(params=jax.device_get(run.params))
+    monkeypatch.setattr(
+        Checkpoints, "save_params", Mock(side_effect=OSError(28, "full"))
+    )
+    with pytest.raises(kvnmt.UserError, match="wrong' cannot be written"):
+        kvnmt.save(host, tmp_path / "wrong")
+    monkeypatch.undo()
+    kvnmt.save(host, tmp_path / "wrong")
+    assert kvnmt.load(tmp_path / "wrong").translate(lines) == run.translate(lines)
 
 
 def test_keys_of_the_older_kind_are_keys(run):
