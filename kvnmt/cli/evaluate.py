@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import tyro
 
@@ -71,6 +71,7 @@ class Evaluate:
     lowercase: bool = False  # BLEU, chrF and their tests ignore case
     output: Path | None = None  # write translations too: a file, of several a folder
     pictures: Path | None = None  # folder to draw in: attention, BLEU by length
+    picture_kind: Literal["png", "pdf", "svg"] = "png"  # of the files in --pictures
     draw: tuple[int, ...] = DRAWN  # lines whose attention is drawn, from 1
     json: bool = False  # print a JSON object instead of tables
 
@@ -105,7 +106,7 @@ class Evaluate:
         if self.pictures:
             check_bleu(test, systems)
             make_folder(self.pictures)
-            claim(self.pictures / PICTURE, ())
+            claim(self.pictures / f"{PICTURE}.{self.picture_kind}", ())
         if self.output:  # also if no measure asks for translations
             for system in systems:
                 _ = system.hypotheses
@@ -183,7 +184,7 @@ class Evaluate:
         lines = [n for n in self.draw if n <= len(test.reference)]
         lacking = None
         try:
-            lacking = draw(test, systems, lines, folder)
+            lacking = draw(test, systems, lines, folder, self.picture_kind)
         except LackingError as error:
             say(f"not all can be drawn: {error}.")
         say(f"the pictures are in {folder}")
@@ -207,6 +208,8 @@ def check_alone(options: Evaluate) -> None:
         raise UserError("--draw takes numbers of lines, from 1.")
     if options.draw != DRAWN and not options.pictures:
         raise UserError("--draw chooses lines for pictures; give --pictures too.")
+    if options.picture_kind != Evaluate.picture_kind and not options.pictures:
+        raise UserError("--picture-kind is of pictures; give --pictures too.")
     if options.draw != DRAWN and all(map(is_text, options.systems)):
         raise UserError(
             "--draw chooses lines whose attention is drawn, and files of "

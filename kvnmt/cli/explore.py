@@ -36,6 +36,7 @@ class Explore:
     source: Path  # what is translated
     search: SearchConfig
     reference: Path | None = None  # translations by people, to compare with
+    ensemble: tuple[Path, ...] = ()  # further runs that translate with the first as one
     forced: bool = False  # show how the references are read; translate nothing
     first: Count = 100  # so many sentences; about a megabyte
     output: Path = Path("explorer.html")  # page to write
@@ -49,7 +50,9 @@ class Explore:
         if self.forced and not self.reference:
             raise UserError("--forced reads the references; give --reference.")
         use_cores()
-        runs = dict(zip(names(self.runs), map(load_translator, self.runs)))
+        first, *others = names(self.runs)
+        runs = {first: load_translator(self.runs[0], self.ensemble)}
+        runs |= dict(zip(others, map(load_translator, self.runs[1:])))
         check_coverage(0 if self.forced else self.search.coverage, runs)
         if self.reference:
             text = read_parallel(self.source, self.reference, faulty="keep")

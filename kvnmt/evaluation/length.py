@@ -7,7 +7,7 @@ from kvnmt.data.words import split_words
 from kvnmt.evaluation.base import Column, Report, System, Test, check_bleu, need
 from kvnmt.metrics.breakdown import LENGTHS, Part, bleu_by
 
-PICTURE = "bleu-by-length.png"
+PICTURE = "bleu-by-length"
 
 
 def parts(test: Test, systems: Sequence[System]) -> dict[str, list[Part]]:

@@ -19,29 +19,34 @@ END = "</s>"
 
 
 def draw(
-    test: Test, systems: Sequence[System], sentences: Sequence[int], folder: Path
+    test: Test,
+    systems: Sequence[System],
+    sentences: Sequence[int],
+    folder: Path,
+    kind: str = "png",
 ) -> str | None:
     """Draws what the systems have to show.
 
-    * ``bleu-by-length.png``: all systems;
-    * ``relative-positions.png``: those that look at their own words (Miculicich
-      Werlen et al. 2018, figure 2), on the references;
-    * ``attention-N-SYSTEM.png``: how sentence N was read, word by word, a panel for
-      each round (Meng et al. 2018, figure 3): of the system's own translation or,
-      where there is gold, of the reference, the gold links outlined;
-    * ``self-attention-N.png``: the same among the words of the reference (figure 3).
+    * ``bleu-by-length``: all systems;
+    * ``relative-positions``: those that look at their own words (Miculicich Werlen et
+      al. 2018, figure 2), on the references;
+    * ``attention-N-SYSTEM``: how sentence N was read, word by word, a panel for each
+      round (Meng et al. 2018, figure 3): of the system's own translation or, where
+      there is gold, of the reference, the gold links outlined;
+    * ``self-attention-N``: the same among the words of the reference (figure 3).
 
     Args:
         test: The text.
         systems: What to draw.
         sentences: Lines, from 1, of which the attention is drawn.
         folder: Where; it is there.
+        kind: Of the files: png, pdf or svg.
 
     Returns:
         What to install if a font is missing, as a sentence.
     """
     axis = f"{'source' if test.source else 'reference'} words (sentences)"
-    bleu_by_length(parts(test, systems), folder / PICTURE, axis=axis)
+    bleu_by_length(parts(test, systems), folder / f"{PICTURE}.{kind}", axis=axis)
     runs = [system for system in systems if system.run and test.source]
     looks = {
         name: matrices for system in runs for name, matrices in looks_of(system, test)
@@ -50,7 +55,7 @@ def draw(
         positions = {
             name: relative_positions(matrices) for name, matrices in looks.items()
         }
-        relative_positions_chart(positions, folder / "relative-positions.png")
+        relative_positions_chart(positions, folder / f"relative-positions.{kind}")
     blank: dict[int, None] = {}
     for number in sentences:
         words = [*split_words(test.reference[number - 1]), END]
@@ -59,11 +64,11 @@ def draw(
             self_attention_heatmap(
                 matrices,
                 [words] * len(looks),
-                folder / f"self-attention-{number}.png",
+                folder / f"self-attention-{number}.{kind}",
                 titles=list(looks),
             )
         for system in runs:
-            if system.rounds and not _attention(test, system, number, folder):
+            if system.rounds and not _attention(test, system, number, folder, kind):
                 blank.setdefault(number)
     if blank:
         numbers = ", ".join(map(str, blank))
@@ -76,7 +81,9 @@ def draw(
     return missing_font([*texts, *(system.name for system in systems)])
 
 
-def _attention(test: Test, system: System, number: int, folder: Path) -> bool:
+def _attention(
+    test: Test, system: System, number: int, folder: Path, kind: str
+) -> bool:
     """Whether there was something to draw."""
     assert test.source is not None
     n = number - 1
@@ -89,7 +96,7 @@ def _attention(test: Test, system: System, number: int, folder: Path) -> bool:
         [forced.matrix(r) for r in range(system.rounds)],
         source,
         target,
-        folder / f"attention-{number}-{in_file(system.name)}.png",
+        folder / f"attention-{number}-{in_file(system.name)}.{kind}",
         gold=test.gold[n].possible if test.gold else None,
     )
     return True

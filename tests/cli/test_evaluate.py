@@ -468,6 +468,16 @@ def test_translations_and_pictures_are_written(kvnmt, text, tmp_path):
         *(f"attention-1-{name}.png" for name in names),
     }  # line 6 is empty
     assert "no attention is drawn: line 6" in said.err
+    paper = "--pictures", tmp_path / "paper", "--picture-kind", "pdf", "--draw", 1
+    said = kvnmt("evaluate", text.good, *text.sides, *paper, "--measures", "score")
+    assert said.status == 0, said.err
+    names = "bleu-by-length", f"attention-1-{text.good.name}"
+    files = {path.name: path.read_bytes() for path in (tmp_path / "paper").iterdir()}
+    assert files.keys() == {f"{name}.pdf" for name in names}
+    for content in files.values():
+        assert content.startswith(b"%PDF") and b"/Type3" not in content
+    said = kvnmt("evaluate", text.good, *text.sides, *paper[2:4])
+    check_sentence(said, "--picture-kind is of pictures; give --pictures too")
 
 
 def test_an_ensemble_is_called_by_all_its_members(kvnmt, text):
@@ -690,6 +700,23 @@ def page(path: Path) -> dict:
     written = path.read_text(encoding="utf-8")
     start = written.index(">", written.index('type="application/json"')) + 1
     return json.loads(written[start : written.index("</script>", start)])
+
+
+def test_a_page_of_an_ensemble_beside_another_run(kvnmt, text, tmp_path):
+    """It has the name of its first run; what it says is what all of it says."""
+    path = tmp_path / "page.html"
+    runs = text.memory, text.looking
+    one, *others = "--ensemble", text.good
+    said = kvnmt("explore", *runs, one, *others, *text.sides, "--output", path)
+    assert said.status == 0, said.err
+    both, alone = page(path)["systems"]
+    assert (both["name"], both["members"]) == (text.memory.name, 2)
+    assert alone["members"] == 1
+    together = load_ensemble([text.memory, text.good])
+    search = SearchConfig(beam=1)
+    lines = [sentence["source"] for sentence in page(path)["sentences"]]
+    texts = [sentence["outputs"][0]["text"] for sentence in page(path)["sentences"]]
+    assert texts == translate_lines(together, lines, search)
 
 
 def test_a_page_to_look_at_systems(kvnmt, text, tmp_path):
