@@ -22,7 +22,7 @@ import numpy as np
 
 from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import extending
-from kvnmt.layers import GRU, LSTM
+from kvnmt.layers import GRU, LSTM, count_heads
 from kvnmt.model.assembly import Params, word_gain
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.shared_words import SharedWords
@@ -108,7 +108,7 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
         for name in _common(getattr(trained, part), getattr(config, part))
     ]
     for field in fields:
-        before, now = attrgetter(field)(trained), attrgetter(field)(config)
+        before, now = (_meant(one, field) for one in (trained, config))
         if before != now:
             raise OptionError(
                 f"'{run}' was trained with {{0}} {before}, and this model has {now}, "
@@ -125,6 +125,15 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
             "same {0}.",
             "decoder",
         )
+
+
+def _meant(config: ModelConfig, field: str) -> Any:
+    """The value of a field; of heads that are not given, how many there are then."""
+    value = attrgetter(field)(config)
+    if value is None and field.endswith(".heads"):
+        of_encoder = field.startswith("blocks")
+        return count_heads(None, config.encoder if of_encoder else config.state, field)
+    return value
 
 
 def _common(before: Any, now: Any) -> list[str]:

@@ -405,6 +405,10 @@ def test_other_heads_are_other_arrays(tmp_path):
         other = dataclasses.replace(config, **{part: halves})
         with pytest.raises(UserError, match=f"{part}.heads"):
             check_computed_alike(config, other, tmp_path)
+        # As many as there are where none are given.
+        usual = dataclasses.replace(getattr(config, part), heads=1)
+        same = dataclasses.replace(config, **{part: usual})
+        check_computed_alike(config, same, tmp_path)
     check_computed_alike(
         config, system("transformer-kvmematt-r1").model(SIZES), tmp_path
     )
