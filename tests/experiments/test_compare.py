@@ -29,7 +29,7 @@ def options(tmp_path, monkeypatch) -> Compare:
         test_source=tmp_path / "test2016.de",
         test_target=tmp_path / "test2016.en",
         workdir=tmp_path / "runs",
-        seeds=(1, 2, 3),
+        seeds=(1, 2),
         attentions=("kv_memory",),
         config=tuple(word for pair in text.items() for word in pair),
     )
@@ -44,8 +44,8 @@ def test_attentions_stand_beside_the_first_system_with_tests(options, capsys):
         if "rnnsearch" in line
     }
     base, other = lines["rnnsearch-star"], lines["rnnsearch-star with kv_memory"]
-    assert "1 2 3" in base and "1 2 3" in other
-    assert other.count("1.000") >= 3 and "1.000" not in base  # they say the same
+    assert "1 2" in base and "1 2" in other
+    assert other.count("1.000") == 2 and "1.000" not in base  # they say the same
     folder = options.workdir / "rnnsearch-star-with-kv_memory-2"
     result = json.loads((folder / "result.json").read_text())
     assert result["seed"] == 2 and "tok:13a" in result["signature"]
