@@ -56,6 +56,7 @@ class Translate(Answering):
             read = self.input, self.prefix, self.nearest, self.dictionary
             claim(self.output, [*read, self.shortlist])
             _refuse_input(self.output)
+            _refuse_packed(self.output)
         use_cores()
         run = load_translator(self.run, self.ensemble)
         # Once, not anew in every window.
@@ -144,11 +145,6 @@ def check_together(options: Translate) -> None:
     Raises:
         UserError: One would do nothing.
     """
-    if options.output and options.output.suffix == ".gz":
-        raise UserError(
-            f"'{options.output}' would hold plain text; give it another name, and pack "
-            "it afterwards."
-        )
     if options.resume and not (options.input and options.output):
         raise UserError("--resume goes on with a file; give --input and --output.")
     if options.resume and options.moses:
@@ -225,6 +221,14 @@ def check_alignment(options: Translate, run: Run) -> None:
         raise UserError(
             f"the system of '{options.run}' has no attention, so nothing is aligned; "
             "leave --alignment out."
+        )
+
+
+def _refuse_packed(output: Path) -> None:
+    if output.suffix == ".gz":
+        raise UserError(
+            f"'{output}' would hold plain text; give it another name, and pack it "
+            "afterwards."
         )
 
 

@@ -2,12 +2,19 @@
 """BLEU and chrF of every system, with the stars of the papers' tables."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.evaluation.base import Column, Report, System, Test, check_bleu
-from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf, mistaken, summed_bleu
+from kvnmt.metrics.bleu import (
+    Score,
+    corpus_bleu,
+    corpus_chrf,
+    mistaken,
+    summed_bleu,
+)
 from kvnmt.metrics.significance import (
     LEVEL,
     RESAMPLES,
@@ -41,19 +48,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     counted = [system.statistics(test) for system in systems]
     rows, notes = [], []
     for n, system in enumerate(systems):
-        bleu = corpus_bleu(
-            system.hypotheses,
-            test.reference,
-            more=test.more_references,
-            tokenize=test.settings.tokenize,
-            lowercase=test.settings.lowercase,
-        )
-        chrf = corpus_chrf(
-            system.hypotheses,
-            test.reference,
-            more=test.more_references,
-            lowercase=test.settings.lowercase,
-        )
+        bleu, chrf = _scores(test, system)
         marks = ""
         if n:
             above, first = counted[n - 1], counted[0]
@@ -80,6 +75,14 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     if mistake := mistaken(test.reference, test.settings.tokenize):
         notes.append(f"{mistake}: give --tokenize none, or text that is not")
     return Report("scores", COLUMNS, rows, [*notes, STARS] if rows[1:] else notes)
+
+
+def _scores(test: Test, system: System) -> tuple[Score, Score]:
+    """BLEU and chrF."""
+    said, right, settings = system.hypotheses, test.reference, test.settings
+    more: Any = {"more": test.more_references, "lowercase": settings.lowercase}
+    bleu = corpus_bleu(said, right, tokenize=settings.tokenize, **more)
+    return bleu, corpus_chrf(said, right, **more)
 
 
 def _is_better(system: NDArray[np.int64], other: NDArray[np.int64]) -> bool:

@@ -206,10 +206,7 @@ def _program(
         whole = jax.default_matmul_precision("highest")  # else as JAX is told
         with whole if options.precision == "float32" else nullcontext():
             sums, gradients = sums_of(state.params, source, target, masks, links)
-        count = sums.tokens
-        if objective.normalization == "sentences":
-            count = jnp.sum(jnp.any(target >= 0, axis=1))
-        count = jnp.maximum(count, 1).astype(sums.total.dtype)
+        count = _count(objective, sums, target).astype(sums.total.dtype)
         gradients = jax.tree.map(lambda g: g / count.astype(g.dtype), gradients)
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm) & jnp.isfinite(sums.total)
@@ -229,6 +226,14 @@ def _program(
         return jax.jit(step, donate_argnums=1)
     places = jax.tree.unflatten(tree, shardings)
     return jax.jit(step, donate_argnums=1, out_shardings=(places, None))
+
+
+def _count(objective: Objective, sums: Loss, target: Array) -> Int[Array, ""]:
+    """What the gradient is divided by."""
+    count = sums.tokens
+    if objective.normalization == "sentences":
+        count = jnp.sum(jnp.any(target >= 0, axis=1))
+    return jnp.maximum(count, 1)
 
 
 def _update_if(

@@ -250,6 +250,15 @@ def test_long_lines_are_split_or_truncated(kvnmt, folder, run):
     assert "warning" not in said.err
 
 
+def test_plain_text_is_not_written_under_the_name_of_packed_text(
+    kvnmt, folder, tmp_path
+):
+    path = tmp_path / "out.gz"
+    said = kvnmt("translate", folder, *GREEDY, "--output", path, given=b"a\n")
+    assert said.status == 2 and "would hold plain text" in said.err
+    assert not path.exists()
+
+
 def test_a_line_is_split_if_it_is_longer_than_any_that_was_trained_on(run):
     longer = replace(run.experiment.data, max_length=300)
     changed = run._replace(experiment=replace(run.experiment, data=longer))
