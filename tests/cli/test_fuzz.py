@@ -8,11 +8,13 @@ import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from kvnmt.errors import UserError
 from tests.helpers import WORDS, Said, toy_data, trained
 
 CASES = int(os.environ.get("KVNMT_FUZZ", "50"))  # in five tests
@@ -302,7 +304,7 @@ def test_text_is_looked_over_and_prepared(
 def test_a_training_that_cannot_be_leaves_nothing(
     kvnmt, tmp_path_factory, source, target, last, toy, text, options
 ):
-    """Nine pairs are not shared by several devices: none of them begins."""
+    """All is read, whatever it is; then none of them begins."""
     folder = tmp_path_factory.mktemp("fuzz")
     names = ("source", "target", "valid-source", "valid-target")
     if toy:
@@ -311,9 +313,12 @@ def test_a_training_that_cannot_be_leaves_nothing(
     else:
         paths = write_parts(folder, (source, target, target, source), last)
     given = [x for name, path in zip(names, paths) for x in (f"--data.{name}", path)]
-    sizes = ["--model.embedding", 4, "--model.encoder", 4, "--training.batch-size", 9]
+    sizes = ["--model.embedding", 4, "--model.encoder", 4, "--training.batch-size", 12]
     before = everything(folder)
-    said = kvnmt("train", folder / "run", *given, *sizes, *text, *options)
+    refused = Mock(side_effect=UserError("it would train."))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("kvnmt.runs.train.fit", refused)
+        said = kvnmt("train", folder / "run", *given, *sizes, *text, *options)
     check_told(said)
     assert (said.status, said.out) == (2, b"")
     assert everything(folder) == before

@@ -23,7 +23,7 @@ from experiments.parts.papers import Paper
 from experiments.wang import Wang
 from kvnmt.data import synthetic
 from kvnmt.errors import UserError
-from kvnmt.evaluation import System, Test
+from kvnmt.evaluation import System, Test, alignment
 from kvnmt.fields import check_fields
 from kvnmt.metrics.bleu import Settings
 from kvnmt.metrics.brackets import parse_brackets
@@ -212,9 +212,11 @@ def system_of(module: ModuleType, number: int, text: Any, tmp_path) -> System:
 
 def test_aligned_text_has_an_alignment_error(text, tmp_path):
     test, _ = made_test(4)
-    system = system_of(meng, 0, text, tmp_path)
+    names = [variant.system for variant in meng.PAPER.variants]
+    system = system_of(meng, names.index("kvmematt-r2"), text, tmp_path)
     figures = meng.read_aligned(test, None, system)
-    assert 0 <= figures["aer"] <= 1
+    first, last = (row["aer"] for row in alignment.measure(test, [system]).rows)
+    assert figures["aer"] == last != first
     assert 0 <= figures["aligned_bleu"] <= 100
     with pytest.raises(UserError, match="all three"):
         meng.main(Meng(gold=tmp_path, workdir=tmp_path), never)

@@ -99,6 +99,8 @@ def test_runs_make_one(tmp_path_factory, monkeypatch, capfdbinary):
     lines = [run.vocabularies.source.encode(line) for line in ("a b c", "d")]
     found = translate(run.model, run.params, lines, SearchConfig(beam=2))
     want = [run.vocabularies.target.decode(one.ids) for one in found]
+    alone = translate(*load_run(first)[2:], lines, SearchConfig(beam=2))
+    assert [one.ids for one in alone] != [one.ids for one in found]
     stdin = SimpleNamespace(buffer=io.BytesIO(b"a b c\nd\n"))
     monkeypatch.setattr("sys.stdin", stdin)
     both = ("--ensemble", str(second), "--search.beam", "2")

@@ -139,7 +139,7 @@ def test_a_signal_that_ends_it_tells_whether_all_is_answered(
     """In this process; a batch ends only if it ``ends``."""
     monkeypatch.setattr(server, "LEAVING", 0.1)
     serving = server.make_serving(runs, SEARCH, LIMITS, Guard())
-    serving.server.config.timeout_graceful_shutdown = 1
+    serving.server.config.timeout_graceful_shutdown = 30 if ends else 1
     begun, go, answers = threading.Event(), threading.Event(), []
 
     def work(task, items, long):

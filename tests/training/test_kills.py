@@ -18,7 +18,8 @@ from tests.training.children import KILLED, End, start
 
 # KVNMT_KILLS=30 for a thorough look; it takes some minutes.
 KILLS = int(os.environ.get("KVNMT_KILLS", "2"))
-LAST = 100  # change of a file, at most, before a kill
+# Changes of files before a kill: while the run is made, and while it saves.
+MAKING, SAVING = (1, 20), (30, 100)
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +68,10 @@ def check_same(some: Path, other: Path) -> None:
 def test_kills_and_signals_at_any_moment_change_nothing(base, exp, whole):
     """SIGKILL while starting, saving, validating; each signal; both at once."""
     moments, log, folder = random.Random(2), base / "log", base / "killed"
-    for _ in range(KILLS):
-        at = moments.randint(1, LAST)
+    for n in range(KILLS):
+        at = moments.randint(*(SAVING if n % 2 else MAKING))
         start(log, folder, exp, end=End(kill_at=at)).end(KILLED)
+    assert any((folder / "checkpoints").iterdir())  # perhaps half of one
     for number, step in ((signal.SIGTERM, 1), (signal.SIGINT, 12)):
         end = End(leave_at=step, signals=(number,))
         said = start(log, folder, exp, end=end).end(128 + number)

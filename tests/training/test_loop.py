@@ -263,6 +263,16 @@ def test_the_optimizer_counts_the_epochs_of_the_text(tmp_path, data):
     run(dataclasses.replace(exp, optimizer=falls), tmp_path / "other")
     one, other = (load_run(tmp_path / name).params for name in ("one", "other"))
     jax.tree.map(np.testing.assert_array_equal, one, other)
+    longer = dataclasses.replace(tiny(data, epochs=2), optimizer=falls)
+    run(longer, tmp_path / "longer")
+    (end, _), (start, _) = (
+        everything(tmp_path / name, exp) for name in ("longer", "one")
+    )
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
+        end.params,
+        start.params,
+    )
 
 
 def test_figures_are_of_real_tokens(tmp_path, data):

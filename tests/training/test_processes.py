@@ -160,7 +160,7 @@ def test_a_process_that_fails_alone_ends_both(tmp_path):
     exp = tiny(toy_data(tmp_path / "text"), shapes=1, epochs=2)
     before = time.monotonic()
     said = train_two(tmp_path / "run", exp, 2, End(fails=True), devices=1)
-    assert time.monotonic() - before < 60  # JAX by itself waits for five minutes
+    assert time.monotonic() - before < 240  # JAX by itself waits for five minutes
     assert "kvnmt: the validation text is gone." in said[1]
     assert said[0].endswith("kvnmt: another process has failed; it says why.\n")
 
