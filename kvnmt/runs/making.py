@@ -72,6 +72,7 @@ def write_run(
         UserError: There is something in the folder, it cannot be written, or the
             parameters are not those of the model, or not finite.
     """
+    check_path(folder)
     if folder.exists():
         raise UserError(f"'{folder}' exists already; choose another folder.")
     init = build(experiment.model, len(words.source), len(words.target)).init
