@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a run directory is made: its config, its vocabularies, and what made it."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,7 +74,7 @@ def write_run(
             parameters are not those of the model, or not finite.
     """
     check_path(folder)
-    if folder.exists():
+    if os.path.exists(folder):  # which knows names that are too long
         raise UserError(f"'{folder}' exists already; choose another folder.")
     init = build(experiment.model, len(words.source), len(words.target)).init
     like = jax.eval_shape(init, jax.random.key(0))
