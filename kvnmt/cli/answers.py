@@ -190,18 +190,17 @@ def _written(
         ways = translate_nbest(run.model, run.params, ids, search, advance, **request)
         if not (options.json or options.moses):
             ways = [several[:1] for several in ways]
-        limits = search.batch_size, search.batch_tokens
         parts = in_parts(ids, ways)
         read = ((run, flat[part], ways[part]) for part in parts)
         if options.json:
-            tell = partial(read_back, nbest=search.nbest > 1, limits=limits)
+            tell = partial(read_back, nbest=search.nbest > 1, limits=search.limits)
             records = (one for part in read for one in tell(*part))
             joined = (join(pieces) for pieces in grouped(records, cuts))
             return (json.dumps(record, ensure_ascii=False) for record in joined)
         words = [one for of_line in map(word_places, lines, cuts) for one in of_line]
         told = map(Part, words, ways)
         if options.alignment:
-            links = (one for part in read for one in linked(*part, limits))
+            links = (one for part in read for one in linked(*part, search.limits))
             told = map(Part, words, ways, links)
         return _listed(run, grouped(told, cuts), line, options)
     texts = translate_lines(

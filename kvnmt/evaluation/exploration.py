@@ -69,7 +69,7 @@ def explore(
     check_search(search)
     configs = [run.experiment.search for run in runs.values()]
     check_asked(search, SearchConfig(), *configs)
-    limits, read = (search.batch_size, search.batch_tokens), []
+    read = []
     for name, run in runs.items():
         x = [run.vocabularies.source.encode(line) for line in source]
         if forced:
@@ -77,7 +77,9 @@ def explore(
         else:
             y = _translations(name, run, x, search, counting)
         compared = None if forced else reference  # with itself it is always alike
-        read.append(outputs(name, run, x, y, compared, counting, limits, check_finite))
+        read.append(
+            outputs(name, run, x, y, compared, counting, search.limits, check_finite)
+        )
     systems = [system(name, run) for name, run in runs.items()]
     sentences = [
         {

@@ -64,6 +64,11 @@ class SearchConfig:
     batch_size: Count = BATCH_SIZE  # most sentences at a time
     batch_tokens: Total = BATCH_TOKENS  # most source positions at a time, padding too
 
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Most sentences and most positions at a time, where these are read, too."""
+        return self.batch_size, self.batch_tokens
+
 
 def check_search(config: SearchConfig) -> None:
     """Refuses options of which no search can be made.

@@ -42,8 +42,8 @@ def describe(
     translations = translate_nbest(
         run.model, run.params, source, config, advance, **request
     )
-    several, limits = config.nbest > 1, (config.batch_size, config.batch_tokens)
-    return read_back(run, lines, translations, nbest=several, limits=limits)
+    several = config.nbest > 1
+    return read_back(run, lines, translations, nbest=several, limits=config.limits)
 
 
 def read_back(

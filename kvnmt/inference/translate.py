@@ -148,9 +148,8 @@ def search_blocks(
 
     Shapes of rows and words decide which programs that takes.
     """
-    limits = config.batch_size, config.batch_tokens
     for places, block in in_batches(
-        sentences, *limits, expected=expected, multiple=own_mesh().size
+        sentences, *config.limits, expected=expected, multiple=own_mesh().size
     ):
         drawn = np.zeros(len(block), np.int32)
         chosen = places if numbers is None else [numbers[n] for n in places]
@@ -209,8 +208,7 @@ def translate_lines(
         places = (nearest.choose(n, some) for n, some in enumerate(texts))
         hypotheses = [ways[n].ids for ways, n in zip(translations, places)]
     if dictionary is not None:
-        limits = config.batch_size, config.batch_tokens
-        return replace_unknown(run, lines, hypotheses, dictionary, begun, limits)
+        return replace_unknown(run, lines, hypotheses, dictionary, begun, config.limits)
     return [decode(ids) for ids in hypotheses]
 
 

@@ -89,7 +89,9 @@ def _describe(batch: Batch) -> Records:
     ids = [way.ids for several in ways for way in several]
     with batch.program(_read_shapes(batch, beside, ids)):
         nbest = batch.task.search.nbest > 1
-        return read_back(batch.run, texts, ways, nbest=nbest, limits=_limits(batch))
+        return read_back(
+            batch.run, texts, ways, nbest=nbest, limits=batch.task.search.limits
+        )
 
 
 def _explore(batch: Batch) -> Records:
@@ -99,7 +101,9 @@ def _explore(batch: Batch) -> Records:
     texts = _filled([line.text for line in batch.items], batch.rows, "")
     x = [run.vocabularies.source.encode(text) for text in texts]
     with batch.program(_read_shapes(batch, texts, y)):
-        records = outputs(name, run, x, y, None, _silent, _limits(batch), _check_finite)
+        records = outputs(
+            name, run, x, y, None, _silent, batch.task.search.limits, _check_finite
+        )
     # What was forced, as it is shown: an unknown word is shown otherwise than typed.
     begun = [run.vocabularies.target.decode(line.prefix) for line in batch.items]
     return [record | {"begun": text} for record, text in zip(records, begun)]
@@ -121,7 +125,7 @@ def _score(batch: Batch) -> Records:
     run, words = batch.run, batch.run.vocabularies.target
     x = [run.vocabularies.source.encode(line) for line in source]
     ids = [words.encode(line) for line in target]
-    size, tokens = _limits(batch)
+    size, tokens = batch.task.search.limits
     with batch.program(_read_shapes(batch, source, ids, aligned=False)):
         scores = score(
             *(run.model, run.params, x, ids), size=size, tokens=tokens, aligned=False
@@ -180,14 +184,9 @@ def _read_shapes(
         (of, *batch.task[:2], x.shape, y.shape)
         for multiple in (own_mesh().size, 1)
         for _, x, y in pairs_in_batches(
-            source, target, *_limits(batch), multiple=multiple
+            source, target, *batch.task.search.limits, multiple=multiple
         )
     }
-
-
-def _limits(batch: Batch) -> tuple[int, int]:
-    """Most lines and most positions that are read at a time."""
-    return batch.task.search.batch_size, batch.task.search.batch_tokens
 
 
 def _filled(items: Sequence[Any], rows: int, empty: Any) -> list[Any]:
