@@ -8,8 +8,11 @@ paired bootstrap over the sentences of each seed.
 
 Setting: the recipe of `kvnmt train`. The text that is trained on is given by the same
 flags, and so is the tokenizer of BLEU. ``--attentions`` are put in the place of that of
-the first system. An attention function of your own is named like any other, behind
-``--import FILE.py``.
+the first system, with options of their own behind a colon, such as
+``delta_memory:update=kda,write=decoder``. An attention function of your own is named
+like any other, behind ``--import FILE.py``. With ``--gold``, links of the test text
+that people drew, alignment error and what is dropped, repeated and invented are there.
+``--latex`` and ``--json`` give the table to a paper and to a program.
 
 Launch::
 
@@ -21,11 +24,12 @@ Launch::
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 
 from experiments.harness.results import Figures
+from experiments.harness.row_flags import read_flags
 from experiments.harness.rows import Row, Train, Trained
 from experiments.harness.significance import (
     Against,
@@ -37,13 +41,14 @@ from experiments.harness.summaries import mean_and_spread
 from experiments.harness.table import Options, Table, launch, make_table
 from experiments.parts.recipes import with_system
 from kvnmt import attention
-from kvnmt.data.text import Parallel, read_parallel
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, flag, unknown_name
+from kvnmt.evaluation import System, Test, adequacy, alignment
 from kvnmt.evaluation.base import Column
+from kvnmt.evaluation.inputs import read_test
 from kvnmt.files import in_file, write_lines
 from kvnmt.metrics.bleu import Settings, corpus_bleu, corpus_chrf
 from kvnmt.runs import train as training
-from kvnmt.runs.config import changed_fields
+from kvnmt.runs.config import Experiment, changed_fields
 from kvnmt.runs.idle import check_rounds
 from kvnmt.runs.recipes import RECIPES
 from kvnmt.systems.named import system
@@ -56,16 +61,34 @@ COLUMNS = (
     Column("bleu", "BLEU"),
     Column("chrf", "chrF2"),
     Column("valid_loss", "valid loss"),
+    Column("unread", "unread"),
+    Column("overread", "overread"),
+    Column("repeated_2", "repeated 2-grams"),
     Column("minutes", "minutes"),
+    Column("target_tokens_per_second", "target tokens/s"),
     Column("seeds", "seeds"),
     Column("p_seeds", "p over seeds", "{:.3f}"),
     Column("p_sentences", "p over sentences, seed by seed"),
+)
+BY_GOLD = (
+    Column("aer", "AER"),
+    Column("dropped", "dropped"),
+    Column("repeated", "repeated"),
+    Column("invented", "invented"),
 )
 SPREAD = {
     "bleu": "{:.2f}",
     "chrf": "{:.2f}",
     "valid_loss": "{:.3f}",
+    "unread": "{:.2%}",
+    "overread": "{:.2%}",
+    "repeated_2": "{:+.2%}",
     "minutes": "{:.1f}",
+    "target_tokens_per_second": "{:,.0f}",
+    "aer": "{:.1%}",
+    "dropped": "{:.2%}",
+    "repeated": "{:.2%}",
+    "invented": "{:.2%}",
 }
 
 
@@ -75,9 +98,19 @@ class Compare(Options):
 
     test_source: Path  # text that is measured on
     test_target: Path
+    gold: Path | None = None  # links of the test text by people: Pharaoh or NAACL
+    swap: bool = False  # the gold links are target-source
+    from_one: bool = False  # the gold links count words from 1 (as that of NAACL does)
     workdir: Path = Path("runs/compare")  # where the runs are written
     systems: tuple[str, ...] = ("rnnsearch-star",)  # names of kvnmt systems
-    attentions: tuple[str, ...] = ()  # in the place of that of the first system
+    # in the place of that of the first system, as NAME or NAME:OPTION=VALUE,...
+    attentions: tuple[str, ...] = ()
+
+    @property
+    def tests(self) -> tuple[Path, ...]:
+        """The files that are measured on."""
+        gold = (self.gold,) if self.gold else ()
+        return (self.test_source, self.test_target, *gold)
 
 
 def main(options: Compare, train: Train = training.run) -> None:
@@ -87,8 +120,7 @@ def main(options: Compare, train: Train = training.run) -> None:
         UserError: There is no such system or attention, text cannot be read, there is
             nothing to compare, or a row failed.
     """
-    files = options.test_source, options.test_target
-    text = None if options.looks else read_parallel(*files)
+    test = None if options.looks else read(options)
     names = [(name, "") for name in options.systems]
     names += [(options.systems[0], name) for name in options.attentions]
     if len(names) < 2 and len(options.seeds) < 2:
@@ -96,33 +128,52 @@ def main(options: Compare, train: Train = training.run) -> None:
             "there is nothing to compare; name --attentions, two --systems or --seeds."
         )
     rows = [
-        configure(options, name, other, seed, text)
+        configure(options, name, other, seed, test)
         for name, other in names
         for seed in options.seeds
     ]
     baseline = rows[0].system
     title = f"{options.test_target.name}, p against {baseline}"
     notes = ["BLEU as the tokenizer of training has it; mean ± standard deviation"]
+    notes += [adequacy.ATTENTION_NOTE, adequacy.TEXT_NOTE]
+    columns = COLUMNS
+    if options.gold:
+        columns = (*COLUMNS[:5], *BY_GOLD, *COLUMNS[5:])
+        notes += [alignment.NOTE, adequacy.GOLD_NOTE]
     lines = partial(summarised, baseline)
-    make_table(options, Table(title, COLUMNS, rows, notes, lines=lines), train)
+    make_table(options, Table(title, columns, rows, notes, lines=lines), train)
+
+
+def read(options: Compare) -> Test:
+    """The text that is measured on, and its links.
+
+    Raises:
+        UserError: It cannot be read.
+    """
+    return read_test(
+        options.test_target,
+        options.test_source,
+        gold=options.gold,
+        swap=options.swap,
+        from_one=options.from_one,
+    )
 
 
 def configure(
-    options: Compare, name: str, other: str, seed: int, text: Parallel | None
+    options: Compare, name: str, other: str, seed: int, test: Test | None
 ) -> Row:
     """The row of a system, perhaps with another attention.
 
     Raises:
-        UserError: There is no such system or attention, it is a language model, or its
-            rounds would be for nothing.
+        UserError: There is no such system, attention or option of it, it is a language
+            model, or its rounds would be for nothing.
     """
     if system(name).is_language_model:
         raise UserError(f"{name} is a language model, which translates nothing.")
     plain = with_system(RECIPE, name, epochs=RECIPE.training.epochs, seed=seed)
     experiment = plain
     if other:
-        chosen = attention.CATALOGUE[other].Options()
-        experiment = replace(plain, model=replace(plain.model, attention=chosen))
+        experiment = with_attention(plain, other)
         check_rounds(experiment.model)
     called = f"{name} with {other}" if other else name
     return Row(
@@ -130,23 +181,53 @@ def configure(
         system=called,
         experiment=experiment,
         named_for=changed_fields(plain, experiment),
-        measure=partial(measure, text),
-        tests=(options.test_source, options.test_target),
+        measure=partial(measure, test),
+        tests=options.tests,
     )
 
 
-def measure(text: Parallel | None, trained: Trained) -> Figures:
-    """BLEU and chrF of the test text; the translations stay in the folder."""
-    assert text is not None  # rows that are only looked at are not measured
-    hypotheses = trained.run.translate(text.source)
+def with_attention(experiment: Experiment, named: str) -> Experiment:
+    """The experiment with another attention.
+
+    Args:
+        experiment: Of a system.
+        named: ``NAME`` or ``NAME:OPTION=VALUE,OPTION=VALUE``.
+
+    Raises:
+        UserError: There is no such attention or option, or it has no value.
+    """
+    name, _, values = named.partition(":")
+    chosen = attention.CATALOGUE[name].Options()
+    known, flags = [field.name for field in fields(chosen)], list[str]()
+    for pair in filter(None, values.split(",")):
+        option, _, value = pair.partition("=")
+        if option not in known:
+            raise unknown_name(f"option of {name}", option, known)
+        if not value:
+            raise UserError(f"'{named}' gives {option} no value; write {option}=VALUE.")
+        flags += [flag(f"model.attention.{option}"), value]
+    model = replace(experiment.model, attention=chosen)
+    return read_flags(replace(experiment, model=model), flags)
+
+
+def measure(test: Test | None, trained: Trained) -> Figures:
+    """What the columns are made of; the translations stay in the folder."""
+    assert test is not None  # rows that are only looked at are not measured
+    assert test.source is not None
+    hypotheses = trained.run.translate(test.source)
     write_lines(trained.folder / "test.txt", hypotheses)
     settings = Settings(trained.run.experiment.training.bleu_tokenize)
-    bleu = corpus_bleu(hypotheses, text.target, tokenize=settings.tokenize)
-    return {
+    bleu = corpus_bleu(hypotheses, test.reference, tokenize=settings.tokenize)
+    system = System("system", lambda: hypotheses, trained.run)
+    figures = adequacy.measure(test, [system]).rows[0]
+    del figures["system"]
+    if test.gold and system.rounds:
+        figures["aer"] = alignment.measure(test, [system]).rows[-1]["aer"]
+    return figures | {
         "bleu": bleu.score,
         "signature": bleu.signature,
-        "chrf": corpus_chrf(hypotheses, text.target).score,
-        COUNTS: packed_counts(hypotheses, text.target, settings),
+        "chrf": corpus_chrf(hypotheses, test.reference).score,
+        COUNTS: packed_counts(hypotheses, test.reference, settings),
     }
 
 
@@ -164,7 +245,8 @@ def summarised(baseline: str, results: Sequence[Figures]) -> list[Figures]:
     for name, group in groups.items():
         line: Figures = {"system": name, "parameters": group[0]["parameters"]}
         for key, form in SPREAD.items():
-            line[key] = mean_and_spread([result[key] for result in group], form)
+            if values := [result[key] for result in group if key in result]:
+                line[key] = mean_and_spread(values, form)
         line["seeds"] = " ".join(str(result["seed"]) for result in group)
         if base and name != baseline:
             line["p_seeds"] = p_over_seeds(group, base, against)

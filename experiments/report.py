@@ -29,6 +29,7 @@ from experiments.harness.summaries import Grid, Summary, grid_of
 from kvnmt.console import say
 from kvnmt.errors import UserError, run_program, unknown_name
 from kvnmt.evaluation.base import Column
+from kvnmt.evaluation.latex import tabular
 from kvnmt.files import write_whole
 
 PAGES = HERE / "findings"
@@ -61,7 +62,6 @@ BY_COMMAND = (  # their figures come from commands that the pages name
         ],
     ),
 )
-IN_LATEX = {"±": r"$\pm$", "|": r"\textbar{}"} | {c: f"\\{c}" for c in "%_&#"}
 
 
 @dataclass(frozen=True)
@@ -190,30 +190,7 @@ def markdown(grid: Grid) -> str:
 
 def latex(grid: Grid) -> str:
     """A table as LaTeX."""
-    columns = "".join("r" if numeric else "l" for numeric in grid.numeric)
-    lines = [_latex_line(line) for line in (grid.headings, *grid.rows)]
-    return "\n".join(
-        [
-            rf"\begin{{tabular}}{{{columns}}}",
-            r"\hline",
-            lines[0],
-            r"\hline",
-            *lines[1:],
-            r"\hline",
-            r"\end{tabular}",
-            f"% {grid.note}",
-        ]
-    )
-
-
-def _latex_line(cells: list[str]) -> str:
-    return " & ".join(map(_escaped, cells)) + r" \\"
-
-
-def _escaped(cell: str) -> str:
-    special = "|".join(map(re.escape, IN_LATEX))
-    cell = re.sub(special, lambda match: IN_LATEX[match[0]], cell)
-    return re.sub(r"`([^`]*)`", r"\\texttt{\1}", cell)
+    return tabular(grid.headings, grid.numeric, grid.rows, [grid.note])
 
 
 def _known(tables: dict[str, Summary], name: str) -> Summary:

@@ -247,7 +247,7 @@ class Claims:
 
 @contextmanager
 def _undone(path: Path) -> Iterator[None]:
-    """Takes a claim back that was not written: it would keep the row, for nobody."""
+    """Removes a claim that could not be written, since nobody would hold the row."""
     try:
         yield
     except BaseException:

@@ -63,7 +63,7 @@ def provenance() -> Figures:
     device = versions.pop("device")
     return {
         "measured": date.today().isoformat(),
-        "device": f"{device} ({processor()})" if device.endswith(" cpu") else device,
+        "device": f"{device} ({processor()})" if " cpu" in device else device,
         "commit": commit(),
         "versions": versions,
         "command": _command(),
@@ -71,7 +71,7 @@ def provenance() -> Figures:
 
 
 def told_apart(result: Figures) -> str:
-    """Of what config, text, code and training a result is; what it tells not is empty.
+    """The config, text, code and training of a result; what it does not tell is empty.
 
     The loss tells two trainings of one config apart.
     """

@@ -42,18 +42,13 @@ def check_known(kind: type, words: Sequence[str]) -> None:
             raise unknown_name("option", name, known)
 
 
-def _changed(row: Row, flags: Sequence[str]) -> Row:
-    changed = replace(row, experiment=_with_flags(row.experiment, flags))
-    for path in changed_fields(row.experiment, changed.experiment):
-        if path in row.named_for:
-            raise UserError(
-                f"{flag(path)} is what the row '{row.folder.name}' is named for; leave "
-                "it out."
-            )
-    return changed
+def read_flags(experiment: Experiment, flags: Sequence[str]) -> Experiment:
+    """The experiment with flags of the configuration.
 
-
-def _with_flags(experiment: Experiment, flags: Sequence[str]) -> Experiment:
+    Raises:
+        UserError: A flag does nothing, a number is out of its bounds, or it belongs to
+            the table.
+    """
     changed = tyro.cli(Experiment, args=flags, default=experiment)
     if changed.optimizer.name != experiment.optimizer.name:  # it has its own rate
         start = with_optimizer(experiment, changed.optimizer.name)
@@ -64,4 +59,15 @@ def _with_flags(experiment: Experiment, flags: Sequence[str]) -> Experiment:
             raise UserError(f"{named} belongs to the table; {instead}.")
     check_fields(changed)
     check_experiment(changed, experiment)
+    return changed
+
+
+def _changed(row: Row, flags: Sequence[str]) -> Row:
+    changed = replace(row, experiment=read_flags(row.experiment, flags))
+    for path in changed_fields(row.experiment, changed.experiment):
+        if path in row.named_for:
+            raise UserError(
+                f"{flag(path)} is what the row '{row.folder.name}' is named for; leave "
+                "it out."
+            )
     return changed

@@ -108,7 +108,7 @@ class AnyRow(ABC):
 
 
 def own_code(experiment: Experiment) -> str | None:
-    """Tells apart what --import names, if a mechanism of the model is of it."""
+    """A digest of the code that --import names, if the model has a part from it."""
     model = experiment.model
     parts = (getattr(model, axis) for axis in AXES)
     modules = {type(part).__module__.split(".")[0] for part in parts}

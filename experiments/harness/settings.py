@@ -34,10 +34,10 @@ MISSING = object()
 
 
 def config_digest(experiment: Experiment, *, seed: bool = True) -> str:
-    """Tells configs apart, but for where their files lie.
+    """A digest of a config, without the places of its files.
 
-    Fields at their defaults are left out: one that a later version adds changes no
-    digest. Where a default is changed, `SCHEME` is, too: a test tells.
+    Fields at their defaults are left out, so that a field that a later version adds
+    changes no digest. If a default changes, `SCHEME` must, too; a test checks that.
 
     Args:
         experiment: The config.
@@ -51,7 +51,7 @@ def config_digest(experiment: Experiment, *, seed: bool = True) -> str:
 
 
 def differences(experiment: Experiment) -> dict[str, Any]:
-    """The fields that have not their default, by their paths; of a mechanism its own.
+    """Fields that differ from the defaults, or from those of their mechanism, by path.
 
     The names of mechanisms are always among them.
     """
@@ -165,8 +165,8 @@ def check_same_rows(
 def check_begun_alike(now: Experiment, folder: Path) -> None:
     """Makes sure that a run that was begun may go on as this row's.
 
-    Training itself lets some fields change when it goes on, such as the rate: what
-    comes of that is the result of neither config.
+    Training itself lets some fields change when it goes on, such as the rate: that
+    would be the result of neither config.
 
     Raises:
         UserError: It has a checkpoint of another config; the fields are named.

@@ -51,7 +51,7 @@ def counts_in(text: str) -> NDArray[np.int64]:
 def p_over_seeds(
     group: Sequence[Figures], baseline: Sequence[Figures], against: Against
 ) -> float | None:
-    """Of Welch's two-sided t-test over the seeds of both, three of each at least.
+    """The p of Welch's two-sided t-test over the seeds of both, three each at least.
 
     Two runs of one seed are no pair: the same baseline, trained with the same seed by
     two versions that round otherwise, differs from itself as much as two seeds do.
@@ -76,7 +76,7 @@ def p_over_seeds(
 def p_over_sentences(
     group: Sequence[Figures], baseline: Sequence[Figures], against: Against
 ) -> list[float]:
-    """Of the paired bootstrap, for each seed that both have, in order.
+    """The p of the paired bootstrap for each seed that both have, in order.
 
     Args:
         group: The results of a row.

@@ -27,15 +27,16 @@ from kvnmt.cli.flags import check_lists
 from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.own_code import run_first
 from kvnmt.cli.program_cache import keep_programs
-from kvnmt.console import people_console, print_table
+from kvnmt.console import people_console, print_json, print_table
 from kvnmt.data.sources import Split, open_text
 from kvnmt.errors import UserError, flag, run_program
 from kvnmt.evaluation.base import Column, Report, table
+from kvnmt.evaluation.latex import latex
 from kvnmt.fields import check_fields
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 
-VIEWS = "list", "show", "dry_run"
+VIEWS = "list", "show", "latex", "json", "dry_run"
 OptionsT = TypeVar("OptionsT", bound="Options")
 FLAGS = (
     "Where a model of kvnmt is trained, every flag of kvnmt train that is a field of "
@@ -51,6 +52,8 @@ class Options:
     seeds: tuple[int, ...] = (1,)
     list: bool = False  # show the rows and their state, and leave
     show: bool = False  # show the table of what is done so far, and leave
+    latex: bool = False  # the same as LaTeX
+    json: bool = False  # its lines as JSON, one below the other
     # show what would be trained, as JSON, and leave; text that is made up is written
     dry_run: bool = False
     # Flags of the configuration, for every row.
@@ -59,7 +62,12 @@ class Options:
     @property
     def looks(self) -> bool:
         """Whether it only tells what is there, for which no text is needed."""
-        return self.list or self.show
+        return self.list or self.tells
+
+    @property
+    def tells(self) -> bool:
+        """Whether it only shows the figures that are there."""
+        return self.show or self.latex or self.json
 
 
 @dataclass(frozen=True)
@@ -116,9 +124,9 @@ def launch(
 
 
 def check_named(options: Options) -> None:
-    """Refuses a flag with nothing behind it, which would make a table without rows.
+    """Refuses a flag that names nothing, since the table would have no rows.
 
-    And two views at once.
+    Two views at once are refused, too.
 
     Raises:
         UserError: There is one.
@@ -162,9 +170,9 @@ def make_table(
         preview.show_states(rows)
         return []
     made = replace(made, title=", ".join([made.title, *_settings(rows)]))
-    if options.show:
+    if options.tells:
         results, notes = preview.usable(rows)
-        _show_some(made, results, len(rows), notes)
+        _show_some(made, results, len(rows), notes, options)
         return results
     for text in made.texts:
         prepare(options.workdir, text)
@@ -207,14 +215,25 @@ def _setting(experiments: Sequence[Experiment]) -> str:
 
 
 def _show_some(
-    made: Table, results: list[Figures], count: int, notes: Sequence[str] = ()
+    made: Table,
+    results: list[Figures],
+    count: int,
+    notes: Sequence[str] = (),
+    view: Options | None = None,
 ) -> None:
     """Prints the results of so many rows, and how many are missing."""
     missing = count - len(results)
     notes = [*made.notes, *notes]
     if missing:
         notes.append(f"{missing} of {count} rows are not done; --list shows them")
-    show(made.title, made.columns, made.lines(results), notes)
+    report = Report(made.title, made.columns, made.lines(results), notes)
+    if view and view.latex:
+        print(latex(report))
+    elif view and view.json:
+        for line in report.rows:
+            print_json(line)
+    else:
+        print_table(table(report), notes)
 
 
 def work(
@@ -267,13 +286,3 @@ def check_text(rows: Sequence[AnyRow]) -> None:
     for config in {row.experiment.data for row in trained if not row.result()}:
         for split in get_args(Split):
             open_text(config, split)
-
-
-def show(
-    title: str,
-    columns: Sequence[Column],
-    results: Sequence[Figures],
-    notes: Sequence[str] = (),
-) -> None:
-    """Prints a row for each result; figures that one lacks stay empty."""
-    print_table(table(Report(title, columns, list(results))), notes)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alignment error of rows whose own text nobody aligned, on other text.
+"""Alignment error on other text, for rows whose own text nobody aligned.
 
-It is measured once a row is trained, as a row of its own: of runs that are there it can
-be had without training them again.
+It is measured after a row is trained, as a row of its own, so that finished runs need
+not be trained again for it.
 """
 
 from collections.abc import Sequence

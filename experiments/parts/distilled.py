@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A row that learns from what an ensemble makes of its text: distillation.
 
-Kim and Rush (2016), "Sequence-Level Knowledge Distillation": the teacher's best
-translation of every training sentence is what the student learns from (section 3.2), or
-of its best ones that which is nearest to the reference (section 3.3). Here it stands
-beside the reference, and the student starts from a trained model, which is one of its
-own teachers. Runs of one's choice may teach instead, such as students of before.
+Kim and Rush (2016), "Sequence-Level Knowledge Distillation": the student learns from
+the teacher's best translation of every training sentence (section 3.2), or from the one
+among its best that is nearest to the reference (section 3.3). Here the student learns
+from the reference, too, and starts from a trained model, which is one of its own
+teachers. Other runs may teach instead, such as earlier students.
 
-Nguyen et al. (2020), "Data Diversification": what a model of the other direction makes
-of the references is learnt from as well, as their source. Here students go on instead
-of starting anew, and there is one model for each direction or one ensemble. Text of the
-source language alone may be translated, too (`experiments.parts.monolingual`).
+Nguyen et al. (2020), "Data Diversification": a model of the other direction translates
+the references, and students also learn from these translations as sources. Here they go
+on from a trained model, with one model for each direction or one ensemble. Text in the
+source language only may be translated, too (`experiments.parts.monolingual`).
 """
 
 from collections.abc import Callable, Sequence

@@ -45,7 +45,7 @@ def with_words(experiment: Experiment) -> Experiment:
 
 
 def widths(units: int) -> dict[str, object]:
-    """Of embeddings, of the encoder in each direction, and of the state."""
+    """One width for embeddings, each direction of the encoder, and the state."""
     return {"embedding": units, "encoder": units, "state": units}
 
 

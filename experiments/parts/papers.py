@@ -172,7 +172,7 @@ def folder_of(options: PaperOptions, variant: Variant, seed: int) -> Path:
 
 
 def bleu_columns(paper: Paper, options: PaperOptions) -> list[Column]:
-    """Those of the paper; of several test texts BLEU is the mean, each before it."""
+    """The paper's columns; several test texts have one each, before their mean BLEU."""
     names = [*options.tests] if len(options.tests) > 1 else []
     tests = [Column(f"bleu_{name}", f"BLEU {name}", BLEU.form) for name in names]
     mean = [BLEU._replace(heading="mean")] if tests else [BLEU]

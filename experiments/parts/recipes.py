@@ -17,6 +17,7 @@ from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import Run
 from kvnmt.systems.named import system
 from kvnmt.training.config import TrainingConfig
+from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
 
 
@@ -46,8 +47,10 @@ MADE_UP = Experiment(
     search=SearchConfig(beam=5),
 )
 # What the papers that train by Adadelta have in common. They name no normalisation of
-# scores by length. Batches of 80 are not in the text of Miculicich et al. (2018).
+# scores by length. Their codes divide the loss by the number of sentences, which counts
+# where gradients are clipped. Batches of 80 are not in the text of Miculicich et al.
 ADADELTA = Experiment(
+    objective=Objective(normalization="sentences"),
     data=DataConfig(min_count=1, vocabulary_size=30000),
     optimizer=OptimizerConfig(name="adadelta", clip=1.0),
     training=TrainingConfig(batch_size=80, validate_every=5000, bleu_tokenize="none"),

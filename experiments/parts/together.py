@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of runs that translate otherwise than each by itself: together, or by MBR."""
+"""Rows of runs that translate as an ensemble, or by minimum Bayes risk."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -17,6 +17,7 @@ from kvnmt.evaluation import MEASURES, LackingError, Report, System, Test, table
 from kvnmt.evaluation.base import check_bleu
 from kvnmt.evaluation.choice import ALL, check_names, choose, take
 from kvnmt.evaluation.inputs import is_text, read_systems, read_test
+from kvnmt.evaluation.latex import latex
 from kvnmt.evaluation.length import PICTURE
 from kvnmt.fields import check_fields
 from kvnmt.files import claim, make_folder
@@ -74,6 +75,7 @@ class Evaluate:
     picture_kind: Literal["png", "pdf", "svg"] = "png"  # of the files in --pictures
     draw: tuple[int, ...] = DRAWN  # lines whose attention is drawn, from 1
     json: bool = False  # print a JSON object instead of tables
+    latex: bool = False  # print the tables as LaTeX
 
     def __call__(self) -> None:
         """Evaluates."""
@@ -124,7 +126,10 @@ class Evaluate:
         for number, report in enumerate(reports):
             if number:
                 print()
-            print_table(table(report), report.notes)
+            if self.latex:
+                print(latex(report))
+            else:
+                print_table(table(report), report.notes)
 
     def check_given(self, start: "Evaluate") -> None:
         """Refuses flags of searches where nothing is searched for."""
@@ -215,6 +220,8 @@ def check_alone(options: Evaluate) -> None:
             "--draw chooses lines whose attention is drawn, and files of "
             "translations have none; leave it out, or name a run."
         )
+    if options.json and options.latex:
+        raise UserError("--json and --latex print one thing in two ways; give one.")
     check_names(options.measures)
     if options.reverse and options.gold:
         check_reverse(options.reverse, *options.systems)

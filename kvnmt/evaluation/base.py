@@ -14,7 +14,7 @@ from rich.table import Table
 from kvnmt.console import counting
 from kvnmt.errors import counted
 from kvnmt.inference.forced import Forced, force_lines
-from kvnmt.inference.score import rounds_of
+from kvnmt.inference.score import LIMITS, rounds_of
 from kvnmt.metrics.bleu import Settings, bleu_metric, sentence_statistics
 from kvnmt.metrics.links import Gold
 from kvnmt.metrics.trees import Tree
@@ -55,6 +55,7 @@ class System:
     name: str
     translate: Callable[[], list[str]]  # called once, if a measure needs it
     run: Run | None = None
+    limits: tuple[int, int] = LIMITS  # most pairs and positions that are read at a time
     _statistics: dict[Settings, NDArray[np.int64]] = field(
         default_factory=dict, repr=False
     )
@@ -86,7 +87,8 @@ class System:
             raise LackingError(f"'{self.name}' is not a run that reads --source")
         if side not in self._forced:
             target = test.reference if side == "reference" else self.hypotheses
-            self._forced[side] = force(self.run, test.source, target, self.name)
+            pairs = test.source, target
+            self._forced[side] = force(self.run, *pairs, self.name, self.limits)
         return self._forced[side]
 
 
@@ -111,7 +113,7 @@ Take: TypeAlias = Callable[[Test, Sequence[System]], Report | list[Report]]
 
 
 class Measure(NamedTuple):
-    """What is measured of systems; called, it looks first whether it can be.
+    """A measure of systems; when called, it first checks that it can be taken.
 
     Both functions raise LackingError where what they need is not there.
     """
@@ -140,7 +142,7 @@ def unlinked(test: Test, then: str) -> list[str]:
 
     Args:
         test: What systems are measured on, with gold links.
-        then: What comes of it.
+        then: What follows from it, for people.
     """
     assert test.gold is not None
     pairs = list(zip(test.gold, test.reference))
@@ -162,7 +164,11 @@ def counted_otherwise(test: Test) -> list[str]:
 
 
 def force(
-    run: Run, source: Sequence[str], target: Sequence[str], name: str
+    run: Run,
+    source: Sequence[str],
+    target: Sequence[str],
+    name: str,
+    limits: tuple[int, int] = LIMITS,
 ) -> list[Forced]:
     """Forced decoding of pairs, under a progress bar.
 
@@ -170,7 +176,7 @@ def force(
         LackingError: The weights of a pair are no numbers.
     """
     with counting(f"aligning {name}", len(source)) as advance:
-        pairs = force_lines(run, source, target, advance)
+        pairs = force_lines(run, source, target, advance, limits)
     for number, (scored, *_) in enumerate(pairs, 1):
         if not all(map(_are_finite, (*scored.alignments, *scored.self_attention))):
             raise LackingError(
@@ -201,12 +207,19 @@ def table(report: Report) -> Table:
     grid.columns[0].overflow = "fold"  # names are shown whole
     for column in grid.columns[1:]:
         column.justify = "right"
+    for cells in cells_of(report):
+        grid.add_row(*map(escape, cells))
+    return grid
+
+
+def cells_of(report: Report) -> list[list[str]]:
+    """The rows of a report as text; a figure that a row lacks is empty."""
+    rows = []
     for row in report.rows:
         values = (_value(row, column.key) for column in report.columns)
         pairs = zip(report.columns, values)
-        cells = ("" if v is None else c.form.format(v) for c, v in pairs)
-        grid.add_row(*map(escape, cells))
-    return grid
+        rows.append(["" if v is None else c.form.format(v) for c, v in pairs])
+    return rows
 
 
 def _value(row: dict[str, Any], key: str | tuple[str, str]) -> Any:

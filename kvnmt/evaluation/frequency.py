@@ -102,7 +102,7 @@ def _count(run: Run) -> tuple[Counter[str], Counter[str]]:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """What is wrong with the training text is what is lacking."""
+    """Turns an error of the training text into a `LackingError`."""
     try:
         yield
     except UserError as error:

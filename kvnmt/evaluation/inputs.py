@@ -134,7 +134,7 @@ def read_systems(
         if file:
             claim(file, [*paths.values(), *inputs])
         translate = partial(_translate, name, run, test.source, search, file)
-        yield System(name, translate, run)
+        yield System(name, translate, run, search.limits)
 
 
 def is_text(path: Path) -> bool:

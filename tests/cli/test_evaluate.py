@@ -121,6 +121,11 @@ def test_several_systems_against_the_first(kvnmt, text):
     said = kvnmt("evaluate", *given).out.decode()
     for part in ("100.00", "*", "+", "tok:none", "sign test", "ar:200", "bs:1000"):
         assert part in said
+    paper = kvnmt("evaluate", *given, "--latex").out.decode()
+    assert paper.count(r"\begin{tabular}{lr") == 2 == paper.count(r"\end{tabular}")
+    assert r"perfect & 100.00" in paper and "% " in paper.splitlines()[-1][:2]
+    both = kvnmt("evaluate", *given, "--latex", "--json")
+    assert both.status == 2 and "print one thing in two ways" in both.err
 
 
 def test_translations_by_several_people(kvnmt, text):

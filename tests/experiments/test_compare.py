@@ -9,7 +9,7 @@ import pytest
 from experiments import compare
 from experiments.compare import Compare
 from experiments.parts.ingredients import WITHOUT
-from kvnmt.attention import dot, kv_memory
+from kvnmt.attention import delta_memory, dot, kv_memory
 from kvnmt.errors import UserError
 from tests.experiments.fake import never, untrained, write_captions
 
@@ -56,6 +56,33 @@ def test_attentions_stand_beside_the_first_system_with_tests(options, capsys):
     assert capsys.readouterr().out in table
 
 
+def test_links_that_people_drew_tell_what_is_aligned_and_dropped(
+    options, tmp_path, capsys
+):
+    lines = options.test_target.read_text().splitlines()
+    words = [len(line.split()) for line in lines]
+    options = replace(options, seeds=(1,), systems=("rnnsearch-star", "rnnencdec"))
+    compare.main(options, train=untrained)
+    assert "AER" not in capsys.readouterr().out
+    gold = tmp_path / "gold"
+    gold.write_text("".join(f"0-0 0-{n - 1}\n" for n in words))
+    given = replace(options, gold=gold)
+    with pytest.raises(UserError, match="other text"):  # those figures lack it
+        compare.main(given, train=never)
+    given = replace(given, workdir=tmp_path / "others")
+    compare.main(given, train=untrained)
+    table = capsys.readouterr().out
+    for heading in ("AER", "dropped", "repeated", "invented", "unread"):
+        assert heading in table
+    folders = [given.workdir / f"{name}-1" for name in options.systems]
+    one, two = [json.loads((f / "result.json").read_text()) for f in folders]
+    assert 0 <= one["aer"] <= 1 and "aer" not in two  # it has no attention
+    assert 0 <= one["dropped"] <= 1 and two["system"] == "rnnencdec"
+    gold.write_text("")
+    with pytest.raises(UserError, match="gold' holds no links"):
+        compare.main(given, train=never)
+
+
 def test_figures_of_seeds_are_told_by_mean_and_spread():
     def result(system: str, seed: int, bleu: float) -> dict:
         said = [f"a b c d {seed}", *(["x y z q"] * 9 if system == "two" else LINES)]
@@ -85,6 +112,21 @@ def test_figures_of_seeds_are_told_by_mean_and_spread():
 
 
 def test_what_is_compared_is_named_well(options):
+    row = compare.configure(options, "rnnsearch-star", "delta_memory", 1, None)
+    chosen = delta_memory.Options(update="kda", write="decoder")
+    words = "delta_memory:update=kda,write=decoder"
+    other = compare.configure(options, "rnnsearch-star", words, 1, None)
+    assert other.experiment.model.attention == chosen
+    assert other.folder != row.folder and words in other.system
+    assert "model.attention.update" in other.named_for
+    for words, said in (
+        ("dot:rat=2", "no option of dot 'rat'"),
+        ("delta_memory:updat=kda", "'updat'; did you mean 'update'"),
+        ("delta_memory:update", "gives update no value; write update=VALUE"),
+        ("delta_memory:heads=0", "heads"),
+    ):
+        with pytest.raises(UserError, match=said):
+            compare.configure(options, "rnnsearch-star", words, 1, None)
     row = compare.configure(options, "rnnsearch-star", "dot", 1, None)
     assert isinstance(row.experiment.model.attention, dot.Options)
     assert row.system == "rnnsearch-star with dot"

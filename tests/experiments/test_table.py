@@ -11,7 +11,7 @@ from rich.console import Console
 
 from experiments.harness.results import read_result
 from experiments.harness.rows import OtherRow, Row, Train
-from experiments.harness.table import Options, Table, make_table, show
+from experiments.harness.table import Options, Table, make_table
 from experiments.harness.texts import Text, prepare
 from experiments.parts.recipes import parallel_text, with_system
 from kvnmt.data.config import DataConfig
@@ -304,11 +304,24 @@ def test_a_system_changes_its_mechanisms_and_its_objective_alone(tmp_path):
         with_system(base, "kvmemat-r1", epochs=2, seed=5)
 
 
-def test_the_table_has_a_row_for_each_result_and_leaves_gaps(capsys):
+def test_a_table_has_a_line_for_each_result_and_leaves_gaps(rows, capsys):
+    """For people, for a paper and for programs."""
     columns = [Column("system", "system"), Column("bleu", "BLEU", "{:.2f}")]
-    show("a title", columns, [{"system": "a", "bleu": 12.345}, {"system": "b"}], ["n"])
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert lines == [["a", "title"], ["system", "BLEU"], ["a", "12.35"], ["b"], ["n"]]
+    lines = [{"system": "a_b", "bleu": 12.345}, {"system": "c"}]
+    made = Table("t", columns, rows, ["n"], lines=lambda results: lines)
+
+    def shown(**view) -> list[str]:
+        make_table(Options(workdir=rows[0].folder.parent, **view), made)
+        return capsys.readouterr().out.splitlines()
+
+    cells = [line.split() for line in shown(show=True)]
+    assert cells[-5:-2] == [["system", "BLEU"], ["a_b", "12.35"], ["c"]]
+    assert cells[-2] == ["n"] and "2 of 2 rows" in " ".join(cells[-1])
+    paper = shown(latex=True)
+    assert paper[0] == r"\begin{tabular}{lr}"
+    assert paper[4:6] == [r"a\_b & 12.35 \\", r"c &  \\"]
+    assert paper[-3].startswith("% t, ") and paper[-2] == "% n"
+    assert [json.loads(line) for line in shown(json=True)] == lines
 
 
 def test_a_title_tells_what_flags_may_change(rows, capsys):
