@@ -14,12 +14,13 @@ from kvnmt.console import say
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError
 from kvnmt.fields import between, check_fields
+from kvnmt.files import claim
 from kvnmt.inference.config import SearchConfig, check_search, shape_of
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.runs.directory import Run, load_translator
 from kvnmt.serve.guard import VARIABLE, guard_of
-from kvnmt.serve.limits import Limits
+from kvnmt.serve.limits import MOST_ROWS, Limits
 
 NEEDED = ("starlette", "uvicorn")
 
@@ -42,6 +43,7 @@ class Serve:
     token: str | None = None  # what askers must send; better: KVNMT_TOKEN
     origins: tuple[str, ...] = ()  # other pages that may ask, as https://example.org
     compile_first: bool = True  # compile at the start what short lines need
+    log: Path | None = None  # file that gets a line of JSON for every request
 
     def __call__(self) -> None:
         """Serves."""
@@ -63,6 +65,8 @@ class Serve:
             )
         token = os.environ.get(VARIABLE) if self.token is None else self.token
         guard = guard_of(self.host, token, self.origins)
+        if self.log:
+            claim(self.log, [self.shortlist])
         use_cores()
         from kvnmt.serve import server  # here, since the extra may be missing
 
@@ -70,10 +74,21 @@ class Serve:
             runs = self._read()
             check_coverage(self.search.coverage, runs)
             words = self._shortlists(runs)
-            serving = server.make_serving(runs, self.search, self.limits, guard, words)
+            serving = server.make_serving(
+                runs, self.search, self.limits, guard, words, self.log
+            )
             del runs  # every device has a copy of their arrays
             first = self.search if self.compile_first else None
             server.serve(serving, listening, first, say)
+
+    def check_given(self, start: "Serve") -> None:
+        """Refuses a size of batches that a service does not make."""
+        size = self.search.batch_size
+        if size != start.search.batch_size and size > MOST_ROWS:
+            raise UserError(
+                f"--search.batch-size is {size} but a service answers {MOST_ROWS} "
+                "lines at a time at most, so that nobody waits long; lower it."
+            )
 
     def _read(self) -> dict[str, Run]:
         """The systems by name; an ensemble has that of its first run."""

@@ -29,6 +29,7 @@ from kvnmt.serve.guard import Guard
 from kvnmt.serve.limits import Limits, Refusal
 from kvnmt.serve.questions import Asker, Question, read_json
 from kvnmt.serve.service import Service
+from kvnmt.serve.traffic import KIND, Noting, Traffic
 
 T = TypeVar("T")
 HEADERS = {
@@ -53,6 +54,7 @@ class Answers:
     guard: Guard
     limits: Limits
     page: str  # of the explorer
+    traffic: Traffic
 
     async def explorer(self, request: Request) -> Response:
         """GET /: the page."""
@@ -71,6 +73,15 @@ class Answers:
             self.guard.check(request.headers)
             plain |= {"systems": [*self.service.runs], "version": __version__}
         return _json(plain)
+
+    async def metrics(self, request: Request) -> Response:
+        """GET /metrics: what was asked so far, as Prometheus reads it."""
+        self.guard.check(request.headers)
+        now = {
+            "compiling_seconds": self.service.compiling() or 0.0,
+            "waiting_lines": self.batcher.waiting(),
+        }
+        return Response(self.traffic.text(now), headers=HEADERS, media_type=KIND)
 
     async def translate(self, request: Request) -> Response:
         """POST /translate: lines to their translations."""
@@ -197,6 +208,11 @@ class Answers:
 
 def make_app(answers: Answers) -> Starlette:
     """The application."""
+    gets = {
+        "/": answers.explorer,
+        "/health": answers.health,
+        "/metrics": answers.metrics,
+    }
     posts = {
         "/translate": answers.translate,
         "/score": answers.score,
@@ -207,6 +223,7 @@ def make_app(answers: Answers) -> Starlette:
         HTTPException: _not_found,
         Exception: _failed,
     }
+    noting = {"traffic": answers.traffic, "paths": {*gets, *posts}, "unanswered": GONE}
     across = Middleware(
         CORSMiddleware,
         allow_origins=answers.guard.origins,
@@ -215,11 +232,13 @@ def make_app(answers: Answers) -> Starlette:
     )
     app = Starlette(
         routes=[
-            Route("/", answers.explorer),
-            Route("/health", answers.health),
+            *(Route(path, act) for path, act in gets.items()),
             *(Route(path, act, methods=["POST"]) for path, act in posts.items()),
         ],
-        middleware=[across] if answers.guard.origins else [],
+        middleware=[
+            Middleware(Noting, **noting),
+            *([across] if answers.guard.origins else []),
+        ],
         exception_handlers=handlers,
     )
     # Another address would be told before it is known who asks, and by which name.

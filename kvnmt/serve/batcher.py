@@ -86,9 +86,9 @@ class Batcher:
 
         Args:
             work: What is done with a batch.
-            size: Most items of a batch of a task that an item is the first of.
-            length: Of an item of a task; items alike go together. Where all are alike,
-                a request's items go in their order.
+            size: Most items of a batch of this task that begins with this item.
+            length: Of an item of a task; items of similar length go together. If all
+                are equal, a request's items go in their order.
             room: Most items that wait.
             wait: Seconds that an item waits for others, while nothing is under way.
         """
@@ -235,9 +235,9 @@ def _most_alike(
     size: Callable[[Any], int],
     length: Callable[[Any], int],
 ) -> list[_Share]:
-    """An item of a request and, of requests of its task, those most like it.
+    """The first item of a request, and the items of its task that are most like it.
 
-    They are as many as the batch of each of them may have.
+    There are as many as fit into the batch of every one of them.
     """
     like = length(first.items[first.places[0]])
     near = [

@@ -32,8 +32,8 @@ class Guard:
     def check(self, headers: Mapping[str, str]) -> None:
         """Refuses who may not ask.
 
-        A page of somebody else may send its reader's browser here: under a name that
-        leads to this machine, or from its own origin. Both are told by the headers.
+        A foreign page may make its reader's browser send requests here: by a name that
+        leads to this machine, or from the page's own origin. The headers show both.
         """
         origin = headers.get("origin")
         try:

@@ -8,6 +8,7 @@ from typing import Annotated, TypeAlias
 
 from kvnmt.fields import at_least, between
 
+MOST_ROWS = 64  # lines that are answered together
 COMMON = 200  # tokens of a line: alignments of longer ones are larger
 Seconds: TypeAlias = Annotated[float, between(0.01, 86_400)]
 

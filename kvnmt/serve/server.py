@@ -8,6 +8,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -26,6 +27,7 @@ from kvnmt.serve.guard import Guard
 from kvnmt.serve.limits import Limits
 from kvnmt.serve.questions import Asker
 from kvnmt.serve.service import Service, length, most_rows
+from kvnmt.serve.traffic import Traffic
 
 LEAVING = 5.0  # seconds beyond the time limit of requests until a stop is forced
 HANDLED = (signal.SIGTERM, signal.SIGINT)
@@ -47,9 +49,9 @@ class Serving:
             self.batcher.close(LEAVING)
 
     def compile(self, search: SearchConfig) -> None:
-        """Asks for what needs the usual programs, a batch after the other.
+        """Compiles the usual programs by asking for batches that need them, one by one.
 
-        Why one cannot be used stands in the log; whoever needs it is told, too.
+        If one cannot be used, the log says why, and so do answers that need it.
         """
         try:
             for task, lines in self.service.usual(search):
@@ -67,6 +69,7 @@ def make_serving(
     limits: Limits,
     guard: Guard,
     shortlists: Mapping[str, Shortlist] = {},
+    log: Path | None = None,
 ) -> Serving:
     """Puts a service together.
 
@@ -76,12 +79,13 @@ def make_serving(
         limits: Of requests.
         guard: Who may ask.
         shortlists: As of `kvnmt.serve.service.Service`.
+        log: As of `kvnmt.serve.traffic.Traffic`.
     """
     service = Service(runs, shortlists)
     batcher = Batcher(service, size=most_rows, length=length, room=limits.waiting)
     page = live_page([system(name, run) for name, run in runs.items()])
     asker = Asker(service.runs, search, limits)
-    answers = Answers(service, batcher, asker, guard, limits, page)
+    answers = Answers(service, batcher, asker, guard, limits, page, Traffic(log))
     config = uvicorn.Config(
         make_app(answers),
         log_level="warning",

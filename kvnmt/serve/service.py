@@ -21,9 +21,10 @@ from kvnmt.inference.config import SearchConfig, shape_of
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.runs.directory import Run
 from kvnmt.serve.batcher import NotReadyError
+from kvnmt.serve.limits import MOST_ROWS
 from kvnmt.serve.works import WORKS, Batch, Line, Pair, Shapes, Task
 
-ROWS = (1, 4, 16, 64)  # of a batch
+ROWS = (1, 4, 16, MOST_ROWS)  # of a batch
 MOST_ON_CPU = 16  # rows: no slower for a line than more, and more alike in length
 MOST_FORCED = 16  # rows of a batch whose translations are read too
 # What a full batch is made for. With twice that it has a quarter of the rows, and so
@@ -131,8 +132,8 @@ def length(task: Task, item: Line | Pair) -> int:
 def _line_of(run: Run, tokens: int, draw: random.Random) -> Line:
     """A line of so many tokens, or nearly, the first of a vocabulary most often.
 
-    With a shortlist, how large a program is depends on which tokens a batch has; in
-    text the frequent ones, which stand first, are as frequent as this.
+    With a shortlist, the size of a program depends on the tokens of a batch. In text
+    the frequent tokens, which come first, are about as frequent as here.
     """
     words, line = run.vocabularies.source, "?"
     for _ in range(tokens):

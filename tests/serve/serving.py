@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -52,12 +53,13 @@ def started(
     guard: Guard | None = None,
     search: SearchConfig = SEARCH,
     shortlists: Mapping[str, Shortlist] = {},
+    log: Path | None = None,
     **limits: Any,
 ) -> Iterator[Started]:
     """Serves within it."""
     guard = guard or guard_of("127.0.0.1", None)
     bounds = replace(LIMITS, **limits)
-    serving = make_serving(runs, search, bounds, guard, shortlists)
+    serving = make_serving(runs, search, bounds, guard, shortlists, log)
     gate, begun = threading.Event(), threading.Semaphore(0)
     work = serving.batcher._work
     gate.set()

@@ -39,6 +39,7 @@ from kvnmt.serve import server, works
 from kvnmt.serve.guard import Guard, guard_of
 from kvnmt.serve.limits import Limits, Refusal
 from kvnmt.serve.questions import Asker
+from kvnmt.serve.traffic import Traffic
 from tests.helpers import toy_lines
 from tests.serve.serving import LIMITS, SEARCH, Started, started
 
@@ -331,6 +332,45 @@ def test_health_tells_of_a_program_that_is_compiled(runs, monkeypatch):
             assert service.get("/health").json()["status"] == "ready"
             go.set()
             assert asked.result(60).status_code == 200
+
+
+def test_requests_are_counted_and_noted(runs, tmp_path):
+    """What somebody made up is no new name, and no text is kept."""
+    log = tmp_path / "log"
+    with started(runs, log=log) as service:
+        service.post("/translate", {"lines": ["a b"]})
+        service.post("/translate", {"lines": "a b"})
+        for number in range(3):
+            service.get(f"/made-up/{number}")
+        reply = service.get("/metrics")
+    counts = reply.text.splitlines()
+    assert reply.headers["content-type"].startswith("text/plain; version=0.0.4")
+    for count in (
+        'kvnmt_requests_total{path="/translate",status="200"} 1',
+        'kvnmt_requests_total{path="/translate",status="400"} 1',
+        'kvnmt_requests_total{path="other",status="404"} 3',
+        "kvnmt_waiting_lines 0",
+    ):
+        assert count in counts
+    assert all(re.fullmatch(r"kvnmt_\w+({.+})? \S+|# TYPE \w+ \w+", x) for x in counts)
+    noted = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [one["status"] for one in noted] == [200, 400, 404, 404, 404, 200]
+    assert noted[0].keys() == {"time", "path", "status", "seconds"}
+    assert 0 < noted[0]["seconds"] < 60
+
+
+def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, capsys):
+    traffic = Traffic(tmp_path / "missing" / "log")
+    for _ in range(2):
+        traffic.note("/health", 200, 0.5)
+    assert 'path="/health",status="200"} 2' in traffic.text({})
+    assert capsys.readouterr().err.count("no more is noted there") == 1
+
+
+def test_metrics_are_told_to_who_may_ask(runs):
+    with started(runs, guard=guard_of("127.0.0.1", TOKEN)) as service:
+        refused(service.get("/metrics"), 401, "token")
+        assert service.get("/health").status_code == 200
 
 
 def test_health_waits_for_all_of_the_usual_programs(runs, monkeypatch):

@@ -82,7 +82,8 @@ def test_an_ensemble_and_a_shortlist_are_read(kvnmt, folder, tmp_path, monkeypat
     monkeypatch.setattr(server, "serve", lambda *rest: None)
     flags = "--port", 0, "--shortlist", table, "--ensemble"
     assert kvnmt("serve", folder, other, *flags, other).status == 0
-    ((runs, *_, words),) = served
+    ((runs, *_, words, log),) = served
+    assert log is None
     assert [count_members(run.params) for run in runs.values()] == [2, 1]
     assert [*runs] == [*words] == [folder.name, other.name]
     assert all(one.lexicon.target.tolist() == [3] for one in words.values())
@@ -124,6 +125,11 @@ def test_a_beam_that_does_nothing_may_be_wide(kvnmt, folder, tmp_path, monkeypat
     for flags, sentence in ((), "--search.beam is 30"), (draws, "token"):
         said = kvnmt("serve", wide, "--host", "0.0.0.0", *flags)
         assert said.status == 2 and sentence in said.err
+
+
+def test_larger_batches_than_a_service_makes_are_refused(kvnmt, folder):
+    said = kvnmt("serve", folder, "--search.batch-size", 65)
+    assert said.status == 2 and "answers 64 lines at a time" in said.err
 
 
 def test_coverage_is_refused_where_nothing_is_read(kvnmt, folder, tmp_path_factory):
