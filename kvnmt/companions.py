@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that work together: how they join, and none waits for one that failed.
+"""Processes that work together: how they join, and how all end when one has failed.
 
-JAX knows of no failure but that of a machine: who waits on a device for a process that
-never comes does so for minutes, and is then aborted in the words of C++. Here a process
-that fails writes so into the store that all share, and the others, which look there in
-a thread, end soon after. What they know before they meet on devices they compare there,
-too, where nobody's time runs out.
+JAX notices only the failure of a machine. A process that waits on a device for one that
+never comes waits for minutes and is then aborted with a message of C++. Here a process
+that fails writes this into the store that all share. The others look there in a thread
+and end soon after. Before processes meet on devices, they also compare their data in
+the store, where waiting has no short time limit.
 """
 
 import atexit
@@ -23,7 +23,14 @@ from typing import Any
 import jax
 from jax._src import distributed  # no public name leads to the store of all processes
 
-from kvnmt.errors import StoppedError, UserError, first_line, reason_of, tell
+from kvnmt.errors import (
+    StoppedError,
+    UserError,
+    first_line,
+    reason_of,
+    short_of_memory,
+    tell,
+)
 
 WAIT = 300  # seconds for all processes to come
 LOOK = 0.5  # seconds between two looks whether another has failed
@@ -82,11 +89,11 @@ def store() -> Any:
 
 @contextmanager
 def together() -> Iterator[None]:
-    """Within it this process ends where another fails, and the others where it does.
+    """Within this context all processes end when one of them fails.
 
-    One that fails ends with what it says, and status 2 if that is a user's mistake.
+    The one that fails ends with its message; for a user's mistake the status is 2.
     """
-    if jax.process_count() == 1:
+    if distributed.global_state.num_processes == 1:  # JAX would look for devices
         yield
         return
     ended = threading.Event()
@@ -97,10 +104,10 @@ def together() -> Iterator[None]:
         raise
     except BaseException as error:
         status = 130 if isinstance(error, KeyboardInterrupt) else 1
-        # What a device says of a process that is gone is no news.
+        # A device that reports a lost process only repeats a known failure.
         is_echo = isinstance(error, Exception) and bool(_named(FAILED))
         _write(FAILED)
-        if is_echo or isinstance(error, UserError):
+        if is_echo or isinstance(error, UserError) or short_of_memory(error):
             status = 2
         # Before JAX waits there for the others to come to the end.
         atexit.register(_leave, status)
@@ -115,10 +122,10 @@ def check_alike(what: str) -> None:
     """Waits for all processes, however long they need, and compares what they have.
 
     Args:
-        what: Tells apart what must be the same: configs, vocabularies, texts.
+        what: Identifies what must be equal in all: configs, vocabularies, texts.
 
     Raises:
-        UserError: This one has another than the first.
+        UserError: This process has something else than the first one.
     """
     if jax.process_count() == 1:
         return
@@ -151,15 +158,17 @@ def _leave(status: int) -> None:
             stream.flush()
     _write(GONE)
     end = time.monotonic() + 2 * GRACE
-    while jax.process_index() == 0 and time.monotonic() < end:
-        if len(_named(GONE)) == jax.process_count():
+    joined = distributed.global_state
+    while joined.process_id == 0 and time.monotonic() < end:
+        if len(_named(GONE)) == joined.num_processes:
             break
         time.sleep(LOOK)
     os._exit(status)
 
 
 def _write(folder: str) -> None:
-    store().key_value_set(f"{folder}/{jax.process_index()}", "", allow_overwrite=True)
+    number = distributed.global_state.process_id
+    store().key_value_set(f"{folder}/{number}", "", allow_overwrite=True)
 
 
 def _named(folder: str) -> list[Any]:
@@ -169,16 +178,22 @@ def _named(folder: str) -> list[Any]:
 def _own_devices(by_hand: bool) -> list[int] | None:
     """Those of its machine that a process takes, none for all; None: as JAX has it.
 
-    Under SLURM or Open MPI that is the one with the number that the process has there.
+    Under SLURM or Open MPI that is the one with the number that the process has there;
+    but where a process is shown one GPU alone, as by ``--gpus-per-task=1``, that is 0.
     """
     tasks = os.environ.get("SLURM_STEP_TASKS_PER_NODE", "")
     tasks = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE", tasks)
     alone = by_hand or re.fullmatch(r"1(\(x\d+\))?", tasks)  # as 1(x4): on each of 4
-    return [] if alone and "JAX_LOCAL_DEVICE_IDS" not in os.environ else None
+    if "JAX_LOCAL_DEVICE_IDS" in os.environ:
+        return None
+    shown = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    if not alone and shown and "," not in shown:
+        return [0]
+    return [] if alone else None
 
 
 def _give_up() -> None:
-    """Ends this process, whose main thread JAX would end with no sentence."""
+    """Ends this process with a message; JAX would end it without one."""
     tell(
         f"not all processes came within {WAIT} s; check --coordinator, --processes and "
         "--process, and that all were started and can reach the first."
@@ -187,7 +202,7 @@ def _give_up() -> None:
 
 
 def _check_place(coordinator: str, process: int | None) -> None:
-    """Refuses what JAX would end with no sentence for: no address, a port in use."""
+    """Refuses mistakes for which JAX has no message: no address, a port in use."""
     host, _, port = coordinator.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise UserError(

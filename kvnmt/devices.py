@@ -12,11 +12,12 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import OptionError, UserError, first_line
 from kvnmt.typing import PyTree
 
 MOST_CORES = 16  # a batch of 64 gives each four rows
 FORCED = "xla_force_host_platform_device_count"
+NOT_STARTED = "Unable to initialize backend"  # how JAX says so
 
 
 def use_cores() -> None:
@@ -38,12 +39,19 @@ def cores() -> int:
     return len(may(0)) if may else os.cpu_count() or 1
 
 
-def check_any() -> None:
-    """Makes sure that there is a device.
+def check_any(failure: Exception) -> None:
+    """Makes sure that work did not fail for want of a device.
 
     Raises:
-        UserError: JAX finds none of the kind that it was told.
+        UserError: JAX finds none of the kind that it was told, or cannot start one.
     """
+    if NOT_STARTED in str(failure) and not jax.config.jax_platforms:  # pyright: ignore
+        # Asked once more JAX would give the processor, and say nothing.
+        why = first_line(failure).partition(" (you may")[0]
+        raise UserError(
+            f"a device cannot be started ({why}); mend that, or set JAX_PLATFORMS=cpu "
+            "to work on the processor."
+        ) from None
     try:
         jax.devices()
     except (RuntimeError, AssertionError):  # the latter of a kind without its package
@@ -52,6 +60,13 @@ def check_any() -> None:
             "JAX_PLATFORMS, or install what such a device needs, as by pip install "
             '".[gpu]".'
         ) from None
+
+
+def told() -> str:
+    """How many devices there are, and of which kind, for people."""
+    processes = jax.process_count()
+    among = f" in {processes} processes" if processes > 1 else ""
+    return f"{jax.device_count()} x {jax.devices()[0].device_kind}{among}"
 
 
 def part() -> tuple[int, int]:
@@ -66,17 +81,17 @@ def meet(place: str) -> None:
 
 
 def agree(number: int) -> int:
-    """The number that the first process gives, on all of them."""
+    """Gives the first process's number to all processes."""
     if jax.process_count() == 1:
         return number
     return int(multihost_utils.broadcast_one_to_all(np.int64(number)))
 
 
 def agree_on_figures(figures: dict[str, float]) -> dict[str, float]:
-    """The figures of the first process, on all of them: rounding may differ."""
+    """Gives the first process's figures to all processes: rounding may differ."""
     if jax.process_count() == 1:
         return figures
-    # As halves: JAX would round floats of 64 bits.
+    # As two halves of 32 bits each: JAX would round floats of 64 bits.
     halves = np.array([*figures.values()], np.float64).view(np.uint32)
     found = np.asarray(multihost_utils.broadcast_one_to_all(halves), np.uint32)
     return dict(zip(figures, found.view(np.float64).tolist()))

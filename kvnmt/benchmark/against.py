@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Another program beside this one: same text, sizes, batch and threads, by turns.
+"""Another program compared with this one: same text, sizes, batch and threads.
 
 Both train with their own command and are measured by what they print themselves. Every
-turn trains with both and translates with both; which of them begins alternates. The
-ratio of a turn is that of two runs right behind each other.
+turn trains and translates with both; they alternate in which one begins. So the ratio
+of a turn compares two runs, one right after the other.
 """
 
 import json
@@ -193,7 +193,7 @@ def _translate(
     shortlist: Path | None,
     figures: dict[tuple[str, str], Figures],
 ) -> None:
-    """Translates with both; with a shortlist with ours again, beside their figure."""
+    """Translates with both; given a shortlist, once more with ours to compare."""
     longest = turn.task.longest
     for beam, batch in product(config.beams, config.batches):
         name = f"translate, beam {beam}, batch {batch}"

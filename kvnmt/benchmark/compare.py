@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A measurement beside an older one: faster, slower, or no difference seen.
+"""A measurement compared with an older one: faster, slower, or no difference seen.
 
-Speed is compared as speed over yardstick, each as measured in its own run: a machine
-that was slower as a whole that day made neither faster nor slower. The yardstick is the
-matrix peak in float32, whatever the systems computed with, of one device. The rule: a
-ratio lies between the one lower quartile over the other upper one, and the reverse;
-that of speeds is divided by that of yardsticks. Where all of that is above 1 the new
-one is faster, where all is below it is slower; otherwise no difference was seen, which
-is not to say that there is none.
+Each speed is divided by a yardstick from the same run, so that a day on which the whole
+machine was slower does not count. The yardstick is the matrix peak of one device in
+float32, whatever type the systems computed with. The rule: a ratio of two figures lies
+between lower over upper quartile and upper over lower quartile; the ratio of speeds is
+divided by that of yardsticks. If this whole range is above 1, the new one is faster; if
+it is below 1, the new one is slower. Otherwise no difference was seen, which does not
+mean that there is none.
 """
 
 import json

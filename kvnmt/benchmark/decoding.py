@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Translating, timed for every beam and batch; a batch of one is latency.
+"""Times translating for every beam and batch; a batch of one shows latency.
 
 The models are not trained. So that this changes nothing, every translation goes on
-until it has as many words as its source: what is measured is the work for a word, and
-lengths that differ within a batch, but not how soon a search may stop. What a user
-waits for is timed: ids in, ids out, with the work of the host.
+until it has as many words as its source. The work for a word is measured, and the
+effect of different lengths in a batch, but not how early a search may stop. The time is
+what a user waits, from ids to ids, with the work of the host.
 """
 
 import time

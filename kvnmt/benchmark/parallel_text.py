@@ -16,9 +16,9 @@ def make_text(config: AgainstConfig, folder: Path, seed: int) -> int:
     """Writes train, valid and test text into a folder; returns how many train pairs.
 
     Left out are pairs that programs would read differently: with an empty side, with
-    too many words, with other white space than single blanks, or not UTF-8. Where
-    models are there, the test text alone is needed. No folder is made before text that
-    is given was read.
+    too many words, with other white space than single blanks, or not UTF-8. If
+    models are given, only the test text is needed. If text is given, it is read before
+    any folder is made.
 
     Args:
         config: Which text, and how much of it; perhaps models.

@@ -33,7 +33,7 @@ from kvnmt.data.batches import Batch
 from kvnmt.errors import UserError, reason_of
 
 Advance = Callable[[str], None]
-# What comes of a file that is no report.
+# What reading a file that is no report may raise.
 BAD = (
     ArithmeticError,
     AttributeError,
@@ -81,8 +81,10 @@ def measure(
     check(config)
     check_devices(config)
     check_programs(config)
-    products = [product(config.dtype)]
-    if config.dtype != "float32" or yardstick_size not in (None, products[0].size):
+    precision = "highest" if config.precision == "float32" else None
+    products = [product(config.dtype, precision=precision)]
+    is_yardstick = config.dtype == "float32" and precision is None
+    if not is_yardstick or yardstick_size not in (None, products[0].size):
         sizes = (yardstick_size,) if yardstick_size else SIZES
         products.append(product("float32", sizes))
     of_products: list[list[float]] = [[] for _ in products]

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Train steps of systems, timed beside each other, and what they are made of.
+"""Train steps of several systems, timed together, and the parts of a step.
 
-The parts of a step are the step itself with less asked of it: the loss alone is the
-forward pass, loss and norm of the gradient are forward and backward pass, and nobody
-has to keep a second version of the step. What is not asked for is not computed.
+A part is the step itself with fewer results: the loss alone needs only the forward
+pass; the loss and the norm of the gradient need the forward and the backward pass. What
+is not asked for is not computed, so that there is no second version of the step.
 """
 
 import statistics

@@ -214,18 +214,18 @@ def _run(words: Sequence[str], base: "Experiment | None") -> None:
         try:
             work()
         except (RuntimeError, AssertionError) as error:
-            _check_devices()
+            _check_devices(error)
             if short_of_memory(error):
                 raise UserError(TOO_MUCH) from None
             raise
 
 
-def _check_devices() -> None:
+def _check_devices(error: Exception) -> None:
     """Finds out whether work failed since there is no device to work on."""
     if "jax" in sys.modules:
         from kvnmt.devices import check_any
 
-        check_any()
+        check_any(error)
 
 
 def _parse(

@@ -43,7 +43,7 @@ class Operation(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of its result; the room that a library asks for to work in is none of it."""
+        """Size of the result, without the room that a library asks for to work in."""
         arrays = ARRAY.findall(self.shape)
         if self.code == "custom-call":
             arrays = arrays[:1] + [one for one in arrays[1:] if one[:2] != ROOM]

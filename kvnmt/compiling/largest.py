@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The largest batch that fits on devices, in few compilations.
 
-What a program needs grows nearly in proportion to its rows, so a guess lies on the line
-through what is known already, wherever that leads between what fits and what does not.
+A program's memory grows nearly in proportion to its rows. So a guess lies on the line
+through the known points, if that is between what fits and what does not.
 """
 
 from collections.abc import Callable, Sequence

@@ -5,6 +5,7 @@ They are the programs that `kvnmt train` and `kvnmt translate` run, made by the 
 functions. No array is made but a key: parameters and batches are shapes.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Annotated, Any, Literal, NamedTuple
@@ -104,7 +105,7 @@ def trace(config: CompileConfig, among: Sequence[Device]) -> Traced:
 
 
 def check_what(config: CompileConfig, start: CompileConfig) -> None:
-    """Refuses what somebody gave that is of training alone, or of a search.
+    """Refuses given options of training for a search, and of a search for training.
 
     Args:
         config: What is to be compiled.
@@ -145,9 +146,11 @@ def mesh_of(among: Sequence[Device], model: int) -> Mesh:
     Raises:
         UserError: They cannot be grouped so.
     """
-    if len(among) % model:
+    of_processes = Counter(device.process_index for device in among)
+    if (fewest := min(of_processes.values())) % model:
         raise UserError(
-            f"--model-axis is {model} but must divide the {len(among)} devices."
+            f"--model-axis is {model} but must divide the {fewest} devices of a "
+            "process."
         )
     return devices.mesh_of(among, model)
 

@@ -71,7 +71,7 @@ def sections(program: Program) -> list[Section]:
 
 
 def cycles(parts: Sequence[Section]) -> int | None:
-    """Of a whole run, loops at their most turns; None: the compiler does not say."""
+    """Cycles of a whole run, every loop with its most turns; None: not known."""
     known = [part for part in parts if part.cycles is not None]
     if not known:
         return None
@@ -162,7 +162,7 @@ def _is_product(operation: Operation) -> bool:
 def _collectives(
     program: Program, started: Sequence[Operation]
 ) -> Iterator[Collective]:
-    """Those of several operations; of a start and its end the end is counted."""
+    """The collectives of operations; of a start and its end only the end counts."""
     for operation in started:
         for part in program.inside(operation):
             name = part.code.removesuffix("-done")
@@ -171,7 +171,7 @@ def _collectives(
 
 
 def _kind(operation: Operation) -> str:
-    """An operation's code, and of fusions and calls which."""
+    """An operation's code; for fusions and calls also which one it is."""
     names = ("kind", "custom_call_target")
     detail = next(filter(None, map(operation.attribute, names)), None)
     return f"{operation.code} {detail}" if detail else operation.code

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run directory may come from anybody: what is made sure of before it is read.
+"""Checks of a run directory before it is read, since it may come from anybody.
 
-It is data. Nothing in it is run, its links lead nowhere else, and what its config and
-its checkpoints say of their sizes is compared before anything of such a size is made.
+It is data: nothing in it is executed, and no link may lead out of it. The sizes that
+its config and its checkpoints state are compared before arrays of such sizes are made.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ def check_links(folder: Path) -> None:
 def check_sizes(like: PyTree, folder: Path) -> None:
     """Refuses checkpoints that cannot be those of a model, by their sizes.
 
-    Arrays in files are little compressed: what is far larger or smaller than a model's
-    parameters was made to fill a memory or to keep a processor busy. One that is too
-    small beside another that fits was not copied to its end; whoever reads it says so.
+    Arrays in files are hardly compressed: a checkpoint far larger or smaller than the
+    parameters was made to fill a memory or to keep a processor busy. If one is too
+    small but another fits, it was not copied completely; reading it reports that.
 
     Args:
         like: Abstract arrays of the parameters.

@@ -105,7 +105,7 @@ MAY_CHANGE = (
 
 
 class UnlistedError(UserError):
-    """A config names a mechanism that no catalogue lists: what its file has."""
+    """A config names a mechanism that no catalogue lists."""
 
 
 # What a run began from. Folders move, so only whether there was one is compared.
@@ -138,7 +138,7 @@ def unlisted_in(error: BaseException) -> UnlistedError | None:
 
 
 def with_starts(experiment: Experiment, before: Experiment) -> Experiment:
-    """An experiment that tells what a run began from as the run does."""
+    """The experiment, with what the run began from as in the run's own config."""
     plain, former = to_plain(experiment), to_plain(before)
     for part, name in (path.split(".") for path in STARTS):
         plain[part][name] = former[part][name]

@@ -72,7 +72,7 @@ def load_run(folder: Path | str) -> Run:
 
 
 def chosen(path: Path) -> tuple[Path, int | None]:
-    """A run directory, and which of its checkpoints a path names; None: none by itself.
+    """The run directory and the checkpoint that a path names; None: no checkpoint.
 
     Raises:
         UserError: It names one that is not there.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choices of an experiment that do nothing, since others are as they are."""
+"""Finds choices of an experiment that have no effect because of other choices."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from kvnmt import __version__
 from kvnmt.data.vocabularies import Vocabularies, digests, save_vocabularies
+from kvnmt.devices import told
 from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import check_path, not_made, write_json
 from kvnmt.model.assembly import Params, build
@@ -142,10 +143,9 @@ def writing_config(folder: Path, is_run: bool = True) -> Iterator[None]:
 def package_versions() -> dict[str, str]:
     """The versions of the packages that a run depends on, and the device."""
     packages = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
-    device = f"{jax.device_count()} x {jax.devices()[0].device_kind}"
     others = {name: version(name) for name in packages}
     # kvnmt says its own, since it may run from its folder without being installed.
-    return {"kvnmt": __version__} | others | {"device": device}
+    return {"kvnmt": __version__} | others | {"device": told()}
 
 
 def _taken(folder: Path) -> UserError:

@@ -48,7 +48,7 @@ DEFAULT: Recipe = "modern"
 
 
 def with_optimizer(experiment: Experiment, optimizer: str | None) -> Experiment:
-    """The same settings; rate and options belong to an optimiser, another has its own.
+    """Changes the optimiser; another one has its own rate and options.
 
     Args:
         experiment: The settings.

@@ -43,6 +43,8 @@ class Run(NamedTuple):
     ) -> list[str]:
         """Translates lines; one line out per line in, in order.
 
+        Lines are translated whole, however long; ``kvnmt translate`` splits long ones.
+
         Args:
             lines: What is translated.
             search: How to search; an option as in its default or in the run's config
@@ -151,8 +153,8 @@ class Run(NamedTuple):
             search: How to search for the model's, as of `translate`.
 
         Raises:
-            UserError: A text is no line, a language model is to translate, what
-                `translate` refuses of a search, or one beside a target.
+            UserError: A text is no line, a language model is to translate, `translate`
+                refuses the search, or a search is given with a target.
 
         Example::
 

@@ -45,8 +45,8 @@ class SharedWords(NamedTuple):
         Args:
             path: Of the array in `Params`.
             fresh: As it starts.
-            trained: Its counterpart; given back if it has no entry for every word, if
-                those of the two are not of one size, or if there is none.
+            trained: Its counterpart; returned as it is if it has no entries for words,
+                if the entries of the two differ in size, or if it is None.
         """
         side, axis = OF_WORDS.get(path[0].name, ("", 0))
         if not side or trained is None:

@@ -48,7 +48,7 @@ def started(
     console: Console,
     verbose: bool,
 ) -> Params:
-    """The parameters, once files of vectors and a trained model have had their say.
+    """The parameters, after vectors and a trained model have replaced some of them.
 
     Args:
         config: Names the files and the model.

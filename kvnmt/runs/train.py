@@ -140,6 +140,7 @@ def run(
         else:
             _keep_search(folder, experiment, console)
 
+    say(f"trains on {devices.told()} in {experiment.training.dtype}", console)
     return fit(job, draw, resume=resume, begin=begin)
 
 
@@ -159,9 +160,9 @@ def _keep_search(folder: Path, experiment: Experiment, console: Console) -> None
 
 
 def _told_apart(experiment: Experiment, about: dict[str, Any]) -> str:
-    """What several processes must have alike before they meet on their devices.
+    """What must be the same in all processes before they meet on their devices.
 
-    Files may have other names on each machine; what is read of them is compared.
+    Files may have other names on each machine; only what is read is compared.
     """
     files = dict.fromkeys(("warm_start", "source_vectors", "target_vectors"))
     training = replace(experiment.training, workers=0, **files)
@@ -179,7 +180,7 @@ def as_kept(experiment: Experiment) -> Experiment:
 
 
 def _checked(experiment: Experiment) -> Experiment:
-    """The experiment as its file will have it, once what needs no text is right."""
+    """The experiment as it will be saved; checks all that needs no text."""
     check_fields(experiment)
     check_search(experiment.search)
     tokenizer = experiment.training.bleu_tokenize

@@ -7,8 +7,8 @@ that exists: a baseline's attention and second GRU thus fill every round of
 KVMemAtt, as its paper trains it. The output layer of the trained model also starts
 the auxiliary predictors (Zheng et al. 2018). What has no counterpart starts fresh.
 
-Of another attention only its ``address`` starts the new one's, of another target
-context nothing: names of theirs that agree by chance mean other things.
+From another attention only its ``address`` is taken, from another target context
+nothing: names that agree by chance mean different things.
 """
 
 from dataclasses import fields as fields_of
@@ -56,8 +56,8 @@ def warm_start(
         fresh: Parameters of the new model.
         trained: Those of the trained one.
         shared: Which words both have; by default they have the same.
-        scale: What the trained model multiplies the input of its output layer by,
-            which a layer of the new model that starts from it does itself.
+        scale: The factor on the input of the trained model's output layer. A layer of
+            the new model that starts from that layer is multiplied by it.
 
     Raises:
         UserError: A parameter has another shape in the trained model.

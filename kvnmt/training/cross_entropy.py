@@ -95,8 +95,8 @@ def _with_gradient(
     head: Head, target: Int[Array, "B T"], rate: float, logits: int
 ) -> tuple[tuple[Array, Array], Head]:
     layer, x = head.layer, head.x
-    # Ones beside a factor give the sums of the other: what would be a pass of its own.
-    # Eight of them, since products of odd widths are slow.
+    # Columns of ones beside a factor give the sums of the other, which would otherwise
+    # take a pass of their own. There are eight: products of odd widths are slow.
     wide = jnp.pad(layer.W[0], ((0, 8), (0, 0)), constant_values=1)
 
     def add(

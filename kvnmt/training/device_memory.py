@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from kvnmt.data.plan import Plan
 from kvnmt.errors import OptionError, UserError, short_of_memory
@@ -69,6 +70,29 @@ def check(
     if need and available is not None and need.bytes > available:
         raise too_large(str(need), what)
     return need
+
+
+def check_whole(params: PyTree, available: int, mesh: Mesh) -> None:
+    """Makes sure that there is room for split arrays as the search has them, whole.
+
+    Args:
+        params: Those that validation searches with, or their shapes.
+        available: Bytes that a device has for them, split and whole.
+        mesh: What they are split over.
+
+    Raises:
+        UserError: There is none.
+    """
+    if mesh.shape["model"] == 1:
+        return
+    whole = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(params))
+    if whole + bytes_of(params) > available:
+        raise OptionError(
+            f"the search of validation has all arrays whole, {whole / GIB:.2f} GiB on "
+            "each device, which is more than there is, however {0} splits them for "
+            "training; take smaller vocabularies.",
+            "training.model_axis",
+        )
 
 
 def largest_batches(plan: Plan) -> list[Shape]:

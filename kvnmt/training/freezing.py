@@ -33,10 +33,10 @@ def moving(updates: PyTree, names: Sequence[str]) -> Any:
 
 @partial(jax.jit, static_argnums=2)
 def at_mean(params: PyTree, mean: PyTree, names: tuple[str, ...]) -> Any:
-    """The parameters, those that are frozen as in a running mean of all.
+    """The parameters, with the frozen ones replaced by their running mean.
 
-    The mean of what is frozen stays as it is, and it is what translates: all else is
-    to be trained beside that, not beside what ran ahead of it.
+    The mean of frozen parameters does not change, and it is what translates. So all
+    other parameters are trained with the mean, not with values that ran ahead of it.
     """
     means = by_name(mean)
     return jax.tree.map_with_path(

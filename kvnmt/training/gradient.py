@@ -60,8 +60,9 @@ def sums_and_gradient(
         candidates = None
         if objective.risk:
             samples = objective.risk_samples
+            cast = _cast(params, options.dtype)
             candidates = risk.draw(
-                model, params, source, target, masks, samples, scanning
+                model, cast, source, target, masks, samples, scanning
             )
         return jax.grad(total, has_aux=True)(
             params, candidates, source, target, masks, links

@@ -7,6 +7,7 @@ their clocks differ.
 
 import time
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from signal import SIGTERM
 from signal import Signals as SignalName
 
@@ -35,6 +36,7 @@ class Leaving:
         self._signals, self._mesh, self._every = signals, mesh, every
         self._vote: jax.Array | None = None  # of all processes, not yet read
         self._agreed, self._saved = NOTHING, time.monotonic()
+        self.step_seconds = 0.0  # of the slowest process, as of the vote that was read
         self._is_done = False  # whether what the vote may say of saving was done since
 
     @property
@@ -52,12 +54,17 @@ class Leaving:
         """Whether this process, and so all, are to save now."""
         return self._agreed == SAVE
 
-    def agree(self) -> bool:
-        """Whether to leave or to save; several processes learn that a call later."""
+    def agree(self, step_seconds: float = 0.0) -> bool:
+        """Whether to leave or to save; several processes learn that a call later.
+
+        Args:
+            step_seconds: How long a step of this process takes.
+        """
         wanted = LEAVE if self._signals.asked else SAVE if self._is_late else NOTHING
         if self._mesh.is_multi_process:
-            before, self._vote = self._vote, _vote(wanted, self._mesh)
-            wanted = NOTHING if before is None else int(before)
+            before, self._vote = self._vote, _vote(wanted, step_seconds, self._mesh)
+            most = (NOTHING, 0.0) if before is None else np.asarray(before)
+            wanted, self.step_seconds = int(most[0]), float(most[1])
             if wanted == SAVE and self._is_done:
                 wanted = NOTHING
         self._agreed, self._is_done = wanted, False
@@ -91,10 +98,14 @@ class Leaving:
         return StoppedError(f"stopped by {name} {kept}; {how}.", number)
 
 
-def _vote(wanted: int, mesh: Mesh) -> jax.Array:
-    """The most that any process wants; known to all once the device gets to it."""
-    own = np.full(devices.rows(mesh) // jax.process_count(), wanted, np.int32)
-    return _most(devices.split_rows(own, mesh))
+def _vote(wanted: int, step_seconds: float, mesh: Mesh) -> jax.Array:
+    """The most that any process wants, and the seconds of the slowest one's step.
+
+    All processes know them once the device gets to it.
+    """
+    own = np.array([[wanted, step_seconds]], np.float32)
+    of_each = np.repeat(own, devices.rows(mesh) // jax.process_count(), axis=0)
+    return _most(devices.split_rows(of_each, mesh))
 
 
-_most = jax.jit(jax.numpy.max)
+_most = jax.jit(partial(jax.numpy.max, axis=0))

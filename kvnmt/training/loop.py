@@ -110,7 +110,7 @@ def fit(
 def train(
     job: Job, state: LoopState, outputs: Outputs, batches: Iterator[AnyBatch]
 ) -> None:
-    """Trains, saves and validates by turns, until all is done.
+    """Trains, saves and validates in alternation, until all is done.
 
     Args:
         job: What to train.
@@ -131,9 +131,10 @@ def train(
             steps.train_until(_next_stop(job, state), job, state, outputs, batches)
         except WorkerDiedError:
             state.count_time()
-            if jax.process_count() == 1 and state.step > state.saved:
-                _save(job, state, outputs)  # several would have to save together
-            outputs.checkpoints.wait()
+            if jax.process_count() == 1:  # several would have to save together
+                if state.step > state.saved:
+                    _save(job, state, outputs)
+                outputs.checkpoints.wait()
             raise
         state.count_time()
         awaited = is_awaited(job, state) or _save_awaited(config, state)

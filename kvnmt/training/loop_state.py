@@ -99,8 +99,8 @@ def is_awaited(job: Job, state: LoopState) -> bool:
 def is_sound(job: Job, state: LoopState) -> bool:
     """Whether the last step changed something, or none is left that could.
 
-    After one that was skipped perhaps no step will be sound any more. Then the
-    checkpoints before are the remedy, and none takes their place.
+    After a skipped step perhaps all later steps are skipped. Then earlier checkpoints
+    are needed, and no new one may take their place.
     """
     return not state.progress.skipped_last or state.step == job.steps
 

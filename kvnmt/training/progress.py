@@ -11,9 +11,12 @@ FETCH = 20  # steps whose figures are read together, ...
 WAIT = 1.0  # ... fewer if these take longer: a signal waits for what was sent off
 
 
-def together(steps: int, seconds: float) -> int:
-    """How many steps are sent off before figures are read, if some took so long."""
-    return max(2, min(FETCH, round(WAIT * steps / max(seconds, 1e-9))))
+def together(seconds: float) -> int:
+    """How many steps are sent off before figures are read, if one takes so long.
+
+    0 if that is not known.
+    """
+    return max(2, min(FETCH, round(WAIT / seconds))) if seconds > 0 else 0
 
 
 @dataclass

@@ -63,8 +63,8 @@ def draw(
     place = jnp.arange(most)
     drawn = jnp.where((place == limits - 1) & (drawn >= 0), EOS, drawn)
     drawn = jnp.where(place < limits, drawn, PAD)
-    # The search ranked them, some by words that are cut off now: an order that depends
-    # on their own words alone.
+    # The search ranked the draws, some by words that are cut off now. This order
+    # depends only on the words that are left.
     powers = jnp.uint32(MULTIPLIER) ** place.astype(jnp.uint32)
     order = jnp.argsort(jnp.sum((drawn + 1).astype(jnp.uint32) * powers, axis=-1))
     drawn = jnp.take_along_axis(drawn, order[..., None], axis=1)

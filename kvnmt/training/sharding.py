@@ -43,7 +43,7 @@ def shardings(tree: PyTree, mesh: Mesh) -> PyTree:
 def over_rows(
     sums_of: Callable[..., tuple[Loss, PyTree]], mesh: Mesh
 ) -> Callable[..., tuple[Loss, PyTree]]:
-    """The same of rows that are split over the data axis, added up once.
+    """``sums_of`` for rows that are split over the data axis, added up once.
 
     Args:
         sums_of: ``(params, arrays of rows ...) -> (sums, more sums)``.

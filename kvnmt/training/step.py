@@ -243,10 +243,10 @@ def _update_if(
     gradients: PyTree,
     platform: str,
 ) -> TrainState:
-    """The updated state, or the same.
+    """The updated state if ``good``, else the state as it was.
 
-    On a CPU up to an eighth of a step is saved by a branch: where every array is chosen
-    by itself, what others are made of is computed again for each, from copies.
+    On a CPU a branch saves up to an eighth of a step: where every array is selected by
+    itself, what several depend on is computed again for each, from copies.
     """
     if platform == "cpu":
         same = lambda state, _: state  # noqa: E731

@@ -19,7 +19,7 @@ from kvnmt.training.bad_numbers import report, too_many
 from kvnmt.training.job import Job
 from kvnmt.training.loop_state import LoopState, last_rate
 from kvnmt.training.outputs import Outputs
-from kvnmt.training.progress import FETCH, Progress, Sums, together
+from kvnmt.training.progress import Progress, Sums, together
 from kvnmt.training.step import Metrics
 
 
@@ -53,7 +53,7 @@ def train_until(
     with display.bar(job.console, epoch + 1, done, per_epoch) as bar:
         (task,) = bar.task_ids
         clock = time.monotonic()
-        most = FETCH if jax.process_count() > 1 else 2
+        most, alone = 2, jax.process_count() == 1
         while state.step < until:
             try:
                 batch = next(batches)
@@ -72,16 +72,18 @@ def train_until(
             cut = len(sent) if read_all else len(sent) - 1
             tokens, sent = _read(job, state, outputs, sent[:cut]), sent[cut:]
             clock, before = time.monotonic(), clock
+            each = 0.0  # seconds of a step whose program was compiled already
             if not is_new:
                 progress.time(tokens, clock - before)
-                if jax.process_count() == 1:  # several must read at the same steps
-                    most = together(cut, clock - before)
+                each = (clock - before) / cut
             bar.update(task, note=_note(progress))
             if not is_watched(job.console):
                 outputs.pulse.beat(state.step, _note(progress))
-            if leaving.agree():
+            if leaving.agree(each):
                 _read(job, state, outputs, sent)
                 return
+            # Several processes must read at the same steps: the slowest one tells.
+            most = together(each if alone else leaving.step_seconds) or most
 
 
 def record(job: Job, progress: Progress, step: int, sums: Sums) -> dict[str, Any]:

@@ -101,8 +101,8 @@ def greedy(
 ) -> SearchConfig:
     """The search for BLEU, in batches no larger than a part of one in training.
 
-    The run's search, as far as a greedy one can be: how long translations may be and
-    what they may hold decides what is measured.
+    It is the run's search, made greedy. Its limits on the length and the words of
+    translations stay, since they decide what is measured.
     """
     one = {"beam": 1, "nbest": 1, "sample": False, "diversity": 0.0, "coverage": 0.0}
     few, usual = _of_a_part(config), replace(search, **one, top_k=None, top_p=1.0)
@@ -166,7 +166,7 @@ def _translations(
     config: TrainingConfig,
     search: SearchConfig,
 ) -> list[str]:
-    """Of the whole text, which several processes share by turns."""
+    """Translations of the whole text; several processes take its lines in turn."""
     number, count = devices.part()
     source = [ids[:-1].tolist() for ids in corpora.valid.source]
     translations = translate(

@@ -4,6 +4,7 @@
 import itertools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,6 +17,15 @@ def test_the_smallest_product_that_takes_long_enough_is_taken(fast, size):
     ticks = itertools.chain([0.0] * 8 * fast, itertools.count(0, 2 * ENOUGH))
     chosen = product("float32", (8, 16, 32), clock=lambda: next(ticks))
     assert chosen.size == size
+
+
+@pytest.mark.parametrize("precision", ["highest", None])
+def test_its_precision_is_that_of_the_steps(precision, monkeypatch):
+    """On a device that multiplies in fewer bits by itself."""
+    told = []
+    monkeypatch.setattr(jnp, "matmul", lambda a, b, precision: told.append(precision))
+    product("float32", (8,), precision=precision).lane.run(None)
+    assert told == [precision]
 
 
 def test_operations_are_those_of_all_devices():

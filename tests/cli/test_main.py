@@ -13,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import pytest
 
 from kvnmt import __version__
@@ -85,7 +86,8 @@ def check_sentence(said: Said, *parts: str) -> None:
     assert sentence.startswith("kvnmt: ")
     assert sentence.endswith(".")
     assert "Traceback" not in said.err
-    assert all("training pairs" in line for line in before)
+    told = "training pairs", "trains on"
+    assert all(any(what in line for what in told) for line in before)
     for part in parts:
         assert part in sentence
 
@@ -657,6 +659,25 @@ def test_a_device_that_is_not_there_is_told(run):
     said = found.stderr.decode().splitlines()[-1]
     assert said.startswith("kvnmt: JAX finds no device of the kind 'nothing'")
     assert "Traceback" not in found.stderr.decode()
+
+
+def test_a_device_that_cannot_be_started_is_told(kvnmt, run, monkeypatch):
+    """Asked for devices once more JAX has the processor, which was not meant."""
+
+    def work() -> None:
+        why = "Unable to initialize backend 'cuda': no driver. (you may need to set X)"
+        raise RuntimeError(why)
+
+    monkeypatch.setattr(sys.modules["kvnmt.cli.main"], "_parse", lambda *_: work)
+    before = jax.config.jax_platforms  # pyright: ignore
+    jax.config.update("jax_platforms", None)
+    try:
+        said = kvnmt("translate", run)
+    finally:
+        jax.config.update("jax_platforms", before)
+    assert said.status == 2
+    assert "started (Unable to initialize backend 'cuda': no driver.);" in said.err
+    assert "set JAX_PLATFORMS=cpu to work on" in said.err
 
 
 @pytest.mark.parametrize("room, sizes", [(8, [2, 2, 1]), (2**28, [4, 1]), (1, [1] * 5)])

@@ -64,6 +64,19 @@ def test_what_does_not_fit_is_an_error_with_remedies(job):
         need_of(job()[0], 1000)
 
 
+def test_a_search_needs_all_arrays_whole(job):
+    """Though they are split over devices for training."""
+    made, _ = job(model_axis=2)
+    served = made.shapes.served
+    whole = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(served))
+    split = memory.bytes_of(served)
+    assert whole / 2 < split < whole  # tables are halved
+    memory.check_whole(served, whole + split, made.mesh)
+    with pytest.raises(UserError, match="GiB on each device, .* training.model_axis"):
+        memory.check_whole(served, whole + split - 1, made.mesh)
+    memory.check_whole(served, 0, devices.data_mesh())
+
+
 def test_validation_is_told_what_helps_validation():
     sentence = str(memory.too_large("3 GiB", memory.VALIDATION))
     assert "a greater training.accumulate, in whose parts" in sentence

@@ -305,5 +305,16 @@ def test_a_process_takes_its_devices_and_still_ends_when_asked(tasks, by_hand, v
     assert run.returncode == -signal.SIGTERM
 
 
+def test_a_process_that_is_shown_one_gpu_takes_it(monkeypatch):
+    """It has number 0 there, whatever number the process has on its machine."""
+    monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "4(x2)")
+    for shown, numbers in (("2", [0]), ("0,1,2,3", None), ("", None)):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+        assert companions._own_devices(by_hand=False) == numbers
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2")
+    monkeypatch.setenv("JAX_LOCAL_DEVICE_IDS", "1")
+    assert companions._own_devices(by_hand=False) is None
+
+
 def step_of(checkpoint: Path) -> int:
     return int(checkpoint.name)

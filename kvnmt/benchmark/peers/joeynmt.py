@@ -57,7 +57,7 @@ def train(
 
 
 def speed(log: str) -> float:
-    """Of whole epochs, validation apart."""
+    """Target tokens a second over whole epochs, without validation."""
     epochs = numbers(r"num\. of tokens: (\d+), ([\d.]+)\[sec\]", log, "JoeyNMT")
     return sum(tokens for tokens, _ in epochs) / sum(seconds for _, seconds in epochs)
 

@@ -59,7 +59,7 @@ def train(task: Task, folder: Path) -> list[Arguments]:
 
 
 def speed(log: str) -> float:
-    """Of the first epoch, from the line that reports it: others count validation, too.
+    """Target tokens a second in the first epoch: later reports count validation, too.
 
     Raises:
         UserError: It was too fast for the seconds that it tells.

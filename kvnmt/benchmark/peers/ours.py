@@ -41,7 +41,7 @@ def train(task: Task, folder: Path) -> list[Arguments]:
 
 
 def speed(log: str) -> float:
-    """Compiling and validating apart.
+    """Target tokens a second, without compiling and validating.
 
     Raises:
         UserError: Every step was the first of its shape.

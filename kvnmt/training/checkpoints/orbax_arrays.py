@@ -190,11 +190,10 @@ def abstract(tree: PyTree) -> PyTree:
 
 
 def as_stored(folder: Path, wanted: PyTree) -> PyTree:
-    """What is wanted of a folder of arrays, in the tree in which they lie there.
+    """The wanted arrays of a folder, in the tree in which they are stored.
 
-    Orbax restores no tree but the stored one, fields that hold no array included. What
-    counts is that both have the same arrays: a class may have gained or lost a field
-    that is None.
+    Orbax restores only the stored tree, including fields without an array. Here only
+    the arrays must be the same: a class may have gained or lost a field that is None.
 
     Args:
         folder: Of one tree.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orbax finds its files in a folder of any name, one with brackets, too.
+"""Lets orbax find its files in a folder of any name, also one with brackets.
 
-It looks for what the processes wrote by `glob` of a path of etils, which takes the name
-of the folder for a pattern. Of ``lr[0.1]`` it finds nothing, merges nothing, and says
-nothing.
+Orbax looks for what the processes wrote by the `glob` of a path of etils, which reads
+the name of the folder as a pattern. In ``lr[0.1]`` it finds nothing and merges nothing,
+without an error.
 """
 
 import glob

@@ -58,10 +58,9 @@ class CheckpointReader:
     def take(
         self, choose: Callable[[], Sequence[int]], read: Callable[[Sequence[int]], T]
     ) -> T:
-        """What is read of chosen checkpoints that are there until they are read.
+        """Reads chosen checkpoints; chooses again if one is removed meanwhile.
 
-        A training may remove one meanwhile, and what was read of it may lack a part:
-        then others are chosen.
+        A training may remove a checkpoint while it is read, so that a part is missing.
 
         Args:
             choose: Finds steps.
