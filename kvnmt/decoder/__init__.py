@@ -11,9 +11,26 @@ from kvnmt.decoder import (
     stacked_lstm,
     transformer,
 )
-from kvnmt.decoder.base import SCAN, Decoder, Features, Options, scanned
+from kvnmt.decoder.base import (
+    SCAN,
+    Decoder,
+    Features,
+    Options,
+    features_over_time,
+    scanned,
+    whole_step,
+)
 
-__all__ = ["CATALOGUE", "Decoder", "Features", "Options", "SCAN", "scanned"]
+__all__ = [
+    "CATALOGUE",
+    "Decoder",
+    "Features",
+    "Options",
+    "SCAN",
+    "features_over_time",
+    "scanned",
+    "whole_step",
+]
 
 CATALOGUE = Catalogue(
     "decoder",

@@ -11,6 +11,7 @@ word waits for what was written at the one before. A member of the catalogue has
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import jax
@@ -96,8 +97,8 @@ class OverTime(Protocol):  # noqa: D101
     ) -> Features:
         """Computes the features ``B T`` of given words, of inputs ``B T``.
 
-        It gives what ``step`` gives, one after the other from the State before the
-        first word, but for what a key drops in training.
+        The features equal those of ``step``, word by word from the State before the
+        first word, except for what a key drops in training.
         """
         ...
 
@@ -121,6 +122,34 @@ def scanned(
     """What a step gives at every word, ``B T``, from a State and inputs ``B T``."""
     with jax.named_scope(SCAN):
         return _swap_time(scan(step, state, _swap_time(inputs), scanning))
+
+
+def features_over_time(
+    decoder: "Decoder",
+    params: PyTree,
+    source: PyTree,
+    state: PyTree,
+    inputs: PyTree,
+    key: Key[Array, "*B"] | None = None,
+    scanning: Scanning = Scanning(),
+) -> Features:
+    """The features ``B T`` of given words, before ``attend``."""
+    if decoder.over_time is not None:
+        return decoder.over_time(params, source, state, inputs, key, scanning)
+    step = partial(decoder.step, params, source)
+    return scanned(step, state, inputs, scanning)
+
+
+def whole_step(
+    decoder: "Decoder", params: PyTree, source: PyTree, state: PyTree, inputs: PyTree
+) -> tuple[PyTree, Features]:
+    """Advances by one word, ``attend`` included."""
+    state, features = decoder.step(params, source, state, inputs)
+    if decoder.attend is None:
+        return state, features
+    alone = jax.tree.map(lambda x: x[:, None], features)  # a time axis of one step
+    features = decoder.attend(params, source, alone)
+    return state, jax.tree.map(lambda x: x[:, 0], features)
 
 
 def _swap_time(tree: PyTree) -> PyTree:

@@ -2,8 +2,8 @@
 """MemDec, the decoder with an external memory matrix.
 
 M. Wang, Z. Lu, H. Li, Q. Liu (2016), "Memory-enhanced Decoder for Neural Machine
-Translation", section 3, equations 4 to 15. The formulas are recalled, and from the code
-of others: the text at hand has lost them.
+Translation", section 3, equations 4 to 15. The formulas come from memory and from the
+code of others: they are missing in the text at hand.
 
 =============  ==============================================================
 parameters     initial state, query, per round: attention and GRU; memory:

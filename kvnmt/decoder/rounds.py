@@ -215,7 +215,7 @@ def look(
 
 
 def _further(key: Key[Array, ""], count: int) -> list[Array]:
-    """Keys that are none of the few which the same key is split into elsewhere."""
+    """Keys that differ from those that the same key is split into elsewhere."""
     return [jax.random.fold_in(key, 1000 + n) for n in range(count)]
 
 
@@ -245,7 +245,7 @@ def look_once(
 
 
 def alignments(*looks: Attended) -> tuple[Float[Array, "B S"], ...]:
-    """Those of the looks that have one."""
+    """The alignments of all looks that have one."""
     return tuple(a.alignment for a in looks if a.alignment is not None)
 
 

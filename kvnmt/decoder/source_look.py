@@ -134,7 +134,7 @@ def look_over_time(
     key: Key[Array, "*B"] | None,
     scanning: Scanning,
 ) -> Looked:
-    """The same at all words: at once, or one after the other where there are writes."""
+    """As `look_at` for all words: at once, or one after the other if it writes."""
     before = jnp.pad(h, ((0, 0), (1, 0), (0, 0)))[:, :-1]
     drop = tuple(
         None if k is None or not rate else dropout(k, rate, jnp.ones_like(h))

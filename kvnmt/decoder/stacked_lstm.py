@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stacked LSTM decoder of attention without feeding back.
+"""The stacked LSTM decoder, by default without input feeding.
 
 H. Mino, M. Utiyama, E. Sumita, T. Tokunaga (2017), section 3.1, after M. Luong,
 H. Pham, C. Manning (2015); with one layer, a zero start and no attention, the

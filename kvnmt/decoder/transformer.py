@@ -23,12 +23,12 @@ result         LN(h_t); context and alignments of the last layer
     s_t = LN(h_t)
 
 Any attention of the catalogue looks at the source in the ``last`` layer or in ``each``;
-multi-head attention does in the others. In training all words are computed at once; of
-a layer whose attention writes, the look alone is scanned. The gradient keeps the
+the other layers have multi-head attention. In training all words are computed at once;
+if the attention of a layer writes, only its look is scanned. The gradient keeps the
 weights of self-attention, [B, N, T, T] for each layer.
 
-A plain Transformer reads ``s_t`` alone out: target context ``state_only`` and readout
-``none``. Departure: the paper has six layers, here are two by default.
+In a plain Transformer the readout gets only ``s_t``: target context ``state_only`` and
+readout ``none``. Departure: the paper has six layers, the default here is two.
 """
 
 from collections.abc import Sequence

@@ -38,7 +38,7 @@ def state(trial: Trial) -> Iterator[str]:
 
 
 def _writes_unread(trial: Trial) -> Iterator[str]:
-    """The last word, as if nothing had been written, is to be read otherwise."""
+    """What is read for the last word must differ from a read without any write."""
     fresh = trial.run(
         trial.params, trial.annotations, MASK, [trial.moments[-1]] * len(trial.moments)
     )
@@ -122,7 +122,7 @@ def hypotheses(trial: Trial) -> Iterator[str]:
 
 
 def precision(trial: Trial) -> Iterator[str]:
-    """In bfloat16 contexts are of it, and in float64 nothing is coarser."""
+    """From bfloat16 come bfloat16 contexts; from float64 nothing less precise."""
 
     def results(*arrays: PyTree) -> tuple[PyTree, PyTree, list[PyTree]]:
         looks, states, *shown = unroll(trial.attention, *arrays)
@@ -153,7 +153,7 @@ def gradient(trial: Trial) -> Iterator[str]:
 
 
 def reach(trial: Trial) -> Iterator[str]:
-    """From what is read it reaches all that is trained, and the query if heeded."""
+    """The gradient reaches parameters and annotations, and the query if it matters."""
     *others, query = _leaves_of(trial, trial.gradient)
     yield from faults_of_gradient([*others, query] if _heeded(trial) else others)
 

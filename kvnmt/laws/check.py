@@ -90,7 +90,7 @@ class Verdicts(NamedTuple):
 
 
 def _attending(attention: Attention, *sizes: Sizes) -> trials.Trial:
-    """A product of query and annotation needs them equally wide."""
+    """Makes a trial, with equal widths if the attention refuses others."""
     if sizes:
         return trials.make_trial(attention, *sizes)
     try:
@@ -144,8 +144,8 @@ def check(
         mechanism: An attention, a target context or a decoder: what has ``Options``
             and ``build``, such as a module, or the `Attention`, `TargetContext` or
             `Decoder` that ``build`` returns. A decoder is built around a key memory,
-            which writes: give one built around another, too, if it goes another way
-            around an attention that writes nothing.
+            which writes. If it works differently around an attention that writes
+            nothing, also check it as built around one.
         options: Its choices; by default ``Options()``.
         excused: Names of laws that need not hold: a mechanism that knows the order
             of the source does not keep ``order``.

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from kvnmt.decoder import Features
+from kvnmt.decoder import Features, whole_step
 from kvnmt.encoder import Encoded
-from kvnmt.laws.decoder_trial import MASK, B, S, T, Trial, at_once, step, stepped
+from kvnmt.laws.decoder_trial import MASK, B, S, T, Trial, at_once, stepped
 from kvnmt.laws.law import (
     LARGE,
     Law,
@@ -71,7 +71,7 @@ def widths(trial: Trial) -> Iterator[str]:
 
 
 def keys(trial: Trial) -> Iterator[str]:
-    """Keys, a row each, are there in training alone; what they drop has its shape."""
+    """With the keys of training, one per row, features keep their shapes."""
     drawn = jax.random.split(jax.random.key(5), B)
     found = trial.at_once(*_arrays(trial), drawn)
     form, want = (jax.tree.map(jnp.shape, _shown(x)) for x in (found, trial.course()))
@@ -152,7 +152,7 @@ def state(trial: Trial) -> Iterator[str]:
     )
     constants = trial.decoder.prepare(trial.params, encoded)
     inputs = trial.decoder.inputs(trial.params, embedded[:, SEEN])
-    _, got = step(trial.decoder, trial.params, constants, now, inputs)
+    _, got = whole_step(trial.decoder, trial.params, constants, now, inputs)
     for difference in differences(want, got, tolerance=1e-5):
         yield f"once rows are {COMPANIES[0]}, {difference}"
 
@@ -165,7 +165,7 @@ def hypotheses(trial: Trial) -> Iterator[str]:
     def run(encoded: Encoded, embedded: Array) -> tuple[PyTree, PyTree]:
         constants = decoder.prepare(params, encoded)
         begun = decoder.initial_state(params, constants, T)
-        of = partial(step, decoder, params, constants)
+        of = partial(whole_step, decoder, params, constants)
         given = [(begun, decoder.inputs(params, embedded[:, t])) for t in (0, 1)]
         each = [of(*pair) for pair in given]
         both, wanted = (
@@ -193,7 +193,7 @@ def large(trial: Trial) -> Iterator[str]:
 
 
 def precision(trial: Trial) -> Iterator[str]:
-    """In bfloat16 what the readout takes is of it; in float64 nothing is coarser."""
+    """From bfloat16 come bfloat16 features; from float64 nothing less precise."""
 
     def results(*arrays: PyTree) -> tuple[PyTree, PyTree, list[PyTree]]:
         found, (_, states) = (
@@ -207,7 +207,7 @@ def precision(trial: Trial) -> Iterator[str]:
 
 
 def reach(trial: Trial) -> Iterator[str]:
-    """From what the readout takes, it reaches parameters, annotations and words."""
+    """The gradient of the features reaches parameters, annotations and words."""
 
     def total(params: PyTree, annotations: Array, embedded: Array) -> Array:
         encoded = replace(trial.encoded, annotations=annotations)
@@ -247,5 +247,5 @@ def _arrays(trial: Trial) -> tuple[PyTree, Encoded, Array]:
 
 
 def _shown(features: Features) -> Features:
-    """All but the looks at states so far, which are as wide as there is room."""
+    """The features without self-attention, whose width is the room for steps."""
     return replace(features, self_attention=None)

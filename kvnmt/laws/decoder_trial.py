@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A decoder at work on small random numbers, for laws to be tried on.
 
-It is built around an attention that writes: around another all rounds but the last are
-idle. That one heeds all that a decoder is to hand on. The laws of the attention are
-others.
+The decoder is built around an attention that writes: without writes all rounds but the
+last would be idle. This attention uses all that a decoder is to hand on. The attention
+itself is tried by other laws.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,10 @@ import jax
 import jax.numpy as jnp
 
 from kvnmt.attention import Attended, Attention, Moment
-from kvnmt.decoder import Decoder, Features, scanned
+from kvnmt.decoder import Decoder, Features, features_over_time, whole_step
 from kvnmt.encoder import Encoded
 from kvnmt.laws.law import drawn, normal_numbers
 from kvnmt.laws.trial import MASK, B, S
-from kvnmt.layers import Scanning
 from kvnmt.typing import Array, Key, PyTree, Sizes
 
 # Widths differ, so that a transposed or swapped matrix cannot fit.
@@ -64,7 +63,7 @@ def make_trial(decoder: Decoder, sizes: Sizes = SIZES) -> Trial:
 
 
 def heeding(attention: Attention) -> Attention:
-    """An attention that reads by, and writes by, everything of a moment.
+    """An attention whose reads and writes depend on everything in a moment.
 
     Args:
         attention: One that writes.
@@ -94,11 +93,10 @@ def at_once(
     source = decoder.prepare(params, encoded)
     inputs = decoder.inputs(params, embedded)
     state = decoder.initial_state(params, source, embedded.shape[1], key)
-    if decoder.over_time is None:
-        features = scanned(partial(decoder.step, params, source), state, inputs)
-    else:
-        features = decoder.over_time(params, source, state, inputs, key, Scanning())
-    return _completed(decoder, params, source, features)
+    features = features_over_time(decoder, params, source, state, inputs, key)
+    if decoder.attend is None:
+        return features
+    return decoder.attend(params, source, features)
 
 
 def stepped(
@@ -108,27 +106,9 @@ def stepped(
     source = decoder.prepare(params, encoded)
     states, all_features = [decoder.initial_state(params, source, length)], []
     for t in range(embedded.shape[1]):
-        state, features = step(
+        state, features = whole_step(
             decoder, params, source, states[-1], decoder.inputs(params, embedded[:, t])
         )
         states.append(state)
         all_features.append(features)
     return all_features, states
-
-
-def step(
-    decoder: Decoder, params: PyTree, source: PyTree, state: PyTree, inputs: PyTree
-) -> tuple[PyTree, Features]:
-    """Takes one word."""
-    state, features = decoder.step(params, source, state, inputs)
-    alone = jax.tree.map(lambda x: x[:, None], features)  # a time axis of one step
-    features = _completed(decoder, params, source, alone)
-    return state, jax.tree.map(lambda x: x[:, 0], features)
-
-
-def _completed(
-    decoder: Decoder, params: PyTree, source: PyTree, features: Features
-) -> Features:
-    if decoder.attend is None:
-        return features
-    return decoder.attend(params, source, features)

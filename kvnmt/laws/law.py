@@ -34,9 +34,9 @@ class Law(NamedTuple, Generic[Trial]):
 def differences(wanted: PyTree, actual: PyTree, *, tolerance: float) -> Iterator[str]:
     """A sentence for the array that differs most, if any differs too much.
 
-    Of trees of other structures, that is told alone.
-    Of an array with large numbers the tolerance is a share of the largest: a memory
-    of sums rounds as they do. What holds no real numbers is to be the same.
+    If the structures differ, only that is said. If an array has large numbers, the
+    tolerance is a share of the largest, since a memory of sums rounds as they do.
+    Arrays without real numbers must be equal.
     """
     if jax.tree.structure(wanted) != jax.tree.structure(actual):
         have, want = ([name for name, _ in named(each)] for each in (actual, wanted))
@@ -93,7 +93,7 @@ def normal_numbers(seed: int) -> Callable[..., Array]:
 
 
 def faults_of_init(init: Callable[..., PyTree], sizes: Sizes) -> Iterator[str]:
-    """Of the numbers that training starts from: they are finite, and from the key."""
+    """Faults of initial parameters: they must be finite and drawn from the key."""
     first, again, other = (
         init(jax.random.key(seed), sizes, gaussian()) for seed in (0, 0, 1)
     )
@@ -121,7 +121,7 @@ def faults_of_init(init: Callable[..., PyTree], sizes: Sizes) -> Iterator[str]:
 
 
 def faults_of_form(states: Sequence[PyTree], rows: int) -> Iterator[str]:
-    """Of what is carried: a search reorders its rows, a scan needs one form."""
+    """Faults of carried States: a search reorders rows, a scan needs one form."""
     first, *later = states
     for name, leaf in named(first):
         if leaf.shape[:1] != (rows,):
@@ -149,7 +149,7 @@ def unchanged(states: Sequence[PyTree]) -> list[str]:
 
 
 def faults_of_sharp(run: Callable[[PyTree], PyTree], params: PyTree) -> Iterator[str]:
-    """Of what is computed with large parameters, by which sums of energies are, too."""
+    """Faults of results with large parameters, which make sums of energies large."""
     large = jax.tree.map(lambda x: jnp.clip(SHARP * x, -SHARPEST, SHARPEST), params)
     for fault in not_finite(run(large)):
         yield f"with large parameters {fault}"
@@ -163,7 +163,7 @@ def not_finite(tree: PyTree) -> Iterator[str]:
 
 
 def faults_of_gradient(gradients: Iterable[tuple[str, np.ndarray]]) -> Iterator[str]:
-    """Of a gradient by something that is called so: it is finite, and not all 0."""
+    """Faults of gradients by name: each must be finite, and not all 0."""
     for name, leaf in gradients:
         if not np.isfinite(leaf).all():
             yield f"the gradient of {name} is not finite"
@@ -172,7 +172,7 @@ def faults_of_gradient(gradients: Iterable[tuple[str, np.ndarray]]) -> Iterator[
 
 
 def faults_of_looks(weights: np.ndarray, rows: int, steps: int) -> Iterator[str]:
-    """Of weights of what came earlier, [B, T, T]; column 0 stands before the first."""
+    """Faults of weights of earlier steps, [B, T, T]; column 0 is before the first."""
     if weights.shape != (rows, steps, steps):
         yield f"the weights have shape {weights.shape}"
         return
@@ -190,7 +190,7 @@ def faults_of_precision(
     results: Callable[..., tuple[PyTree, PyTree, Sequence[PyTree]]],
     *arrays: PyTree,
 ) -> Iterator[str]:
-    """Of what is computed: it has the type of what was given, or is finer.
+    """Faults of types: results must have the type of the arrays, or a finer one.
 
     Args:
         results: What the model goes on with, what people see, and the States, as a
@@ -226,5 +226,5 @@ def _near(have: np.ndarray, want: np.ndarray, tolerance: float) -> bool:
 
 
 def size(array: np.ndarray) -> float:
-    """Of the largest number, 1 at least."""
+    """The size of the largest finite number, 1 at least."""
     return float(np.max(np.abs(array), initial=1.0, where=np.isfinite(array)))

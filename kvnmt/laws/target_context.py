@@ -168,7 +168,7 @@ def attended(trial: Trial) -> Iterator[str]:
 
 
 def precision(trial: Trial) -> Iterator[str]:
-    """In bfloat16 what the readout takes is of it; in float64 nothing is coarser."""
+    """From bfloat16 come bfloat16 readout inputs; from float64 nothing less precise."""
     stepped = partial(_stepped, trial)
     yield from faults_of_precision(stepped, *_arrays(trial))
 

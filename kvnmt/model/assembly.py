@@ -82,7 +82,7 @@ def _check_source(config: ModelConfig) -> None:
 
 
 def changes() -> tuple[int, ...]:
-    """To the catalogues so far: what was built before the last is out of date."""
+    """The changes to the catalogues so far; models built before the last are stale."""
     return tuple(catalogue.changes for catalogue in CATALOGUES)
 
 
@@ -200,13 +200,9 @@ def _step(
 ) -> tuple[State, Prediction]:
     embedded = embed(params.target_embedding, jnp.asarray(tokens))  # [B, E]
     inputs = parts.decoder.inputs(params.decoder, embedded)
-    new, features = parts.decoder.step(
-        params.decoder, source.decoder, state.decoder, inputs
+    new, features = decoders.whole_step(
+        parts.decoder, params.decoder, source.decoder, state.decoder, inputs
     )
-    if parts.decoder.attend is not None:
-        alone = jax.tree.map(lambda x: x[:, None], features)  # a time axis of one step
-        features = parts.decoder.attend(params.decoder, source.decoder, alone)
-        features = jax.tree.map(lambda x: x[:, 0], features)
     memory, context = parts.target_context.step(
         params.target_context, state.target_context, features.state, embedded
     )
@@ -237,13 +233,9 @@ def _forward(
     length = embedded.shape[1]
     start = parts.decoder.initial_state(params.decoder, constants, length, key_start)
     masked = with_masks(key_masks, rates.recurrent, params.decoder, len(embedded))
-    if parts.decoder.over_time is None:
-        step = partial(parts.decoder.step, masked, constants)
-        features = decoders.scanned(step, start, inputs, scanning)
-    else:
-        features = parts.decoder.over_time(
-            masked, constants, start, inputs, key_words, scanning
-        )
+    features = decoders.features_over_time(
+        parts.decoder, masked, constants, start, inputs, key_words, scanning
+    )
     state = dropout(key_state, rates.state, features.state)
     features = replace(features, state=state)
     if parts.decoder.attend is not None:
@@ -262,7 +254,7 @@ def _self_attention(
     features: decoders.Features,
     embedded: Float[Array, "B T E"],
 ) -> tuple[Float[Array, "B T T"], ...]:
-    """What nobody asks for is not computed: programs leave unused results out."""
+    """Self-attention of all mechanisms; programs that do not use it leave it out."""
     looks = []
     if features.self_attention is not None:
         looks.append(features.self_attention[..., : embedded.shape[1]])

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choices of a model that leave something out by mistake: nobody begins with them.
+"""Refuses choices of a new model that leave something out by mistake.
 
-A model that was trained with them is read all the same.
+A model that was trained with them can still be read.
 """
 
 from kvnmt import attention as attentions
@@ -14,7 +14,7 @@ from kvnmt.model.config import ModelConfig
 
 
 def check_choices(config: ModelConfig) -> None:
-    """Refuses a readout that hands on less than it is given, and looks at nothing.
+    """Refuses a readout that loses an input, and looks at a source that is not there.
 
     Raises:
         OptionError: Something would be computed that no prediction depends on.

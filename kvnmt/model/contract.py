@@ -8,6 +8,7 @@ several.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import NamedTuple, Protocol
 
 import jax
@@ -58,8 +59,8 @@ class Prediction:
 
 def mean_logits(several: Sequence[Float[Array, "*N V"]]) -> Float[Array, "*N V"]:
     """Those of the mean of several distributions, normalised."""
-    votes = jnp.stack([jax.nn.log_softmax(logits) for logits in several])
-    return jax.nn.logsumexp(votes, axis=0) - jnp.log(len(several))
+    votes = (jax.nn.log_softmax(logits) for logits in several)
+    return reduce(jnp.logaddexp, votes) - jnp.log(len(several))
 
 
 class Init(Protocol):  # noqa: D101

@@ -116,7 +116,7 @@ def _init_output(config: ModelConfig, key: Array, width: int, words: int) -> Lin
 
 
 def _check_units(params: Params, rate: float) -> Params:
-    """The same, once it is known that dropout of recurrent states drops something."""
+    """The parameters, if dropout of recurrent states has a unit to act on."""
     if rate and not has_units((params.encoder, params.decoder)):
         raise OptionError(
             "{0} is of GRUs and LSTMs, of which this model has none; leave it out.",
