@@ -81,8 +81,8 @@ def answers(
 
     Raises:
         UserError: The dictionary, the prefixes, the references or the shortlist cannot
-            be read, or there are fewer prefixes or references than lines or, which
-            without a count is told once all lines are translated, more.
+            be read, or there are fewer or more prefixes or references than lines.
+            Without a count, more are noticed only once all lines are translated.
     """
     dictionary = None
     if options.dictionary or options.replace_unknown:
@@ -148,7 +148,7 @@ def answers(
 def _in_lines(
     advance: Callable[[int], None], cuts: Sequence[Sequence[str]]
 ) -> Callable[[int], None]:
-    """Takes how many parts of a window are done, and tells of lines."""
+    """Turns progress in parts of a window into progress in lines."""
     parts = sum(bool(part.strip()) for pieces in cuts for part in pieces)
     done = told = 0
     if not parts:
@@ -177,9 +177,9 @@ def _written(
     advance: Callable[[int], None],
     **request: Unpack[Request],
 ) -> Iterable[str]:
-    """Translates the parts of lines, the first of that number.
+    """Translates the parts of lines; ``line`` is the number of the first line.
 
-    A line comes out for each, or for every entry of n-best lists.
+    One line comes out for each line, or for every entry of n-best lists.
     """
     flat = [part for pieces in cuts for part in pieces]
     search = _search(options)

@@ -10,13 +10,13 @@ from kvnmt.errors import UserError, counted
 
 
 class Beside(NamedTuple):
-    """Such a file, read."""
+    """A file with a line for every line of input, after it was read."""
 
     path: Path
     lines: Sequence[str]
 
     def window(self, first: int, count: int) -> Sequence[str]:
-        """The lines beside so many of the input.
+        """The lines that belong to so many lines of the input.
 
         Raises:
             UserError: There are not as many left.
@@ -30,7 +30,7 @@ class Beside(NamedTuple):
         return here
 
     def check_end(self, count: int) -> None:
-        """Refuses lines beside which there was none.
+        """Refuses lines that belong to no line of the input.
 
         Raises:
             UserError: The input had fewer lines; all of them were answered.

@@ -121,7 +121,7 @@ class Compile:
         return " with ".join([self.system, *filter(None, others)])
 
     def _kernels(self, result: Largest) -> Iterator[list[Kernel]]:
-        """Of every section those asked for."""
+        """For every section the kernels that were asked for."""
         compiled = result.compiled
         for section in compiled.figures.sections:
             yield largest_kernels(compiled.program, section, self.kernels)

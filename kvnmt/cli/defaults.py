@@ -151,12 +151,12 @@ def parse(
 
 
 def _of_run(kind: Any, arguments: Sequence[str], runs: str) -> Experiment | None:
-    """The config of the first run that is named in its place.
+    """The config of the first run that the command's field of runs names.
 
     A flag may name another run, and which flags take a value depends on the mechanisms
     of the run. So every folder is tried: with the config of the right one, the
-    arguments name the folder that the config was read from. Help is of the first
-    folder, if what is needed beside it is not there.
+    arguments name the folder that the config was read from. If other arguments are
+    missing, help is that of the first folder.
     """
     shown = None
     for folder in _folders(arguments):

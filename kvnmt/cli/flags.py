@@ -15,7 +15,7 @@ FLAT = tyro.conf.arg(name="")  # an argument whose fields carry no prefix
 
 
 def names(paths: Sequence[Path]) -> list[str]:
-    r"""The last parts of paths, as many as tell them apart, in names of files, too.
+    r"""Names for paths: as many last parts as tell them apart, in file names, too.
 
     Bytes that are no UTF-8 are written as ``\udce9``, so that all can be printed.
 
@@ -40,9 +40,9 @@ def names(paths: Sequence[Path]) -> list[str]:
 
 
 def check_lists(kind: Any, words: Sequence[str]) -> None:
-    """Refuses a flag of several values that stands twice: the last alone would count.
+    """Refuses a flag of several values that is given twice: only the last would count.
 
-    What a file of flags holds may be said anew beside it.
+    The command line may repeat a flag that a file of flags holds.
 
     Args:
         kind: The class of the command.
@@ -61,7 +61,7 @@ def check_lists(kind: Any, words: Sequence[str]) -> None:
 
 
 def check_coverage(coverage: float, runs: Mapping[str, Any]) -> None:
-    """Refuses a penalty of what is unread where nothing tells what is.
+    """Refuses a penalty for unread words if a run has no attention.
 
     Args:
         coverage: Its weight.
@@ -81,7 +81,7 @@ def check_coverage(coverage: float, runs: Mapping[str, Any]) -> None:
 
 
 def check_direction(path: Path, reverse: Any, run: Any) -> None:
-    """Refuses a run of the same direction as that of the other one.
+    """Refuses a reverse run that translates in the same direction as the run.
 
     Args:
         path: Of the run that is to have the other direction.
@@ -113,7 +113,7 @@ def _lists(kind: Any, prefix: str = "") -> Iterator[str]:
 
 
 def check_reverse(reverse: Path, *runs: Path) -> None:
-    """Refuses a run as that of its own other direction.
+    """Refuses a run as its own reverse run.
 
     Raises:
         UserError: It is one of the runs, or a checkpoint of one.

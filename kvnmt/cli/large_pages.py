@@ -21,9 +21,9 @@ FIRST = (2, 35)  # version of the library that knows it
 def use_large_pages() -> None:
     """Begins this process anew with large pages; before anything heavy is imported.
 
-    Where the variable is set, if only to nothing, or pages cannot be asked for, this
-    does nothing, nor where the program came from standard input or a notebook, which
-    could not be read again. Process number, files and arguments stay.
+    This does nothing if the variable is set, even to nothing, or if pages cannot be
+    asked for, or if the program came from standard input or a notebook, which could not
+    be read again. Process number, files and arguments stay.
     """
     if VARIABLE in os.environ or not _can_ask() or not _can_begin_anew():
         return

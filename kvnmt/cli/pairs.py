@@ -10,21 +10,38 @@ import tyro
 
 from kvnmt.cli.flags import check_direction, check_reverse
 from kvnmt.console import counting, print_json
+from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.data.links import Links
 from kvnmt.data.text import Parallel, read_parallel
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError
+from kvnmt.fields import check_fields
+from kvnmt.inference.config import Count, Total
 from kvnmt.inference.forced import Forced, force_lines
 from kvnmt.metrics.links import Heuristic, format_pharaoh, invert, symmetrize
 from kvnmt.runs.directory import Run, load_aligner
 
 JOINED: Heuristic = "grow-diag-final-and"
 WINDOW = 4096  # pairs at a time, ...
-ROOM = 2**28  # ... whose characters times characters are at most so many
+ROOM = 2**28  # ... for which source times target characters sum to at most this
 
 
-@dataclass(frozen=True)
-class Align:
+@dataclass(frozen=True, kw_only=True)
+class Batched:
+    """What every command that reads pairs has."""
+
+    batch_size: Count = BATCH_SIZE  # most pairs at a time
+    # most positions of their longer sides at a time, padding too
+    batch_tokens: Total = BATCH_TOKENS
+
+    @property
+    def limits(self) -> tuple[int, int]:
+        """Most pairs and most positions at a time."""
+        return self.batch_size, self.batch_tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Align(Batched):
     """Print word alignments of given pairs, one line of ``source-target`` links each.
 
     Words are counted from 0. Each target token is linked to the source token that it
@@ -44,6 +61,7 @@ class Align:
 
     def __call__(self) -> None:
         """Aligns."""
+        check_fields(self)
         if self.heuristic and not self.reverse:
             raise UserError(
                 "--heuristic joins the links of two runs; name the other with "
@@ -59,10 +77,11 @@ class Align:
         with counting("aligning", len(text.target)) as advance:
             for part in windows(text):
                 source, target = text.source[part], text.target[part]
-                forced = force_lines(run, source, target, advance)
+                forced = force_lines(run, source, target, advance, self.limits)
                 links = [pair.links(chosen) for pair in forced]
                 if other:
-                    links = self._joined(links, force_lines(other, target, source))
+                    turned = force_lines(other, target, source, limits=self.limits)
+                    links = self._joined(links, turned)
                 for n, (pair, joined) in enumerate(zip(forced, links, strict=True)):
                     if self.json:
                         lines = source[n], target[n]

@@ -11,11 +11,12 @@ from typing import Any, Literal
 
 import tyro
 
-from kvnmt.cli.pairs import check_source, read_pairs, windows
+from kvnmt.cli.pairs import Batched, check_source, read_pairs, windows
 from kvnmt.console import counting, print_json, say
 from kvnmt.data.text import Parallel, read_lines
 from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError, counted
+from kvnmt.fields import check_fields
 from kvnmt.inference.config import SearchConfig, numbers_of
 from kvnmt.inference.describe import finite
 from kvnmt.inference.moses import Listed, read_lists
@@ -24,8 +25,8 @@ from kvnmt.metrics.perplexity import perplexity
 from kvnmt.runs.directory import Run, load_ensemble
 
 
-@dataclass(frozen=True)
-class Score:
+@dataclass(frozen=True, kw_only=True)
+class Score(Batched):
     """Print the log-probability of given translations, one number per pair.
 
     Natural logarithms, the end of sentence included; the sum and the perplexity go to
@@ -55,6 +56,7 @@ class Score:
         Raises:
             UserError: What is given cannot be read or does not go together.
         """
+        check_fields(self)
         check_together(self)
         run = load_ensemble([self.run, *self.ensemble])
         text, listed = self._read(run)
@@ -64,7 +66,9 @@ class Score:
             nonlocal count
             for part in windows(text):  # all of them would fill the memory
                 source, target = text.source[part], text.target[part]
-                for pair in score_lines(run, source, target, advance, aligned=False):
+                for pair in score_lines(
+                    run, source, target, advance, aligned=False, limits=self.limits
+                ):
                     sums.append(pair.log_prob)
                     count += len(pair.token_log_probs)
                     yield pair
@@ -104,6 +108,8 @@ class Score:
         if lines == []:
             raise UserError(f"'{self.source}' is empty; it needs what was translated.")
         listed = [*read_lists(self.nbest, None if lines is None else len(lines))]
+        if self.weight is not None:  # those of one line may be of several searches
+            listed.sort(key=lambda entry: entry.number)
         name = f" {self.column}= "
         if not self.best and any(name in f" {entry.features} " for entry in listed):
             raise UserError(
@@ -191,8 +197,6 @@ def check_together(options: Score) -> None:
     name = options.column
     if len(name.split()) != 1 or "|||" in name or "=" in name:
         raise UserError(f"--feature {name!r} must be one word, without '='.")
-    if options.weight is not None and not math.isfinite(options.weight):
-        raise UserError(f"--weight is {options.weight} but must be a number.")
 
 
 def _check_whole(numbers: list[int], count: int, path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import tyro
 from numpy.typing import NDArray
 
-from kvnmt.cli.pairs import windows
+from kvnmt.cli.pairs import Batched, windows
 from kvnmt.console import counting, say
 from kvnmt.data.config import DataConfig, with_limit
 from kvnmt.data.encoding import tokenised
@@ -21,6 +21,7 @@ from kvnmt.data.vocabularies import Vocabularies
 from kvnmt.errors import UserError, counted
 from kvnmt.fields import at_least, check_fields
 from kvnmt.files import claim
+from kvnmt.inference.score import LIMITS
 from kvnmt.inference.shortlist import BEST, COMMON, count_links
 from kvnmt.inference.shortlist_file import write_shortlist
 from kvnmt.inference.token_links import attended_links, counted_links
@@ -30,8 +31,8 @@ PAIRS = 1_000  # that are linked at a time
 Linker: TypeAlias = Callable[[Block], NDArray[np.int64]]  # as `count_links` counts
 
 
-@dataclass(frozen=True)
-class Shortlist:
+@dataclass(frozen=True, kw_only=True)
+class Shortlist(Batched):
     """Make a table of likely target tokens for every source token, to translate with.
 
     Each target token of the text is linked to the source token that it attends to
@@ -50,6 +51,11 @@ class Shortlist:
     def __call__(self) -> None:
         """Makes it."""
         check_fields(self)
+        if self.links and self.limits != LIMITS:
+            raise UserError(
+                "--batch-size and --batch-tokens are for a run that links, and --links "
+                "has the links; leave them out."
+            )
         claim(self.output, [self.source, self.target, self.links])
         config = DataConfig(source=self.source, target=self.target, links=self.links)
         text, left_out = open_text(config, "train"), list[int]()
@@ -58,7 +64,8 @@ class Shortlist:
             link = partial(_by_file, words)
         else:
             run, _ = load_aligner(self.run)
-            words, link = run.vocabularies, partial(_by_attention, run, left_out)
+            link = partial(_by_attention, run, self.limits, left_out)
+            words = run.vocabularies
         with counting("linking", text.pairs) as advance:
             shortlist = count_links(
                 _linked(text, link, advance),
@@ -86,18 +93,21 @@ def _linked(
         advance(len(block.source))
 
 
-def _by_attention(run: Run, left_out: list[int], block: Block) -> NDArray[np.int64]:
+def _by_attention(
+    run: Run, limits: tuple[int, int], left_out: list[int], block: Block
+) -> NDArray[np.int64]:
     text = clean(block, "keep")
     longest = with_limit(run.experiment.data, run.vocabularies.kinds).longest
     links = []
     for part in windows(text):
-        some, long = attended_links(run, text.source[part], text.target[part], longest)
+        pairs = text.source[part], text.target[part]
+        some, long = attended_links(run, *pairs, longest, limits)
         links.append(some)
         left_out.append(long)
     return np.concatenate(links)
 
 
 def _by_file(words: Vocabularies, block: Block) -> NDArray[np.int64]:
-    """Of the tokens of words that a file links."""
+    """The links between tokens whose words a file links."""
     pairs = tokenised(words, block, "keep")
     return counted_links(pairs.source, pairs.target, pairs.links)

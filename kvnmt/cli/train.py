@@ -80,7 +80,7 @@ class Train:
             say(f"score with: kvnmt score {run} --target text")
 
     def _check_starts(self) -> None:
-        """Refuses what decides how a run begins, where one that has begun goes on."""
+        """Refuses flags for the beginning of a run where a run is resumed."""
         if not self.resume:
             return
         before = load_experiment(self.run)

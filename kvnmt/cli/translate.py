@@ -2,6 +2,7 @@
 """The command that translates standard input."""
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -91,9 +92,9 @@ class Translate(Answering):
 
     @contextmanager
     def _written(self, size: int = 0) -> Iterator[Callable[[bytes], None]]:
-        """What writes translations, so that they can be read at once.
+        """Yields a function that writes translations, so that they can be read at once.
 
-        A file that goes on begins behind so many bytes, all whole lines.
+        A resumed file goes on after so many bytes, which are whole lines.
         """
         if (path := self.output) is None:
             yield partial(_write, sys.stdout.buffer)
@@ -114,12 +115,33 @@ class Translate(Answering):
             write(b"")
 
     def _done(self) -> tuple[int, int]:
-        """How many whole lines, and bytes of them, a former start has written."""
+        """How many lines of the input a former start has done, and bytes it wrote.
+
+        Of n-best lists the last may not be whole, and is made again.
+        """
         if not (self.resume and self.output and self.output.exists()):
             return 0, 0
+        ends, size = [0], 0  # of what is written for each line of the input
         with self.output.open("rb") as file:
-            sizes = [len(line) for line in file if line.endswith(b"\n")]
-        return len(sizes), sum(sizes)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                size += len(line)
+                if not self.moses:
+                    ends.append(size)
+                elif (number := self._number(line)) >= len(ends):
+                    ends += [size - len(line)] * (number + 1 - len(ends))
+        return len(ends) - 1, ends[-1]
+
+    def _number(self, line: bytes) -> int:
+        """That of an entry of an n-best list."""
+        number = line.partition(b" ||| ")[0]
+        if not re.fullmatch(rb"[0-9]{1,9}", number):
+            raise UserError(
+                f"'{self.output}' holds no n-best lists; leave out --resume or "
+                "--moses, or name another --output."
+            )
+        return int(number)
 
     def _windows(self, done: int = 0) -> tuple[int | None, Iterator[Sequence[str]]]:
         """The lines to translate, and how many there are, if that is known."""
@@ -147,11 +169,6 @@ def check_together(options: Translate) -> None:
     """
     if options.resume and not (options.input and options.output):
         raise UserError("--resume goes on with a file; give --input and --output.")
-    if options.resume and options.moses:
-        raise UserError(
-            "--resume counts lines, and --moses writes several for each of the input; "
-            "leave out one of them."
-        )
     shapes = {
         "--json": options.json,
         "--moses": options.moses,

@@ -8,17 +8,18 @@ from typing import BinaryIO
 
 from kvnmt.data.lines import bare
 from kvnmt.data.text import decode
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, reason_of
 
 
 def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:
     """Yields lines of standard input, ``size`` at a time, as soon as they are there.
 
     Raises:
-        UserError: A line is not UTF-8; the lines before it were yielded.
+        UserError: A line cannot be read or is not UTF-8; in the second case the lines
+            before it were yielded.
     """
     window: list[str] = []
-    for number, line in enumerate(stream, 1):  # bytes: the line feed alone splits
+    for number, line in enumerate(_lines(stream), 1):
         if number == 1:
             line = line.removeprefix(BOM_UTF8)
         try:
@@ -32,6 +33,15 @@ def read_windows(stream: BinaryIO, size: int) -> Iterator[list[str]]:
             window = []
     if window:
         yield window
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """The lines as bytes: the line feed alone splits."""
+    try:
+        yield from stream
+    except OSError as error:
+        reason = reason_of(error)
+        raise UserError(f"standard input cannot be read: {reason}.") from None
 
 
 def awaited_lines(stream: BinaryIO) -> int | None:

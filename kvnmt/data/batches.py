@@ -21,7 +21,7 @@ class Batch(NamedTuple):
 
 
 class LinkedBatch(NamedTuple):
-    """The same, with links between the tokens."""
+    """A batch with links between the tokens."""
 
     source: NDArray[np.int32]  # [B, S]
     target: NDArray[np.int32]  # [B, T]
@@ -75,8 +75,8 @@ class EncodedCorpus:
             target: Their translations.
             reopen: A function and its arguments that another process gets the same
                 corpus from, so that it need not be sent there.
-            links: Between the tokens of each pair, if there are any: the places of
-                source and target by turns.
+            links: Between the tokens of each pair, if there are any: source and
+                target places in alternation.
         """
         self.source, self.target, self._reopen = source, target, reopen
         self.links = links

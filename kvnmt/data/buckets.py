@@ -14,8 +14,8 @@ from kvnmt.data.batches import pad, with_end
 EDGES = (8, 12, 16, 24, 32, 48, 64, 96, 128)  # padded source lengths, EOS included
 BATCH_SIZE = 64  # sentences
 BATCH_TOKENS = 4096  # padded positions
-# A shape is a program, and to compile that takes about as long as to translate a full
-# batch: a length of the table is left out if no more padded positions come of it.
+# Every shape needs a program; to compile it takes about as long as to translate a full
+# batch. A length is left out if this adds at most so many padded positions.
 PROGRAM = 4096
 Shapes: TypeAlias = dict[int, int]  # rows by padded length, from short to long
 
@@ -44,8 +44,8 @@ def in_batches(
 ) -> Iterator[tuple[list[int], NDArray[np.int32]]]:
     """Yields places in the corpus and their padded ids, longest sentences first.
 
-    Empty sentences have none. A padded length always has as many rows, so that it is
-    one shape.
+    Empty sentences are left out. A padded length always has the same number of rows, so
+    that it is one shape.
 
     Args:
         sentences: Ids without EOS.

@@ -33,8 +33,8 @@ from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import DamagedError
 
 FORMAT = 3  # of how text is read, too: raised when the same text gives other ids
-# What decides no id: where files lie, whose contents are in the name by their digests;
-# what is not trained on; who does the work. `longest` says what `max_length` does.
+# Fields that change no id: the places of files, whose digests are part of the name;
+# what is not trained on; who does the work. `longest` stands for `max_length`.
 NEVER_MATTERS = {"source", "target", "pairs", "tfds_folder", "cache", "workers"}
 NEVER_MATTERS |= {"links", "valid_source", "valid_target", "valid_pairs", "tfds_valid"}
 NEVER_MATTERS |= {"vocabularies", "max_length", "codes", "target_codes"}
@@ -75,7 +75,7 @@ def key_of(
 
 
 def _digest_of(path: Path) -> str | None:
-    """Of a file that may be gone, since a run has what it read of it."""
+    """The digest of a file; None if it is gone: a run has kept what it read of it."""
     try:
         return files.digest_of(path)
     except OSError:  # told where it is read
@@ -163,7 +163,7 @@ def find(entry: Path, console: Console, remove: bool = True) -> Prepared | None:
     Args:
         entry: Its folder.
         console: Where people read.
-        remove: Or a damaged one is left, without a word.
+        remove: Whether to do so; otherwise a damaged one is left without a message.
 
     Raises:
         UserError: It cannot be read.

@@ -64,7 +64,7 @@ class Codes(Listed):
             number: Of the sample: the same line and number give the same pieces.
 
         Returns:
-            Ids; of a word of which a piece would be unknown the usual ones.
+            Ids; a word that would have an unknown piece has its usual ids.
         """
         draw = random.Random(zlib.crc32(f"{number} {line}".encode())).random
         ids: list[int] = []

@@ -102,13 +102,13 @@ class DataConfig:
     def longest(self) -> int:
         """Most tokens of a side that is trained on, EOS not counted.
 
-        With vocabularies that are there it takes `with_limit` before.
+        If vocabularies exist already, `with_limit` must be called first.
         """
         return self.max_length or LONGEST[self.vocabulary]
 
 
 def with_limit(config: DataConfig, kinds: Collection[Kind]) -> DataConfig:
-    """The config, with the most tokens that sentences of these kinds of tokens have.
+    """The config, with the limit of tokens for sentences of these kinds of tokens.
 
     Vocabularies that are taken, not built, may be of other kinds than the config's.
     """
@@ -117,7 +117,7 @@ def with_limit(config: DataConfig, kinds: Collection[Kind]) -> DataConfig:
 
 
 def check_vocabularies(config: DataConfig, *starts: DataConfig) -> None:
-    """Refuses how to build vocabularies of another kind, or where a run's are taken.
+    """Refuses build options of another kind, or any if a run's vocabularies are taken.
 
     Args:
         config: The choices.

@@ -20,11 +20,13 @@ from kvnmt.data.encoding import Dropped, EncodedBlock, Tokenised, tokenised
 from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
 from kvnmt.data.vocabularies import Vocabularies, check_merges, load_vocabularies
+from kvnmt.data.vocabulary import UNK
 from kvnmt.data.words import split_words
-from kvnmt.errors import OptionError, UserError, counted, reason_of
+from kvnmt.errors import OptionError, UserError, counted, flag, reason_of
 from kvnmt.files import digest_of
 
 CUT = 0.02  # share of words
+FEW, SINGLE = 1_000, 0.2  # subwords, and the share of them that may be characters
 
 
 class Corpora(NamedTuple):
@@ -83,6 +85,8 @@ def load_corpora(
     )
     if warning := _cut_before(vocabularies, pairs):
         say(warning, console)
+    if trained is None and (warning := _mostly_characters(config, vocabularies)):
+        say(warning, console)
     return Corpora(
         vocabularies=vocabularies,
         train=prepared.train,
@@ -114,6 +118,25 @@ def _cut_before(vocabularies: Vocabularies, pairs: Sequence[Tokenised]) -> str:
     return f"{told}pieces of words ({mark}), which are cut again; {joined}."
 
 
+def _mostly_characters(config: DataConfig, vocabularies: Vocabularies) -> str:
+    """A warning of subwords that are learnt here and leave few for words."""
+    if config.vocabularies or config.vocabulary != "bpe":
+        return ""
+    if config.character_coverage < 1:
+        return ""
+    for side, words in vocabularies._asdict().items():
+        pieces = words.pieces(range(UNK + 1, len(words)))
+        single = sum(len(piece.removeprefix(SPACE)) == 1 for piece in pieces)
+        if len(pieces) >= FEW and single > SINGLE * len(pieces):
+            return (
+                f"warning: {single:,} of the {len(pieces):,} {side} subwords are "
+                "single characters; let the rarest be unknown "
+                f"({flag('data.character_coverage')} 0.9995), or learn more "
+                f"({flag('data.subwords')})"
+            )
+    return ""
+
+
 def _linked(config: DataConfig, train: EncodedCorpus) -> str:
     """What is told of links; refuses a file without any."""
     if train.links is None:
@@ -131,7 +154,7 @@ def _linked(config: DataConfig, train: EncodedCorpus) -> str:
 def _longer(valid: EncodedCorpus, longest: int) -> str:
     """What is told of validation pairs that would be too long to train on.
 
-    They are kept: a score of another text than is given would be no score of it.
+    They are kept: without them the score would be that of another text.
     """
     tokens = np.maximum(valid.source.lengths, valid.target.lengths) - 1  # without EOS
     long = int((tokens > longest).sum())

@@ -40,7 +40,7 @@ class EncodedBlock(NamedTuple):
     source: Sentences
     target: Sentences
     dropped: Dropped
-    # Of every pair source and target places by turns, if links are given.
+    # Source and target places of every pair in alternation, if links are given.
     links: Sentences | None = None
 
     @property
@@ -103,7 +103,7 @@ def tokenised(
 
 
 def _links(block: Block, number: int, pair: Sequence[str]) -> Links:
-    """Those of the words of a pair."""
+    """The links between the words of a pair."""
     assert block.links is not None
     line, place = block.links[number - block.first], block.places[2]
     return links_between(pair, decode(line, place, number), f"{place} {number}")

@@ -84,7 +84,7 @@ def read_blocks(path: Path | str, size: int) -> Iterator[list[bytes]]:
 
 
 def disguise(start: bytes) -> str:
-    """What to do with bytes that begin as no text of UTF-8 should; empty: nothing."""
+    """Advice on bytes that begin unlike a text of UTF-8; empty: none is needed."""
     remedies = (what for begin, what in _DISGUISES.items() if start.startswith(begin))
     return next(remedies, "")
 

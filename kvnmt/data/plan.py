@@ -72,7 +72,7 @@ class Plan:
         return seal.hexdigest()
 
     def with_all_shapes(self) -> "Plan":
-        """The same, whose first epoch has all shapes, too."""
+        """This plan, but its first epoch has all shapes, too."""
         return replace(self, first_epochs=np.zeros_like(self.first_epochs))
 
     def epoch(self, seed: int, number: int) -> Epoch:

@@ -62,7 +62,7 @@ def encode_text(
 
 
 def check_cut(config: DataConfig, kinds: Collection[Kind]) -> None:
-    """Refuses to cut text by chance where nothing is left to chance.
+    """Refuses subword dropout without merges, and segmentations without dropout.
 
     Args:
         config: The choices.

@@ -78,9 +78,9 @@ def first_epochs(
 ) -> NDArray[np.int64]:
     """Returns the epoch, from 0, in which each shape is used for the first time.
 
-    Before, its batches are padded to larger shapes. It comes in the epoch by which the
-    padding that it would have saved has cost as much as to compile its program
-    (`COMPILE_COST`), where none of those shapes is there that come later.
+    Until then its batches are padded to larger shapes. A shape comes in the epoch when
+    the padding that it would have saved has cost as much as compiling its program
+    (`COMPILE_COST`); shapes that come later than it are not counted.
 
     Args:
         lengths: The longest source and target of every batch of an epoch, and of all
@@ -124,7 +124,7 @@ def _distinct(lengths: NDArray[np.integer]) -> tuple[NDArray, NDArray]:
 
 
 def _cells(lengths: NDArray[np.integer], most: int) -> tuple[NDArray, NDArray]:
-    """The same, of lengths that are rounded up until there are few enough."""
+    """As `_distinct`, of lengths that are rounded up until pairs are few enough."""
     step = 1
     cells, counts = _distinct(lengths)
     while len(cells) > most:  # of long texts; there a few positions are little

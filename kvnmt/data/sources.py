@@ -75,12 +75,12 @@ def required_values(config: DataConfig, split: Split) -> tuple[Any, ...]:
 
 
 def replacing(config: DataConfig, start: DataConfig) -> DataConfig:
-    """A config that says where text is, in the place of where its start says it is.
+    """A config whose new source of text replaces the source that its start names.
 
     Args:
         config: Made from the start.
-        start: Of a run, say. What it names of other kinds of sources than what the
-            config names anew is left out.
+        start: For example that of a run. If the config names one new kind of source,
+            the other kinds that the start names are left out.
     """
     fresh = [
         source

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Byte-pair encodings: learnt from text, and rid of what a side does not need.
 
-Pieces that are learnt from both sides together (Sennrich et al. 2016) are not all used
-on each; so are not all steps on the way to a longer piece. A vocabulary without them
-has fewer rows to compute, and spreads no probability over words that never come.
+If pieces are learnt from both sides together (Sennrich et al. 2016), a side does not
+use all of them, nor all steps on the way to a longer piece. A vocabulary without these
+has fewer rows to compute, and spreads no probability over words that never occur.
 """
 
 import io
@@ -34,8 +34,8 @@ def build_subwords(
 ) -> Subwords:
     """Learns a byte-pair encoding from the lines: ``size`` pieces, or all there are.
 
-    The model keeps how it makes characters alike, and does so with whatever it reads:
-    what it writes has the forms that are left.
+    The model stores how it normalises characters and does this with all that it reads;
+    so what it writes is normalised, too.
 
     Args:
         lines: Text.
@@ -116,14 +116,14 @@ def _is_seen(character: str) -> bool:
 
 
 def _script(character: str) -> str:
-    """Of a letter, as its name begins: LATIN, CYRILLIC, CJK; of all else nothing."""
+    """The script of a letter, by its name: LATIN, CYRILLIC, CJK; else empty."""
     if not unicodedata.category(character).startswith("L"):
         return ""
     return unicodedata.name(character, "").split(" ")[0]
 
 
 def _scripts(characters: Mapping[str, int]) -> set[str]:
-    """Those that are more than a few letters, by how often each is there."""
+    """The scripts that have more than a few letters, by how often each occurs."""
     counts = Counter[str]()
     for character, count in characters.items():
         counts[_script(character)] += count
@@ -136,9 +136,9 @@ def trim(vocabulary: Subwords, lines: Iterable[str]) -> Subwords:
 
     The lines become the same pieces as before. What would become a piece that is left
     out becomes shorter ones: SentencePiece cuts a piece that is marked unused, and
-    these stand behind all others, where no id reaches. Pieces with a letter that the
-    lines lack, of a script that they hardly have, a Chinese one in English say, are not
-    there at all: thousands of them would be half of a vocabulary. They are unknown.
+    these come after all others and get no id. A piece is removed altogether if it has a
+    letter that the lines lack, of a script that they hardly use, such as Chinese in
+    English: thousands of them would be half of a vocabulary. They become unknown.
     """
     model = PROTOCOL.ModelProto.FromString(vocabulary.data)
     seen = Counter[int]()

@@ -181,7 +181,7 @@ def clean(block: Block, faulty: Faulty) -> Parallel:
 
 
 def numbered(block: Block, faulty: Faulty) -> tuple[Parallel, list[int]]:
-    """The same, with the number of every pair that is left, from 1.
+    """As `clean`, with the number of every pair that is left, from 1.
 
     Raises:
         UserError: A side is not UTF-8 and ``faulty`` is not ``skip``, or empty and

@@ -123,7 +123,7 @@ def check_digests(
 
 
 def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
-    """Writes ``folder/side.words`` or of another suffix, that one alone."""
+    """Writes ``folder/side.words``, or another suffix; removes files of other kinds."""
     folder.mkdir(parents=True, exist_ok=True)
     for kind in _readers():  # of a start that came to nothing
         (folder / f"{side}{kind.suffix}").unlink(missing_ok=True)

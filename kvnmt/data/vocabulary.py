@@ -199,8 +199,9 @@ class Subwords:
         return [self._processor.id_to_piece(int(i)) for i in ids if i >= 0]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Pieces joined to words."""
-        return self._processor.decode([int(i) for i in ids if i > EOS])
+        """Pieces joined to words, with no line feed, which a byte may be."""
+        text = self._processor.decode([int(i) for i in ids if i > EOS])
+        return text.replace("\n", " ")
 
 
 def count_words(lines: Iterable[str]) -> Counter[str]:

@@ -13,6 +13,8 @@ from itertools import accumulate, takewhile
 from kvnmt.data.codes import MARK, Codes
 from kvnmt.data.vocabulary import SPACE, UNK, Characters, Subwords, Vocabulary
 
+ENDS = tuple(".!?;:…。！？；：")  # what sentences and their parts end with
+
 
 def split_words(line: str) -> list[str]:
     """Returns the words of a line."""
@@ -59,9 +61,9 @@ def _text(vocabulary: Vocabulary, ids: Sequence[int]) -> str:
 def _joined_numbers(
     vocabulary: Codes, words: Sequence[str], ids: Sequence[int]
 ) -> list[int] | None:
-    """The same from the marks of pieces that go on; None: they do not agree.
+    """Word numbers from the marks of unfinished pieces; None: they do not agree.
 
-    An unknown piece has none, but a word that has one is always cut alike.
+    An unknown piece has no mark, but a word that has one is always cut the same way.
     """
     numbers, pieces = list[int](), vocabulary.pieces(ids)
     for number, word in enumerate(words):
@@ -83,10 +85,10 @@ def _joined_numbers(
 def _marked_numbers(
     vocabulary: Vocabulary, words: Sequence[str], ids: Sequence[int]
 ) -> list[int] | None:
-    """The same from the marks of spaces in subwords; None: they do not agree.
+    """Word numbers from the marks of spaces in subwords; None: they do not agree.
 
-    A word of the line has none, if no visible character is in it, or several, if one
-    of its characters becomes a space.
+    A word of the line has no mark if it has no visible character, and several marks if
+    one of its characters becomes a space.
     """
 
     def marks(ids: Sequence[int]) -> list[bool]:
@@ -106,7 +108,7 @@ def _marked_numbers(
 def _decoded_numbers(
     vocabulary: Vocabulary, words: int, ids: Sequence[int]
 ) -> list[int]:
-    """The same from how many words there are up to every token."""
+    """Word numbers from how many words there are up to every token."""
     numbers = []
     for n in range(len(ids)):
         begun = len(split_words(vocabulary.decode(ids[: n + 1])))
@@ -120,8 +122,9 @@ def _decoded_numbers(
 def cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
     """Cuts a line into parts of at most ``limit`` tokens, nearly equal in length.
 
-    Cuts are at spaces; only a word that is too long by itself is cut inside. Nothing
-    is lost but spaces at the cuts. Symbols that the line begins with, such as the tag
+    Cuts are at spaces, behind the end of a sentence if one is in the second half of a
+    part; only a word that is too long by itself is cut inside. Nothing is lost but
+    spaces at the cuts. Symbols that the line begins with, such as the tag
     of a language, stand before every part, unless they fill more than half of one.
 
     Args:
@@ -147,42 +150,53 @@ def word_places(line: str, parts: Sequence[str]) -> list[list[int]]:
     """For every word of every part that `cut` made, the number of the line's word.
 
     Of a word that was cut inside, all pieces have its number. Symbols that stand before
-    every part are those that the line begins with; one that is no word of its own, but
-    written together with the first, is not told apart.
+    every part are those that the line begins with.
     """
     words, places = split_words(line), list[list[int]]()
+    # Nothing is lost but spaces, so what there is more of is the symbols.
+    more = sum(map(_visible, parts)) - _visible(line)
+    symbols = more // max(len(parts) - 1, 1)  # their characters
     at = done = 0  # the line's word that comes next, and how much of it was there
-    for part in parts:
+    for number, part in enumerate(parts):
         places.append([])
+        left = symbols if number else 0
         for word in split_words(part):
-            if at < len(words) and words[at][done:].startswith(word):
-                places[-1].append(at)
-                done += len(word)
-                if done == len(words[at]):
-                    at, done = at + 1, 0
-            else:
+            if len(word) <= left:  # symbols alone
+                left -= len(word)
                 places[-1].append(len(places[-1]))
+                continue
+            done, left = done + len(word) - left, 0
+            places[-1].append(at)
+            if done == len(words[at]):
+                at, done = at + 1, 0
     return places
 
 
+def _visible(text: str) -> int:
+    """How many characters are no spaces."""
+    return len(text) - text.count(" ")
+
+
 def _cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
-    """The same; nothing stands before every part."""
+    """As `cut`, but no symbols are put before the parts."""
     if len(vocabulary.encode(line)) <= limit:
         return [line]
     words = split_words(line)
     if len(words) == 1:
-        middle = len(line) // 2
+        middle = _middle(line)
         if not middle:
             return [line]  # one character that is several tokens
         halves = line[:middle], line[middle:]
         return [part for half in halves for part in _cut(vocabulary, half, limit)]
     sizes = [max(len(vocabulary.encode(word)), 1) for word in words]
-    parts = max(-(-sum(sizes) // limit), 2)
-    mean, groups, total = sum(sizes) / parts, [[]], 0.0
+    left = sum(sizes)
+    mean, groups, total = _mean(left, limit, 2), [[]], 0
     for word, size in zip(words, sizes):
-        if groups[-1] and (total + size > limit or total >= mean):
+        ends = 2 * total >= mean and groups[-1][-1].endswith(ENDS)
+        if groups[-1] and (total + size > limit or total >= mean or ends):
             groups.append([])
-            total = 0.0
+            left -= total
+            mean, total = _mean(left, limit), 0
         groups[-1].append(word)
         total += size
     if len(groups) == 1:  # only with the spaces is it too long, of which some count
@@ -192,11 +206,27 @@ def _cut(vocabulary: Vocabulary, line: str, limit: int) -> list[str]:
     return [part for line in lines for part in _cut(vocabulary, line, limit)]
 
 
-def _tags(vocabulary: Vocabulary, words: Sequence[str], limit: int) -> str:
-    """The symbols that the words begin with, as they stand, up to what they are for.
+def _mean(tokens: int, limit: int, least: int = 1) -> float:
+    """How long parts are that are as few as can be, and equal."""
+    return tokens / max(-(-tokens // limit), least)
 
-    Nothing if there is nothing else. A symbol may be part of a word; of a word that
-    begins with more than the limit some are enough to see that they are too many.
+
+def _middle(word: str) -> int:
+    """Where a word is cut that is too long: in the middle, or behind an end next to it.
+
+    Chinese and Japanese lines are one word.
+    """
+    middle, quarter = len(word) // 2, len(word) // 4
+    inner = range(quarter + 1, len(word) - quarter)
+    places = (place for place in inner if word[:place].endswith(ENDS))
+    return min(places, key=lambda place: abs(place - middle), default=middle)
+
+
+def _tags(vocabulary: Vocabulary, words: Sequence[str], limit: int) -> str:
+    """The symbols that the words begin with, as they are written.
+
+    Empty if there is nothing else. A symbol may be part of a word. If a word begins
+    with more symbols than the limit, reading stops once they are too many.
     """
     if not isinstance(vocabulary, Subwords) or not vocabulary.symbols:
         return ""
@@ -221,9 +251,9 @@ def _tags(vocabulary: Vocabulary, words: Sequence[str], limit: int) -> str:
 
 
 def beginning(vocabulary: Vocabulary, line: str, limit: int) -> str:
-    """As many words as have at most ``limit`` tokens together.
+    """The first words of a line that have at most ``limit`` tokens together.
 
-    Of a first word that is too long by itself, as many characters.
+    If the first word is too long by itself, as many of its characters.
 
     Args:
         vocabulary: Says how many tokens a text has.

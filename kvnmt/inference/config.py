@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How translations are searched for, and what a compiled search makes of it.
 
-Every field of `SearchConfig` is in one of four places. What changes a shape, or what
-is computed at all, is in the `Shape`: another value is another program. What is only
-computed with is in the `Numbers`, which a program takes when it runs: trying another
-value compiles nothing. The sizes of batches are for those who make them, ``mbr`` for
-those who choose among what was found.
+A field of `SearchConfig` that changes a shape, or decides what is computed at all, is
+in the `Shape`: another value needs another program. A field that only enters the
+computation is in the `Numbers`, which a program takes when it runs: another value
+compiles nothing. The sizes of batches are used where batches are made, ``mbr`` where
+one of the translations is chosen.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ class SearchConfig:
 
     @property
     def limits(self) -> tuple[int, int]:
-        """Most sentences and most positions at a time, where these are read, too."""
+        """The most sentences and positions of a batch, also in forced decoding."""
         return self.batch_size, self.batch_tokens
 
 
@@ -92,17 +92,17 @@ def check_asked(config: SearchConfig, *starts: SearchConfig) -> None:
 
     Args:
         config: The options.
-        starts: Those that they may have been made from: of a run, the defaults. What is
-            as in one of them was not given.
+        starts: Configs that the options may come from, such as a run's or the default.
+            An option that has the same value in one of them was not given.
 
     Raises:
-        OptionError: An option does nothing beside the others, or cannot be kept to.
+        OptionError: An option has no effect beside the others, or contradicts them.
     """
     check_given(config, _idle(config), *starts, prefix="search.")
 
 
 def check_one(config: SearchConfig, start: SearchConfig, used: str) -> None:
-    """Refuses several translations of which but the best is used, unless it is chosen.
+    """Refuses several translations where only the best is used and ``mbr`` is not set.
 
     Args:
         config: The options.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Minimum Bayes risk decoding: of several translations the one most like the others.
+"""Minimum Bayes risk decoding: chooses the translation that is most like the others.
 
-The most probable translation may be like no other; one that many share most of is right
-more often. Kumar and Byrne (2004), "Minimum Bayes-Risk Decoding for Statistical Machine
-Translation", choose of the n best translations y of a sentence x::
+The most probable translation may be like no other; one that resembles many others is
+right more often. Kumar and Byrne (2004), "Minimum Bayes-Risk Decoding for Statistical
+Machine Translation", choose from the n best translations y of a sentence x::
 
     argmax_y  sum_y' Q(y') BLEU(y, y')
     Q(y') = P(y' | x)^a / sum_y'' P(y'' | x)^a

@@ -111,13 +111,13 @@ def in_parts(
 
 
 def grouped(flat: Iterable[T], parts: Iterable[Sequence[Any]]) -> Iterator[list[T]]:
-    """Results of parts, by the line that each belongs to; there is one for each."""
+    """Groups the results of parts by line; there is one result for each part."""
     results = iter(flat)
     return ([next(results) for _ in several] for several in parts)
 
 
 def join(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """The record of a line that was split; of a whole one what `describe` gives."""
+    """Joins the records of a line's parts; a line of one part keeps its record."""
     if len(parts) == 1:
         return parts[0]
     translations = (part["translation"] for part in parts)

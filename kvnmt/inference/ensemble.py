@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several models that translate as one, whatever systems they are.
 
-An ensemble is a model whose parameters, Source and State are tuples with a member's
-each, and whose distribution is the mean of theirs. Whatever takes a model takes it:
-every search, scoring, alignment (the mean of the members' reading alignments),
-self-attention (that of each member, in their order).
+The parameters, Source and State of an ensemble are tuples with one entry per member;
+its distribution is the mean of the members' distributions. It can be used like any
+model: in every search, in scoring, for alignments (the mean of the members' reading
+alignments) and for self-attention (that of each member, in their order).
 """
 
 from collections.abc import Sequence

@@ -43,7 +43,7 @@ class Explanation(NamedTuple):
 
     @property
     def log_prob(self) -> float:
-        """Of the whole translation, in nats."""
+        """The log-probability of the whole translation, in nats."""
         return sum(self.token_log_probs)
 
     def draw(self, path: str | os.PathLike[str] | BinaryIO) -> None:
@@ -69,7 +69,10 @@ class Explanation(NamedTuple):
 
         if self.memory is None:
             self._refuse_several("memory")
-            raise UserError("the system rewrites no memory; there is nothing to draw.")
+            raise UserError(
+                "the system tells of no memory that it rewrites: its attention has no "
+                "'explain'."
+            )
         memory_heatmap(
             self.memory.forgotten,
             self.memory.added,
@@ -88,7 +91,10 @@ class Explanation(NamedTuple):
 
         if self.weights is None:
             self._refuse_several("signed weights")
-            raise UserError("the system has no signed weights; see the alignment.")
+            raise UserError(
+                "the system has no signed weights, as its attention has no 'weigh'; "
+                "see the alignment."
+            )
         words = self.source_tokens, self.target_tokens
         signed_heatmap(self.weights.signed, self.weights.own, *words, path)
 

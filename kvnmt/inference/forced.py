@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kvnmt.data.links import Links
 from kvnmt.data.words import split_words, word_numbers
-from kvnmt.inference.score import Scored, score_lines
+from kvnmt.inference.score import LIMITS, Scored, score_lines
 from kvnmt.inference.trained import Trained
 from kvnmt.metrics.alignment import hard_links, word_links, word_matrix
 
@@ -65,10 +65,11 @@ def force_lines(
     source: Sequence[str],
     target: Sequence[str],
     advance: Callable[[int], None] = lambda pairs: None,
+    limits: tuple[int, int] = LIMITS,
 ) -> list[Forced]:
     """Scores and aligns pairs of lines, as `score_lines` does, with words."""
     encode = run.vocabularies.target.encode
-    scored = score_lines(run, source, target, advance)
+    scored = score_lines(run, source, target, advance, limits=limits)
     return [
         forced_pair(run, x, y, encode(y), pair)
         for x, y, pair in zip(source, target, scored, strict=True)

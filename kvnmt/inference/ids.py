@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines and sentences of ids as a caller gives them, refused before any work."""
+"""Checks lines and sentences of ids that a caller gives, before any work."""
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
@@ -16,8 +16,8 @@ APART = 15_485_863  # between two parts of a line: a prime number
 def check_ids(sentences: Sequence[Sequence[int]], words: int, what: str) -> None:
     """Refuses sentences with ids that are no words.
 
-    An array would take them: an id too large reads the last row of a table, and behind
-    an end of sentence there would be more.
+    An array would accept them: an id that is too large would read the last row of a
+    table, and words would follow an end of sentence.
 
     Args:
         sentences: Ids without EOS.
@@ -61,7 +61,7 @@ def check_counts(ours: int, what: str, theirs: int, others: str) -> None:
 def text_lines(
     lines: Iterable[str], names: tuple[str, str] = ("line", "lines")
 ) -> list[str]:
-    """A list of lines; a single text would be one of letters.
+    """A list of lines; a single text is refused: it would be a list of letters.
 
     Args:
         lines: What somebody gave.

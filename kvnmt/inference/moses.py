@@ -136,10 +136,9 @@ def _score(fields: Sequence[str], where: str) -> float:
 def entries(run: Trained, parts: Sequence[Part]) -> list[Entry]:
     """The translations of a line, best first.
 
-    Of a line that was split, an entry has what stands at its place for every part, the
-    last of a part that has fewer, and the sums of the log-probabilities and of the
-    scores. Where there was nothing to translate both are 0, where there is no
-    translation ``-inf``.
+    If the line was split, entry n joins the n-th translations of all parts, or the last
+    one of a part that has fewer, and sums their log-probabilities and scores. Both are
+    0 where there was nothing to translate, and ``-inf`` where there is no translation.
 
     Args:
         run: The trained model.

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of the best translations of a sentence the one that is nearest to a reference.
+"""Chooses, among the best translations of a sentence, the nearest to a reference.
 
 Kim and Rush (2016), "Sequence-Level Knowledge Distillation", section 3.3: a teacher's
 best translation may be far from the reference, and the reference may be one that no
-student learns; between them lies, of the teacher's K best, the one with the highest
-sentence BLEU.
+student can learn. Between the two lies the translation with the highest sentence BLEU
+among the teacher's K best.
 """
 
 from collections.abc import Sequence

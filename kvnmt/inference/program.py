@@ -57,9 +57,9 @@ def compiled_search(model: Model, config: SearchConfig) -> Callable[..., Hypothe
 
     The source [B, S] holds ids; a row without any is no sentence. The places [B] of the
     sentences in their corpus, with the seed, decide what is drawn for them. A prefix
-    [B, P] holds the ids that translations begin with, PAD behind them. With words [C],
-    ids in rising order from EOS and UNK on, a sentence is translated with those that
-    are allowed [B, C] for it, which EOS, UNK and its prefix must be; None: with all.
+    [B, P] holds the ids that translations begin with, PAD behind them. Words [C] are
+    ids in rising order, EOS and UNK first: a sentence is translated with those that are
+    allowed [B, C] for it. EOS, UNK and its prefix must be allowed. None: all words.
 
     Raises:
         UserError: What `check_search` raises; from the call, that coverage is to be
@@ -172,7 +172,7 @@ def _search(
 
 
 def _in_vocabulary(words: Int[Array, " C"], hypotheses: Hypotheses) -> Hypotheses:
-    """The same with ids of the vocabulary in the place of places among words."""
+    """Hypotheses with ids of the vocabulary instead of places among the words."""
     tokens = hypotheses.tokens
     return replace(hypotheses, tokens=jnp.where(tokens < 0, tokens, words[tokens]))
 
@@ -215,8 +215,8 @@ def _limits(
     length = math.ceil(shape.length_ratio * (source.shape[1] - 1))
     length += shape.length_extra
     words = jnp.sum(source >= 0, axis=1) - 1
-    # In float32, 0.42 times 150 words would be a word short. A row without a sentence
-    # reads the last place.
+    # In float64, since in float32 0.42 times 150 words would be a word short. A row
+    # without a sentence has the index -1, which reads the last entry.
     products = shape.length_ratio * np.arange(source.shape[1]) + ROUNDING
     limits = jnp.asarray(np.floor(products), jnp.int32)[words] + shape.length_extra
     if shape.max_length is not None:

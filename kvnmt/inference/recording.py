@@ -61,7 +61,7 @@ def record(
     advance: Callable[[int], None],
     limits: tuple[int, int],
 ) -> list[PyTree]:
-    """Forces translations; of every pair what was told, leaves [R, target + 1, ...].
+    """Forces translations; returns what was told of each pair, [R, target + 1, ...].
 
     Args:
         config: Of a model whose mechanism tells; see `tells`.
@@ -97,9 +97,9 @@ def record(
 
 @cache
 def recording(asked: Asked) -> Callable[[Attention], Attention]:
-    """Makes of a mechanism one that notes what it tells of each look.
+    """Wraps a mechanism so that it notes what it tells of each look.
 
-    Its State grows; `taken` gives what was noted and a State as it was at first.
+    Its State grows with every note; `taken` takes the notes out of it.
     """
 
     def around(attention: Attention) -> Attention:
@@ -136,9 +136,9 @@ def recording(asked: Asked) -> Callable[[Attention], Attention]:
 
 
 def taken(state: PyTree) -> tuple[PyTree, PyTree]:
-    """The State of a decoder with nothing noted, and what was.
+    """The State of a decoder without its notes, and the notes.
 
-    That of the last layer, whose alignments are shown, where several have a memory.
+    If several layers have a memory: the notes of the last, whose alignments are shown.
     """
 
     def is_one(part: PyTree) -> bool:

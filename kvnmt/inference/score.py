@@ -17,6 +17,8 @@ from kvnmt.model.assembly import Model, Params
 from kvnmt.model.contract import negative_log_likelihood
 from kvnmt.typing import Array, Float, Int
 
+LIMITS = BATCH_SIZE, BATCH_TOKENS
+
 
 class Scored(NamedTuple):
     """One pair; natural logarithms, EOS last and included.
@@ -109,7 +111,7 @@ def looks_back(model: Model, params: Params) -> bool:
 
 
 def _traced(model: Model, params: Params) -> Any:
-    """What a model predicts, in shapes alone."""
+    """The shapes of what a model predicts; nothing is computed."""
     word = jax.ShapeDtypeStruct((1, 1), np.int32)
     return jax.eval_shape(model.forward, params, word, word)
 
@@ -120,13 +122,20 @@ def score_lines(
     target: Sequence[str],
     advance: Callable[[int], None] = lambda pairs: None,
     aligned: bool = True,
+    limits: tuple[int, int] = LIMITS,
 ) -> list[Scored]:
-    """Scores and aligns pairs of lines, over tokens, as `score` does."""
+    """Scores and aligns pairs of lines, over tokens, as `score` does.
+
+    The limits are its ``size`` and ``tokens``.
+    """
+    size, tokens = limits
     return score(
         run.model,
         run.params,
         [run.vocabularies.source.encode(line) for line in source],
         [run.vocabularies.target.encode(line) for line in target],
+        size=size,
+        tokens=tokens,
         advance=advance,
         aligned=aligned,
     )
@@ -145,7 +154,7 @@ def compiled_score(
 ]:
     """The jitted forced decoding: log-probabilities, alignments, self-attention.
 
-    Unless pairs are to be aligned, only the first is not empty.
+    Unless ``aligned``, the alignments and the self-attention are empty.
 
     The last few are kept, with their models; see `kvnmt.inference.program`.
     """

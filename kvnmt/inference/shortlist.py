@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lexical shortlists: the likely target tokens of every source token.
 
-A sentence is then translated with the target tokens that its source tokens have, those
-of `NO_TOKEN`, which every sentence has, and the specials. The sentences of a batch
-share an output layer of what any of them needs; each writes its own tokens alone, so
-that its translation does not depend on the others.
+A sentence is translated with the likely target tokens of its source tokens, those of
+`NO_TOKEN`, which every sentence may use, and the specials. The sentences of a batch
+share an output layer with all tokens that any of them needs; each may write only its
+own tokens, so that its translation does not depend on the others.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -38,7 +38,7 @@ class Lexicon(NamedTuple):
     probability: NDArray[np.float64]  # of the target token given the source token
 
     def ranked(self, best: float = np.inf, common: float = np.inf) -> "Lexicon":
-        """By source token, the likeliest first; of equal ones that of the lower id.
+        """Sorted by source token, the likeliest first; equal ones by their target id.
 
         Args:
             best: How many target tokens of a source token are kept; by default all.
@@ -187,7 +187,7 @@ def _in_large_blocks(
 
 
 def _gather(allowed: NDArray[np.bool_]) -> Candidates:
-    """The columns that a row needs, filled up with copies of the last to a full size.
+    """The columns that any row needs, padded to `size_for` with copies of the last.
 
     Args:
         allowed: [B, V].

@@ -18,12 +18,13 @@ Marian's, may have tokens that the vocabularies lack, which are left out, as its
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from kvnmt.data.text import read_lines
+from kvnmt.data.lines import read_blocks
+from kvnmt.data.text import decode
 from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.data.vocabulary import UNK, Vocabulary
 from kvnmt.errors import UserError
@@ -31,6 +32,7 @@ from kvnmt.files import write_lines
 from kvnmt.inference.shortlist import BEST, COMMON, NO_TOKEN, Lexicon, Shortlist
 
 NULL = "NULL"
+LINES = 2**20  # that are read at a time
 HEAD = re.compile(r"# kvnmt:([0-9a-f]+):([0-9a-f]+) ([0-9]{1,12})")
 
 
@@ -68,62 +70,93 @@ def read_shortlist(path: Path | str, vocabularies: Vocabularies) -> Shortlist:
         UserError: The file cannot be read, a line is malformed, or the tokens are of
             other vocabularies; file and line are named.
     """
-    lines = read_lines(path)
-    head = HEAD.fullmatch(lines[0]) if lines else None
-    if head:
-        *hashes, count = head.groups()
-        _check_hashes(path, hashes, vocabularies)
-        if int(count) not in (0, len(lines) - 1):
-            raise UserError(
-                f"'{path}' has {len(lines) - 1:,} of its {int(count):,} entries, so it "
-                "was cut or changed; make it again with kvnmt shortlist."
-            )
-    entries = _entries(path, lines, vocabularies, headed=bool(head))
-    if not entries:
+    links, count, head = _read(path, vocabularies)
+    if head and int(head[3]) not in (0, count - 1):
+        raise UserError(
+            f"'{path}' has {count - 1:,} of its {int(head[3]):,} entries, so it was "
+            "cut or changed; make it again with kvnmt shortlist."
+        )
+    if not len(links.source):
         raise UserError(
             f"'{path}' links no token of the vocabularies to another; every line needs "
             "a target token, a source token and a probability, in this order."
         )
     sizes = len(vocabularies.source), len(vocabularies.target)
     if not head:
-        words = range(UNK + 1, sizes[1])
-        entries += [(NO_TOKEN, word, 0.0) for word in words[:COMMON]]
-    source, target, probability = zip(*entries)
-    lexicon = Lexicon(np.array(source), np.array(target), np.array(probability))
-    ranked = lexicon.ranked() if head else lexicon.ranked(BEST)
-    return Shortlist(ranked, *sizes, digests(vocabularies))
+        words = np.arange(UNK + 1, sizes[1])[:COMMON]
+        common = Lexicon(np.full_like(words, NO_TOKEN), words, np.zeros(len(words)))
+        links = _joined(common, links)
+    return Shortlist(links.ranked(), *sizes, digests(vocabularies))
+
+
+def _read(
+    path: Path | str, vocabularies: Vocabularies
+) -> tuple[Lexicon, int, re.Match[str] | None]:
+    """The links, how many lines there are, and the first one, if it is a head.
+
+    The file is read in blocks: a table of Marian's may have tens of millions of lines.
+    """
+    links, count, head = _lexicon([]), 0, None
+    source_ids, target_ids = map(_ids, vocabularies)
+    source_ids.pop(NULL, None)
+    for block in read_blocks(path, LINES):
+        lines = [
+            decode(line, f"{path}, line", number)
+            for number, line in enumerate(block, count + 1)
+        ]
+        if not count and (head := HEAD.fullmatch(lines[0])):
+            _check_hashes(path, head.groups()[:2], vocabularies)
+            source_ids[NULL] = NO_TOKEN
+        ids = source_ids, target_ids
+        some = _entries(path, lines, count, ids, head is not None)
+        links = _joined(links, some).ranked(np.inf if head else BEST)
+        count += len(block)
+    return links, count, head
 
 
 def _entries(
     path: Path | str,
     lines: Sequence[str],
-    vocabularies: Vocabularies,
+    before: int,
+    ids: tuple[Mapping[str, int], Mapping[str, int]],
     headed: bool,
-) -> list[tuple[int, int, float]]:
-    """Source id, target id and probability of every line.
+) -> Lexicon:
+    """Source id, target id and probability of lines.
 
     Args:
         path: For messages.
-        lines: Of the file.
-        vocabularies: Of both sides.
-        headed: Whether the first line tells of which vocabularies they are. All tokens
-            must then be in them; if not, others are left out, and so is ``NULL``.
+        lines: Some of the file.
+        before: How many there are before them.
+        ids: Of the tokens of both sides.
+        headed: Whether the first line of the file tells of which vocabularies they are.
+            All tokens must then be in them; if not, others are left out.
     """
-    source_ids, target_ids = map(_ids, vocabularies)
-    source_ids.pop(NULL, None)
-    if headed:
-        source_ids[NULL] = NO_TOKEN
     entries = []
-    for number, line in enumerate(lines[headed:], start=headed + 1):
+    skipped = int(headed and not before)
+    for number, line in enumerate(lines[skipped:], before + skipped + 1):
         target, source, probability = _columns(line, f"{path}, line {number}")
-        if target in target_ids and source in source_ids:
-            entries.append((source_ids[source], target_ids[target], probability))
+        if target in ids[1] and source in ids[0]:
+            entries.append((ids[0][source], ids[1][target], probability))
         elif headed:
             raise UserError(
                 f"{path}, line {number}: the vocabularies have no such tokens, so the "
                 "file was changed; make it again with kvnmt shortlist."
             )
-    return entries
+    return _lexicon(entries)
+
+
+def _lexicon(entries: Sequence[tuple[int, int, float]]) -> Lexicon:
+    source, target, probability = zip(*entries) if entries else ((), (), ())
+    ids = np.array(source, np.int64), np.array(target, np.int64)
+    return Lexicon(*ids, np.array(probability, np.float64))
+
+
+def _joined(one: Lexicon, other: Lexicon) -> Lexicon:
+    return Lexicon(
+        source=np.concatenate([one.source, other.source]),
+        target=np.concatenate([one.target, other.target]),
+        probability=np.concatenate([one.probability, other.probability]),
+    )
 
 
 def _columns(line: str, place: str) -> tuple[str, str, float]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of a memory without a softmax, what each look consisted of, for people to see."""
+"""What each look at a memory without a softmax consisted of, for people to see."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -16,9 +16,9 @@ from kvnmt.model.config import ModelConfig
 class SignedWeights(NamedTuple):
     """One pair; an array per round.
 
-    ``signed`` is [N, T, S], of each head that is read, those that begin at the end
-    after the others: the exact weight that what a source word wrote has in what the
-    head reads for a target word, below zero where it is taken away. ``own``, [T], is
+    ``signed``, [N, T, S], holds for each head the exact weight that the write of a
+    source word has in what the head reads for a target word; it is negative where that
+    is taken away. Heads that begin at the end of the source come last. ``own``, [T], is
     the share of the context, from 0 to 1, that the decoder itself has written. EOS is
     the last of the T and of the S words.
     """

@@ -132,9 +132,9 @@ def _words(
 def _without_repeats(
     words: Words, written: Int[Array, "B K T"], t: Int[Array, ""], n: int
 ) -> Words:
-    """Bars what would repeat n words of its own hypothesis, but where a word is forced.
+    """Bars words that would repeat an n-gram of their hypothesis, unless one is forced.
 
-    The array of logits is written once more, which other searches need not.
+    This writes the array of logits once more; other searches do not need that.
     """
     barred = repeating(written, t, n)
     if words.forced is not None:

@@ -7,18 +7,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.links import Links
-from kvnmt.inference.score import score
+from kvnmt.inference.score import LIMITS, score
 from kvnmt.inference.shortlist import NO_TOKEN
 from kvnmt.inference.trained import Trained
 from kvnmt.metrics.alignment import hard_links
 
 
 def attended_links(
-    run: Trained, source: Sequence[str], target: Sequence[str], longest: int
+    run: Trained,
+    source: Sequence[str],
+    target: Sequence[str],
+    longest: int,
+    limits: tuple[int, int] = LIMITS,
 ) -> tuple[NDArray[np.int64], int]:
     """Links each target token of lines to the source token that it attends to most.
 
-    Pairs of more tokens than ``longest`` on a side are left out, as by training.
+    Pairs of more tokens than ``longest`` on a side are left out, as by training. The
+    limits are those of a batch, as `score_lines` has them.
 
     Returns:
         What `count_links` counts, and how many pairs were left out.
@@ -29,7 +34,10 @@ def attended_links(
     ]
     short = [pair for pair in pairs if max(map(len, pair)) <= longest]
     source_ids, target_ids = [x for x, _ in short], [y for _, y in short]
-    scored = score(run.model, run.params, source_ids, target_ids)
+    size, tokens = limits
+    scored = score(
+        run.model, run.params, source_ids, target_ids, size=size, tokens=tokens
+    )
     links = [
         hard_links(pair.alignments[-1], len(x), len(y))
         for pair, x, y in zip(scored, source_ids, target_ids)

@@ -86,10 +86,10 @@ def translate_nbest(
 ) -> list[list[Translation]]:
     """Translates sentences, each in several ways, best first.
 
-    With ``config.mbr`` the one that is most like the others comes before these. There
-    may be fewer than ``config.nbest`` where no more exist; an empty sentence has
-    one translation, which is empty, and so has every one of a model that gives no word
-    a finite probability.
+    With ``config.mbr`` the one that is most like the others comes first. There may be
+    fewer than ``config.nbest`` if no more exist. An empty sentence has one translation,
+    which is empty; so has every sentence if the model gives no word a finite
+    probability.
 
     Args:
         model: The functions.
@@ -144,9 +144,9 @@ def search_blocks(
     numbers: Sequence[int] | None = None,
     expected: int | None = None,
 ) -> Iterator[SearchBlock]:
-    """What `translate_nbest` searches at once, block by block; its arguments.
+    """The blocks that `translate_nbest` searches one by one, from the same arguments.
 
-    Shapes of rows and words decide which programs that takes.
+    The shapes of their rows and words decide which programs are needed.
     """
     for places, block in in_batches(
         sentences, *config.limits, expected=expected, multiple=own_mesh().size
@@ -162,7 +162,7 @@ def search_blocks(
 
 
 def _chosen_first(ways: list[Translation], mbr: float | None) -> list[Translation]:
-    """The same, led by that which minimum Bayes risk decoding chooses."""
+    """Moves the choice of minimum Bayes risk decoding to the front."""
     if mbr is None or len(ways) < 2:
         return ways
     ids, log_probs = [way.ids for way in ways], [way.log_prob for way in ways]

@@ -17,7 +17,7 @@ from kvnmt.inference.trained import Trained
 
 
 def check_replaceable(run: Trained) -> None:
-    """Refuses a run whose unknown words nothing can stand in for.
+    """Refuses a run whose unknown words cannot be replaced.
 
     Raises:
         UserError: Its vocabularies are not of words, or its system does not align.

@@ -10,7 +10,7 @@ from kvnmt.typing import Array, Bool, Int
 def repeating(
     written: Int[Array, "*N T"], t: Int[Array, ""], n: int
 ) -> Bool[Array, "*N T"]:
-    """Which of the words before step t would, said again there, repeat an n-gram.
+    """Which words before step t would repeat an n-gram if they were written there.
 
     These are the words that followed the last n - 1 words wherever they stood before.
 

@@ -45,7 +45,7 @@ def walk(
     pad: int,
     loops: Loops = Loops(),
 ) -> Hypotheses:
-    """Returns every hypothesis as it was begun, each ended; at its limit by force.
+    """Extends every hypothesis until it ends; at its limit it is ended by force.
 
     Args:
         step: Advances hypotheses by one word.

@@ -105,6 +105,19 @@ def test_lists_are_sorted_anew(kvnmt, folder, source, tmp_path):
         assert scores == pytest.approx([wanted[n] for n in ranks], abs=1e-5)
 
 
+def test_lists_of_one_line_are_sorted_together(kvnmt, folder, source, tmp_path):
+    """Though they are of two searches, one behind the other."""
+    path = tmp_path / "lists"
+    one = [f"{n} ||| A ||| ||| -{n}" for n in range(5)]
+    two = [f"{n} ||| B C ||| ||| -0.5" for n in range(5)]
+    path.write_text("".join(f"{line}\n" for line in one + two))
+    asked = "score", folder, "--source", source, "--nbest", path, "--weight", 0
+    both = [entry[:2] for entry in _fields(lines_of(kvnmt(*asked)))]
+    assert both[:4] == [["0", "A"], ["0", "B C"], ["1", "B C"], ["1", "A"]]
+    best = lines_of(kvnmt(*asked, "--best"))
+    assert best == ["A", *["B C"] * 4]
+
+
 def test_what_is_escaped_is_read_as_it_was(tmp_path):
     (tmp_path / "lists").write_text("0 ||| a &#124;&#124;&#124; b ||| x= 1 ||| -inf\n")
     (entry,) = read_lists(tmp_path / "lists")
@@ -149,7 +162,7 @@ def test_faulty_lists_are_told(kvnmt, folder, source, tmp_path, text, said):
         (["--nbest", "t", "--best", "--feature", "x"], "--feature is of lists"),
         (["--nbest", "t", "--best"], "--best chooses by what --weight adds"),
         (["--nbest", "t", "--feature", ""], "--feature '' must be one word"),
-        (["--nbest", "t", "--weight", "inf"], "--weight is inf but must be a number"),
+        (["--nbest", "t", "--weight", "inf"], "--weight is inf but must be a finite"),
         (["--nbest", "t"], "reads a source; give --source too"),
     ],
 )

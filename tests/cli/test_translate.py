@@ -2,6 +2,7 @@
 """Lines in, lines out: as many, in order, as soon as they are known."""
 
 import dataclasses
+import errno
 import gzip
 import io
 import json
@@ -64,6 +65,13 @@ def test_windows_are_read_as_they_come():
     text = b"a\nb\nc\n\nd"
     assert list(read_windows(io.BytesIO(text), 2)) == [["a", "b"], ["c", ""], ["d"]]
     assert list(read_windows(io.BytesIO(b""), 2)) == []
+
+    class Damaged(io.BytesIO):
+        def __next__(self) -> bytes:
+            raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.raises(UserError, match="input cannot be read: Input/output error"):
+        list(read_windows(Damaged(), 2))
     marked = b"\xef\xbb\xbfa\n\xef\xbb\xbfb\n"  # the mark at the start is no text
     assert list(read_windows(io.BytesIO(marked), 1)) == [["a"], ["\ufeffb"]]
 
@@ -317,7 +325,26 @@ def test_what_cannot_go_on_is_told(kvnmt, folder, tmp_path):
     asked = "translate", folder, "--resume", "--output", tmp_path / "output"
     assert "give --input and --output" in kvnmt(*asked).err
     asked += "--input", tmp_path / "text", "--moses"
-    assert "--resume counts lines, and --moses" in kvnmt(*asked).err
+    (tmp_path / "output").write_text("a ||| b\n")
+    assert "holds no n-best lists; leave out" in kvnmt(*asked).err
+
+
+def test_lists_go_on_where_they_were_cut(kvnmt, folder, tmp_path, monkeypatch):
+    """The last list may not be whole, and is made again."""
+    narrow(monkeypatch)
+    text, output = tmp_path / "text", tmp_path / "output"
+    text.write_text("".join(f"{line}\n" for line in toy_lines(3, 20)))
+    beam = "--search.beam", 3, "--search.nbest", 2, "--moses"
+    asked = "translate", folder, *beam, "--input", text, "--output", output
+    assert kvnmt(*asked).status == 0
+    whole = output.read_bytes().splitlines(keepends=True)
+    said = [line.split(b" ||| ")[:2] for line in whole]
+    for there in (0, 1, 14, 15, len(whole)):
+        output.write_bytes(b"".join(whole[:there]) + b"7 ||| cut"[:there])
+        assert kvnmt(*asked, "--resume").status == 0
+        again = output.read_bytes().splitlines(keepends=True)
+        assert [line.split(b" ||| ")[:2] for line in again] == said
+    assert again[:-2] == whole[:-2]  # and nothing else is
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvnmt.data import prepare, synthetic
+from kvnmt.data import corpus, prepare, synthetic
 from kvnmt.data.config import LONGEST, DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.prepare import build_vocabularies, encode_text
@@ -259,6 +259,21 @@ def test_text_that_was_cut_before_is_told(tmp_path, capsys, half, remedy):
     few = ["a b c|x y"] * 50 + lines[:1]
     load_corpora(write(tmp_path, lines, few, vocabulary="bpe", subwords=20))
     assert "warning" not in capsys.readouterr().err
+
+
+def test_subwords_that_are_mostly_characters_are_told(tmp_path, capsys, monkeypatch):
+    """Rare ones leave few pieces for words; those of a run that is there stay."""
+    monkeypatch.setattr(corpus, "FEW", 8)
+    lines = ["abcd efgh|xy xy"] * 9
+    config = write(tmp_path, lines, lines, vocabulary="bpe", subwords=16)
+    words = load_corpora(config).vocabularies
+    told = capsys.readouterr().err
+    assert "source subwords are single characters" in told
+    assert "--data.character-coverage 0.9995" in told
+    load_corpora(config, words)
+    load_corpora(dataclasses.replace(config, character_coverage=0.9995))
+    load_corpora(write(tmp_path, ["ab ab|xy xy"] * 9, lines, vocabulary="bpe"))
+    assert "single characters" not in capsys.readouterr().err
 
 
 def test_rare_characters_may_be_unknown(tmp_path):

@@ -28,6 +28,7 @@ from kvnmt.data.vocabulary import (
 from kvnmt.data.words import split_words, word_numbers
 from kvnmt.errors import UserError
 from tests.data.helpers import words_of
+from tests.helpers import toy_lines
 
 ODD = ("a\u2028b", "\x85", "\x0c", "c\rd", "\ufeffe", "\u00a0", "é", "e\u0301", "🙂")
 WORD = st.text(
@@ -403,6 +404,16 @@ def test_only_merges_are_left_out_by_chance(tmp_path, text, subwords):
     spelt = pieces_by(hexadecimal, **bpe | size, byte_fallback=True)
     with pytest.raises(UserError, match="the source vocabulary is no plain byte-pair"):
         check_merges(Vocabularies(Subwords(spelt), plain))
+
+
+def test_no_translation_holds_a_line_feed():
+    """Which is a piece of a model that falls back to bytes."""
+    size = {"vocab_size": 300, "hard_vocab_limit": False}
+    options = OURS | {"model_type": "bpe"} | size
+    words = Subwords(pieces_by(toy_lines(1, 50), **options, byte_fallback=True))
+    (feed,) = (i for i in range(len(words)) if words.pieces([i]) == ["<0x0A>"])
+    assert words.decode([feed, *words.encode("a b"), feed]).split() == ["a", "b"]
+    assert "\n" not in words.decode([feed, feed])
 
 
 def test_sides_are_kept_apart(tmp_path):

@@ -29,6 +29,17 @@ def test_parts_are_nearly_equal():
     assert sizes == [25] * 4
 
 
+def test_parts_end_with_sentences():
+    """Where one ends in the second half of a part, also within a word."""
+    line = "a b c. a b c a b c a b"
+    assert cut(WORDS, line, 6) == ["a b c.", "a b c a", "b c a b"]
+    assert cut(WORDS, line.replace(".", ""), 6) == ["a b c a b c", "a b c a b"]
+    line = "a.bcdabcda"
+    assert cut(CHARACTERS, line, 8) == ["a.bcd", "abcda"]  # too near to the beginning
+    line = "abcd。abcda"
+    assert cut(CHARACTERS, line, 8) == ["abcd。", "abcda"]
+
+
 def test_a_word_of_many_pieces_is_cut_inside(pieces):
     word = "abcdefgh" * 20
     parts = cut(pieces, f"a {word} b", 10)
@@ -71,6 +82,9 @@ def test_tags_stand_before_every_part():
     assert len(joined) > 1
     assert all(part.startswith("<2de><polite>") for part in joined)
     assert all(len(words.encode(part)) <= 9 for part in joined)
+    line = "<2de><polite>a b c d e f a b"
+    places = [n for part in word_places(line, joined) for n in part]
+    assert places == [*range(8)]  # the tag goes with the word that it is written to
     alike = cut(words, "＜2de＞ a b c d e f a b c", 9)  # it is made alike
     assert len(alike) > 1 and all(part.startswith("＜2de＞ ") for part in alike)
     many = cut(words, "<2de> " * 4 + "a b c d e f", 10)

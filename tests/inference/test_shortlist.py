@@ -223,11 +223,13 @@ def test_links_between_words_are_spread_over_their_tokens():
     )
 
 
-def test_what_is_written_is_read(tmp_path):
+@pytest.mark.parametrize("lines_at_a_time", [1, 2, 100])
+def test_what_is_written_is_read(tmp_path, monkeypatch, lines_at_a_time):
     path = tmp_path / "table"
     entries = [(NO_TOKEN, THE, 0.25), (DER, THE, 0.5), (DER, DOG, 0.125)]
     lexicon = Lexicon(*map(np.array, zip(*entries)))
     write_shortlist(Shortlist(lexicon, 5, 4), VOCABULARIES, path)
+    monkeypatch.setattr(shortlist_file, "LINES", lines_at_a_time)
     again = read_shortlist(path, VOCABULARIES)
     assert list(zip(*map(np.ndarray.tolist, again.lexicon))) == entries
     assert (again.source_size, again.target_size) == (5, 4)
@@ -256,8 +258,9 @@ def test_a_shortlist_of_other_words_is_refused(talkers, sentences):
         translate_nbest(model, params, sentences, shortlist="table")
 
 
-def test_a_table_of_another_program(tmp_path):
+def test_a_table_of_another_program(tmp_path, monkeypatch):
     """Tokens that are not known, and NULL, are left out; frequent words are common."""
+    monkeypatch.setattr(shortlist_file, "LINES", 3)
     path = tmp_path / "lex.s2t"
     path.write_text("dog\tHund\t0.75\ncat der 0.5\nthe NULL 0.5\nthe der 0.25\n")
     lexicon = read_shortlist(path, VOCABULARIES).lexicon
@@ -272,6 +275,7 @@ def test_a_table_of_another_program(tmp_path):
 def test_a_table_of_another_program_has_the_likeliest_alone(tmp_path, monkeypatch):
     """Its own program cuts as it reads."""
     monkeypatch.setattr(shortlist_file, "BEST", 1)
+    monkeypatch.setattr(shortlist_file, "LINES", 1)
     path = tmp_path / "lex.s2t"
     path.write_text("dog der 0.125\nthe der 0.25\ndog Hund 0.75\n")
     lexicon = read_shortlist(path, VOCABULARIES).lexicon

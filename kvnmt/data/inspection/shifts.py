@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs of lines that belong not to their own line of the other side but to one near it.
+"""Runs of lines that belong to a line near their own line of the other side.
 
-They come from a line lost, added or split on one side, repaired further on or never; a
-development set of IWSLT 2014 is known for one. Every line is scored against the lines
-of the other side up to some shift away (`kvnmt.data.inspection.association`). Its gain
-under a shift is by how many nats that pair agrees better than its own, clipped, so that
-no line decides alone, and less a margin. A run is a stretch with a large sum of gains
-that is nowhere interrupted by as large a loss. It takes one walk over the lines that
-gain.
+They come from a line that was lost, added or split on one side, and perhaps repaired
+further on; a development set of IWSLT 2014 is known for one. Lines are scored against
+the lines of the other side up to some shift away (`kvnmt.data.inspection.association`).
+The gain of a line under a shift says by how many nats that pair agrees better than its
+own pair. It is clipped, so that no line decides by itself, and reduced by a margin. A
+run is a stretch with a large sum of gains that no loss of this size interrupts. Runs
+are found in one pass over the lines that gain.
 """
 
 from collections.abc import Iterator, Sequence
@@ -201,10 +201,10 @@ def _shifts(source: Rows, target: Rows) -> Sequence[int]:
 
 
 def _scores(source: Rows, target: Rows) -> dict[int, NDArray[np.float32]]:
-    """Scores every source line with the target line so far away, by shift.
+    """Scores every source line with the target line at each shift.
 
-    What a line is scored with was learnt from other lines, at the shift at which most
-    goes together. Lines that have nothing to do with each other score 0 on average.
+    The model that scores a line was learnt from other lines, at the shift that fits
+    best. Lines that have nothing to do with each other score 0 on average.
     """
     every = _shifts(source, target)
     away = max(every) + AWAY

@@ -126,8 +126,8 @@ def validate(
         config: Files and what to expect of them.
         trained: Vocabularies that count tokens and unknown words; by default the words
             that training would choose.
-        ratio: Of a side's tokens to the other's, above which their run leaves pairs
-            out.
+        ratio: Most tokens of a side for each token of the other; the run of
+            ``trained`` leaves out pairs above it.
 
     Raises:
         UserError: A file cannot be read, or only one side of a part is named, or a
@@ -233,7 +233,7 @@ def _figures(part: Part, known: tuple[Known, ...] | None) -> Iterator[FileFigure
 
 
 def _unknown(files: list[FileFigures], most: float, chosen: bool) -> Iterator[Finding]:
-    """Yields what is known too little of, by words that training would choose."""
+    """Yields a finding for every file with too many unknown words."""
     for file in files:
         if not file.tokens or file.unknown <= most * file.tokens:
             continue
