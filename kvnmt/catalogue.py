@@ -26,9 +26,9 @@ class Mechanism(Protocol):
 
 
 class Catalogue(Mapping[str, Mechanism]):
-    """Mechanisms of one kind by name; the listing is the one place to add to.
+    """Mechanisms of one kind, by name; to add one, only this list must change.
 
-    A module that stands elsewhere is listed with ``add``::
+    A module outside of this package is listed with ``add``::
 
         attention.CATALOGUE.add("mine", my_module)
     """
@@ -36,7 +36,7 @@ class Catalogue(Mapping[str, Mechanism]):
     def __init__(self, kind: str, members: Mapping[str, Any]):
         self.kind = kind  # as people read it; with underscores, the field of a config
         self._members = dict(members)
-        self.changes = 0  # made to the listing; what was built before is out of date
+        self.changes = 0  # times the list changed; older builds are out of date
 
     def __getitem__(self, name: str) -> Mechanism:
         """Returns a member, or raises a `UserError` with the nearest name."""

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people read: sentences, tables, and how far long work is.
+"""Output for people: sentences, tables, and the progress of long work.
 
-A terminal has a bar for that, a file of what was said a line at times.
+A terminal shows a progress bar; a log file gets a line from time to time.
 """
 
 import errno
@@ -52,10 +52,10 @@ class Pulse:
         self._paced: tuple[float, int] | None = None  # when the pace began, and where
 
     def beat(self, done: int, note: str = "") -> None:
-        """Says that so many are done, if it is time to, and what else there is to say.
+        """Prints how many are done, and a note, if it is time for another line.
 
-        The time left is that by the pace since the first beat: what comes before that
-        is no work of this kind, such as compiling. What comes between beats counts.
+        The time left follows from the pace since the first beat: what comes before it,
+        such as compiling, is no work of this kind. All time between beats counts.
         """
         now = time.monotonic()
         began, before = self._paced or (now, done)
@@ -90,7 +90,7 @@ class _Output(Console):
 
 
 class _People(Console):
-    """Where people read, who may be gone: the work does not end with that."""
+    """Output for people; the work goes on if nobody reads it any more."""
 
     def on_broken_pipe(self) -> None:
         """Says no more; Rich itself would end the program."""
@@ -107,7 +107,7 @@ class _People(Console):
 
 
 def people_console(*, stderr: bool = True, quiet: bool = False) -> Console:
-    """Where people read what is not a result, for as long as they do.
+    """The console for messages that are no results; it may be closed at any time.
 
     Args:
         stderr: Whether on standard error; otherwise on standard output.
@@ -169,8 +169,8 @@ def counting(what: str, total: int | None) -> Iterator[Callable[[int], None]]:
 def json_bytes(plain: Any, allow_nan: bool = True) -> bytes:
     """JSON on one line, in UTF-8.
 
-    A file's name may hold bytes that are none, which are lone surrogates in a text:
-    JSON can say them, UTF-8 cannot.
+    A file's name may hold bytes that are not UTF-8. In a Python text they are lone
+    surrogates, which JSON can express and UTF-8 cannot.
     """
     text = json.dumps(plain, ensure_ascii=False, allow_nan=allow_nan)
     return text.encode("utf-8", "backslashreplace")
@@ -182,10 +182,10 @@ def print_json(plain: Any) -> None:
 
 
 def print_table(table: Table, notes: Sequence[str] = ()) -> None:
-    """Prints a table on standard output, and never a part of a word or a figure.
+    """Prints a table on standard output; no word or figure is ever cut.
 
-    In a terminal cells of several words are broken between them, and lines are longer
-    than it is wide where that does not suffice; a file is as wide as what is put there.
+    In a terminal, cells are broken between words. If that is not enough, lines are
+    longer than the terminal is wide. In a file, lines are as long as the table needs.
     """
     console = _Output()
     width = console.width if is_watched(console) else WIDTH
@@ -198,7 +198,7 @@ def print_table(table: Table, notes: Sequence[str] = ()) -> None:
 
 
 def _narrow(table: Table, width: int) -> int:
-    """Breaks cells between words until a table is so wide; how wide it is then."""
+    """Breaks cells between words to fit a table into a width; returns its new width."""
     wide = Console(width=FAR)
     spans = [
         measure_renderables(wide, wide.options, [column.header, *column.cells])

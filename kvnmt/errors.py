@@ -59,7 +59,7 @@ UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class UnknownNameError(UserError, KeyError):
-    """A name that is not in a catalogue, whose ``get`` knows it for a missing key."""
+    """A name that is not in a catalogue; as a KeyError it works with ``get``."""
 
     __str__ = Exception.__str__  # a KeyError puts its sentence between quotes
 
@@ -190,23 +190,23 @@ def _forget_output() -> None:
 
 
 class Idle(NamedTuple):
-    """Fields of a config that do nothing, since others are as they are."""
+    """Fields of a config that do nothing because of the values of other fields."""
 
     fields: tuple[str, ...]
-    sentence: str  # that refuses one of them, {0}
-    others: tuple[str, ...] = ()  # that it names: {1}, {2} ...
+    sentence: str  # the refusal of one of them, which is {0}
+    others: tuple[str, ...] = ()  # further fields in the sentence: {1}, {2} ...
 
 
 def check_given(
     config: Any, idle: Iterable[Idle], *starts: Any, prefix: str = ""
 ) -> None:
-    """Refuses what somebody gave though it can do nothing.
+    """Refuses a field that was given although it has no effect.
 
     Args:
         config: A dataclass.
-        idle: What does nothing in it.
-        starts: Configs that it may have been made from. Nobody gave what is as in one
-            of them: a recipe or an older run may well hold what waits for another flag.
+        idle: Its fields that have no effect.
+        starts: Configs that it may have been made from. A value that one of them has
+            was not given: a recipe or an older run may hold values without effect.
         prefix: What the flag of every field begins with.
 
     Raises:

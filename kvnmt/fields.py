@@ -12,11 +12,11 @@ The kind of a field is its annotation, and so are the bounds of a number::
         tau: Annotated[float, idle_while(gate="abc")] = 8.0
         slots: Annotated[int, at_least(1), EXTENDS] = 8
 
-`check_fields` finds them wherever such a config is held, so a new option brings them
-along. The command line makes no other kinds; a notebook does, and what was never
-compared with them would mean something else, or fail after hours. `check_used` refuses
-what somebody gave though another field keeps it from doing anything. Where
-one model starts another, options that are not marked by `EXTENDS` must be equal.
+`check_fields` finds these annotations in every config, so a new option needs no other
+check. The command line makes no other kinds of values. A notebook may do so, and an
+unchecked value would mean something else, or fail after hours. `check_used` refuses a
+field that was given although another field makes it useless. If one model starts
+another, options that are not marked by `EXTENDS` must be equal.
 """
 
 import dataclasses
@@ -68,9 +68,9 @@ class IdleWhile(NamedTuple):
     values: tuple[Any, ...]
 
 
-# Marks a field in which a model may differ from the trained one that starts it: there
-# is then more of something, or it has another size, which shapes tell, or another start
-# or loss; what is trained means the same.
+# Marks a field in which a model may differ from the trained model that starts it. The
+# model then has more of something, or another size, which shapes show, or another start
+# or loss; the trained weights keep their meaning.
 EXTENDS = object()
 
 # What a config may ask for at most, so that one from elsewhere cannot ask for a program
@@ -128,12 +128,12 @@ def idle_while(**other: Any) -> IdleWhile:
 
 
 def check_used(config: Any, *starts: Any) -> None:
-    """Refuses a field that somebody gave though it does nothing beside another one.
+    """Refuses a field that was given although another field makes it useless.
 
     Args:
         config: A dataclass; its fields may hold dataclasses.
-        starts: Configs that it may have been made from. Nobody gave what is as in one
-            of them, nor, in a dataclass that is of another kind there, a default.
+        starts: Configs that it may have been made from. A value that one of them has
+            was not given; nor was a default if none of them has this dataclass.
 
     Raises:
         OptionError: A field was given that does nothing; the first is named.

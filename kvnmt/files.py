@@ -132,10 +132,10 @@ def write_output(path: Path, content: str | bytes) -> None:
 
 
 def _replaceable(path: Path) -> bool:
-    """Whether another file may take its place: nobody else holds this one.
+    """Whether a new file may replace this one: nothing else refers to it.
 
-    A device, a pipe and a file that standard output goes to are written in place, and
-    so is what has further names, or stands where no other file may be made.
+    A device, a pipe and a file that standard output goes to are written in place. So is
+    a file that has further names, or is in a folder where no file may be made.
     """
     real = os.path.realpath(path)
     if not os.access(os.path.dirname(real), os.W_OK):
@@ -152,7 +152,7 @@ def _replaceable(path: Path) -> bool:
 def write_whole(path: Path, content: str | bytes) -> None:
     """Writes a file, whole or not at all, and onto the disk before it has its name.
 
-    One that takes the place of another may be read by whom that could.
+    A file that replaces another one keeps its permissions.
     """
     part = path.with_name(f"{path.name}.new")
     try:
@@ -257,14 +257,14 @@ def stays_inside(name: str) -> bool:
 
 @contextmanager
 def locked(path: Path, *, wait: bool = True, shared: bool = False) -> Iterator[bool]:
-    """Keeps other processes out while it is open; gives whether it does.
+    """Keeps other processes out while it is open; yields whether it can do so.
 
-    It does not where the file system cannot lock, as some network file systems.
+    It cannot if the file system cannot lock, as some network file systems.
 
     Args:
-        path: A file for nothing else; it is made, and stays.
-        wait: For a process that holds the lock; or refuse at once.
-        shared: With others that share it, who keep out whoever does not.
+        path: A file only for this lock; it is made, and stays.
+        wait: Whether to wait for a process that holds the lock, or to refuse at once.
+        shared: Whether to share the lock; processes that do not share it are kept out.
 
     Raises:
         BlockingIOError: Another process holds the lock, and this does not wait.

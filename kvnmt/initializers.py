@@ -15,10 +15,10 @@
 ``glorot``     Glorot's uniform, embeddings N(0, 0.1²), recurrent matrices
                orthogonal: no paper's; it learns faster on small corpora.
 ``unit``       as ``glorot``, but words enter as N(0, 1) and Glorot's rule holds for
-               each gate by itself: no paper's; the inputs of the first steps are large
-               enough to tell words apart, which leaves the plateau of word frequencies
-               sooner still. Embeddings are N(0, 1/g²) where a stack multiplies them by
-               g, as Transformers do by sqrt(D). That of ``--recipe modern``.
+               each gate by itself: from no paper. The first inputs are large enough to
+               tell words apart, so that training leaves the plateau of word frequencies
+               even sooner. Embeddings are N(0, 1/g²) where a stack multiplies them by
+               g, as Transformers do by sqrt(D). Used by ``--recipe modern``.
 =============  ===============================================================
 
 What a mechanism starts otherwise in its paper (zero blocks, write biases, the noise

@@ -38,7 +38,9 @@ TOPS = ("kvnmt", "experiments", "tests", "docs")
 NEW = "kvnmt/attention/tired.py"  # the example of how to add a mechanism
 OTHERS = {
     *("--ntasks-per-node", "--nodes", "--gpus-per-node", "--cpus-per-task"),  # of srun
+    "--gpus-per-task",
     "--array",  # of sbatch
+    "--open-mode",
     "--requeue",
     "--signal",
     "--gpus",

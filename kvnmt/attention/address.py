@@ -44,11 +44,11 @@ class Params:
 
 
 class HasAddress(Protocol):
-    """Parameters with an address, be they of that class or not."""
+    """Parameters of any class that have an address."""
 
     @property
     def address(self) -> Address:
-        """Of the query that reads."""
+        """The address of the query that reads."""
         ...
 
 
@@ -108,10 +108,10 @@ def address_memory(
     keys: Float[Array, "B S C"],
     mask: Bool[Array, "B S"],
 ) -> Float[Array, "B S"]:
-    """The same over keys that are new in every step, as they stand in the memory.
+    """As `address`, but over the keys of a memory, which are new in every step.
 
-    The bias is added to the query, and v stands there for every row: so the gradients
-    of both come with what they are computed from, row by row.
+    The bias is added to the query, and v is repeated for every row, so that the
+    gradients of both are computed together with their inputs, row by row.
     """
     query = query @ params.W_query + params.b
     keys = keys.astype(params.U_key.dtype) @ params.U_key
@@ -127,14 +127,13 @@ def energies(
 ) -> Float[Array, "B S"]:
     """``v . tanh(q + k_j)`` of a projected query and projected keys.
 
-    Written as a sum, which fuses with the tanh: a product with a vector would first
-    write the tanh out. Its gradient is written out for the same reason. All of it
-    comes out of one pass over the tanh, where the rules of calculus, applied one by
-    one, pass over it three times.
+    This is a sum, which fuses with the tanh; a product with a vector would first store
+    the tanh in memory. The gradient is written by hand for the same reason: it needs
+    one pass over the tanh, where automatic differentiation needs three.
 
     Args:
-        v: What the tanh is multiplied by; one for each row where the keys are projected
-            in the same step: then it is a sum, which fuses with that product.
+        v: What the tanh is multiplied by. Where the keys are projected in the same step
+            there is one v for each row: the sum then fuses with that product.
         query: One for each row.
         keys: Of every position.
     """

@@ -5,11 +5,11 @@ Three kinds of arrays, never mixed:
 
 * **Params**, trained;
 * **Source**, constant while one sentence is translated (annotations, projected
-  keys, mask), leading axis of every array the row: a beam search never reorders it,
-  and what is of no row is among the Params;
-* **State**, carried from step to step, leading axis of every array the hypothesis: the
-  only thing a beam search reorders. It holds numbers; of random keys, their
-  `jax.random.key_data`. A mechanism that carries nothing has the state ``()``.
+  keys, mask). The leading axis of every array is the row, and a beam search never
+  reorders it. What belongs to no row is among the Params;
+* **State**, carried from step to step. The leading axis of every array is the
+  hypothesis; a beam search reorders only the State. It holds numbers; a random key is
+  held as its `jax.random.key_data`. A mechanism that carries nothing has ``()``.
 
 Types. Contexts have the type of the annotations, be it bfloat16 or float64. A State
 keeps its types, which may be finer (`kvnmt.layers.precise`).

@@ -32,12 +32,12 @@ With ``A_t = (I - k_t (b_t * k_t)^T) D_t`` of the decoder's writes and their pro
 itself. So ``M^T q`` is the source's memory read by ``A^T q`` and the decoder's read by
 q: neither memory nor weights of the source are copied for every hypothesis.
 
-Our choices: ``direction = both`` has a memory from each end, of N heads each, and reads
-both. ``write = decoder`` is the relative of the key memory's write: the new decoder
-state rewrites what later queries read. It has parameters of its own. Weights of several
-heads are one in the alignment, the sum of their absolute values; with signs each head
-has its own, those that begin at the end after the others. With several rounds each
-fills its own memory of the source; what the decoder writes and erases is common to all.
+Our choices: with ``direction = both`` a memory is written from each end, with N heads
+each, and both are read. ``write = decoder`` is the relative of the key memory's write:
+the new decoder state rewrites what later queries read, with its own parameters. The
+alignment sums the absolute weights of all heads. Signed weights are kept for each head;
+the heads that begin at the end come last. With several rounds each fills its own memory
+of the source; what the decoder writes and erases is common to all rounds.
 
 What lies at padding writes nothing. No softmax is involved: a weight may be negative.
 """
@@ -249,7 +249,7 @@ def _from_both_ends(options: Options, made: Writes) -> Writes:
 def _turned(
     options: Options, x: Float[Array, "B N _ _"], axis: int
 ) -> Float[Array, "B N _ _"]:
-    """The same with time reversed for the heads that begin at the end."""
+    """Reverses time for the heads that begin at the end of the sentence."""
     if options.ends == 1:
         return x
     forward, backward = jnp.split(x, 2, axis=1)

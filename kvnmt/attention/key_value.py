@@ -19,8 +19,8 @@ The encoder merge ``halves`` makes such annotations as the paper does, from halv
 the states of both directions.
 
 Reading of the paper: it does not say how a state of width K meets keys of width K/2.
-That modifying-IW starts in the same state as key-value, as it says, forces the first
-half of the query; a learnt projection is the option.
+It says that modifying-IW starts in the same state as key-value; so the keys must meet
+the first half of the query. A learnt projection is the option.
 """
 
 from dataclasses import dataclass

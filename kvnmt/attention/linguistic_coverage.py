@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Linguistic coverage: attention is booked on the words that receive it.
+"""Linguistic coverage: each word sums up the attention that it receives.
 
 Z. Tu, Z. Lu, Y. Liu, X. Liu, H. Li (2016), "Modeling Coverage for Neural Machine
 Translation", section 3; details from the authors' code.

@@ -16,11 +16,11 @@ result         context ``sum_j a_j h_j``, alignment a
 
 u is fixed. The columns of the readout W_d that meet the first half of c start at
 zero and are trained like any other: the first half of an annotation starts as a key,
-the second as a value. So it is in the decoder of the paper, whose readout alone takes
-c: another that feeds c to its state, too, reads all of it there from the start.
+the second as a value. This holds for the decoder of the paper: only its readout takes
+c. A decoder that also feeds c to its state reads all of c there from the start.
 
 Reading of the paper: the printed matrix shows the zero block in the first rows, then
-dots. That the first half of c be unused, as its text wants, needs it in all rows.
+dots. The text wants the first half of c to be unused; so all rows need the block.
 """
 
 from dataclasses import dataclass

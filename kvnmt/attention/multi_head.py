@@ -17,8 +17,8 @@ result         what all heads read, side by side; the mean of their alignments
     a^n = softmax_j(q^n . k^n_j / sqrt(D / N))                                (1)
     c   = [sum_j a^1_j v^1_j; ...; sum_j a^N_j v^N_j]       a = mean_n a^n
 
-The matrix W^O of the paper, which mixes what the heads read, is the decoder's: each has
-one that takes a context.
+The matrix W^O of the paper, which mixes what the heads read, belongs to the decoder:
+every decoder has a matrix that takes the context.
 """
 
 from dataclasses import dataclass

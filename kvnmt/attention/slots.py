@@ -28,12 +28,12 @@ query is learnt; the w_j sum to 1. With ``gsa`` the last words count most, and t
 sum to less than 1: the rest has faded. The alignment cannot say how much; the weights
 of `weigh` can.
 
-Our choice: ``write = decoder`` is that of `kvnmt.attention.delta_memory`. The decoder
-has a writer of its own; what it writes fades the source's slots, and its share is told.
-What it has written is kept apart from the source's slots, of which no hypothesis has a
-copy: with ``abc`` each is normalised by itself, and the query reads
-``(z K + z' K') / (z + z')`` of both. With several rounds each fills its own slots of
-the source; what the decoder writes is common to all.
+Our choice: ``write = decoder`` works as in `kvnmt.attention.delta_memory`. The decoder
+has its own writer. What it writes fades the source's slots; `weigh` tells its share.
+Its slots are kept apart from the source's, so that no hypothesis needs a copy of those.
+With ``abc`` each of the two is normalised by itself, and the query reads
+``(z K + z' K') / (z + z')`` of both. With several rounds each round fills its own slots
+of the source; what the decoder writes is common to all rounds.
 """
 
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ class Source:
 
 @struct.dataclass
 class State:
-    """What the decoder has written, and how much beside the source."""
+    """What the decoder has written, and how much it counts against the source."""
 
     keys: Float[Array, "B M K"]
     values: Float[Array, "B M C"]

@@ -23,10 +23,10 @@ class Encoded:
 
 
 class Between(NamedTuple):
-    """What stands between the layers of a stack, if not the layers themselves have it.
+    """What stands between the layers of a stack, unless the layers have it themselves.
 
-    Layer n > 1 reads ``drop(x)``, where x is what layer n - 1 gives, and gives, with
-    ``residual``, x besides (Wu et al. 2016, equation 6).
+    Layer n > 1 reads ``drop(x)``, where x is what layer n - 1 gives. With ``residual``,
+    x is added to what it gives (Wu et al. 2016, equation 6).
     """
 
     dropout: float = 0.0

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stacks of recurrent layers, each in the direction of its stack.
 
-A padded position keeps the state as it is, so that nothing of it is ever read.
+A padded position leaves the state unchanged, so that padding is never read.
 """
 
 from collections.abc import Callable

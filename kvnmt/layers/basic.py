@@ -54,7 +54,7 @@ def embed(table: Float[Array, "V E"], tokens: Int[Array, "*N"]) -> Float[Array, 
 
 
 def precise(x: Float[Array, "..."]) -> Float[Array, "..."]:
-    """The same in float32, if it had fewer bits: for sums, softmax and memories."""
+    """The array, in float32 if it has fewer bits: for sums, softmax and memories."""
     return x.astype(jnp.promote_types(x.dtype, jnp.float32))
 
 
@@ -64,7 +64,7 @@ def row_keys(key: Key[Array, ""], rows: Int[Array, " B"]) -> Key[Array, " B"]:
 
 
 def split_key(key: Key[Array, "*B"] | None, count: int) -> list[Array | None]:
-    """As many keys of the same kind: None, one for all, or one for each row."""
+    """Splits a key into several of its kind: None, one for all, or one per row."""
     if key is None:
         return [None] * count
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):  # of jax.random.PRNGKey
@@ -173,9 +173,9 @@ def masked_mean(
 def shares(weights: Float[Array, "*N S"]) -> Float[Array, "*N S"]:
     """Weights from 0 on as shares of their sum; all zero where hardly any is left.
 
-    They are divided by the largest before, which changes no share: what a memory has
-    nearly forgotten has weights whose squares, by which the derivative of a quotient
-    divides, are 0 in float32.
+    The weights are divided by the largest first, which changes no share: the derivative
+    of a quotient divides by a square, which is 0 in float32 for weights of what a
+    memory has nearly forgotten.
     """
     peak = jax.lax.stop_gradient(jnp.max(weights, axis=-1, keepdims=True))
     some = peak > 2**24 * jnp.finfo(weights.dtype).tiny

@@ -48,11 +48,11 @@ gated_delta_2  channels  channels     channels     10
     v = W x;  beta, b, w = sig(W x + bias)
     a = exp(-exp(A) softplus(W x + bias))      one A for each head
 
-Departures: the papers also convolve over neighbours, normalise what is read and gate
-it; none of that is here, so that the updates alone differ. ``a`` begins near 0.95; that
-of GLA is a root of a sigmoid in the paper, that of Gated DeltaNet-2 is made by two thin
-matrices. The authors' code of the latter also gives v a silu and b and w no bias, and
-that of the last four scales q as the others do, which scales what is read.
+Departures: the papers also convolve over neighbours, and normalise and gate what is
+read; none of that is here, so that only the updates differ. ``a`` begins near 0.95. In
+the papers, the ``a`` of GLA is a root of a sigmoid, and two thin matrices make that of
+Gated DeltaNet-2, whose code also gives v a silu, and b and w no bias. The authors' code
+of the last four scales q as the others do, which scales what is read.
 
 *What was read from where.* With ``A_i = (I - k_i (b_i * k_i)^T) D_i`` the memory after
 n writes is ``sum_j p_j (w_j * v_j)^T``, ``p_j = A_n .. A_{j+1} k_j``: the exact weight

@@ -2,9 +2,9 @@
 """Products of one array with several matrices, as one product.
 
 A step of a decoder multiplies its query, its state and the keys of its memory by
-several matrices each. A GPU starts a kernel for every product; the gradient has two
-more, and one that adds up what the matrix gets. Side by side the matrices are one. No
-mechanism needs to know of it: a step is traced, and what was traced is run differently.
+several matrices each. A GPU starts a kernel for every product, two more for its
+gradient, and one that sums the gradient of the matrix. Side by side the matrices are
+one. No mechanism needs to know this: a step is traced and its trace is run differently.
 
 =================  ==============================================================
 before all steps   what a step computes from parameters alone; matrices that meet

@@ -11,10 +11,10 @@ Hinton (2016), "Layer Normalization", equation 4 and the supplement)::
 
     W x + U h + b   becomes   gain_W * norm(W x) + gain_U * norm(U h) + b
 
-Departures: each gate's part of a product is normalised by itself, where the paper takes
-the gates of a product together, and the product of each input where it takes their sum:
-so it does not matter which of them are computed before a scan. The cell of an LSTM is
-not normalised on its way out.
+Departures: the paper normalises all gates of a product together, and the sum of the
+products of all inputs. Here each gate and each input is normalised by itself, so that
+it does not matter which products are computed before a scan. The cell of an LSTM is not
+normalised on its way out.
 """
 
 from collections.abc import Sequence

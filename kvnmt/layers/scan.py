@@ -96,10 +96,10 @@ def keep(x: Array) -> Array:
 def _states_once(
     step: Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], reverse: bool
 ) -> tuple[Callable[[PyTree, PyTree], tuple[PyTree, PyTree]], Complete]:
-    """A step that gives no new state as a result, and what completes the results.
+    """A step that returns old states in place of new ones, and what shifts them back.
 
-    For the gradient a scan keeps the state before each step. A result that is the state
-    after it is the same array, a step later: XLA then writes it once, not twice.
+    For the gradient a scan keeps the state before each step. A result that is the new
+    state is the same array, one step later; so XLA writes it once, not twice.
     """
     places: dict[int, int] = {}  # of results that are new states: among the states
 

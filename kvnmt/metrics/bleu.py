@@ -222,8 +222,8 @@ def streams(
 ) -> list[Sequence[Any]]:
     """All references as sacrebleu takes them: None where one is not there.
 
-    A blank line would be a reference of no words, which no translation is shorter than.
-    Where all are blank they are references.
+    A blank line is no reference: it would have no words, and no translation is shorter.
+    If all references of a sentence are blank, they count.
     """
     rows = [
         [line if line.strip() or not "".join(row).strip() else None for line in row]

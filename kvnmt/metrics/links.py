@@ -43,10 +43,10 @@ class Gold:
             raise ValueError("every sure link must be a possible link too")
 
     def shifted(self) -> "Gold":
-        """The same links, which were counted from 1, counted from 0.
+        """Links that count words from 0, made from links that count from 1.
 
         Raises:
-            ValueError: One was not.
+            ValueError: A link has a word 0.
         """
         if any(0 in link for link in self.possible):
             raise ValueError("a word has number 0, so words are not counted from 1")
@@ -119,7 +119,7 @@ def _is_naacl(path: Path, lines: Sequence[str]) -> bool:
     """Whether links stand in the NAACL format.
 
     Raises:
-        UserError: Only from the second on.
+        UserError: The first line with text is not in that format, but the second is.
     """
     filled = [line for line in lines if line.strip()]
     first, *others = (bool(_NAACL.fullmatch(line.strip())) for line in filled[:2])
@@ -177,11 +177,11 @@ def check_links(
 def symmetrize(forward: Links, backward: Links, heuristic: Heuristic) -> Links:
     """Makes one alignment of two directions (Och and Ney 2003; Koehn et al. 2005).
 
-    ``grow-diag`` starts from the intersection and adds links of the union that are
-    neighbours, the diagonal ones last, of a link that is there, while one of their
-    words has none yet, target word by target word until nothing changes. ``final`` then
-    adds links of either direction, the forward one first, of which a word has none;
-    ``final-and``, of which neither has.
+    ``grow-diag`` starts with the intersection. For one target word after another, until
+    nothing changes, it adds links of the union that are neighbours of an existing link,
+    diagonal ones last, if one of their words has no link yet. ``final`` then adds links
+    of either direction, the forward one first, if one of their words has no link;
+    ``final-and``, only if both have none.
 
     Args:
         forward: Links (source, target) of one direction.

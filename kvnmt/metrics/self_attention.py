@@ -33,10 +33,10 @@ class RelativePositions:
 
     @property
     def share(self) -> tuple[float, ...]:
-        """``counts[p] / available[p]``: the choice of p where there was that choice.
+        """``counts[p] / available[p]``: how often p was chosen where it was possible.
 
-        It takes off long sentences what ``normalised`` only weakens: that far words
-        are to be had less often than near ones.
+        Far words are available less often than near ones. This removes that effect,
+        which ``normalised`` only weakens.
         """
         pairs = zip(self.counts, self.available, strict=True)
         return tuple(count / total if total else 0.0 for count, total in pairs)

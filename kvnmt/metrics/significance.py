@@ -15,13 +15,13 @@ randomisation      Riezler and Maxwell 2005: 10 000 trials. As above.
 Both resamplings draw from the seed in the environment variable SACREBLEU_SEED, 12345 if
 there is none.
 
-The difference of a resample is that of the systems, and chance. Without the mean of all
-resamples it is chance alone, and p is how often that is as large as the difference of
-the systems, with either sign. sacrebleu 2.6 takes the sign away before the mean, as a
-script of Moses did: of pairs of equally good systems it then tells 10 in 100 apart at
-the level of 0.05, and p is hardly ever above 0.45. Here it is 5 in 100. Its
+The difference in a resample is that of the systems plus chance. Minus the mean of all
+resamples it is only chance, and p is how often that is as large as the difference of
+the systems, with either sign. sacrebleu 2.6 drops the sign before it takes the mean,
+as a script of Moses did: at the level of 0.05 it tells 10 in 100 pairs of equally good
+systems apart, and p is hardly ever above 0.45. Here it is 5 in 100. sacrebleu's
 randomisation leaves out trials that differ by just as much as the systems do: where 8
-sentences gain and 2 lose alike, it has 0.024, the test over all 1 024 trials 0.109.
+sentences gain and 2 lose alike, its p is 0.024, and 0.109 over all 1 024 trials.
 """
 
 import os
@@ -190,7 +190,7 @@ def interval(statistics: NDArray[np.integer]) -> tuple[float, float] | None:
 
 
 def seed_of_environment() -> int | None:
-    """What draws begin with; None, ``none`` in the environment: another each time.
+    """The seed of draws; None, for ``none`` in the environment: another each time.
 
     Raises:
         UserError: It is neither none nor a whole number from 0 on.

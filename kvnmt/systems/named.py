@@ -63,10 +63,10 @@ class NamedSystem:
     def model(self, base: ModelConfig = DEFAULT) -> ModelConfig:
         """The system at the sizes of ``base``.
 
-        Mechanisms that the system does not name are RNNsearch*'s; sizes, dropout,
-        initialisers and, unless the system has its own or that of ``base`` is some
-        system's own, the encoder's merge are those of ``base``. A language model's
-        readout is as wide as the state, the papers' count.
+        Mechanisms that the system does not name are those of RNNsearch*. Sizes, dropout
+        and initialisers are those of ``base``; so is the encoder's merge, unless this
+        system has its own, or that of ``base`` belongs to another system. The readout
+        of a language model is as wide as the state, as the papers count.
         """
         default = {name: getattr(DEFAULT, name) for name in MECHANISMS}
         if base.merge in OWN_MERGES:

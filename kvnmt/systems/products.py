@@ -16,10 +16,10 @@ def needed(jaxpr: Any) -> Sequence[Any]:
 def multiplications(eqns: Sequence[Any]) -> int:
     """Multiplications of all matrix products of equations, inner programs included.
 
-    A scan counts as often as it is long, a program of several devices for all of them.
-    Of a while loop, whose length is not known before, one turn is counted, and of
-    branches all, but of those for different platforms that for any: what another one
-    does in more products, since these suit it, is no work of the model.
+    A scan counts once per step, a program of several devices once per device. A while
+    loop, whose length is unknown, counts once. All branches count; but of branches for
+    different platforms only the default counts, since the further products that suit
+    another platform are no work of the model.
     """
     total = 0
     for eqn in eqns:
