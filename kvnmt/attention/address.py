@@ -5,8 +5,6 @@ The keys of additive attention and of its extensions are the annotations: `prepa
 projects them once per sentence.
 """
 
-from typing import Protocol
-
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -43,15 +41,6 @@ class Params:
     address: Address  # of the query that reads
 
 
-class HasAddress(Protocol):
-    """Parameters of any class that have an address."""
-
-    @property
-    def address(self) -> Address:
-        """The address of the query that reads."""
-        ...
-
-
 @struct.dataclass
 class KeysAndValues:
     """Constants of a sentence whose keys are compared as they stand."""
@@ -81,7 +70,7 @@ def project_keys(params: Address, keys: Float[Array, "B S C"]) -> Float[Array, "
 
 
 def prepare(
-    params: HasAddress,
+    params: Params,
     annotations: Float[Array, "B S C"],
     mask: Bool[Array, "B S"],
 ) -> Source:

@@ -6,11 +6,10 @@ advances from ``q_t`` (Meng et al. 2018, equations 6 and 9).
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from flax import struct
 
-from kvnmt.decoder.rounds import Advance, RoundOptions
+from kvnmt.decoder.rounds import Advance, Params, RoundOptions
 from kvnmt.layers import GRU, Reset, gru, recurrent_inputs
 from kvnmt.typing import Array, Float
 
@@ -22,15 +21,6 @@ class QueryOptions(RoundOptions):
     reset: Reset = "after"  # of GRU2; the code of dl4mt has ``after_bias``
 
 
-class HasQuery(Protocol):
-    """Parameters of a decoder whose query is made by GRU1."""
-
-    @property
-    def query(self) -> GRU:
-        """GRU1."""
-        ...
-
-
 @struct.dataclass
 class Inputs:
     """What a step takes of the previous word."""
@@ -39,7 +29,7 @@ class Inputs:
     query: Float[Array, "*N 3*D"]  # W x + b of GRU1
 
 
-def inputs(params: HasQuery, embedded: Float[Array, "*N E"]) -> Inputs:
+def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
     """Projects the embedded previous words for GRU1."""
     return Inputs(embedded, recurrent_inputs(params.query, embedded))
 

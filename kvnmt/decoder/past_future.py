@@ -46,7 +46,7 @@ from kvnmt.attention import Attention, Moment
 from kvnmt.decoder import base, gru_pair, rounds
 from kvnmt.decoder.future import Cell, Future, init_future, take_out
 from kvnmt.decoder.gru_pair import Inputs
-from kvnmt.decoder.rounds import Round, Source, look
+from kvnmt.decoder.rounds import Source, look
 from kvnmt.decoder.start import init_start
 from kvnmt.errors import OptionError
 from kvnmt.fields import EXTENDS, idle_while
@@ -85,13 +85,10 @@ class Delta:
 
 
 @struct.dataclass
-class Params:
+class Params(rounds.Params):
     """The decoder; None where a layer is absent."""
 
-    initial: Linear | None
-    query: GRU  # GRU1
     adjust: GRU  # GRU3
-    rounds: tuple[Round, ...]
     past: GRU | None
     future: Future | None
     deltas: dict[str, Delta]
@@ -135,7 +132,15 @@ def init(
         for n, name in enumerate(layers)
         if options.subtractive
     }
-    return Params(initial, query, adjust, all_rounds, past, future, deltas)
+    return Params(
+        initial=initial,
+        query=query,
+        rounds=all_rounds,
+        adjust=adjust,
+        past=past,
+        future=future,
+        deltas=deltas,
+    )
 
 
 def _init_delta(key: Key[Array, ""], sizes: Sizes, weights: Weights) -> Delta:

@@ -22,7 +22,7 @@ one starts another that extends it (`kvnmt.runs.warm_start`).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Protocol, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -62,20 +62,6 @@ class Round:
     attention: PyTree
     advance: GRU  # GRU2 of the conditional decoder
     transitions: tuple[GRU, ...] = ()  # without input
-
-
-class HasRounds(Protocol):
-    """Parameters of a decoder with rounds, whatever else stands between them."""
-
-    @property
-    def initial(self) -> Linear | None:
-        """The map of s_0."""
-        ...
-
-    @property
-    def rounds(self) -> tuple[Round, ...]:
-        """The rounds; one member if they are shared."""
-        ...
 
 
 @struct.dataclass
@@ -147,7 +133,7 @@ def init_rounds(
 
 
 def prepare(
-    options: RoundOptions, attention: Attention, params: HasRounds, encoded: Encoded
+    options: RoundOptions, attention: Attention, params: Params, encoded: Encoded
 ) -> Source:
     """Prepares the attention of every round, and s_0."""
     constants = tuple(
@@ -168,7 +154,7 @@ def prepare(
 def initial_state(
     options: RoundOptions,
     attention: Attention,
-    params: HasRounds,
+    params: Params,
     source: Source,
     length: int,
     key: Key[Array, "*B"] | None = None,
@@ -181,7 +167,7 @@ def initial_state(
 def look(
     options: RoundOptions,
     attention: Attention,
-    params: HasRounds,
+    params: Params,
     source: Source,
     memory: PyTree,
     moment: Moment,

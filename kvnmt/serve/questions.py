@@ -2,16 +2,14 @@
 """What was asked: JSON to tasks and their items, refused in one sentence.
 
 A question knows nothing of HTTP. Strings are lines of text as ``kvnmt translate`` reads
-them; numbers are of the kind that `kvnmt.inference.config.SearchConfig` has, so that
-one that is written otherwise compiles no other program.
+them.
 """
 
 import itertools
 import json
-import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple
 
 from kvnmt.data.words import cut, first_filled
 from kvnmt.errors import UserError, counted, unknown_name
@@ -49,7 +47,6 @@ OPTIONS = (
     "min_length",
     "unknown",
 )
-LARGEST = {int: 2**31 - 1, float: 1e6}  # numbers that a program can compute with
 NAME = 60  # characters of a name that are told again
 _number = itertools.count(1)
 
@@ -181,16 +178,13 @@ class Asker:
     def _search(self, plain: object) -> SearchConfig:
         if not isinstance(plain, dict):
             raise Refusal(400, "'search' is no object of options.")
-        kinds = get_type_hints(SearchConfig)
-        changes = {}
-        for name, value in plain.items():
-            if name not in OPTIONS and name in kinds:
+        for name in plain:
+            if name not in OPTIONS and name in SearchConfig.__dataclass_fields__:
                 text = f"'{name}' is set where the service is started, for all."
                 raise Refusal(400, text)
             if name not in OPTIONS:
                 raise Refusal(400, str(unknown_name("option", name[:NAME], OPTIONS)))
-            changes[name] = _value(name, kinds[name], value)
-        search = replace(self.search, **changes)
+        search = replace(self.search, **plain)
         try:
             check_search(search)
             check_asked(search, self.search)
@@ -238,26 +232,3 @@ def _check_fields(plain: Mapping[str, Any], known: Iterable[str]) -> None:
             raise Refusal(400, f"'{name}' is an option; put it into 'search'.")
         if name not in known:
             raise Refusal(400, str(unknown_name("field", name[:NAME], known)))
-
-
-def _value(name: str, kind: Any, value: object) -> Any:
-    """A value of an option in the type that the option has."""
-    if get_origin(kind) is Literal:
-        if value in get_args(kind):
-            return value
-        choices = ", ".join(get_args(kind))
-        raise Refusal(400, f"'{name}' is none of {choices}.")
-    if get_origin(kind) in (types.UnionType,):
-        if value is None:
-            return None
-        kind = get_args(kind)[0]
-    number = kind in (int, float) and not isinstance(value, bool)
-    if kind is bool and isinstance(value, bool):
-        return value
-    if number and isinstance(value, int if kind is int else (int, float)):
-        most = LARGEST[kind]  # pyright: ignore
-        if abs(value) <= most:
-            return kind(value)
-        raise Refusal(400, f"'{name}' is too large a number; the most is {most:.10g}.")
-    names = {bool: "true or false", int: "a whole number", float: "a number"}
-    raise Refusal(400, f"'{name}' is not {names[kind]}.")
