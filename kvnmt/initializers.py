@@ -73,8 +73,8 @@ def weights(scheme: Scheme) -> Weights:
         flat = initializers.normal(0.001)
         return basic._replace(address=flat, energy=initializers.zeros)
     if scheme == "wide":
-        every = initializers.normal(0.05)
-        return Weights(every, every, every, every, every, lambda gain: every, every)
+        wide = gaussian(0.05)
+        return wide._replace(recurrent=wide.matrix)
     if scheme in ("glorot", "unit"):
         each = {"out_axis": 2, "batch_axis": 1}  # or all gates as one wide output
         gates = each if scheme == "unit" else {"out_axis": (1, 2)}

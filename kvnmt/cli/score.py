@@ -23,6 +23,7 @@ from kvnmt.inference.moses import Listed, read_lists
 from kvnmt.inference.score import Scored, score_lines
 from kvnmt.metrics.perplexity import perplexity
 from kvnmt.runs.directory import Run, load_ensemble
+from kvnmt.search.base import length_divisor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,5 +217,5 @@ def _check_whole(numbers: list[int], count: int, path: Path) -> None:
 
 def divisor(search: SearchConfig, tokens: Sized) -> float:
     """By what a search divides the log-probability of so many tokens, EOS included."""
-    numbers, count = numbers_of(search), len(tokens)
-    return float(((numbers.offset + count) / (numbers.offset + 1)) ** numbers.alpha)
+    numbers = numbers_of(search)
+    return float(length_divisor(len(tokens), numbers.alpha, numbers.offset))

@@ -205,7 +205,7 @@ def _search(config: CompileConfig, model: Model, mesh: Mesh) -> Traced:
     devices.check_rows(config.rows, devices.rows(mesh))
     copies = NamedSharding(mesh, PartitionSpec())
     by_rows = NamedSharding(mesh, PartitionSpec("data"))
-    params = jax.eval_shape(model.init, jax.random.key(0))
+    params = model.param_shapes
     params = jax.tree.map(lambda leaf: _shape(leaf, copies), params)
 
     def row(*shape: int, dtype: DType = jnp.int32) -> jax.ShapeDtypeStruct:

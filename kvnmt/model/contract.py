@@ -148,6 +148,11 @@ class Model(NamedTuple):
     forward: Forward
     narrow: Narrow
 
+    @property
+    def param_shapes(self) -> PyTree:
+        """The parameters in shapes alone; nothing is computed."""
+        return jax.eval_shape(self.init, jax.random.key(0))
+
 
 @typed
 def negative_log_likelihood(

@@ -73,8 +73,7 @@ def average(
                 f"'{folder}' and '{folders[0]}' differ in {', '.join(other)}; only "
                 "checkpoints of one model can be averaged."
             )
-    init = build(model, len(first.source), len(first.target)).init
-    like = jax.eval_shape(init, jax.random.key(0))
+    like = build(model, len(first.source), len(first.target)).param_shapes
     for folder, _ in runs:
         check_sizes(like, folder / "checkpoints")
     total: PyTree = _zeros(like)

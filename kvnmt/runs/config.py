@@ -78,6 +78,7 @@ MAY_CHANGE = (
     "training.steps",
     "training.validate_every",
     "training.log_every",
+    "training.profile",
     "training.patience",
     "training.skip_at_most",
     "training.save_every",

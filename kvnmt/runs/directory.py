@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import cattrs
-import jax
 from cattrs.v import format_exception
 
 from kvnmt.console import say
@@ -48,7 +47,7 @@ def load_run(folder: Path | str) -> Run:
     folder, number = chosen(Path(folder))
     experiment, words = load_settings(folder)
     model = assembly.build(experiment.model, len(words.source), len(words.target))
-    like = jax.eval_shape(model.init, jax.random.key(0))
+    like = model.param_shapes
     kept = folder / "checkpoints"
     check_sizes(like, kept)
     with Checkpoints(kept, read_only=True, tell=say) as checkpoints:

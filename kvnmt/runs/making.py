@@ -77,9 +77,8 @@ def write_run(
     check_path(folder)
     if os.path.exists(folder):  # which knows names that are too long
         raise UserError(f"'{folder}' exists already; choose another folder.")
-    init = build(experiment.model, len(words.source), len(words.target)).init
-    like = jax.eval_shape(init, jax.random.key(0))
-    if _shapes(like) != _shapes(params):
+    model = build(experiment.model, len(words.source), len(words.target))
+    if _shapes(model.param_shapes) != _shapes(params):
         raise UserError(
             "the parameters are not those of the model that the experiment names; give "
             "the experiment that they were trained by."

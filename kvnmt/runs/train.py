@@ -287,7 +287,7 @@ def _check_objective(
         loss(objective, prediction, word, word, links, jnp.zeros(1))
         return prediction
 
-    params = jax.eval_shape(model.init, jax.random.key(0))
+    params = model.param_shapes
     prediction = jax.eval_shape(predict_and_lose, params)
     if config.average_auxiliary and len(prediction.heads) == 1:
         raise OptionError(

@@ -98,8 +98,12 @@ def length_divisors(length: int, alpha: Array | float, offset: Array | float) ->
     """
     if isinstance(alpha, float | int) and alpha < 0:
         raise UserError(f"alpha is {alpha} but must be at least 0.")
-    lengths = jnp.maximum(jnp.arange(length + 1), 1)
-    return ((offset + lengths) / (offset + 1)) ** alpha
+    return length_divisor(jnp.maximum(jnp.arange(length + 1), 1), alpha, offset)
+
+
+def length_divisor(n: Any, alpha: Any, offset: Any) -> Any:
+    """What `length_divisors` has for n words: of numbers, or of arrays of them."""
+    return ((offset + n) / (offset + 1)) ** alpha
 
 
 def run_rows(

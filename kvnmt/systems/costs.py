@@ -116,7 +116,7 @@ def table(rows: Sequence[Row], config: OverviewConfig) -> Table:
 
 def costs_of(model: Model, config: OverviewConfig) -> Costs:
     """What a model costs at the lengths of a config."""
-    params = jax.eval_shape(model.init, jax.random.key(0))
+    params = model.param_shapes
     inside, total, weights = _work(config, model, params)
     return Costs(
         parameters=assembly.count_parameters(params),

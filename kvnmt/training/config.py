@@ -40,6 +40,8 @@ class TrainingConfig(StepOptions):
     bleu_tokenize: str = "13a"
     # steps from one line of steps.jsonl to the next, beside metrics.jsonl; 0: none
     log_every: Annotated[int, at_least(0)] = 100
+    # steps that JAX's profiler traces, once twenty are made; 0: none
+    profile: Annotated[int, at_least(0)] = 0
     # validations without a better score before training stops early
     patience: Annotated[int, at_least(1)] = 5
     # steps in a row with numbers that are not finite, before training stops

@@ -14,6 +14,7 @@ from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.job import Job
 from kvnmt.training.leaving import Leaving
 from kvnmt.training.loop_state import LoopState, is_over, restore
+from kvnmt.training.profile import Profile, profiling
 from kvnmt.training.signals import Signals
 from kvnmt.training.step import TrainState
 
@@ -25,6 +26,7 @@ class Outputs(NamedTuple):
     log: records.Log | None  # of the first process
     leaving: Leaving
     pulse: Pulse  # says how far it is, where no bar is shown
+    profile: Profile
 
 
 def open_outputs(
@@ -73,4 +75,7 @@ def open_outputs(
     devices.first_does(open_log)
     pulse = Pulse("step", job.steps, job.tell)
     leaving = Leaving(signals, job.mesh, 60 * job.config.save_minutes)
-    return Outputs(checkpoints, log, leaving, pulse)
+    profile = stack.enter_context(
+        profiling(job.folder / "profile", job.config.profile, job.tell)
+    )
+    return Outputs(checkpoints, log, leaving, pulse, profile)

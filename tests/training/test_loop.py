@@ -38,7 +38,7 @@ from kvnmt.model.assembly import Params
 from kvnmt.runs import train as experiment
 from kvnmt.runs.config import Experiment
 from kvnmt.runs.directory import load_run
-from kvnmt.training import bad_numbers, device_memory, loop
+from kvnmt.training import bad_numbers, device_memory, loop, profile
 from kvnmt.training import records as log_records
 from kvnmt.training import step as steps
 from kvnmt.training.checkpoints import manifest as manifests
@@ -621,6 +621,30 @@ def test_what_was_made_is_saved_where_a_worker_dies(tmp_path, data, monkeypatch)
     lines = (records(tmp_path / name, "steps.jsonl") for name in ("run", "whole"))
     ours, theirs = ([*map(timeless, each)] for each in lines)
     assert ours == theirs
+
+
+def test_steps_are_traced_where_it_is_asked_for(tmp_path, data, monkeypatch):
+    """Once the first of a start are made; what is learnt is the same."""
+    monkeypatch.setattr(profile, "SKIPPED", 2)
+    told = []
+    monkeypatch.setattr(jax.profiler, "start_trace", told.append)
+    monkeypatch.setattr(jax.profiler, "stop_trace", lambda: told.append("end"))
+    folder = tmp_path / "run"
+    run(tiny(data, epochs=1, profile=1), folder)
+    assert told == [folder / "profile", "end"]
+    said = list[str]()
+    traced = profile.Profile(folder, 2, said.append)
+    for step in range(5, 11):
+        traced.sent(step, ())
+    assert said == [f"a trace of steps 7 to 8 is in '{folder}'"]
+    told.clear()
+    run(tiny(data, epochs=2, profile=9), folder, resume=True)
+    assert told == [folder / "profile", "end"]  # at the end, though fewer were made
+    told.clear()
+    run(tiny(data, epochs=2), tmp_path / "other")
+    assert not told
+    ours, theirs = (everything(f, tiny(data))[0] for f in (folder, tmp_path / "other"))
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
 def test_lost_records_do_not_stop_a_run(tmp_path, data):
