@@ -3,9 +3,10 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -15,6 +16,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from kvnmt.errors import OptionError, UserError, first_line
 from kvnmt.typing import PyTree
 
+T = TypeVar("T")
 MOST_CORES = 16  # a batch of 64 gives each four rows
 FORCED = "xla_force_host_platform_device_count"
 NOT_STARTED = "Unable to initialize backend"  # how JAX says so
@@ -97,16 +99,19 @@ def agree_on_figures(figures: dict[str, float]) -> dict[str, float]:
     return dict(zip(figures, found.view(np.float64).tolist()))
 
 
-def first_does(work: Callable[[], object]) -> None:
+def first_does(work: Callable[[], T]) -> T | None:
     """Lets the first process do something alone; if it fails, all of them fail.
+
+    Returns:
+        What the work gives; None on the others.
 
     Raises:
         Exception: What the work raised; on the others a UserError, that it did.
     """
-    failure = None
+    result = failure = None
     if part()[0] == 0:
         try:
-            work()
+            result = work()
         except Exception as error:  # of any kind: the others must not wait for it
             failure = error
     failed = agree(failure is not None)
@@ -114,6 +119,7 @@ def first_does(work: Callable[[], object]) -> None:
         raise failure
     if failed:
         raise UserError("the first process cannot go on; it says why.")
+    return result
 
 
 def data_mesh(model: int = 1) -> Mesh:
@@ -184,6 +190,16 @@ def check_rows(batch_size: int, shares: int, what: str = "devices") -> None:
 def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
     """Puts a copy of every array on every device."""
     return jax.device_put(tree, NamedSharding(mesh, PartitionSpec()))
+
+
+def one_behind(sent: Iterable[T]) -> Iterator[T]:
+    """Yields each result after the next is sent off, so that devices need not wait."""
+    waiting = deque[T]()
+    for result in sent:
+        waiting.append(result)
+        if len(waiting) > 1:
+            yield waiting.popleft()
+    yield from waiting
 
 
 def split_rows(tree: PyTree, mesh: Mesh) -> PyTree:

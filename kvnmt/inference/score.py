@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS, pairs_in_batches
-from kvnmt.devices import own_mesh, replicate, split_rows
+from kvnmt.devices import one_behind, own_mesh, replicate, split_rows
 from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.trained import KEPT, Trained
 from kvnmt.model.assembly import Model, Params
@@ -73,7 +73,9 @@ def score(
     params = replicate(params, mesh)
     results = [Scored([], [], [])] * len(source)
 
-    def take(places: Sequence[int], outputs: Any) -> None:
+    batches = pairs_in_batches(source, target, size, tokens, multiple=mesh.size)
+    sent = ((places, run(params, *split_rows(rows, mesh))) for places, *rows in batches)
+    for places, outputs in one_behind(sent):
         log_probs, rounds, looks = jax.device_get(outputs)
         for row, i in enumerate(places):
             T, S = len(target[i]) + 1, len(source[i]) + 1
@@ -84,17 +86,6 @@ def score(
                 self_attention=[matrix[row, :T, :T].copy() for matrix in looks],
             )
         advance(len(places))
-
-    before: tuple[Sequence[int], Any] | None = None
-    for places, *rows in pairs_in_batches(
-        source, target, size, tokens, multiple=mesh.size
-    ):
-        sent = places, run(params, *split_rows(rows, mesh))
-        if before:
-            take(*before)  # devices need not wait for it
-        before = sent
-    if before:
-        take(*before)
     return results
 
 

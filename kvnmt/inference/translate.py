@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from kvnmt.data.batches import pad
 from kvnmt.data.buckets import edge, in_batches
 from kvnmt.data.vocabulary import EOS
-from kvnmt.devices import own_mesh, replicate, split_rows
+from kvnmt.devices import one_behind, own_mesh, replicate, split_rows
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.consensus import most_alike
 from kvnmt.inference.ids import check_counts, check_ids
@@ -117,21 +117,16 @@ def translate_nbest(
     translations = [[Translation([], 0.0, 0.0)] for _ in sentences]
     params = replicate(params, mesh)
 
-    def take(places: list[int], found: Hypotheses) -> None:
+    sent = (
+        (places, search(params, *split_rows(rows, mesh), words=words))
+        for places, rows, words in search_blocks(sentences, config, **request)
+    )
+    for places, found in one_behind(sent):
         hypotheses = jax.device_get(found)
         for row, place in enumerate(places):
             several = _translations(hypotheses, row, config.nbest)
             translations[place] = _chosen_first(several, config.mbr) or [NOTHING]
         advance(len(places))
-
-    before: tuple[list[int], Hypotheses] | None = None
-    for places, rows, words in search_blocks(sentences, config, **request):
-        sent = places, search(params, *split_rows(rows, mesh), words=words)
-        if before:
-            take(*before)  # devices need not wait for it, where sending does not wait
-        before = sent
-    if before:
-        take(*before)
     return translations
 
 

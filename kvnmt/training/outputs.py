@@ -65,14 +65,13 @@ def open_outputs(
         restore(job, state, checkpoints, start)
         goes_on = not is_over(job, state)
         devices.first_does(lambda: begin(goes_on))
-    log: records.Log | None = None
 
-    def open_log() -> None:
-        nonlocal log
+    def open_log() -> records.Log:
         log = records.Log(job.folder, state.step, state.progress.validated)
         stack.callback(log.close)
+        return log
 
-    devices.first_does(open_log)
+    log = devices.first_does(open_log)
     pulse = Pulse("step", job.steps, job.tell)
     leaving = Leaving(signals, job.mesh, 60 * job.config.save_minutes)
     profile = stack.enter_context(

@@ -38,9 +38,7 @@ class CheckpointReader:
             UserError: There is none, or what `CheckpointFolder.first_whole` raises.
         """
         were_there = bool(self.folder.steps())
-        wholes: list[Manifest | None] = [None]
-        devices.first_does(lambda: wholes.append(self.folder.first_whole(which)))
-        manifest = wholes[-1]
+        manifest = devices.first_does(lambda: self.folder.first_whole(which))
         step = devices.agree(-1 if manifest is None else manifest.step)
         if step < 0 and were_there:
             raise UserError(
