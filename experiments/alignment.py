@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alignment error of attention on text that people aligned, beside a word aligner's.
+"""Alignment error of attention on hand-aligned text, compared with word aligners.
 
 Claim (Meng et al. 2018, table 2, 900 Chinese-English pairs): RNNsearch* 39.97, R1
 37.70, R1 + ATTEOS 36.89, R2 35.70, R2 + ATTEOS 35.39% AER. Here the systems are
@@ -19,8 +19,8 @@ Launch::
     python -m experiments.alignment --data DATA --aligners   # the word aligners alone
 
 Training text is lower-cased and tokenised as the hand-aligned text is; half of its
-lines are two to four sentences in a row, since hand-aligned ones are longer. Once all
-runs of a pair are there, they are read together, with the other direction joined.
+lines are two to four sentences in a row, since hand-aligned lines are longer. Once all
+runs of a pair exist, all of them are evaluated, also joined with the other direction.
 """
 
 from collections.abc import Sequence
@@ -118,7 +118,7 @@ class Alignment(Options):
     systems: tuple[str, ...] = SYSTEMS
     epochs: Annotated[int, at_least(1)] = 4  # of the baselines, from scratch
     warm_epochs: Annotated[int, at_least(1)] = 1  # of all, from the trained baseline
-    aligners: bool = False  # the word aligners alone; trains no system
+    aligners: bool = False  # only the word aligners; trains no system
 
 
 def main(options: Alignment, train: Train = training.run) -> None:

@@ -5,9 +5,9 @@ Claim: the systems of the five papers, and those they compare with, all train, a
 translate, and none falls far behind the baseline it extends without a reason that
 its description gives. Each starts from scratch with the same sizes, the same
 optimiser and the same number of updates, on the made-up language of the quickstart
-(with gold alignments) and, if its text is given, on Multi30k. Speeds come from an
-interleaved benchmark, as ratios, the memory of a step from the compiler. A system takes
-two to four minutes of two cores on the made-up language. Results:
+(with gold alignments) and, if its text is given, on Multi30k. Speeds are ratios from an
+interleaved benchmark; the compiler tells the memory of a step. A system takes two to
+four minutes on two cores, with the made-up language. Results:
 experiments/findings/catalogue.md.
 
 Launch::
@@ -90,10 +90,10 @@ class AllSystems(Options):
     workdir: Path = Path("runs/catalogue")  # where the runs are written
     systems: tuple[str, ...] = TRANSLATORS
     epochs: Annotated[int, at_least(1)] = 10  # on the made-up language
-    pairs: Annotated[int, at_least(1)] = 8000  # of it
+    pairs: Annotated[int, at_least(1)] = 8000  # made-up pairs
     multi30k_epochs: Annotated[int, at_least(1)] = 1
     optimizer: Literal["adam", "sgd"] = "adam"
-    speed: bool = True  # measure it
+    speed: bool = True  # measure speed
 
 
 def main(options: AllSystems, train: Train = training.run) -> None:

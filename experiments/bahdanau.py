@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""RNNencdec and RNNsearch, and how both fare on long sentences.
+r"""RNNencdec and RNNsearch, and how well both translate long sentences.
 
 Claim (Bahdanau, Cho and Bengio 2015, table 1 and figure 2): attention translates better
-than one vector for the whole sentence, and does not fall on long sentences, where the
-vector does. Both are trained on sentences of at most 30 and at most 50 words.
+than one vector for the whole sentence. On long sentences the vector gets worse, and
+attention does not. Both are trained on sentences of at most 30 and at most 50 words.
 
 Published, English to French (WMT 2014, 348 million words, newstest2014), all sentences
 and those without unknown words: RNNencdec-30 13.93 and 24.19, RNNencdec-50 17.82 and
@@ -14,10 +14,10 @@ again.
 Setting: 30 000 words, embedding 620, 1 000 units, maxout of 500, Adadelta, batches of
 80, clipping at 1. Embedding, the width of maxout, and five epochs are recalled too;
 beam 10 is ours. The low-rank layer of the authors' code is ``--model.low-rank 620``.
-Not run at this setting: it takes WMT 2014's text, selected as theirs, and days of a
-GPU.
+This setting was not run: it takes WMT 2014's text, selected as theirs was, and days on
+a GPU.
 
-Small setting: one to four sentences of the made-up language in a row, 4 to 80 words; it
+Small setting: lines of one to four sentences of the made-up language, 4 to 80 words; it
 took 8 minutes of processor time. Results and picture: experiments/findings/papers.md.
 
 Launch::

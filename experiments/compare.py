@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Systems, or attention functions, side by side on text of your own, over seeds.
 
-Claim: none. All rows have the same text, recipe and budget and differ in what is named
-alone; each system stands with the mean and the standard deviation over the seeds, and
-with tests against the first one: Welch's over the seeds, of three at least, and the
-paired bootstrap over the sentences of each seed.
+Claim: none. All rows have the same text, recipe and budget and differ only in what is
+named. The table has the mean and the standard deviation over the seeds for each system,
+and tests against the first system: Welch's test over the seeds, if there are at least
+three, and the paired bootstrap over the sentences of each seed.
 
-Setting: the recipe of `kvnmt train`. The text that is trained on is given by the same
-flags, and so is the tokenizer of BLEU. ``--attentions`` are put in the place of that of
-the first system, with options of their own behind a colon, such as
-``delta_memory:update=kda,write=decoder``. An attention function of your own is named
-like any other, behind ``--import FILE.py``. With ``--gold``, links of the test text
-that people drew, alignment error and what is dropped, repeated and invented are there.
-``--latex`` and ``--json`` give the table to a paper and to a program.
+Setting: the recipe of `kvnmt train`. The same flags give the training text and the
+tokenizer of BLEU. Each of ``--attentions`` replaces the attention of the first system;
+its options follow a colon, as in ``delta_memory:update=kda,write=decoder``. An
+attention function of your own is named like any other, after ``--import FILE.py``. With
+``--gold``, links that people drew in the test text, the table also has the alignment
+error and what is dropped, repeated and invented. ``--latex`` and ``--json`` print the
+table for a paper and for a program.
 
 Launch::
 
@@ -43,7 +43,7 @@ from experiments.parts.recipes import with_system
 from kvnmt import attention
 from kvnmt.errors import UserError, flag, unknown_name
 from kvnmt.evaluation import System, Test, adequacy, alignment
-from kvnmt.evaluation.base import Column
+from kvnmt.evaluation.base import Column, counted_otherwise, unlinked
 from kvnmt.evaluation.inputs import read_test
 from kvnmt.files import in_file, write_lines
 from kvnmt.metrics.bleu import Settings, corpus_bleu, corpus_chrf
@@ -96,14 +96,14 @@ SPREAD = {
 class Compare(Options):
     """Options of the experiment."""
 
-    test_source: Path  # text that is measured on
+    test_source: Path  # test text to measure on
     test_target: Path
     gold: Path | None = None  # links of the test text by people: Pharaoh or NAACL
     swap: bool = False  # the gold links are target-source
-    from_one: bool = False  # the gold links count words from 1 (as that of NAACL does)
+    from_one: bool = False  # the gold links count words from 1 (as in NAACL format)
     workdir: Path = Path("runs/compare")  # where the runs are written
     systems: tuple[str, ...] = ("rnnsearch-star",)  # names of kvnmt systems
-    # in the place of that of the first system, as NAME or NAME:OPTION=VALUE,...
+    # instead of the first system's attention: NAME or NAME:OPTION=VALUE,...
     attentions: tuple[str, ...] = ()
 
     @property
@@ -140,6 +140,9 @@ def main(options: Compare, train: Train = training.run) -> None:
     if options.gold:
         columns = (*COLUMNS[:5], *BY_GOLD, *COLUMNS[5:])
         notes += [alignment.NOTE, adequacy.GOLD_NOTE]
+    if test and test.gold:
+        notes += counted_otherwise(test)
+        notes += unlinked(test, "whatever is linked there counts as wrong")
     lines = partial(summarised, baseline)
     make_table(options, Table(title, columns, rows, notes, lines=lines), train)
 
@@ -183,6 +186,9 @@ def configure(
         named_for=changed_fields(plain, experiment),
         measure=partial(measure, test),
         tests=options.tests,
+        reading=" ".join(
+            name for name in ("swap", "from_one") if getattr(options, name)
+        ),
     )
 
 
@@ -205,9 +211,17 @@ def with_attention(experiment: Experiment, named: str) -> Experiment:
             raise unknown_name(f"option of {name}", option, known)
         if not value:
             raise UserError(f"'{named}' gives {option} no value; write {option}=VALUE.")
-        flags += [flag(f"model.attention.{option}"), value]
+        flags += _flags(option, value)
     model = replace(experiment.model, attention=chosen)
     return read_flags(replace(experiment, model=model), flags)
+
+
+def _flags(option: str, value: str) -> list[str]:
+    """An option of an attention as flags of `kvnmt train`."""
+    if value in ("True", "False"):
+        negation = "" if value == "True" else "no_"
+        return [flag(f"model.attention.{negation}{option}")]
+    return [flag(f"model.attention.{option}"), value]
 
 
 def measure(test: Test | None, trained: Trained) -> Figures:
@@ -218,7 +232,8 @@ def measure(test: Test | None, trained: Trained) -> Figures:
     write_lines(trained.folder / "test.txt", hypotheses)
     settings = Settings(trained.run.experiment.training.bleu_tokenize)
     bleu = corpus_bleu(hypotheses, test.reference, tokenize=settings.tokenize)
-    system = System("system", lambda: hypotheses, trained.run)
+    limits = trained.run.experiment.search.limits
+    system = System("system", lambda: hypotheses, trained.run, limits)
     figures = adequacy.measure(test, [system]).rows[0]
     del figures["system"]
     if test.gold and system.rounds:
@@ -245,8 +260,11 @@ def summarised(baseline: str, results: Sequence[Figures]) -> list[Figures]:
     for name, group in groups.items():
         line: Figures = {"system": name, "parameters": group[0]["parameters"]}
         for key, form in SPREAD.items():
-            if values := [result[key] for result in group if key in result]:
+            values = [result[key] for result in group if key in result]
+            if values:
                 line[key] = mean_and_spread(values, form)
+            if 0 < len(values) < len(group):  # others were measured without it
+                line[key] += f" ({len(values)})"
         line["seeds"] = " ".join(str(result["seed"]) for result in group)
         if base and name != baseline:
             line["p_seeds"] = p_over_seeds(group, base, against)

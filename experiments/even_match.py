@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""RNNsearch* and JoeyNMT under each other's recipe: what of a difference goes with it.
+r"""RNNsearch* and JoeyNMT with each other's recipe: how much the recipe explains.
 
 Claim: that RNNsearch* of `experiments.multi30k` is 8.2 BLEU above JoeyNMT's model of
 the same sizes, vocabulary, beam and epochs (39.69 and 31.53) comes from the recipe.
-Most of it does: JoeyNMT has 38.20 under ours, RNNsearch* 33.10 under JoeyNMT's, and
-40.35 (one seed) where that has batches of 40 and not of 80: the whole difference.
+Most of it does: JoeyNMT reaches 38.20 with our recipe. RNNsearch* reaches 33.10 with
+JoeyNMT's, and 40.35 (one seed) with batches of 40 and not of 80: the whole difference.
 
-Setting: RNNsearch* is trained as JoeyNMT 2.3.0 was, and with one ingredient of ours in
-the place of its own: the size of batches, label smoothing, or dropout of annotations.
-Its recipe is batches of 80, no label smoothing, dropout 0.2 on embeddings and 0.5 on
+Setting: RNNsearch* is trained as JoeyNMT 2.3.0 was, and with one ingredient of our
+recipe instead: the size of batches, label smoothing, or dropout of annotations.
+JoeyNMT's recipe is batches of 80, no label smoothing, dropout 0.2 on embeddings, 0.5 on
 the readout, none on annotations, which are concatenated; Glorot's matrices and
 embeddings N(0, 0.1²); the rate times 0.85 after each epoch; pairs of up to 60 words.
 With ``--peer-python`` JoeyNMT itself is trained, too: as it was, and with what it can
 take of the recipe of `experiments.multi30k`: batches of 40 and label smoothing 0.1. Our
 row with batches of 80 took 20 minutes on two cores. With batches of 40 it took 74 on
-two slower cores, beside other work. JoeyNMT's took 130 on one core that did other
-work, too, and begin anew if they are interrupted.
+two slower cores that also did other work. JoeyNMT's rows took 130 on one core that did
+other work, too; they start again from the beginning if they are interrupted.
 
 What still differs: JoeyNMT feeds the attentional vector back into the decoder, and its
 state is not refined after the context is read (one GRU for a word, not two). It has no
@@ -112,7 +112,7 @@ class EvenMatch(captions.CaptionOptions):
 
     workdir: Path = Path("runs/even_match")  # where the runs are written
     epochs: Annotated[int, at_least(1)] = 12  # at most
-    peer_python: Path | None = None  # of an environment with JoeyNMT: its rows, too
+    peer_python: Path | None = None  # Python that has JoeyNMT: adds its rows
     threads: Annotated[int, at_least(1)] = cores()  # of JoeyNMT
 
 

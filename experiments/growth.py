@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the speed of training grows with batch, length, vocabulary and rounds.
 
-Claim: what a step costs beside its arithmetic is paid once for each position, so that
-speed rises with the batch until the device is full; a memory that is rewritten costs
-more the longer the source; a round costs as much as the first.
+Claim: besides its arithmetic, a step has a cost that is paid once for each position, so
+speed rises with the batch until the device is full. A memory that is rewritten costs
+more if the source is longer. Each further round costs as much as the first.
 
-Setting: 256 everywhere, annotations summed, batches of 80 pairs of 25 and 25 tokens,
-85% of them real, 10 000 words on each side; one of these is changed at a time. Medians
-of `kvnmt benchmark`, both systems by turns. Results: experiments/findings/speed.md.
+Setting: 256 units everywhere, annotations summed, batches of 80 pairs of 25 and 25
+tokens, 85% of them real, 10 000 words on each side; one of these is changed at a time.
+The figures are medians of `kvnmt benchmark`, which measures both systems in
+alternation. Results: experiments/findings/speed.md.
 
 Launch, on an idle device::
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The language models of Miculicich et al. (2018), table 6, beside each other.
+"""The language models of Miculicich et al. (2018), table 6, compared.
 
 Claim (there on 22.5 million words of Wikipedia, all models near 47 million
 parameters): a window of attention, a 4-gram of states, and the mean or self-attentive
-residual each lower the perplexity of an LSTM. Here the same models at half the
-paper's widths on a text of your own, sentence by sentence: paragraphs are cut after
+residual each lower the perplexity of an LSTM. Here these models have half the
+paper's widths and read text of your own sentence by sentence: paragraphs are cut after
 " . ", nothing is carried from one sentence to the next, and the perplexity counts the
 end of every sentence. Results and published figures:
 experiments/findings/language_models.md.

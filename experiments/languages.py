@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The default recipe in other languages than those it was chosen in.
+"""The default recipe in languages other than those that it was chosen for.
 
-Claim: what `kvnmt train` does with nothing but files, chosen on captions from English
-to German, also serves a language without blanks between words, read or written. It
-learns both, and no table is known to compare its scores with.
+Claim: the defaults of `kvnmt train`, chosen on captions from English to German, also
+work for a language without spaces between words, as source or as target. They learn
+both, and no table is known to compare the scores with.
 
 Setting: the recipe as it is. Chinese and English are the captions of 3AM (Ma et al.
-2024), raw text: its validation text chooses the checkpoint and is what is told, since
+2024), raw text: its validation text chooses the checkpoint and gives the scores, since
 its test text is not used here. English and Japanese are Tanaka's short sentences
-(``small_parallel_enja``), tokenised. Every score stands with sacreBLEU's signature:
-``13a`` for raw English, ``zh`` for raw Chinese, ``none`` for what is tokenised. Pieces
-of Chinese and Japanese targets are of the characters as they are: normalised as usual,
-the references themselves would score 94 and 99.
+(``small_parallel_enja``), tokenised. Every score has sacreBLEU's signature:
+``13a`` for raw English, ``zh`` for raw Chinese, ``none`` for tokenised text. Pieces of
+Chinese and Japanese targets are made of characters that are not normalised: normalised
+as usual, the references themselves would score 94 and 99.
 Published figures with a setting like this were not found. Rows took 48 and 76 minutes
-of two cores, with 16 epochs and a rate that fell; today's recipe has more epochs.
+on two cores, with 16 epochs and a rate that fell; today's recipe has more epochs.
 Results: experiments/findings/languages.md.
 
 Launch::

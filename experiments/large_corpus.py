@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What preparing and batching a large corpus costs, measured on made-up text.
 
-Claim: a corpus as large as the papers' (5.6 million pairs) is prepared at a rate that
-does not matter beside training, is planned in seconds, stays out of memory, and
+Claim: a corpus as large as the papers' (5.6 million pairs) is prepared in a time that
+does not matter compared with training, is planned in seconds and stays out of memory;
 batches come faster than an accelerator asks for them. Sentences are words drawn by
 Zipf's law; their lengths are log-normal, as those of news are, and the target's is the
 source's times a log-normal factor. Results: docs/performance.md.
@@ -45,12 +45,12 @@ class LargeCorpus:
     folder: Path = Path("runs/data")  # where text and ids are written
     pairs: Annotated[int, at_least(1)] = 5_600_000
     vocabulary: Literal["words", "bpe", "characters"] = "words"
-    workers: Annotated[int | None, at_least(0)] = None  # that prepare
-    batch_workers: Annotated[int, at_least(0)] = 0  # that make batches
+    workers: Annotated[int | None, at_least(0)] = None  # processes to prepare
+    batch_workers: Annotated[int, at_least(0)] = 0  # processes to make batches
     words: Annotated[int, at_least(1)] = 200_000  # different words of the text
-    # target tokens that an accelerator eats
+    # target tokens that an accelerator takes
     tokens_per_second: Annotated[int, at_least(1)] = 1_000_000
-    batches: Annotated[int, at_least(1)] = 2_000  # that it eats in the measurement
+    batches: Annotated[int, at_least(1)] = 2_000  # batches in the measurement
     seed: int = 1
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""KVMemAtt: a key memory that is written as it is read, in one and two rounds.
 
-Claim (Meng et al. 2018, tables 1, 2 and 4): keys that keep track of what was attended
-to improve on RNNsearch* and on MemAtt, two rounds on one, ATTEOS on each; alignment
+Claim (Meng et al. 2018, tables 1, 2 and 4): keys that record past attention improve on
+RNNsearch* and on MemAtt, two rounds improve on one, and ATTEOS improves each; alignment
 error falls, and fewer source words are dropped or repeated (table 3: from 13.1 and 2.7%
 to 9.7 and 1.3%, counted by people). KVMemAtt starts from the trained baseline; here
 MemAtt does, too.
@@ -16,10 +16,11 @@ of experiments/findings/papers.md.
 Setting: 512 everywhere with summed annotations, which fits the count of parameters,
 Adadelta, batches of 80, dropout 0.5 on the output layer, beam 10; 30 000 words and at
 most 80 of them, or for German and English (WMT 2017) 36 000 joint pieces and at most
-100. Epochs are not named: at most 20, until BLEU stops to rise. The Chinese corpora
-(LDC, 1.25 million pairs) are not free, and 5.6 million pairs take days of a GPU: not
-run at this setting. They score four references; ours counts one. The small setting,
-8 000 made-up pairs, takes three minutes of two cores for each of its seven rows.
+100. The paper does not name the epochs; here they are at most 20, until BLEU stops
+rising. The Chinese corpora (LDC, 1.25 million pairs) are not free, and 5.6 million
+pairs take days on a GPU, so this setting was not run. The paper scores with four
+references, we with one. The small setting, 8 000 made-up pairs, takes three minutes on
+two cores for each of its seven rows.
 
 Launch::
 
@@ -160,7 +161,7 @@ class Meng(PaperOptions):
     """Options of the experiment."""
 
     workdir: Path = Path("runs/meng")  # where the runs are written
-    pair: Literal["zh-en", "de-en", "en-de"] = "zh-en"  # whose setting it is
+    pair: Literal["zh-en", "de-en", "en-de"] = "zh-en"  # language pair of the setting
     aligned_source: Path | None = None  # text that people aligned
     aligned_target: Path | None = None
     gold: Path | None = None  # their links, in Pharaoh format

@@ -1,25 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 r"""Decoders that look back at the words they have written.
 
-Claim (Miculicich Werlen et al. 2018): a residual from all earlier words, their mean or
-better an attention over them, translates better than one from the last word (tables 1
+Claim (Miculicich Werlen et al. 2018): a residual from all earlier words (their mean or,
+better, an attention over them) translates better than one from the last word (tables 1
 to 4) and lowers the perplexity of a language model (table 6, which is
-`experiments.language_models`). A memory RNN looks at the previous word alone, the
+`experiments.language_models`). A memory RNN looks only at the previous word, the
 residual further back, a self-attentive RNN further still (figure 2). Splitting where
 the focus moves gives trees that a parser agrees with more than with right-branching
 ones (precision 0.56 and 0.45).
 
-Published BLEU of theirs is lost in the text at hand, and left out; table 2 cites others
-on English to German, newstest2014: Luong et al. (2015) with unknown words replaced
-20.9, the context-aware encoder of Zhang et al. (2017) 22.57. People ranked 50 sentences
-of each pair: mean above the baseline and attention above the mean in all three.
+Published: their BLEU scores are missing in the text that we have and are left out.
+Table 2 cites others on English to German, newstest2014: Luong et al. (2015) with
+unknown words replaced 20.9, the context-aware encoder of Zhang et al. (2017) 22.57.
+People ranked 50 sentences of each pair: they put the mean above the baseline, and
+attention above the mean, in all three.
 
-Setting: 50 000 pieces (25 000 for English to Chinese), at most 50, embedding 500, 1 024
-units, Adadelta, dropout 0.5 before the output layer, as in the authors' code (the text
-says after each layer); alignment layers are as wide as the state, as its appendix says
-(the code has 2 048). Batches of 80 and beam 10 are ours. Theirs took 7 to 12 days a
-model on a Tesla K40; not run at this setting. Trees need the references parsed, one
-bracketed tree a line. Results: experiments/findings/papers.md.
+Setting: 50 000 pieces (25 000 for English to Chinese), at most 50 in a sentence,
+embedding 500, 1 024 units, Adadelta, dropout 0.5 before the output layer, as in the
+authors' code (the text says after each layer); alignment layers are as wide as the
+state, as the paper's appendix says (the code has 2 048). Batches of 80 and beam 10 are
+ours. Theirs took 7 to 12 days per model on a Tesla K40; this setting was not run. Trees
+need parsed references, one bracketed tree per line. Results:
+experiments/findings/papers.md.
 
 Launch::
 

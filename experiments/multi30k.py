@@ -3,9 +3,9 @@ r"""Memory attention against its baseline on Multi30k image captions.
 
 Claim (Meng et al. 2018, table 1, there on 1.25 million Chinese-English pairs):
 KVMemAtt-R1 improves on RNNsearch*, R2 on R1, ATTEOS on each; the memory models start
-from the trained baseline. Here the same systems on 29 000 short captions, started
-both ways; the baseline trained on from itself is the control. Results and published
-figures: experiments/findings/captions.md.
+from the trained baseline. Here the same systems are trained on 29 000 short captions,
+from scratch and from the trained baseline; the baseline that is trained further is the
+control. Results and published figures: experiments/findings/captions.md.
 
 The corpus is not shipped: get the tokenised text of "task 1" of Multi30k (Elliott et
 al. 2016), github.com/multi30k/dataset, folder ``data/task1/tok``. Its names

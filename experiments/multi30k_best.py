@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-r"""The best recurrent translation of captions, beside a Transformer on the same text.
+r"""The best recurrent translation of captions, and a Transformer on the same text.
 
-Claim: with the recipe of today, not that of their papers, the recurrent systems of 2015
-to 2018 translate Multi30k as well as a Transformer of its size. What each ingredient of
+Claim: with today's recipe, not that of their papers, the recurrent systems of 2015 to
+2018 translate Multi30k as well as a Transformer of its size. What each ingredient of
 the recipe gives is measured by leaving it out once.
 
 Published, English to German, test2016, tokenised and lower-cased, one reference:
@@ -13,7 +13,7 @@ checkpoints, beam 5. The best recurrent figure, about 38.1 (Caglayan et al. 2017
 only), is of another normalisation.
 
 Setting: the recipe of `kvnmt train`, of which the rate, dropout and epochs were chosen
-on valid; the corpus is that of `experiments.multi30k`. Whether the claim holds stands
+on valid; the corpus is that of `experiments.multi30k`. Whether the claim holds is told
 in experiments/findings/best_captions.md, with more commands. A row of RNNsearch* takes
 40 minutes or more on two cores.
 
@@ -114,24 +114,24 @@ class Multi30kBest(captions.CaptionOptions):
     source: str = "en"
     target: str = "de"
     systems: tuple[str, ...] = SYSTEMS
-    # the first system without each of these ingredients; no name: the whole, then all
+    # leave each of these ingredients out of the first system; no name: none, then each
     ablate: tuple[str, ...] | None = None
-    # each row again, which learns both directions of the text first
+    # add each row again, learning both directions of the text first
     both: bool = False
-    ensemble: bool = False  # all of the systems and seeds as one, a row more
-    # all rows again: of so many best translations the one most like the others
+    ensemble: bool = False  # add a row: all systems and seeds as one ensemble
+    # add all rows again: of so many best translations the one most like the others
     mbr: Annotated[int | None, between(2, 1000)] = None
-    # these systems again, which learn from what all make of the text; no name: all
+    # add these systems again, learning from what all rows translate; no name: all
     distil: tuple[str, ...] | None = None
-    teachers: tuple[Path, ...] = ()  # runs that teach in the place of the rows
-    # of how many best translations they learn from the one nearest to the reference
+    teachers: tuple[Path, ...] = ()  # runs that --distil learns from, not the rows
+    # of so many best translations, --distil learns from the nearest to the reference
     candidates: Annotated[int, between(1, 1000)] = 1
-    # a run of the other direction: they learn from its translations of references, too
+    # run of the other direction: --distil also learns how it translates references
     reverse: Path | None = None
-    back_translate: str | None = None  # the same, by a system that is trained first
-    # how often they go over their text; default: half as often as what they start from
+    back_translate: str | None = None  # as --reverse, but train this system first
+    # epochs of --distil; default: half as many as the run that it starts from had
     student_epochs: Annotated[int | None, at_least(1)] = None
-    monolingual: Path | None = None  # English captions: they learn how all translate it
+    monolingual: Path | None = None  # English captions that --distil translates, too
 
     def read(self) -> dict[str, Parallel]:
         """As of every experiment on the captions; the further ones can be read."""

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A phrase-based system beside the neural ones on Multi30k.
+"""A phrase-based system compared with the neural ones on Multi30k.
 
 Claim (Bahdanau et al. 2015, table 1, English-French, 348 million words): Moses 33.30
 BLEU, RNNsearch-50* 28.45; on sentences without unknown words 35.63 and 36.15, all
 recalled and not read again. Here the
 statistical system is Thot's, not Moses: links of an HMM, a phrase table, a 3-gram
 model, a monotone stack decoder; the word penalty chosen by BLEU on the first hundred
-lines of valid. Its row stands in the table of experiments.multi30k, whose text it
-reads, and its translations go through ``kvnmt evaluate`` beside those of the neural
-systems. Half an hour of two cores. Results: experiments/findings/captions.md.
+lines of valid. Its row is in the table of experiments.multi30k, whose text it reads.
+Its translations go through ``kvnmt evaluate`` together with those of the neural
+systems. It takes half an hour on two cores. Results: experiments/findings/captions.md.
 
-Thot is not one of kvnmt's requirements. Its trainer pins much that is not needed, so
-that it is installed alone::
+Thot is not one of kvnmt's requirements. Its trainer pins many packages that are not
+needed, so it is installed without them::
 
     pip install ".[phrase]"    # sil-thot, regex, sortedcontainers, charset-normalizer
     pip install --no-deps "sil-machine>=1.9,<1.10"

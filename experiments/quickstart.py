@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The main job in a few minutes, with no files and no network.
 
-Makes a bilingual corpus with gold word alignments from a small grammar, trains
-RNNsearch* on it and, from there as its paper does, KVMemAtt-R2 + ATTEOS, and prints
-what the papers print: BLEU, alignment error rate, parameters, speed. Writes run
-directories, a picture of the attention of both rounds, and tells how to translate a
-sentence of your own. What is trained already is shown again at once.
+It makes a bilingual corpus with gold word alignments from a small grammar, and trains
+RNNsearch* on it. From there it trains KVMemAtt-R2 + ATTEOS, as its paper does. It
+prints what the papers print: BLEU, alignment error rate, parameters, speed. It writes
+run directories and a picture of the attention of both rounds, and tells how to
+translate a sentence of your own. What is already trained is shown at once.
 
 Launch::
 
@@ -82,7 +82,7 @@ class Quickstart(Options):
     pairs: Annotated[int, at_least(1)] = 8000  # training pairs
     # pairs to validate on, and as many to test on
     held_out: Annotated[int, at_least(1)] = 400
-    corpus_seed: int = 1
+    corpus_seed: int = 1  # seed of the corpus
 
 
 def main(

@@ -4,7 +4,7 @@
 A module names its tables in ``TABLES``; on its page each stands between
 ``<!-- table NAME -->`` and ``<!-- end -->``. Results are kept in
 ``experiments/results/NAME/``, where ``--collect`` copies them from the folder of the
-runs. A table that is deleted between its marks is made again, to the byte.
+runs. A table that is deleted between its marks is made again exactly as it was.
 
 Launch::
 
@@ -69,7 +69,7 @@ class ReportOptions:
     """What is reported."""
 
     collect: Path | None = None  # folder of runs whose results are kept from now on
-    name: str | None = None  # of their table; default: of that folder
+    name: str | None = None  # name of their table; default: the folder's
     latex: bool = False  # print the tables as LaTeX; pages stay
     tables: tuple[str, ...] = ()  # which are printed or written; default: all
 

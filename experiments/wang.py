@@ -2,20 +2,21 @@
 r"""MemDec: a decoder with a memory, of several sizes, with and without pre-training.
 
 Claim (Wang et al. 2016, tables 1 and 2, NIST Chinese-English, means over MT03 to MT06):
-a memory of a few cells beside the decoder's state improves on RNNsearch* and on
-coverage; four cells are nearly enough; pre-training helps, but is not needed to gain.
+a memory of a few cells in addition to the decoder's state improves on RNNsearch* and on
+coverage; four cells are nearly enough; pre-training helps, but the gain does not need
+it.
 
 Published: MemDec, pre-trained, 36.95. That it has eight cells, and all other figures,
 are recalled and not read again: GroundHog 32.17, RNNsearch* 34.06, with coverage 35.49,
 Moses 31.67; MemDec with four cells without pre-training 35.1; pre-trained with 4, 6, 8,
-10 and 12 cells 36.44, 36.56, 36.95, 36.19 and 36.37, the surest only the third.
+10 and 12 cells 36.44, 36.56, 36.95, 36.19 and 36.37; the third of these is the surest.
 
-Setting: sentences of at most 50 words, Adadelta, batches of 80, dropout on the output
-layer alone. Recalled are 30 000 words, embedding 512, states and cells of 1 024,
-dropout 0.5. Which coverage it is they do not say; ours is the neural one of ten values.
-The corpora (LDC, 1.25 million pairs) are not free, so this setting was not run. The
-small one, 8 000 made-up pairs, was: ten rows of two minutes each on two cores. Results:
-experiments/findings/papers.md.
+Setting: sentences of at most 50 words, Adadelta, batches of 80, dropout only on the
+output layer. The 30 000 words, embedding 512, states and cells of 1 024 and dropout 0.5
+are recalled. The paper does not say which coverage it is; ours is the neural one of ten
+values. The corpora (LDC, 1.25 million pairs) are not free, so this setting was not run.
+The small setting, 8 000 made-up pairs, was run: ten rows of two minutes each on two
+cores. Results: experiments/findings/papers.md.
 
 Launch::
 

@@ -27,6 +27,7 @@ from kvnmt.errors import (
     StoppedError,
     UserError,
     first_line,
+    lacks_device,
     reason_of,
     short_of_memory,
     tell,
@@ -107,7 +108,8 @@ def together() -> Iterator[None]:
         # A device that reports a lost process only repeats a known failure.
         is_echo = isinstance(error, Exception) and bool(_named(FAILED))
         _write(FAILED)
-        if is_echo or isinstance(error, UserError) or short_of_memory(error):
+        is_told = short_of_memory(error) or lacks_device(error)
+        if is_echo or isinstance(error, UserError) or is_told:
             status = 2
         # Before JAX waits there for the others to come to the end.
         atexit.register(_leave, status)

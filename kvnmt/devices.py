@@ -13,13 +13,12 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from kvnmt.errors import OptionError, UserError, first_line
+from kvnmt.errors import OptionError, UserError, first_line, lacks_device
 from kvnmt.typing import PyTree
 
 T = TypeVar("T")
 MOST_CORES = 16  # a batch of 64 gives each four rows
 FORCED = "xla_force_host_platform_device_count"
-NOT_STARTED = "Unable to initialize backend"  # how JAX says so
 
 
 def use_cores() -> None:
@@ -47,7 +46,7 @@ def check_any(failure: Exception) -> None:
     Raises:
         UserError: JAX finds none of the kind that it was told, or cannot start one.
     """
-    if NOT_STARTED in str(failure) and not jax.config.jax_platforms:  # pyright: ignore
+    if lacks_device(failure) and not jax.config.jax_platforms:  # pyright: ignore
         # Asked once more JAX would give the processor, and say nothing.
         why = first_line(failure).partition(" (you may")[0]
         raise UserError(

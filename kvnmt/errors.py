@@ -69,6 +69,11 @@ def short_of_memory(error: BaseException) -> bool:
     return "RESOURCE_EXHAUSTED" in str(error)
 
 
+def lacks_device(error: BaseException) -> bool:
+    """Whether JAX says that it cannot start a device."""
+    return "Unable to initialize backend" in str(error)
+
+
 def reason_of(error: BaseException) -> str:
     """Why something failed, as the system says it: without a number or a file."""
     return getattr(error, "strerror", None) or str(error)

@@ -68,6 +68,7 @@ class AnyRow(ABC):
     data: str = ""  # which text, where a table has several
     after: tuple[Path, ...] = ()  # rows that must be measured first
     tests: tuple[Path, ...] = ()  # files that it is measured on
+    reading: str = ""  # how these are read, if otherwise than usual
 
     @property
     def needs(self) -> tuple[Path, ...]:
@@ -77,7 +78,10 @@ class AnyRow(ABC):
     @property
     def text(self) -> str | None:
         """Tells apart what it is measured on."""
-        return text_digest(self.tests)
+        return self._with_reading(text_digest(self.tests))
+
+    def _with_reading(self, digest: str | None) -> str | None:
+        return f"{digest} {self.reading}" if digest and self.reading else digest
 
     @property
     def based_on(self) -> dict[str, str]:
@@ -151,7 +155,8 @@ class Row(AnyRow):
     @property
     def text(self) -> str | None:
         """Tells apart what it is trained, validated and measured on."""
-        return text_digest([*text_files(self.experiment), *self.tests])
+        files = [*text_files(self.experiment), *self.tests]
+        return self._with_reading(text_digest(files))
 
     @property
     def awaits_text(self) -> bool:

@@ -27,7 +27,7 @@ from kvnmt.cli.flags import check_lists
 from kvnmt.cli.large_pages import use_large_pages
 from kvnmt.cli.own_code import run_first
 from kvnmt.cli.program_cache import keep_programs
-from kvnmt.console import people_console, print_json, print_table
+from kvnmt.console import people_console, print_json, print_table, say
 from kvnmt.data.sources import Split, open_text
 from kvnmt.errors import UserError, flag, run_program
 from kvnmt.evaluation.base import Column, Report, table
@@ -53,7 +53,7 @@ class Options:
     list: bool = False  # show the rows and their state, and leave
     show: bool = False  # show the table of what is done so far, and leave
     latex: bool = False  # the same as LaTeX
-    json: bool = False  # its lines as JSON, one below the other
+    json: bool = False  # the result of every row as a line of JSON
     # show what would be trained, as JSON, and leave; text that is made up is written
     dry_run: bool = False
     # Flags of the configuration, for every row.
@@ -230,8 +230,10 @@ def _show_some(
     if view and view.latex:
         print(latex(report))
     elif view and view.json:
-        for line in report.rows:
-            print_json(line)
+        for result in results:
+            print_json(result)
+        for note in notes:
+            say(note)
     else:
         print_table(table(report), notes)
 

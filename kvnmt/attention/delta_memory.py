@@ -78,9 +78,10 @@ class Options(base.Options):
 
     update: Update = "delta"
     heads: Annotated[int, between(1, WIDEST)] = 1  # N in each direction
-    # N d_k; None: A
+    # key width N d_k; None: A
     key_size: Annotated[int | None, between(1, WIDEST), EXTENDS] = None
-    direction: Literal["forward", "both"] = "forward"
+    direction: Literal["forward", "both"] = "forward"  # both: a memory from each end
+    # decoder: each new decoder state is written, too
     write: Annotated[Literal["none", "decoder"], EXTENDS] = "none"
 
     @property

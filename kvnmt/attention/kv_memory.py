@@ -68,8 +68,8 @@ class Options(base.Options):
 
     # rewritten: MemAtt
     values: Annotated[Literal["fixed", "rewritten"], EXTENDS] = "fixed"
-    add: Literal["sigmoid", "tanh"] = "sigmoid"
-    share_addresses: Annotated[bool, EXTENDS] = False
+    add: Literal["sigmoid", "tanh"] = "sigmoid"  # function of what is added (A)
+    share_addresses: Annotated[bool, EXTENDS] = False  # theta_w is theta_r
     write_bias: Annotated[float, EXTENDS] = 0.0  # initial value of b_F and b_A
 
 

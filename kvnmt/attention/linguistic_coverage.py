@@ -45,7 +45,7 @@ class Options(base.Options):
     """Static choices; the defaults are the plain sum of attention."""
 
     max_fertility: Annotated[float | None, at_least(1)] = None  # N; None: Phi is 1
-    subtractive: bool = False  # C counts down, and what is trained means the opposite
+    subtractive: bool = False  # coverage counts down, so its weights mean the opposite
 
 
 @struct.dataclass

@@ -41,9 +41,8 @@ from kvnmt.typing import Array, Bool, Float, Key, Sizes
 class Options(base.Options):
     """Static choices of multi-head attention."""
 
-    heads: Annotated[int | None, between(1, WIDEST)] = (
-        None  # N; none given: 64 wide or more
-    )
+    # heads (N); default: as many as are 64 wide or wider
+    heads: Annotated[int | None, between(1, WIDEST)] = None
 
 
 @struct.dataclass

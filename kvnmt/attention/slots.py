@@ -66,10 +66,11 @@ class Options(base.Options):
 
     gate: Gate = "gsa"
     slots: Annotated[int, between(1, WIDEST), EXTENDS] = 8  # m
-    # d_k; None: A
+    # key width d_k; None: A
     key_size: Annotated[int | None, between(1, WIDEST), EXTENDS] = None
     # of gsa: how slowly slots fade
     tau: Annotated[float, at_least(1), idle_while(gate="abc")] = 8.0
+    # decoder: each new decoder state is written, too
     write: Annotated[Literal["none", "decoder"], EXTENDS] = "none"
 
 

@@ -31,7 +31,7 @@ SYSTEMS = (
 class BenchmarkConfig(StepOptions):
     """What is measured."""
 
-    systems: tuple[str, ...] = SYSTEMS  # the first is what the others are compared to
+    systems: tuple[str, ...] = SYSTEMS  # the others are compared with the first
     model: ModelConfig = field(default_factory=ModelConfig)  # sizes
     batch_size: Annotated[int, at_least(1)] = 80  # sentences
     source_length: Annotated[int, at_least(2)] = 25  # padded, EOS included
@@ -42,36 +42,36 @@ class BenchmarkConfig(StepOptions):
     repeats: Annotated[int, at_least(1)] = 10  # timed rounds
     seed: Annotated[int, between(0, MOST)] = 1
     train: bool = True  # measure train steps
-    split: bool = True  # and what of a step is forward, backward and optimiser
+    split: bool = True  # also measure forward, backward and optimiser apart
     decode: bool = False  # measure translating, for every beam and batch
     beams: tuple[int, ...] = (1, 10)  # hypotheses; 1: greedy
     batches: tuple[int, ...] = (1, 64)  # sentences translated at a time
-    # target words of a batch that are translated with, as with a shortlist;
+    # target words that the search of a batch may use, as with a shortlist;
     # default: all.
     candidates: Annotated[int | None, at_least(2)] = None
 
 
 @dataclass(frozen=True)
 class AgainstConfig:
-    """How another program is measured beside this one."""
+    """How another program is measured and compared with this one."""
 
-    against: Literal["joeynmt", "opennmt"] | None = None  # it, instead of systems
+    against: Literal["joeynmt", "opennmt"] | None = None  # the other program
     peer_python: Path = Path(sys.executable)  # the Python that has it installed
     work: Path = Path("runs/against")  # folder for text, models and what they print
     text: Path | None = None  # folder of {train,valid,test}.*; default: made up
-    languages: tuple[str, str] = ("src", "trg")  # how the names of its files end
-    test: str = "test"  # how that of the lines to translate begins
-    pairs: Annotated[int, at_least(1)] = 8000  # at most, to train on
-    valid_pairs: Annotated[int, at_least(1)] = 400  # at most, to validate on
-    lines: Annotated[int, at_least(1)] = 200  # at most, to translate
-    longest: Annotated[int, at_least(1)] = 60  # words; longer sentences are left out
+    languages: tuple[str, str] = ("src", "trg")  # endings of the files in --text
+    test: str = "test"  # name of the files to translate, without ending
+    pairs: Annotated[int, at_least(1)] = 8000  # most pairs to train on
+    valid_pairs: Annotated[int, at_least(1)] = 400  # most pairs to validate on
+    lines: Annotated[int, at_least(1)] = 200  # most lines to translate
+    longest: Annotated[int, at_least(1)] = 60  # most words; longer pairs are left out
     epochs: Annotated[int, at_least(1)] = 1
     turns: Annotated[int, at_least(1)] = 5  # how often both are run
     threads: Annotated[int | None, at_least(1)] = None  # default: as many as cores
     # run directory, or a checkpoint in one, that translates; default: train one
     ours: Path | None = None
     theirs: Path | None = None  # the other program's model
-    # a table of kvnmt shortlist for --ours, whose speed stands beside exact search.
+    # a table of kvnmt shortlist for --ours; its speed is shown next to exact search.
     shortlist: Path | None = None
 
 

@@ -35,15 +35,15 @@ class Answering:
     """How lines are translated, and what is written of them."""
 
     search: SearchConfig
-    prefix: Path | None = None  # what each translation begins with, a line for a line
-    nearest: Path | None = None  # references; of --search.nbest the nearest is written
-    shortlist: Path | None = None  # table of what may be written: kvnmt shortlist
+    prefix: Path | None = None  # beginning of each translation, one per input line
+    nearest: Path | None = None  # references; the nearest of --search.nbest is written
+    shortlist: Path | None = None  # table of kvnmt shortlist: target words to use
     json: bool = False  # JSON lines: scores, tokens, alignment, n-best
     moses: bool = False  # n-best lists in Moses' format, of --search.nbest entries
-    # links between words behind each translation: ||| 0-0 1-2
+    # add links between words after each translation: ||| 0-0 1-2
     alignment: bool = False
-    # write, for an unknown word, the source word it attends to most, or that word's
-    # entry in --dictionary
+    # instead of an unknown word, write the source word that it attends to most, or that
+    # source word's entry in --dictionary
     replace_unknown: bool = False
     dictionary: Path | None = None  # lines of word, tab, translation
     # most tokens of a line; default: 199, or what the run was trained on if more

@@ -25,12 +25,13 @@ from kvnmt.errors import UserError
 class Benchmark:
     """Measure the speed of systems beside each other on this device.
 
-    With --against, of the first system beside another program, each by its own command.
+    With --against, compare the first system with another program; each is run by its
+    own command.
     """
 
     config: Annotated[BenchmarkConfig, FLAT] = field(default_factory=BenchmarkConfig)
     peer: Annotated[AgainstConfig, FLAT] = field(default_factory=AgainstConfig)
-    compare: Path | None = None  # what --json printed before: faster, slower, or as was
+    compare: Path | None = None  # earlier --json output: shows what is faster or slower
     json: bool = False  # print one JSON document instead of tables
 
     def __call__(self) -> None:

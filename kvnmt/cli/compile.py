@@ -37,10 +37,10 @@ class Compile:
     decoder: str | None = None  # another decoder
     target_context: str | None = None  # another target context
     recipe: Recipe | None = None  # what all other flags start from; default: modern
-    # cpu, gpu:h100, gpu:h100:8, tpu:v5e, tpu:v5e:4x4: which devices, how many.
+    # devices and their number: cpu, gpu:h100, gpu:h100:8, tpu:v5e, tpu:v5e:4x4.
     target: Annotated[str, tyro.conf.arg(name="for")] = "cpu"
     largest_batch: bool = False  # compile the largest batch that fits
-    # so many kernels of every loop are listed, those that take or write most.
+    # how many kernels of every loop to list: the slowest, or those that write most.
     kernels: Annotated[int, at_least(0)] = 0
     hlo: Path | None = None  # file for the text of the compiled program
     json: bool = False  # print a line of JSON instead of tables

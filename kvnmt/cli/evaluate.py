@@ -2,7 +2,7 @@
 """The command that measures systems on a test set, beside each other."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Literal
@@ -37,6 +37,7 @@ MEASURE_HELP = (
 
 OF_BLEU = "score", "significance", "length", "frequency"  # measures of strings
 UNTRANSLATED = {"alignment", "self-attention"}  # measures of references alone
+BATCHED = "batch_size", "batch_tokens"
 DRAWN = (1, 2, 3)  # lines, unless others are named
 
 
@@ -51,8 +52,8 @@ class Evaluate:
     systems: tyro.conf.Positional[tuple[Path, ...]]  # runs or files of translations
     reference: Path  # translations by people
     search: SearchConfig
-    # translations by other people, for BLEU, chrF and their tests; all else takes the
-    # first.
+    # translations by other people, for BLEU, chrF and their tests; all else uses only
+    # --reference.
     more_references: tuple[Path, ...] = ()
     source: Path | None = None  # what is translated; runs need it
     measures: Annotated[
@@ -60,20 +61,20 @@ class Evaluate:
     ] = ()
     gold: Path | None = None  # alignments of source and reference: Pharaoh or NAACL
     swap: bool = False  # the gold links are target-source
-    from_one: bool = False  # the gold links count words from 1 (as that of NAACL does)
+    from_one: bool = False  # the gold links count words from 1 (as in NAACL format)
     links: tuple[Path, ...] = ()  # alignments by other programs, for the same table
     swap_links: bool = False  # those of --links are target-source
     reverse: Path | None = None  # run of the other direction, to join alignments with
     # adequacy by --gold: compare only so many first letters of words
     stem: Limit = None
     brackets: Path | None = None  # trees of the references
-    ensemble: tuple[Path, ...] = ()  # further runs that translate with a single one
+    ensemble: tuple[Path, ...] = ()  # further runs, for an ensemble with a single run
     tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
     lowercase: bool = False  # BLEU, chrF and their tests ignore case
-    output: Path | None = None  # write translations too: a file, of several a folder
-    pictures: Path | None = None  # folder to draw in: attention, BLEU by length
-    picture_kind: Literal["png", "pdf", "svg"] = "png"  # of the files in --pictures
-    draw: tuple[int, ...] = DRAWN  # lines whose attention is drawn, from 1
+    output: Path | None = None  # write translations: a file, or a folder for several
+    pictures: Path | None = None  # folder for pictures of attention, BLEU by length
+    picture_kind: Literal["png", "pdf", "svg"] = "png"  # format of the pictures
+    draw: tuple[int, ...] = DRAWN  # lines whose attention is drawn, counted from 1
     json: bool = False  # print a JSON object instead of tables
     latex: bool = False  # print the tables as LaTeX
 
@@ -145,7 +146,9 @@ class Evaluate:
                 "{0} is for translating, and what is measured reads the references "
                 "alone; leave it out, or name another measure."
             )
-            check_unsearched(self.search, start.search, why)
+            # All that is read is read in batches of these.
+            sizes = {name: getattr(self.search, name) for name in BATCHED}
+            check_unsearched(self.search, replace(start.search, **sizes), why)
 
     @property
     def _translates(self) -> bool:

@@ -28,17 +28,18 @@ from kvnmt.runs.directory import load_translator
 class Explore:
     """Write a page to look at systems with: alignments, memories, differences.
 
-    It is one HTML file that needs no network. Choose a sentence and one or two
-    systems, step through the words, see where each was read and what was rewritten.
+    The page is one HTML file that needs no network. Choose a sentence and one or two
+    systems, step through the words, and see for each word where the source was read
+    and what was rewritten.
     """
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories
     source: Path  # what is translated
     search: SearchConfig
     reference: Path | None = None  # translations by people, to compare with
-    ensemble: tuple[Path, ...] = ()  # further runs that translate with the first as one
+    ensemble: tuple[Path, ...] = ()  # further runs, for an ensemble with the first
     forced: bool = False  # show how the references are read; translate nothing
-    first: Count = 100  # so many sentences; about a megabyte
+    first: Count = 100  # so many sentences; 100 are about a megabyte
     output: Path = Path("explorer.html")  # page to write
 
     def __call__(self) -> None:

@@ -52,10 +52,10 @@ class Align(Batched):
     run: tyro.conf.Positional[Path]  # run directory of a trained model
     source: Path  # what is translated
     target: Path  # its translations
-    # of attention, from 1, of the first run; default: the last, which is read
+    # round of the first run's attention, from 1; default: the last, which is read
     round: int | None = None
     reverse: Path | None = None  # run of the other direction, to join its links with
-    # how they are joined; default: grow-diag-final-and
+    # how links are joined; default: grow-diag-final-and
     heuristic: Heuristic | None = None
     json: bool = False  # print JSON lines with the tokens and the soft alignment
 
@@ -75,7 +75,7 @@ class Align(Batched):
             raise UserError(f"--round is {self.round} but must be {last}.")
         chosen, other = number - 1, self._other(run)
         with counting("aligning", len(text.target)) as advance:
-            for part in windows(text):
+            for part in windows(text, self.batch_size):
                 source, target = text.source[part], text.target[part]
                 forced = force_lines(run, source, target, advance, self.limits)
                 links = [pair.links(chosen) for pair in forced]
@@ -119,12 +119,17 @@ def _record(
     }
 
 
-def windows(text: Parallel) -> Iterator[slice]:
-    """Parts of the text; an alignment is as large as both sides are long."""
-    first, room = 0, ROOM
+def windows(text: Parallel, least: int = 0) -> Iterator[slice]:
+    """Parts of the text; an alignment is as large as both sides are long.
+
+    Args:
+        text: Pairs.
+        least: How many may stand together at least, as far as there is room.
+    """
+    first, room, most = 0, ROOM, max(WINDOW, least)
     for n, (source, target) in enumerate(zip(text.source, text.target)):
         needed = (len(source) + 1) * (len(target) + 1)
-        if n > first and (needed > room or n - first == WINDOW):
+        if n > first and (needed > room or n - first == most):
             yield slice(first, n)
             first, room = n, ROOM
         room -= needed

@@ -30,25 +30,26 @@ from kvnmt.search.base import length_divisor
 class Score(Batched):
     """Print the log-probability of given translations, one number per pair.
 
-    Natural logarithms, the end of sentence included; the sum and the perplexity go to
-    standard error. A language model scores the target alone. Of n-best lists
-    (--nbest) each entry comes back with its log-probability as one more feature.
+    The logarithms are natural and include the end of sentence; their sum and the
+    perplexity go to standard error. A language model scores only the target. With
+    --nbest, each entry of n-best lists is printed with its log-probability as one more
+    feature.
     """
 
     run: tyro.conf.Positional[Path]  # run directory of a trained model
     target: Path | None = None  # translations
-    # n-best lists in Moses' format, in the place of --target
+    # n-best lists in Moses' format, instead of --target
     nbest: Path | None = None
-    source: Path | None = None  # what they translate; a language model needs none
-    ensemble: tuple[Path, ...] = ()  # further runs that score with it as one
+    source: Path | None = None  # source text; a language model needs none
+    ensemble: tuple[Path, ...] = ()  # further runs, for an ensemble with it
     json: bool = False  # print JSON lines with the tokens and their log-probabilities
-    # what the log-probability is called in the lists; default: Score
+    # name of the log-probability in the lists; default: Score
     feature: str | None = None
-    # add so many times the log-probability, divided for length as the run's search
-    # does, to the scores of the lists, and sort them
+    # add this weight times the log-probability, normalised for length as in the run's
+    # search, to the scores of the lists, and sort the lists
     weight: float | None = None
-    best: bool = False  # write the first translation of each list alone, line by line
-    # how it is divided, if otherwise: none for lists whose scores are not
+    best: bool = False  # write only the first translation of each list, line by line
+    # length normalisation, if not the run's; none: for lists whose scores have none
     normalization: Literal["gnmt", "length", "none"] | None = None
 
     def __call__(self) -> None:
@@ -65,7 +66,7 @@ class Score(Batched):
 
         def scored() -> Iterator[Scored]:
             nonlocal count
-            for part in windows(text):  # all of them would fill the memory
+            for part in windows(text, self.batch_size):  # all would fill the memory
                 source, target = text.source[part], text.target[part]
                 for pair in score_lines(
                     run, source, target, advance, aligned=False, limits=self.limits

@@ -36,12 +36,12 @@ class Serve:
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories
     search: SearchConfig
     limits: Limits = field(default_factory=Limits)
-    ensemble: tuple[Path, ...] = ()  # further runs that answer with the first as one
-    shortlist: Path | None = None  # table of what all may write: kvnmt shortlist
-    host: str = "127.0.0.1"  # address to listen at; others than this need a token
+    ensemble: tuple[Path, ...] = ()  # further runs, for an ensemble with the first
+    shortlist: Path | None = None  # table of kvnmt shortlist, used for all runs
+    host: str = "127.0.0.1"  # address to listen at; any other needs a token
     port: Annotated[int, between(0, 65535)] = 8000  # 0: a free one
-    token: str | None = None  # what askers must send; better: KVNMT_TOKEN
-    origins: tuple[str, ...] = ()  # other pages that may ask, as https://example.org
+    token: str | None = None  # what clients must send; better: KVNMT_TOKEN
+    origins: tuple[str, ...] = ()  # other origins allowed, as https://example.org
     compile_first: bool = True  # compile at the start what short lines need
     log: Path | None = None  # file that gets a line of JSON for every request
 

@@ -36,17 +36,17 @@ class Shortlist(Batched):
     """Make a table of likely target tokens for every source token, to translate with.
 
     Each target token of the text is linked to the source token that it attends to
-    most, as by kvnmt align, pairs longer than the run was trained on left out; or as an
-    aligner's file of links between words says.
+    most, as in kvnmt align; pairs longer than the run was trained on are left out. With
+    --links, an aligner's file gives the links between words instead.
     """
 
     run: tyro.conf.Positional[Path]  # run directory; its vocabularies are the table's
-    source: Path  # text, best what the run was trained on
+    source: Path  # text, ideally the run's training text
     target: Path  # its translations
     output: Path  # table to write
-    links: Path | None = None  # lines of i-j, between words, instead of the run's own
-    best: Annotated[int, at_least(1)] = BEST  # most target tokens of a source token
-    common: Annotated[int, at_least(1)] = COMMON  # frequent ones, for every sentence
+    links: Path | None = None  # file of links i-j between words, instead of the run's
+    best: Annotated[int, at_least(1)] = BEST  # most target tokens per source token
+    common: Annotated[int, at_least(1)] = COMMON  # frequent tokens for all sentences
 
     def __call__(self) -> None:
         """Makes it."""
@@ -68,7 +68,7 @@ class Shortlist(Batched):
             words = run.vocabularies
         with counting("linking", text.pairs) as advance:
             shortlist = count_links(
-                _linked(text, link, advance),
+                _linked(text, link, max(PAIRS, self.batch_size), advance),
                 (len(words.source), len(words.target)),
                 self.best,
                 self.common,
@@ -85,10 +85,10 @@ class Shortlist(Batched):
 
 
 def _linked(
-    text: TextReader, link: Linker, advance: Callable[[int], None]
+    text: TextReader, link: Linker, pairs: int, advance: Callable[[int], None]
 ) -> Iterator[NDArray[np.int64]]:
-    """The links of some pairs at a time."""
-    for block in text.blocks(PAIRS):
+    """The links of so many pairs at a time."""
+    for block in text.blocks(pairs):
         yield link(block)
         advance(len(block.source))
 
@@ -99,7 +99,7 @@ def _by_attention(
     text = clean(block, "keep")
     longest = with_limit(run.experiment.data, run.vocabularies.kinds).longest
     links = []
-    for part in windows(text):
+    for part in windows(text, limits[0]):
         pairs = text.source[part], text.target[part]
         some, long = attended_links(run, *pairs, longest, limits)
         links.append(some)

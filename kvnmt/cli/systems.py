@@ -14,7 +14,7 @@ from kvnmt.systems import costs, mechanisms
 class Systems:
     """List the named systems and the mechanisms that they are made of.
 
-    With --json first a line for every system, then one for every mechanism.
+    --json prints a line for every system, then a line for every mechanism.
     """
 
     config: Annotated[costs.OverviewConfig, FLAT] = field(

@@ -32,9 +32,9 @@ COLOURS = {"error": "bold red", "warning": "yellow", "note": "dim"}
 class Validate:
     """Look parallel text over before training; status 1 if anything is serious.
 
-    Told are lines that are missing, shifted, empty, not UTF-8 or hold odd characters,
-    pairs that are uneven, too long, identical or there twice, overlap of the parts and
-    unknown words.
+    It reports lines that are missing, shifted, empty, not UTF-8 or hold odd characters;
+    pairs that are uneven, too long, identical or repeated; overlap between the parts;
+    and unknown words.
     """
 
     config: Annotated[ValidateConfig, FLAT]
@@ -69,7 +69,7 @@ class Prepare:
     """
 
     data: DataConfig
-    recipe: Recipe | None = None  # of the runs, as they are trained; default: modern
+    recipe: Recipe | None = None  # recipe of the runs to be trained; default: modern
 
     def __call__(self) -> None:
         """Prepares."""

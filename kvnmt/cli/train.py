@@ -33,7 +33,7 @@ STOPPED = (
 class Train:
     """Train a system on parallel text.
 
-    Every flag has the default of system and recipe chosen; with --resume, of the run.
+    The system and the recipe give the defaults of flags; with --resume, the run does.
     """
 
     run: tyro.conf.Positional[Path]  # run directory to write
@@ -43,17 +43,17 @@ class Train:
     decoder: str | None = None  # another decoder than the system's
     target_context: str | None = None  # another target context than the system's
     # where the defaults of all other flags come from; default: modern. papers: as in
-    # those of 2015 to 2018. A resumed run starts from its own config.
+    # papers of 2015 to 2018. A resumed run starts from its own config.
     recipe: Recipe | None = None
-    # a run whose config all other flags start from instead; its text and its system too
+    # a run whose config gives all other defaults, including its text and system
     like: Path | None = None
     resume: bool = False  # go on from the last checkpoint
     verbose: bool = False  # name every array that a warm start copies
-    distributed: bool = False  # with other processes, by SLURM, Open MPI or a TPU pod
+    distributed: bool = False  # train with processes of SLURM, Open MPI or a TPU pod
     # HOST:PORT of the first process, instead of --distributed
     coordinator: str | None = None
-    processes: int | None = None  # how many processes there are, by --coordinator
-    process: int | None = None  # which of them this is, from 0
+    processes: int | None = None  # number of processes, with --coordinator
+    process: int | None = None  # number of this process, from 0
 
     def __call__(self) -> None:
         """Trains."""
@@ -99,9 +99,9 @@ class Average:
 
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories of one model
     output: Path  # run directory to write
-    # The newest so many of each run.
+    # so many newest checkpoints of each run
     last: Annotated[int | None, at_least(1)] = None
-    # The best so many of each run; default: the best one.
+    # so many best checkpoints of each run; default: the best one
     best: Annotated[int | None, at_least(1)] = None
 
     def __call__(self) -> None:

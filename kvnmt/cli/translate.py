@@ -2,7 +2,6 @@
 """The command that translates standard input."""
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -38,10 +37,10 @@ class Translate(Answering):
     """
 
     run: tyro.conf.Positional[Path]  # run directory of a trained model
-    ensemble: tuple[Path, ...] = ()  # further runs that translate with it as one
+    ensemble: tuple[Path, ...] = ()  # further runs, for an ensemble with it
     input: Path | None = None  # text to translate; default: standard input
     output: Path | None = None  # where translations go; default: standard output
-    resume: bool = False  # go on behind the lines that --output has already
+    resume: bool = False  # continue after the lines that --output already has
 
     def __call__(self) -> None:
         """Translates.
@@ -121,7 +120,8 @@ class Translate(Answering):
         """
         if not (self.resume and self.output and self.output.exists()):
             return 0, 0
-        ends, size = [0], 0  # of what is written for each line of the input
+        # Where what is written for each line of the input ends, or its list begins.
+        ends, size = [0], 0
         with self.output.open("rb") as file:
             for line in file:
                 if not line.endswith(b"\n"):
@@ -129,17 +129,17 @@ class Translate(Answering):
                 size += len(line)
                 if not self.moses:
                     ends.append(size)
-                elif (number := self._number(line)) >= len(ends):
-                    ends += [size - len(line)] * (number + 1 - len(ends))
+                elif self._number(line, len(ends)) == len(ends):
+                    ends.append(size - len(line))
         return len(ends) - 1, ends[-1]
 
-    def _number(self, line: bytes) -> int:
-        """That of an entry of an n-best list."""
+    def _number(self, line: bytes, after: int) -> int:
+        """That of an entry of the n-best list which is read, or of the one after."""
         number = line.partition(b" ||| ")[0]
-        if not re.fullmatch(rb"[0-9]{1,9}", number):
+        if number not in (b"%d" % n for n in (after - 1, after)):
             raise UserError(
-                f"'{self.output}' holds no n-best lists; leave out --resume or "
-                "--moses, or name another --output."
+                f"'{self.output}' does not hold n-best lists of all lines in order; "
+                "leave out --resume or --moses, or name another --output."
             )
         return int(number)
 
@@ -148,10 +148,10 @@ class Translate(Answering):
         full = self.search.batch_size * WINDOW
         if self.input:
             lines = read_lines(self.input)
-            if done > len(lines):
+            if done + (self.moses and done > 0) > len(lines):
                 raise UserError(
-                    f"'{self.output}' has {counted(done, 'line')}, more than "
-                    f"'{self.input}'; leave out --resume, or name another --output."
+                    f"'{self.output}' is of more lines than '{self.input}' has; "
+                    "leave out --resume, or name another --output."
                 )
             places = range(done, len(lines), full)
             return len(lines), (lines[n : n + full] for n in places)

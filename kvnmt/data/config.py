@@ -44,34 +44,34 @@ class DataConfig:
     target: Path | None = None  # its translation, line by line
     valid_source: Path | None = None  # text that chooses the best checkpoint
     valid_target: Path | None = None  # its translation
-    # instead of two files, one of lines: a sentence, a tab, its translation
+    # instead of two files, one; each line is: a sentence, a tab, its translation
     pairs: Path | None = None
-    valid_pairs: Path | None = None  # such a file that chooses the best checkpoint
+    valid_pairs: Path | None = None  # validation text in this format
     # instead of files, a prepared dataset of TFDS: my_corpus, opus/de-en
     tfds: str | None = None
     # folder in which that dataset is prepared; default: that of TFDS
     tfds_folder: Path | None = None
-    # split of the dataset to train on; slices such as train[1%:] too
+    # split of the dataset to train on, or a slice such as train[1%:]
     tfds_train: str = "train"
     # split of the dataset that chooses the best checkpoint
     tfds_valid: str = "validation"
-    # source and target language of the dataset, as de en; default: as it has them
+    # source and target language, for example de en; default: as in the dataset
     languages: tuple[str, str] | None = None
-    # links i-j between the words of every training pair, a line for each
+    # file of links i-j between words, one line for each training pair
     links: Path | None = None
-    # run directory whose vocabularies are taken, or folder of your own
+    # run directory, or folder of your own, whose vocabularies are used
     vocabularies: Path | None = None
     # what a token is, where vocabularies are built
     vocabulary: Kind = "words"
     # codes: the merges that subword-nmt or fastBPE learnt
     codes: Path | None = None
-    target_codes: Path | None = None  # codes: those of the target, if it has others
+    target_codes: Path | None = None  # codes: the target's merges, if they differ
     # words and characters seen less often are unknown; pieces of codes are cut again
     min_count: Annotated[int, at_least(1)] = 2
     # most words, characters or pieces of codes on each side
     vocabulary_size: Annotated[int | None, at_least(3)] = 30000
     subwords: Annotated[int, at_least(3)] = 8000  # bpe: most pieces to learn
-    # bpe: what is a piece of its own wherever it stands, such as <2de>
+    # bpe: strings that are always a piece of their own, such as <2de>
     symbols: tuple[str, ...] = ()
     # bpe: share of the text's characters that have a piece; the rarest are unknown
     character_coverage: Annotated[float, between(0.9, 1)] = 1.0
@@ -80,21 +80,21 @@ class DataConfig:
         "nmt_nfkc"
     )
     joint: bool = False  # one vocabulary of both sides together
-    # of that each side keeps only what it uses, unless --model.tie is all
+    # joint: each side keeps only what it uses, unless --model.tie is all
     trimmed: bool = False
-    # bpe and codes: share of the merges left out, by chance, in training text
+    # bpe and codes: share of the merges left out at random in training text
     subword_dropout: Annotated[float, between(0, 0.99)] = 0.0
-    # how often training text comes in an epoch, each time with other merges left out
+    # how often an epoch has the training text, each time with other merges left out
     segmentations: Annotated[int, at_least(1)] = 1
-    # bpe: learn from at most so many of each side
+    # bpe: learn from at most so many lines of each side
     subword_sentences: Annotated[int, at_least(1)] = 2_000_000
     # most tokens of a side; default: 80 words, 100 subwords, 400 characters
     max_length: Annotated[int | None, at_least(1)] = None
-    # most tokens of the longer side for each of the shorter; default: any
+    # most tokens of the longer side per token of the shorter; default: any
     max_ratio: Annotated[float | None, at_least(1)] = None
-    # what to do at an empty side, or bytes that are not UTF-8
+    # what to do with an empty side, or with bytes that are not UTF-8
     faulty: Literal["stop", "skip"] = "stop"
-    cache: Path | None = None  # folder that keeps what is prepared, for other runs
+    cache: Path | None = None  # folder that keeps prepared text, for other runs
     # processes that prepare the text; default: by its size and the cores
     workers: Annotated[int | None, at_least(0)] = None
 

@@ -218,7 +218,7 @@ def _middle(word: str) -> int:
     """
     middle, quarter = len(word) // 2, len(word) // 4
     inner = range(quarter + 1, len(word) - quarter)
-    places = (place for place in inner if word[:place].endswith(ENDS))
+    places = (place for place in inner if word.endswith(ENDS, 0, place))
     return min(places, key=lambda place: abs(place - middle), default=middle)
 
 

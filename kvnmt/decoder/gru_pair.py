@@ -18,7 +18,7 @@ from kvnmt.typing import Array, Float
 class QueryOptions(RoundOptions):
     """Static choices of every decoder with both."""
 
-    reset: Reset = "after"  # of GRU2; the code of dl4mt has ``after_bias``
+    reset: Reset = "after"  # reset gate of GRU2; dl4mt's code has ``after_bias``
 
 
 @struct.dataclass

@@ -67,10 +67,10 @@ from kvnmt.typing import Array, Float, Key, Sizes
 class Options(gru_pair.QueryOptions):
     """Static choices; the defaults are the full system of the paper."""
 
-    # No EXTENDS: of FUTURE alone the first matrix of GRU3 is FUTURE's, not PAST's.
-    past: bool = True
-    future: Annotated[bool, EXTENDS] = True
-    cell: Annotated[Cell, idle_while(future=False)] = "inside"  # of FUTURE
+    # No EXTENDS: with only FUTURE, the first matrix of GRU3 is FUTURE's, not PAST's.
+    past: bool = True  # have the PAST layer
+    future: Annotated[bool, EXTENDS] = True  # have the FUTURE layer
+    cell: Annotated[Cell, idle_while(future=False)] = "inside"  # cell of FUTURE
     # have the predictors of the subtractive losses
     subtractive: Annotated[bool, EXTENDS] = True
 

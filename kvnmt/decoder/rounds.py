@@ -44,9 +44,9 @@ class RoundOptions(base.Options):
 
     # rounds of attention for each target word (R)
     rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1
-    # all have the same parameters
+    # all rounds have the same parameters
     share_rounds: Annotated[bool, EXTENDS, idle_while(rounds=1)] = False
-    # further GRUs of each round, which read only the state that it has advanced
+    # further GRUs of each round; they read only the state that the round advanced
     transitions: Annotated[int, between(0, DEEPEST), EXTENDS] = 0
     initial: Initial = "mean"  # what the first state is made from (s_0)
 

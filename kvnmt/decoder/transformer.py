@@ -73,11 +73,11 @@ from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes
 
 @dataclass(frozen=True)
 class Options(base.Options, Blocks):
-    """Static choices; layers below the attention look with as many heads, too."""
+    """Static choices; lower layers also look at the source with so many heads."""
 
     layers: Annotated[int, between(1, DEEPEST), EXTENDS] = 2
-    rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1  # R, of the attention
-    # Layers; others have multi-head attention.
+    rounds: Annotated[int, between(1, DEEPEST), EXTENDS] = 1  # rounds of attention (R)
+    # layers that have the attention; others: multi-head
     attention_in: Annotated[Literal["last", "each"], EXTENDS, idle_while(layers=1)] = (
         "last"
     )

@@ -50,7 +50,7 @@ def check(test: Test, systems: Sequence[System]) -> None:
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """AER of every system, round by round, of both directions joined, of aligners."""
     gold, rows = need(test.gold, "--gold"), []
-    reverse = _reverse(test)
+    reverse = _reverse(test, systems)
     if reverse:
         rows.append(_row("the other direction", reverse, gold))
     for system in filter(lambda system: system.rounds, systems):
@@ -89,8 +89,9 @@ def _row(name: str, links: Sequence[Links], gold: Sequence[Gold]) -> dict[str, A
     }
 
 
-def _reverse(test: Test) -> list[Links] | None:
+def _reverse(test: Test, systems: Sequence[System]) -> list[Links] | None:
     if test.reverse is None or test.source is None:
         return None
-    forced = force(test.reverse, test.reference, test.source, "the other direction")
+    pairs, name = (test.reference, test.source), "the other direction"
+    forced = force(test.reverse, *pairs, name, systems[0].limits)
     return [invert(one.links()) for one in forced]

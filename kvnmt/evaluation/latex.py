@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from kvnmt.evaluation.base import Report, cells_of
 
-ESCAPES = {"±": r"$\pm$", "|": r"\textbar{}"} | {c: f"\\{c}" for c in "%_&#"}
+ESCAPES = {
+    "±": r"$\pm$",
+    "|": r"\textbar{}",
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    **{sign: f"\\{sign}" for sign in "%_&#${}"},
+}
 
 
 def latex(report: Report) -> str:

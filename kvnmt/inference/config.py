@@ -39,23 +39,23 @@ class SearchConfig:
     """How translations are searched for."""
 
     beam: Width = 10  # hypotheses that are kept; 1: greedy
-    sample: bool = False  # draw words instead; draws are seeded sentence by sentence
-    temperature: Heat = 1.0  # when words are drawn; below 1: more probable ones
-    top_k: Limit = None  # draw from so many words only
+    sample: bool = False  # draw words instead; each sentence has its own draws
+    temperature: Heat = 1.0  # for drawing words; below 1: more probable ones
+    top_k: Limit = None  # draw only from so many likeliest words
     top_p: Share = 1.0  # draw from the likeliest words that reach this probability
-    seed: Annotated[int, between(0, MOST)] = 1  # of the words that are drawn
-    normalization: Literal["gnmt", "length", "none"] = "gnmt"  # of log P by length
-    # exponent of normalization: ((5 + n) / 6) ** alpha of gnmt, n ** alpha of length
+    seed: Annotated[int, between(0, MOST)] = 1  # seed for drawing words
+    normalization: Literal["gnmt", "length", "none"] = "gnmt"  # how log P is normalised
+    # exponent of normalization: ((5 + n) / 6) ** alpha in gnmt, n ** alpha in length
     alpha: Exponent = 1.0
     coverage: Weight = 0.0  # weight of the coverage penalty of Wu et al. (2016)
-    diversity: Weight = 0.0  # nats a continuation costs per better sibling
-    length_ratio: Ratio = 1.5  # most target tokens for each source token ...
-    length_extra: Extra = 10  # ... and how many more beside length_ratio's, with EOS
+    diversity: Weight = 0.0  # nats that a continuation loses per better sibling
+    length_ratio: Ratio = 1.5  # most target tokens per source token, plus length_extra
+    length_extra: Extra = 10  # target tokens allowed beyond length_ratio, with EOS
     max_length: Limit = None  # most target words, whatever the source
-    # fewest target words, as far as the bounds above allow
+    # fewest target words, as far as the upper bounds allow
     min_length: Annotated[int, between(0, MOST)] = 0
     unknown: bool = True  # the unknown word may be written
-    # a translation says no n-gram of so many tokens twice; None: it may
+    # a translation has no n-gram of so many tokens twice; None: it may
     no_repeat_ngram_size: Annotated[int | None, between(1, DEEPEST)] = None
     nbest: Width = 1  # translations per sentence, at most as many as the beam
     # choose, of nbest translations, the one most like the others (minimum Bayes risk);

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kvnmt.data.lines import read_blocks
+from kvnmt.data.lines import count_lines, read_blocks
 from kvnmt.data.text import decode
 from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.data.vocabulary import UNK, Vocabulary
@@ -70,29 +70,22 @@ def read_shortlist(path: Path | str, vocabularies: Vocabularies) -> Shortlist:
         UserError: The file cannot be read, a line is malformed, or the tokens are of
             other vocabularies; file and line are named.
     """
-    links, count, head = _read(path, vocabularies)
-    if head and int(head[3]) not in (0, count - 1):
-        raise UserError(
-            f"'{path}' has {count - 1:,} of its {int(head[3]):,} entries, so it was "
-            "cut or changed; make it again with kvnmt shortlist."
-        )
+    links, headed = _read(path, vocabularies)
     if not len(links.source):
         raise UserError(
             f"'{path}' links no token of the vocabularies to another; every line needs "
             "a target token, a source token and a probability, in this order."
         )
     sizes = len(vocabularies.source), len(vocabularies.target)
-    if not head:
+    if not headed:
         words = np.arange(UNK + 1, sizes[1])[:COMMON]
         common = Lexicon(np.full_like(words, NO_TOKEN), words, np.zeros(len(words)))
         links = _joined(common, links)
     return Shortlist(links.ranked(), *sizes, digests(vocabularies))
 
 
-def _read(
-    path: Path | str, vocabularies: Vocabularies
-) -> tuple[Lexicon, int, re.Match[str] | None]:
-    """The links, how many lines there are, and the first one, if it is a head.
+def _read(path: Path | str, vocabularies: Vocabularies) -> tuple[Lexicon, bool]:
+    """The links, and whether the first line tells of which vocabularies they are.
 
     The file is read in blocks: a table of Marian's may have tens of millions of lines.
     """
@@ -105,13 +98,13 @@ def _read(
             for number, line in enumerate(block, count + 1)
         ]
         if not count and (head := HEAD.fullmatch(lines[0])):
-            _check_hashes(path, head.groups()[:2], vocabularies)
+            _check_head(path, head, vocabularies)
             source_ids[NULL] = NO_TOKEN
         ids = source_ids, target_ids
         some = _entries(path, lines, count, ids, head is not None)
         links = _joined(links, some).ranked(np.inf if head else BEST)
         count += len(block)
-    return links, count, head
+    return links, head is not None
 
 
 def _entries(
@@ -175,15 +168,22 @@ def _columns(line: str, place: str) -> tuple[str, str, float]:
     return target, source, probability
 
 
-def _check_hashes(
-    path: Path | str, hashes: Sequence[str], vocabularies: Vocabularies
+def _check_head(
+    path: Path | str, head: re.Match[str], vocabularies: Vocabularies
 ) -> None:
+    """Refuses a table of other vocabularies, and one that was cut."""
+    *hashes, told = head.groups()
     for theirs, (side, ours) in zip(hashes, digests(vocabularies).items()):
         if theirs != ours:
             raise UserError(
                 f"'{path}' was made with another {side} vocabulary ({theirs}) than the "
                 f"run's ({ours}); make it again with kvnmt shortlist."
             )
+    if int(told) not in (0, count := count_lines(path) - 1):
+        raise UserError(
+            f"'{path}' has {count:,} of its {int(told):,} entries, so it was cut or "
+            "changed; make it again with kvnmt shortlist."
+        )
 
 
 def _tokens(vocabulary: Vocabulary) -> list[str]:

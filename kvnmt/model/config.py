@@ -24,19 +24,19 @@ MaybeSize: TypeAlias = Annotated[int | None, between(1, WIDEST)]
 
 @dataclass(frozen=True)
 class Dropout:
-    """Rates; the papers drop out the readout vector alone."""
+    """Dropout rates; the papers drop out only the readout vector."""
 
     embedding: Rate = 0.0  # of source and previous target words
     annotations: Rate = 0.0  # of the encoder's output
     output: Rate = 0.5  # of the readout (o_t), before the output layer
-    # of a current state (s_t) where attention and readout take it, after the scan
+    # of the current state (s_t) as attention and readout take it, after the scan
     state: Rate = 0.0
-    # of the states of all GRUs and LSTMs where the next step takes them:
+    # of the states that all GRUs and LSTMs pass to the next step:
     # the same entries at every step of a sentence (Gal and Ghahramani 2016).
     recurrent: Rate = 0.0
-    # of source and previous target words as a whole (Sennrich and Zhang 2019)
+    # of whole source and previous target words (Sennrich and Zhang 2019)
     word: Rate = 0.0
-    # of the states of a recurrent encoder's layer where the layer above takes them
+    # of the states that a layer of a recurrent encoder passes to the layer above
     layers: Rate = 0.0
 
     @property
@@ -65,25 +65,25 @@ class ModelConfig:
     cell: Annotated[encoders.CellName, idle_while(merge="none")] = "gru"
     # layers of the encoder, in each direction
     layers: Annotated[int, between(1, DEEPEST), idle_while(merge="none")] = 1
-    # whether each such layer but the first adds what it reads (Wu et al. 2016)
+    # whether each encoder layer but the first adds its input (Wu et al. 2016)
     residual: Annotated[bool, idle_while(layers=1)] = False
-    # Of the Transformer layers of the encoder.
+    # Options of the encoder's Transformer layers.
     blocks: Annotated[Blocks, idle_while(cell=("gru", "gru_before", "lstm"))] = field(
         default_factory=Blocks
     )
-    readout: readouts.Readout = "tanh"  # what stands before the output layer
-    # its width (l); default: that of the embedding
+    readout: readouts.Readout = "tanh"  # what comes before the output layer
+    # readout's width (l); default: that of the embedding
     readout_size: Annotated[MaybeSize, idle_while(readout="none")] = None
-    low_rank: MaybeSize = None  # a linear layer of this width behind the readout
-    # whether source words add to the readout by the alignment (Nguyen and Chiang 2018)
+    low_rank: MaybeSize = None  # a linear layer of this width after the readout
+    # add source words, weighted by alignment, to the readout (Nguyen and Chiang 2018)
     lexicon: bool = False
     # what shares the table of the target embedding: nothing, the output layer, or the
     # source embedding too, where both sides have one vocabulary
     tie: Literal["none", "output", "all"] = "none"
-    # a tied output layer divides its input by sqrt(E), as words of unit size need it,
-    # and multiplies it by what the decoder multiplies words by
+    # whether a tied output layer divides its input by sqrt(E), as embeddings of unit
+    # size need, and multiplies it by the decoder's factor for embeddings
     scale_tied: Annotated[bool, idle_while(tie="none")] = False
-    initializer: Scheme = "gaussian"  # how arrays start
+    initializer: Scheme = "gaussian"  # how arrays are initialised
     # whether products of GRUs and LSTMs are normalised (Ba et al. 2016); Transformers
     # have normalised layers in any case
     layer_norm: bool = False

@@ -15,18 +15,18 @@ Seconds: TypeAlias = Annotated[float, between(0.01, 86_400)]
 
 @dataclass(frozen=True)
 class Limits:
-    """What one request may ask for, and what all of them may."""
+    """Limits of one request, and of all requests together."""
 
-    lines: Annotated[int, at_least(1)] = 256  # of a request
-    aligned: Annotated[int, at_least(1)] = 32  # alignments of one that asks for them
-    characters: Annotated[int, at_least(1)] = 5000  # of a line
-    # of a line, which translating splits; default: 199, or what the run was trained on
-    # if more
+    lines: Annotated[int, at_least(1)] = 256  # per request
+    aligned: Annotated[int, at_least(1)] = 32  # alignments in one request
+    characters: Annotated[int, at_least(1)] = 5000  # per line
+    # tokens of a line; translation splits longer ones; default: 199, or what the run
+    # was trained on if more
     tokens: Annotated[int | None, between(1, 4096)] = None
     kilobytes: Annotated[int, at_least(1)] = 1024  # of the body of a request
     beam: Annotated[int, between(1, 1000)] = 20
-    waiting: Annotated[int, at_least(1)] = 2048  # lines, of all requests
-    seconds: Seconds = 60.0  # until the answer
+    waiting: Annotated[int, at_least(1)] = 2048  # waiting lines of all requests
+    seconds: Seconds = 60.0  # seconds until the answer
     sending: Seconds = 10.0  # seconds until a request has arrived whole
 
 

@@ -102,7 +102,7 @@ class Noting:
         """Lets the application answer."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        status, began = self._unanswered, self._clock()
+        status, began = None, self._clock()
 
         async def noting(message: Message) -> None:
             nonlocal status
@@ -112,6 +112,10 @@ class Noting:
 
         try:
             await self._app(scope, receive, noting)
+        except Exception:  # what is told of it comes from outside of this
+            status = status or 500
+            raise
         finally:
+            status = status or self._unanswered
             path = scope["path"] if scope["path"] in self._paths else OTHER
             self._traffic.note(path, status, self._clock() - began)

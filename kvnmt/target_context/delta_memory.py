@@ -52,7 +52,7 @@ class Options(base.Options):
 
     update: Update = "delta"
     heads: Annotated[int, between(1, WIDEST)] = 1  # N
-    # N d_k; None: A
+    # key width N d_k; None: A
     key_size: Annotated[int | None, between(1, WIDEST), EXTENDS] = None
 
     def shape(self, sizes: Sizes) -> Shape:

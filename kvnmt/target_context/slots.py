@@ -48,7 +48,7 @@ class Options(base.Options):
 
     gate: Gate = "gsa"
     slots: Annotated[int, between(1, WIDEST), EXTENDS] = 8  # m
-    # d_k; None: A
+    # key width d_k; None: A
     key_size: Annotated[int | None, between(1, WIDEST), EXTENDS] = None
     # of gsa: how slowly slots fade
     tau: Annotated[float, at_least(1), idle_while(gate="abc")] = 8.0

@@ -19,26 +19,26 @@ from kvnmt.training.step import StepOptions
 
 @dataclass(frozen=True)
 class TrainingConfig(StepOptions):
-    """How long, how much at a time, and when to stop."""
+    """How long a run trains, on how much at a time, and when it stops."""
 
     epochs: Annotated[int, between(1, 10**6)] = 20  # most epochs
     steps: Annotated[int | None, at_least(1)] = None  # most steps, within the epochs
-    batch_size: Annotated[int, between(1, 2**20)] = 80  # pairs on all devices
+    batch_size: Annotated[int, between(1, 2**20)] = 80  # pairs per batch, all devices
     # instead of pairs, most tokens of the longer side on all devices, padding included
     batch_tokens: Annotated[int | None, between(1, 2**30)] = None
-    shapes: Annotated[int, between(1, 255)] = 12  # most padded shapes of batches
+    shapes: Annotated[int, between(1, 255)] = 12  # most shapes of padded batches
     workers: Annotated[int, at_least(0)] = 0  # processes that make batches; 0: a thread
-    # devices that share embeddings and output layers, at so many times the memory for
-    # all else
+    # over how many devices embeddings and output layers are split; all else takes so
+    # many times the memory
     model_axis: Annotated[int, at_least(1)] = 1
-    # of all that is random, but for the cuts of BPE-dropout, which are a line's own
+    # seed of everything random except BPE-dropout, which depends only on the line
     seed: Annotated[int, between(0, 2**32 - 1)] = 1
     # steps from one validation to the next; 0: after every epoch
     validate_every: Annotated[int, at_least(0)] = 0
     metric: Literal["bleu", "chrf", "loss"] = "bleu"  # chooses the best checkpoint
-    # sacreBLEU's tokenizer in validation; none: the text is tokenised
+    # sacreBLEU's tokenizer in validation; none: for text that is tokenised
     bleu_tokenize: str = "13a"
-    # steps from one line of steps.jsonl to the next, beside metrics.jsonl; 0: none
+    # steps between lines of steps.jsonl, in addition to metrics.jsonl; 0: none
     log_every: Annotated[int, at_least(0)] = 100
     # steps that JAX's profiler traces, once twenty are made; 0: none
     profile: Annotated[int, at_least(0)] = 0
@@ -46,18 +46,18 @@ class TrainingConfig(StepOptions):
     patience: Annotated[int, at_least(1)] = 5
     # steps in a row with numbers that are not finite, before training stops
     skip_at_most: Annotated[int, at_least(1)] = 10
-    # steps from one save to the next, beside that at every validation; 0: none
+    # steps between saves, in addition to the save at every validation; 0: none
     save_every: Annotated[int, at_least(0)] = 0
-    # minutes without a save after which there is one; 0: none
+    # save after so many minutes without a save; 0: never
     save_minutes: Annotated[float, between(0, 1e6)] = 30.0
     keep_last: Annotated[int, at_least(1)] = 2  # newest checkpoints kept
     keep_best: Annotated[int, at_least(1)] = 1  # best checkpoints kept
     # the first checkpoint at or after each multiple of this is kept for good; 0: none
     keep_every: Annotated[int, at_least(0)] = 0
     warm_start: Path | None = None  # run directory of a trained model to start from
-    # the trained model may have other words; those that both have keep their rows
+    # the trained model may have other words; words that both have keep their rows
     new_words: Annotated[bool, idle_while(warm_start=None)] = False
-    # text files of vectors (word2vec, GloVe, fastText) that embedded words start as.
+    # text file of word vectors (word2vec, GloVe, fastText) that embeddings start from
     source_vectors: Path | None = None
     target_vectors: Path | None = None
 

@@ -54,6 +54,7 @@ class Job:
     valid_plan: Plan
     eval_step: Any  # of `make_eval_step`
     validate: Callable[[Params], Validation]  # on the validation text
+    searches: bool  # in validation, for BLEU
 
     @property
     def steps(self) -> int:
@@ -130,7 +131,7 @@ def make_job(
             frozen has a name that no array has.
     """
     key = jax.random.key(training.seed)
-    params = jax.eval_shape(model.init, key)
+    params = model.param_shapes
     check_frozen(params, training.frozen)
     mesh = devices.data_mesh(training.model_axis)
     plan = plan_batches(training, corpora.train.lengths, mesh)
@@ -175,6 +176,7 @@ def make_job(
         valid_plan=valid_plan,
         eval_step=eval_step,
         validate=validate,
+        searches=model.reads_source,
     )
 
 

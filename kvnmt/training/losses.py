@@ -25,7 +25,7 @@ Given = TypeVar("Given")
 
 @dataclass(frozen=True)
 class Objective:
-    """Weights of the terms; where all are 0, plain likelihood."""
+    """Weights of the loss terms; if all are 0, plain likelihood."""
 
     # share of each word that is spread over the vocabulary
     label_smoothing: Annotated[float, between(0, 0.99)] = 0.0
@@ -33,19 +33,19 @@ class Objective:
     atteos: Annotated[float, at_least(0)] = 0.0
     # the rounds whose alignment ATTEOS reads
     atteos_rounds: Annotated[Literal["last", "mean"], idle_while(atteos=0)] = "last"
-    # weight of each auxiliary predictor; Zheng et al. (2018): 1
+    # weight of each auxiliary predictor's loss; Zheng et al. (2018): 1
     subtractive: Annotated[float, at_least(0)] = 0.0
-    # weight of the distance between the attention and the links of data.links; Chen et
-    # al. (2016)
+    # weight of the distance between the attention and the links of --data.links; Chen
+    # et al. (2016)
     guided: Annotated[float, at_least(0)] = 0.0
     # weight of the risk: mean 1 - BLEU of translations that the model draws; Shen et
     # al. (2016)
     risk: Annotated[float, at_least(0)] = 0.0
-    # draws for the risk, of each source; Shen et al. have 100
+    # translations drawn for the risk, per source; Shen et al. have 100
     risk_samples: Annotated[int, between(1, 1000), idle_while(risk=0)] = 10
-    # what the loss is divided by: target tokens or, as in the papers' codes, sentences.
-    # Gradients of sentences are as many times longer as these have tokens: that matters
-    # to clipping, to sgd and to adadelta.
+    # the loss is divided by the number of target tokens or, as in the papers' codes, of
+    # sentences. With sentences, gradients are longer, by the number of tokens in a
+    # sentence: that matters for clipping, sgd and adadelta.
     normalization: Literal["tokens", "sentences"] = "tokens"
 
 

@@ -26,24 +26,24 @@ class OptimizerConfig:
     beta1: Annotated[float, between(0, 0.999999)] = 0.9
     # decay of adam's mean of squared gradients; 0.98 is common for Transformers
     beta2: Annotated[float, between(0, 0.999999)] = 0.999
-    # added to adam's root of that mean; Vaswani et al. (2017): 1e-9
+    # added to adam's root of mean squares; Vaswani et al. (2017): 1e-9
     epsilon: Annotated[float, between(1e-12, 1)] = 1e-8
     # steps of linear warm-up, from 1/N of the rate to the whole rate; 0: none
     warmup: Annotated[int, at_least(0)] = 0
-    # of the rate, after warm-up
+    # how the rate moves after warm-up
     schedule: Literal["constant", "inverse_sqrt"] = "constant"
-    # the rate is multiplied by this after each epoch, from that of decay_after on
+    # the rate is multiplied by this after each epoch from epoch decay_after on
     decay: Annotated[float, between(0.000001, 1)] = 1.0
     # the epoch after which the rate falls by decay for the first time
     decay_after: Annotated[int, at_least(0), idle_while(decay=1)] = 0
-    # the rate is multiplied by this when validation has not improved so many times in a
-    # row as plateau_patience says; 1: it is not
+    # the rate is multiplied by this when plateau_patience validations in a row have not
+    # improved; 1: never
     plateau: Annotated[float, between(0.000001, 1)] = 1.0
     # validations without a better score before the rate falls by plateau
     plateau_patience: Annotated[int, at_least(1), idle_while(plateau=1)] = 2
     # largest global L2 norm of the gradient; 0: no clipping
     clip: Annotated[float, at_least(0)] = 1.0
-    # share of every matrix, times the rate, that each step of adam takes from it
+    # each step of adam subtracts this share of every matrix, times the rate
     # (Loshchilov and Hutter 2019)
     weight_decay: Annotated[float, at_least(0)] = 0.0
 

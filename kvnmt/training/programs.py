@@ -98,7 +98,8 @@ class Programs:
             job.tell(warning)
         if available is not None:
             available -= bytes_of(job.shapes.rest)
-            device_memory.check_whole(job.shapes.served, available, job.mesh)
+            if job.searches:  # for BLEU
+                device_memory.check_whole(job.shapes.served, available, job.mesh)
         with StepAhead(job.eval_step, job.shapes.served, job.mesh) as step:
             device_memory.check(step, job.valid_plan, available, VALIDATION)
         self._checked = True

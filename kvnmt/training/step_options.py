@@ -12,13 +12,13 @@ Dtype: TypeAlias = Literal["float32", "bfloat16"]
 
 @dataclass(frozen=True)
 class StepOptions:
-    """How a step computes what it computes; the sum is the same."""
+    """How a step is computed; the sum over a batch is the same."""
 
     # type of matrix products; parameters, softmax and memories stay float32
     dtype: Dtype = "float32"
-    # how float32 products are computed on an accelerator. fast: as it does by itself,
-    # in bfloat16 on a TPU, in TF32 on newer NVIDIA; float32: in all bits, slower. A CPU
-    # knows float32 alone.
+    # how an accelerator computes float32 products. fast: by its own default, bfloat16
+    # on a TPU, TF32 on newer NVIDIA GPUs; float32: with all bits, slower. A CPU has
+    # only float32.
     precision: Literal["fast", "float32"] = "fast"
     # what a step of a scan keeps for the gradient: all products, or those that are
     # vectors; auto: products on a CPU, vectors on an accelerator.
@@ -32,8 +32,8 @@ class StepOptions:
     remat: Annotated[int, at_least(0)] = 0
     # parts of a batch that are computed one after the other (less memory).
     accumulate: Annotated[int, between(1, 2**16)] = 1
-    # translate with a running mean of the parameters that decays by this (EMA); 0: with
-    # the last ones.
+    # translate with a running mean of the parameters (EMA) of this decay; 0: with the
+    # last parameters.
     ema: Annotated[float, between(0, 0.999999)] = 0.0
     # arrays that are not trained: encoder, target_embedding, or names with a *.
     frozen: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ from kvnmt.cli.train import summary
 from kvnmt.console import print_json
 from kvnmt.data.text import Parallel, read_lines
 from kvnmt.decoder import conditional
+from kvnmt.inference import score as scoring
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import Scored
 from kvnmt.inference.translate import translate_lines
@@ -690,6 +691,32 @@ def test_long_pairs_are_scored_few_at_a_time(monkeypatch, room, sizes):
     parts = [lines[part] for part in windows(text)]
     assert [len(part) for part in parts] == sizes and sum(parts, []) == lines
     assert not [*windows(Parallel([], []))]
+
+
+@pytest.mark.parametrize("command", ["score", "align", "shortlist", "evaluate"])
+def test_pairs_are_read_in_batches_of_the_size_that_is_asked_for(
+    kvnmt, run, text, tmp_path, monkeypatch, command
+):
+    made, batches = [], scoring.pairs_in_batches
+
+    def noting(source, target, size, tokens, **options):
+        made.append((size, tokens))
+        return batches(source, target, size, tokens, **options)
+
+    monkeypatch.setattr(scoring, "pairs_in_batches", noting)
+    files = "--source", text / "test.src", "--target", text / "test.ref"
+    sizes = "--batch-size", 3, "--batch-tokens", 64
+    if command == "shortlist":
+        files += "--output", tmp_path / "table"
+    if command == "evaluate":
+        gold = tmp_path / "gold"
+        gold.write_text("0-0\n" * 3 + "\n" + "0-0\n" * 3)
+        files = "--source", text / "test.src", "--reference", text / "test.ref"
+        files += "--gold", gold, "--measures", "alignment"
+        sizes = "--search.batch-size", 3, "--search.batch-tokens", 64
+    said = kvnmt(command, run, *files, *sizes)
+    assert said.status == 0, said.err
+    assert made and {*made} == {(3, 64)}
 
 
 def test_what_has_no_probability_is_null(kvnmt, run, tmp_path, monkeypatch):

@@ -316,7 +316,7 @@ def test_an_output_goes_on_where_it_was_cut(
     assert len(output.read_bytes().splitlines()) == 20
     output.write_bytes(whole + b"more\n")
     many = kvnmt(*asked, "--resume")
-    assert many.status == 2 and "has 21 lines, more than" in many.err
+    assert many.status == 2 and "is of more lines than" in many.err
     assert output.read_bytes() == whole + b"more\n"
 
 
@@ -325,8 +325,12 @@ def test_what_cannot_go_on_is_told(kvnmt, folder, tmp_path):
     asked = "translate", folder, "--resume", "--output", tmp_path / "output"
     assert "give --input and --output" in kvnmt(*asked).err
     asked += "--input", tmp_path / "text", "--moses"
-    (tmp_path / "output").write_text("a ||| b\n")
-    assert "holds no n-best lists; leave out" in kvnmt(*asked).err
+    for lists in ("a ||| b\n", "0 ||| A\n2 ||| A\n", "999999999 ||| A\n"):
+        (tmp_path / "output").write_text(lists)
+        assert "does not hold n-best lists of all" in kvnmt(*asked).err
+    (tmp_path / "output").write_text("0 ||| A\n1 ||| A\n")
+    assert "is of more lines than" in kvnmt(*asked).err
+    assert (tmp_path / "output").read_text() == "0 ||| A\n1 ||| A\n"
 
 
 def test_lists_go_on_where_they_were_cut(kvnmt, folder, tmp_path, monkeypatch):

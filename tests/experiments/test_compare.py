@@ -57,8 +57,9 @@ def test_attentions_stand_beside_the_first_system_with_tests(options, capsys):
 
 
 def test_links_that_people_drew_tell_what_is_aligned_and_dropped(
-    options, tmp_path, capsys
+    options, tmp_path, capsys, monkeypatch
 ):
+    monkeypatch.setattr("kvnmt.evaluation.base.FEW", 1)
     lines = options.test_target.read_text().splitlines()
     words = [len(line.split()) for line in lines]
     options = replace(options, seeds=(1,), systems=("rnnsearch-star", "rnnencdec"))
@@ -78,6 +79,13 @@ def test_links_that_people_drew_tell_what_is_aligned_and_dropped(
     one, two = [json.loads((f / "result.json").read_text()) for f in folders]
     assert 0 <= one["aer"] <= 1 and "aer" not in two  # it has no attention
     assert 0 <= one["dropped"] <= 1 and two["system"] == "rnnencdec"
+    gold.write_text("".join(f"1-1 1-{n - 1}\n" for n in words))
+    given = replace(given, workdir=tmp_path / "more")
+    compare.main(given, train=untrained)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "say --from-one if they count from 1" in told
+    with pytest.raises(UserError, match="other text"):  # the same files, read anew
+        compare.main(replace(given, from_one=True), train=never)
     gold.write_text("")
     with pytest.raises(UserError, match="gold' holds no links"):
         compare.main(given, train=never)
@@ -119,6 +127,10 @@ def test_what_is_compared_is_named_well(options):
     assert other.experiment.model.attention == chosen
     assert other.folder != row.folder and words in other.system
     assert "model.attention.update" in other.named_for
+    alike = compare.configure(
+        options, "kvmematt-r2", "kv_memory:share_addresses=True", 1, None
+    )
+    assert alike.experiment.model.attention == kv_memory.Options(share_addresses=True)
     for words, said in (
         ("dot:rat=2", "no option of dot 'rat'"),
         ("delta_memory:updat=kda", "'updat'; did you mean 'update'"),

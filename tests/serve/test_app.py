@@ -536,6 +536,8 @@ def test_an_error_of_ours_is_told_and_leaves_the_service_up(service, monkeypatch
         found = service.post("/translate", LINES)
     refused(found, 500, "its log says why")
     assert "hidden" not in found.text
+    counted = service.get("/metrics").text
+    assert 'kvnmt_requests_total{path="/translate",status="500"} 1' in counted
     assert service.post("/translate", LINES).status_code == 200
 
 
