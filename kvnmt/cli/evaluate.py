@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
+from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.flags import check_coverage, check_direction, check_reverse, names
 from kvnmt.console import print_json, print_table, say
 from kvnmt.devices import use_cores
@@ -41,8 +42,8 @@ BATCHED = "batch_size", "batch_tokens"
 DRAWN = (1, 2, 3)  # lines, unless others are named
 
 
-@dataclass(frozen=True)
-class Evaluate:
+@dataclass(frozen=True, kw_only=True)
+class Evaluate(Ensembling):
     """Measure systems on a test set: scores, significance, alignment, adequacy.
 
     A system is a run directory, which translates the source, or a file of
@@ -68,7 +69,6 @@ class Evaluate:
     # adequacy by --gold: compare only so many first letters of words
     stem: Limit = None
     brackets: Path | None = None  # trees of the references
-    ensemble: tuple[Path, ...] = ()  # further runs, for an ensemble with a single run
     tokenize: str | None = None  # sacreBLEU's tokenizer; default: that of the training
     lowercase: bool = False  # BLEU, chrF and their tests ignore case
     output: Path | None = None  # write translations: a file, or a folder for several
@@ -175,6 +175,7 @@ class Evaluate:
             test,
             self.search,
             ensemble=self.ensemble,
+            joined=self.joined,
             output=self.output,
             inputs=[path for path in inputs if path],
         )

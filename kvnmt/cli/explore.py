@@ -6,6 +6,7 @@ from pathlib import Path
 
 import tyro
 
+from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.flags import check_coverage, names
 from kvnmt.console import say
 from kvnmt.data.text import read_lines, read_parallel
@@ -24,8 +25,8 @@ from kvnmt.inference.config import (
 from kvnmt.runs.directory import load_translator
 
 
-@dataclass(frozen=True)
-class Explore:
+@dataclass(frozen=True, kw_only=True)
+class Explore(Ensembling):
     """Write a page to look at systems with: alignments, memories, differences.
 
     The page is one HTML file that needs no network. Choose a sentence and one or two
@@ -37,7 +38,6 @@ class Explore:
     source: Path  # what is translated
     search: SearchConfig
     reference: Path | None = None  # translations by people, to compare with
-    ensemble: tuple[Path, ...] = ()  # further runs, for an ensemble with the first
     forced: bool = False  # show how the references are read; translate nothing
     first: Count = 100  # so many sentences; 100 are about a megabyte
     output: Path = Path("explorer.html")  # page to write
@@ -52,7 +52,7 @@ class Explore:
             raise UserError("--forced reads the references; give --reference.")
         use_cores()
         first, *others = names(self.runs)
-        runs = {first: load_translator(self.runs[0], self.ensemble)}
+        runs = {first: load_translator(self.runs[0], self.ensemble, self.joined)}
         runs |= dict(zip(others, map(load_translator, self.runs[1:])))
         check_coverage(0 if self.forced else self.search.coverage, runs)
         if self.reference:

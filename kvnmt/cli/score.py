@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import tyro
 
+from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.pairs import Batched, check_source, read_pairs, windows
 from kvnmt.console import counting, print_json, say
 from kvnmt.data.text import Parallel, read_lines
@@ -27,7 +28,7 @@ from kvnmt.search.base import length_divisor
 
 
 @dataclass(frozen=True, kw_only=True)
-class Score(Batched):
+class Score(Batched, Ensembling):
     """Print the log-probability of given translations, one number per pair.
 
     The logarithms are natural and include the end of sentence; their sum and the
@@ -41,7 +42,6 @@ class Score(Batched):
     # n-best lists in Moses' format, instead of --target
     nbest: Path | None = None
     source: Path | None = None  # source text; a language model needs none
-    ensemble: tuple[Path, ...] = ()  # further runs, for an ensemble with it
     json: bool = False  # print JSON lines with the tokens and their log-probabilities
     # name of the log-probability in the lists; default: Score
     feature: str | None = None
@@ -60,7 +60,7 @@ class Score(Batched):
         """
         check_fields(self)
         check_together(self)
-        run = load_ensemble([self.run, *self.ensemble])
+        run = load_ensemble([self.run, *self.ensemble], self.joined)
         text, listed = self._read(run)
         sums, count = [], 0
 

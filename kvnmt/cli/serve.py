@@ -9,6 +9,7 @@ from typing import Annotated
 
 import tyro
 
+from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.flags import check_coverage, names
 from kvnmt.console import say
 from kvnmt.devices import use_cores
@@ -25,8 +26,8 @@ from kvnmt.serve.limits import MOST_ROWS, Limits
 NEEDED = ("starlette", "uvicorn")
 
 
-@dataclass(frozen=True)
-class Serve:
+@dataclass(frozen=True, kw_only=True)
+class Serve(Ensembling):
     """Serve runs over HTTP: a page to type in, and addresses for scripts.
 
     GET / is the explorer's page, live; POST /translate and /score take JSON; GET
@@ -36,7 +37,6 @@ class Serve:
     runs: tyro.conf.Positional[tuple[Path, ...]]  # run directories
     search: SearchConfig
     limits: Limits = field(default_factory=Limits)
-    ensemble: tuple[Path, ...] = ()  # further runs, for an ensemble with the first
     shortlist: Path | None = None  # table of kvnmt shortlist, used for all runs
     host: str = "127.0.0.1"  # address to listen at; any other needs a token
     port: Annotated[int, between(0, 65535)] = 8000  # 0: a free one
@@ -93,7 +93,7 @@ class Serve:
     def _read(self) -> dict[str, Run]:
         """The systems by name; an ensemble has that of its first run."""
         first, *others = names(self.runs)
-        runs = {first: load_translator(self.runs[0], self.ensemble)}
+        runs = {first: load_translator(self.runs[0], self.ensemble, self.joined)}
         return runs | dict(zip(others, map(load_translator, self.runs[1:])))
 
     def _shortlists(self, runs: dict[str, Run]) -> dict[str, Shortlist]:

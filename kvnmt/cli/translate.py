@@ -14,6 +14,7 @@ from typing import BinaryIO
 import tyro
 
 from kvnmt.cli.answers import WINDOW, Answering, answers
+from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.windows import awaited_lines, read_windows
 from kvnmt.console import counting, say
 from kvnmt.data.text import read_lines
@@ -29,7 +30,7 @@ TOGETHER = 64  # lines that are written at once
 
 
 @dataclass(frozen=True, kw_only=True)
-class Translate(Answering):
+class Translate(Answering, Ensembling):
     """Translate standard input to standard output, one line out per line in.
 
     Lines are read and written in windows of twenty batches; in a terminal, or with
@@ -37,7 +38,6 @@ class Translate(Answering):
     """
 
     run: tyro.conf.Positional[Path]  # run directory of a trained model
-    ensemble: tuple[Path, ...] = ()  # further runs, for an ensemble with it
     input: Path | None = None  # text to translate; default: standard input
     output: Path | None = None  # where translations go; default: standard output
     resume: bool = False  # continue after the lines that --output already has
@@ -58,7 +58,7 @@ class Translate(Answering):
             _refuse_input(self.output)
             _refuse_packed(self.output)
         use_cores()
-        run = load_translator(self.run, self.ensemble)
+        run = load_translator(self.run, self.ensemble, self.joined)
         # Once, not anew in every window.
         run = run._replace(params=replicate(run.params, own_mesh()))
         check_nbest(self, run)

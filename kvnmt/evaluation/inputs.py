@@ -12,6 +12,7 @@ from kvnmt.errors import UserError, counted
 from kvnmt.evaluation.base import System, Test
 from kvnmt.files import check_once, claim, in_file, make_folder, write_lines
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.ensemble import Joined
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.brackets import read_brackets
 from kvnmt.metrics.links import Gold, check_links, read_gold
@@ -89,6 +90,7 @@ def read_systems(
     search: SearchConfig,
     *,
     ensemble: Sequence[Path] = (),
+    joined: Joined = Joined(),
     output: Path | None = None,
     inputs: Sequence[Path] = (),
 ) -> Iterator[System]:
@@ -99,6 +101,7 @@ def read_systems(
         test: What they are measured on.
         search: How runs translate.
         ensemble: Further runs that translate with a single one.
+        joined: How their predictions become one.
         output: Where translations of runs are written: a file, of several a folder.
         inputs: Files that are read too, and must not be written.
 
@@ -125,7 +128,7 @@ def read_systems(
             raise UserError(
                 f"there is no '{path}'; name a run directory or a file of translations."
             )
-        run = load_translator(path, ensemble)
+        run = load_translator(path, ensemble, joined)
         if test.source is None:
             raise UserError(f"'{path}' is a run, which translates; give --source.")
         file = output

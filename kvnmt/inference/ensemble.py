@@ -2,28 +2,65 @@
 """Several models that translate as one, whatever systems they are.
 
 The parameters, Source and State of an ensemble are tuples with one entry per member;
-its distribution is the mean of the members' distributions. It can be used like any
-model: in every search, in scoring, for alignments (the mean of the members' reading
-alignments) and for self-attention (that of each member, in their order).
+its distribution is a mean of the members' distributions: arithmetic, or geometric and
+normalised again, in which what one member excludes is excluded. Members may have
+weights. It can be used like any model: in every search, in scoring, for alignments (the
+mean of the members' reading alignments) and for self-attention (that of each member, in
+their order).
 """
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 import jax.numpy as jnp
 
 from kvnmt.decoder import Features
+from kvnmt.errors import UserError, unknown_name
 from kvnmt.inference.trained import KEPT
 from kvnmt.layers import Scanning
 from kvnmt.model.assembly import Model, Params, Prediction
 from kvnmt.model.contract import mean_logits
-from kvnmt.typing import Array, PyTree
+from kvnmt.typing import Array
+
+Mean: TypeAlias = Literal["arithmetic", "geometric"]
+
+
+class Joined(NamedTuple):
+    """How the predictions of several models become one."""
+
+    weights: tuple[float, ...] = ()  # of each model; (): all count the same
+    mean: Mean = "arithmetic"
+
+    def shares(self, count: int) -> tuple[float, ...]:
+        """How much each of so many models counts; together 1.
+
+        Raises:
+            UserError: There are weights, but not one for each, one is no positive
+                number, or there is no such mean.
+        """
+        weights = self.weights or (1.0,) * count
+        if not all(0 < weight < math.inf for weight in weights):
+            raise UserError("a weight of an ensemble is a positive number.")
+        if self.mean not in get_args(Mean):
+            raise unknown_name("mean", self.mean, get_args(Mean))
+        if len(weights) != count:
+            raise UserError(
+                f"there are {len(weights)} weights for the {count} runs of an ensemble;"
+                " give one for each, the first run's first."
+            )
+        return tuple(weight / sum(weights) for weight in weights)
 
 
 @lru_cache(maxsize=KEPT)
-def ensemble(members: tuple[Model, ...]) -> Model:
-    """The model that the members make together; the same for the same members."""
+def ensemble(members: tuple[Model, ...], joined: Joined = Joined()) -> Model:
+    """The model that the members make together; the same for the same members.
+
+    Raises:
+        UserError: What `Joined.shares` raises.
+    """
+    joined = joined._replace(weights=joined.shares(len(members)))
     return Model(
         reads_source=any(m.reads_source for m in members),
         source_words=members[0].source_words,
@@ -31,8 +68,8 @@ def ensemble(members: tuple[Model, ...]) -> Model:
         init=partial(_init, members),
         encode=partial(_encode, members),
         initial_state=partial(_initial_state, members),
-        step=partial(_step, members),
-        forward=partial(_forward, members),
+        step=partial(_step, members, joined),
+        forward=partial(_forward, members, joined),
         narrow=partial(_narrow, members),
     )
 
@@ -61,6 +98,7 @@ def _initial_state(
 
 def _step(
     members: tuple[Model, ...],
+    joined: Joined,
     params: tuple,
     source: tuple,
     state: tuple,
@@ -68,11 +106,12 @@ def _step(
 ) -> tuple[Any, Prediction]:
     parts = zip(members, params, source, state)
     states, predictions = zip(*(m.step(p, s, t, tokens) for m, p, s, t in parts))
-    return states, _mean(predictions)
+    return states, _mean(joined, predictions)
 
 
 def _forward(
     members: tuple[Model, ...],
+    joined: Joined,
     params: tuple,
     source: Array,
     target: Array,
@@ -80,7 +119,8 @@ def _forward(
     scanning: Scanning = Scanning(),
 ) -> Prediction:
     parts = zip(members, params)
-    return _mean([m.forward(p, source, target, key, scanning) for m, p in parts])
+    several = [m.forward(p, source, target, key, scanning) for m, p in parts]
+    return _mean(joined, several)
 
 
 def _narrow(
@@ -95,13 +135,20 @@ def _narrow(
     return tuple(p for p, _ in few), tuple(s for _, s in few)
 
 
-def _mean(predictions: Sequence[Prediction]) -> Prediction:
+def _mean(joined: Joined, predictions: Sequence[Prediction]) -> Prediction:
     """Means of probabilities, as logits, and of the alignments that feed them."""
-    logits = mean_logits([p.logits for p in predictions])
-    read: list[PyTree] = [
-        p.features.alignments[-1] for p in predictions if p.features.alignments
+    geometric = joined.mean == "geometric"
+    logits = mean_logits([p.logits for p in predictions], joined.weights, geometric)
+    read = [
+        (share, p.features.alignments[-1])
+        for share, p in zip(joined.weights, predictions)
+        if p.features.alignments
     ]
-    alignments = (jnp.mean(jnp.stack(read), axis=0),) if read else ()
+    alignments: tuple[Array, ...] = ()
+    if read:
+        shares, several = zip(*read)
+        mean = jnp.average(jnp.stack(several), axis=0, weights=jnp.asarray(shares))
+        alignments = (mean.astype(several[0].dtype),)
     features = Features(
         state=_side_by_side([p.features.state for p in predictions]),
         context=_side_by_side([p.features.context for p in predictions]),

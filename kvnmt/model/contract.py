@@ -7,6 +7,7 @@ word: a beam search reorders the State alone, and its leading axis is the hypoth
 several.
 """
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple, Protocol
@@ -57,10 +58,25 @@ class Prediction:
         return self.heads[0].logits if self.mean is None else self.mean
 
 
-def mean_logits(several: Sequence[Float[Array, "*N V"]]) -> Float[Array, "*N V"]:
-    """Those of the mean of several distributions, normalised."""
+def mean_logits(
+    several: Sequence[Float[Array, "*N V"]],
+    shares: Sequence[float] = (),
+    geometric: bool = False,
+) -> Float[Array, "*N V"]:
+    """The logits of a mean of several distributions, normalised.
+
+    Args:
+        several: The logits of each.
+        shares: How much each counts, together 1; (): all the same.
+        geometric: Whether logarithms are averaged, not probabilities.
+    """
+    shares = shares or (1 / len(several),) * len(several)
     votes = (jax.nn.log_softmax(logits) for logits in several)
-    return reduce(jnp.logaddexp, votes) - jnp.log(len(several))
+    if geometric:
+        mean = sum(share * vote for share, vote in zip(shares, votes))
+        return jax.nn.log_softmax(jnp.asarray(mean))
+    parts = (vote + math.log(share) for share, vote in zip(shares, votes))
+    return reduce(jnp.logaddexp, parts)
 
 
 class Init(Protocol):  # noqa: D101

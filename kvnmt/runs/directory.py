@@ -21,7 +21,7 @@ from kvnmt.data.vocabulary import digest
 from kvnmt.errors import UserError
 from kvnmt.fields import check_fields
 from kvnmt.files import DamagedError, check_once, check_path, read_small
-from kvnmt.inference.ensemble import ensemble
+from kvnmt.inference.ensemble import Joined, ensemble
 from kvnmt.inference.score import rounds_of
 from kvnmt.model import assembly
 from kvnmt.runs.bounds import check_finite, check_links, check_sizes
@@ -146,13 +146,15 @@ def has_checkpoint(folder: Path) -> bool:
     return bool(CheckpointFolder(folder / "checkpoints", False, say).steps())
 
 
-def load_translator(folder: Path, others: Sequence[Path] = ()) -> Run:
+def load_translator(
+    folder: Path, others: Sequence[Path] = (), joined: Joined = Joined()
+) -> Run:
     """Reads a run, or an ensemble of runs, that translates.
 
     Raises:
         UserError: It cannot be read, or is a language model.
     """
-    run = load_ensemble([folder, *others])
+    run = load_ensemble([folder, *others], joined)
     if not run.model.reads_source:
         raise UserError(
             f"'{folder}' holds a language model, which translates nothing; name a run "
@@ -181,12 +183,14 @@ def load_aligner(folder: Path) -> tuple[Run, int]:
     return run, rounds
 
 
-def load_ensemble(folders: Sequence[Path]) -> Run:
+def load_ensemble(folders: Sequence[Path], joined: Joined = Joined()) -> Run:
     """Reads runs back as one; a single one is itself.
 
     Raises:
-        UserError: One is no run directory or named twice, or their vocabularies differ.
+        UserError: One is no run directory or named twice, their vocabularies differ, or
+            there is not a weight for each.
     """
+    joined.shares(len(folders))  # before much is read
     check_once(folders)
     runs = [load_run(folder) for folder in folders]
     if len(runs) == 1:
@@ -207,7 +211,7 @@ def load_ensemble(folders: Sequence[Path]) -> Run:
                 f"'{folder}' and '{folders[0]}' cannot be one: only one of them reads "
                 "a source; leave one out."
             )
-    model = ensemble(tuple(run.model for run in runs))
+    model = ensemble(tuple(run.model for run in runs), joined)
     params: Any = tuple(run.params for run in runs)
     return first._replace(model=model, params=params)
 

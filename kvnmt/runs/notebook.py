@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `import kvnmt` gives: the few functions that a notebook starts with.
 
-Everything here is thin. What these functions return, and what they are made of, is
-documented where it lives.
+Everything here is thin: what these functions return is documented where it is made.
 """
 
 import dataclasses
 import html
 from collections import UserDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from operator import index
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError, unknown_name
 from kvnmt.fields import check_fields
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.ensemble import Joined, Mean
 from kvnmt.laws.check import check
 from kvnmt.model import assembly
 from kvnmt.model.config import Dropout, ModelConfig
@@ -206,8 +206,19 @@ def train(experiment: Experiment, folder: Path | str, *, resume: bool = False) -
     return directory.load_run(folder)
 
 
-def load(folder: Path | str, *others: Path | str) -> Run:
+def load(
+    folder: Path | str,
+    *others: Path | str,
+    weights: Iterable[float] = (),
+    mean: Mean = "arithmetic",
+) -> Run:
     """Reads a trained model from its run directory, or several as an ensemble.
+
+    Args:
+        folder: Of the run.
+        others: Of further runs.
+        weights: How much each counts; (): all the same.
+        mean: Of their probabilities.
 
     Raises:
         UserError: A folder is no run directory, or they do not fit together.
@@ -220,7 +231,8 @@ def load(folder: Path | str, *others: Path | str) -> Run:
     _check_kind("folder", folder, str, Path)
     for other in others:
         _check_kind("each of others", other, str, Path)
-    return directory.load_ensemble([*map(Path, (folder, *others))])
+    joined = Joined(tuple(weights), mean)
+    return directory.load_ensemble([*map(Path, (folder, *others))], joined)
 
 
 def save(run: Run, folder: Path | str) -> None:

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from kvnmt import cli
+from kvnmt import cli, load
 from kvnmt.errors import UserError
-from kvnmt.inference.ensemble import ensemble
+from kvnmt.inference.ensemble import Joined, ensemble
 from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score
 from kvnmt.inference.translate import translate
@@ -50,6 +50,62 @@ def test_its_probabilities_are_the_mean(some):
     assert len(reading) == 2  # one of them has none
     np.testing.assert_allclose(
         found.features.alignments[0], np.mean(reading, axis=0), rtol=1e-4
+    )
+
+
+@pytest.mark.parametrize("weights", [(), (1.0, 2.0, 5.0)])
+@pytest.mark.parametrize("kind", ["arithmetic", "geometric"])
+def test_members_may_have_weights_and_another_mean(some, weights, kind):
+    members, params = some
+    source, target = jnp.asarray([[3, 5, 0, -1]]), jnp.asarray([[4, 2, 7, 0]])
+    model = ensemble(members, Joined(weights, kind))
+    found = jax.jit(model.forward)(params, source, target)
+    each = [jax.jit(m.forward)(p, source, target) for m, p in zip(members, params)]
+    logs = np.stack([jax.nn.log_softmax(one.logits) for one in each]).astype(float)
+    shares = np.array(weights or (1, 1, 1)) / sum(weights or (1, 1, 1))
+    mean = np.average(np.exp(logs), axis=0, weights=shares)
+    if kind == "geometric":
+        mean = np.exp(np.average(logs, axis=0, weights=shares))
+        mean /= mean.sum(-1, keepdims=True)
+    np.testing.assert_allclose(jax.nn.softmax(found.logits), mean, rtol=1e-4)
+    np.testing.assert_allclose(jnp.exp(found.logits).sum(-1), 1, rtol=1e-5)
+    reading = [one.features.alignments[-1] for one in each if one.features.alignments]
+    aligned = [n for n, one in enumerate(each) if one.features.alignments]
+    np.testing.assert_allclose(
+        found.features.alignments[0],
+        np.average(reading, axis=0, weights=shares[aligned]),
+        rtol=1e-4,
+    )
+    translate(model, params, SOURCE, SearchConfig(beam=2))
+
+
+def test_how_members_are_joined_is_checked(kvnmt, some, tmp_path_factory):
+    base = tmp_path_factory.getbasetemp()
+    first, second = trained(base), untrained(base, "mematt")
+    for joined, said in (
+        (Joined((1.0,)), "1 weights for the 3 runs"),
+        (Joined((1.0, 0.0, 1.0)), "a positive number"),
+        (Joined(mean="harmonic"), "no mean 'harmonic'"),  # pyright: ignore
+    ):
+        with pytest.raises(UserError, match=said):
+            ensemble(some[0], joined)
+    both = "--ensemble", second
+    for flags, said in (
+        (("--weights", 1), "--weights is of an ensemble; give --ensemble too"),
+        (("--mean", "geometric"), "--mean is of an ensemble"),
+        ((*both, "--weights", 1), "1 weights for the 2 runs of an ensemble"),
+        ((*both, "--weights", 1, -1), "a positive number"),
+    ):
+        got = kvnmt("translate", first, *flags, given=b"a b\n")
+        assert got.status == 2 and said in got.err
+    lines = b"a b c\nd\n"
+    plain = kvnmt("translate", first, *both, "--json", given=lines).out
+    other = "--weights", 1, 9, "--mean", "geometric"
+    joined = kvnmt("translate", first, *both, *other, "--json", given=lines).out
+    assert joined != plain
+    run = load(first, second, weights=[1, 9], mean="geometric")
+    assert (
+        run.model is load_ensemble([first, second], Joined((1, 9), "geometric")).model
     )
 
 
