@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Unpack
 
 from kvnmt.cli.beside import read_beside
-from kvnmt.data.words import beginning, cut, first_filled, word_places
+from kvnmt.data.words import beginning, begun_ids, cut, first_filled, word_places
 from kvnmt.fields import at_least
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import grouped, in_parts, join, linked, read_back
@@ -184,7 +184,8 @@ def _written(
     flat = [part for pieces in cuts for part in pieces]
     search = _search(options)
     if begun is not None:
-        request["prefixes"] = [run.vocabularies.target.encode(text) for text in begun]
+        target = run.vocabularies.target
+        request["prefixes"] = [begun_ids(target, text) for text in begun]
     if options.json or options.moses or options.alignment:
         ids = [run.vocabularies.source.encode(part) for part in flat]
         ways = translate_nbest(run.model, run.params, ids, search, advance, **request)

@@ -39,7 +39,7 @@ class Explore(Ensembling):
     search: SearchConfig
     reference: Path | None = None  # translations by people, to compare with
     forced: bool = False  # show how the references are read; translate nothing
-    first: Count = 100  # so many sentences; 100 are about a megabyte
+    first: Count = 100  # so many sentences; 100 are 1 MB per system and round
     output: Path = Path("explorer.html")  # page to write
 
     def __call__(self) -> None:
@@ -63,13 +63,14 @@ class Explore(Ensembling):
         if not source:
             raise UserError(f"'{self.source}' is empty; there is nothing to look at.")
         claim(self.output, [self.source, self.reference])
+        forced = " (nothing is translated, references are read)" if self.forced else ""
         explorer = explore(
             runs,
             source[: self.first],
             reference,
             self.search,
             forced=self.forced,
-            title=f"{self.source.name}: {', '.join(runs)}",
+            title=f"{self.source.name}: {', '.join(runs)}{forced}",
         )
         explorer.write(self.output)
         count = len(explorer.data["sentences"])

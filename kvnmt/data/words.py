@@ -274,6 +274,20 @@ def beginning(vocabulary: Vocabulary, line: str, limit: int) -> str:
     return first[: max(bisect(counts, False, key=lambda n: not fits(first[:n])), 1)]
 
 
+def begun_ids(vocabulary: Vocabulary, text: str) -> list[int]:
+    """Ids of text that a translation is to begin with.
+
+    It may be the beginning of one that was written: an unknown word in it is that same
+    token again, not the characters that show it.
+    """
+    if isinstance(vocabulary, Characters):  # no vocabulary has this character
+        return vocabulary.encode(text.replace(vocabulary.decode([UNK]), "\uffff"))
+    ids, mark = list[int](), vocabulary.decode([UNK]).strip()
+    for number, part in enumerate(text.split(mark)):
+        ids += [UNK] * (number > 0) + vocabulary.encode(part)
+    return ids
+
+
 def first_filled(vocabulary: Vocabulary, parts: Sequence[str]) -> int:
     """The place of the first part of a line that has tokens; 0 if none has.
 

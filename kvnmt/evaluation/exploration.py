@@ -105,7 +105,7 @@ def system(name: str, run: Run) -> dict[str, Any]:
     members = count_members(run.params)
     return {
         "name": name,
-        "members": members,  # of what has several, only the mean alignment is shown
+        "members": members,  # of what has several, only a mean alignment is shown
         "rounds": rounds_of(run.model, run.params),
     }
 
@@ -245,6 +245,8 @@ def _thousandths(matrix: NDArray[np.floating]) -> list[Any]:
     return np.rint(THOUSAND * matrix).astype(int).tolist()
 
 
-def _rounded(matrix: NDArray[np.floating]) -> list[Any]:
-    """Three places of what is of the order of one."""
-    return np.round(matrix.astype(float), 3).tolist()
+def _rounded(numbers: NDArray[np.floating]) -> list[Any]:
+    """Three digits of each number, however small: slots may fade to almost nothing."""
+    if numbers.ndim:
+        return [_rounded(part) for part in numbers]
+    return float(f"{numbers:.3g}")  # pyright: ignore

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
 from kvnmt.data.vocabularies import Vocabularies, digests
+from kvnmt.data.words import begun_ids
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.inference.describe import describe
@@ -234,7 +235,7 @@ def _request(
         return Request(shortlist=shortlist)
     begun = text_lines(prefixes, ("prefix", "prefixes"))
     check_counts(len(lines), "lines", len(begun), "prefixes")
-    ids = [run.vocabularies.target.encode(text) for text in begun]
+    ids = [begun_ids(run.vocabularies.target, text) for text in begun]
     return Request(shortlist=shortlist, prefixes=ids)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kvnmt.data.words import cut, first_filled
+from kvnmt.data.words import begun_ids, cut, first_filled
 from kvnmt.errors import UserError, counted, unknown_name
 from kvnmt.inference.config import (
     SearchConfig,
@@ -171,7 +171,7 @@ class Asker:
 
     def _prefix(self, run: Run, text: object, place: str) -> tuple[int, ...]:
         line = clean_line(text, place, self.limits)
-        ids = run.vocabularies.target.encode(line)
+        ids = begun_ids(run.vocabularies.target, line)
         check_tokens(len(ids), place, self._most(run))
         return tuple(ids)
 

@@ -16,9 +16,16 @@ AROUND = r"""
 const CJK = '\\p{Script=Han}', haystacks = [], state = { sentence: 0 }, elements = {};
 const DATA = { systems: [{}, {}], sentences: [] };
 const classList = { toggle() {} };
+let box = null; // that somebody types in
+const querySelector = () => box, querySelectorAll = () => (box ? [box] : []);
 const byId = (id) =>
-  (elements[id] ??= { value: '', classList, replaceChildren() {}, select() {} });
-const on = () => {}, buildList = on, showAll = on, addEventListener = on;
+  (elements[id] ??= {
+    ...{ value: '', classList, replaceChildren() {}, select() {} },
+    ...{ querySelector, querySelectorAll },
+  });
+const location = { origin: 'http://localhost:8000', pathname: '/' };
+let shows = 0;
+const on = () => {}, buildList = on, addEventListener = on, showAll = () => shows++;
 const document = { activeElement: null, body: {} };
 let hypothesisContent;
 const asked = [];
@@ -45,6 +52,17 @@ force(0, 'A X');
 await soon();
 console.log(JSON.stringify(asked.at(-1)), DATA.sentences.length);
 """
+TYPING = """
+await type('a b');
+const before = shows;
+box = {};
+await type('a b c');
+const during = shows;
+box = null;
+showLater();
+showLater();
+console.log(before, during, shows, DATA.sentences.at(-1).source);
+"""
 AGAIN = """
 answer = wrong;
 await type('c d', true);
@@ -68,6 +86,12 @@ def says(script: str) -> str:
 def test_a_forced_word_is_of_the_line_that_is_shown():
     """Whatever was typed since, and refused."""
     assert says(FORCED) == '{"line":"a b","prefixes":["A X",""]} 1'
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node here")
+def test_an_answer_takes_no_box_from_who_types_in_it():
+    """It is shown once nobody does."""
+    assert says(TYPING) == "1 1 2 a b c"
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node here")

@@ -12,6 +12,7 @@ let pause = 0;
 let edited = null; // system and place of the word that is being replaced
 let restore = () => {}; // puts that word back
 let isPressed = false; // whether a pointer is down
+let later = null; // shows an answer once nobody types into a box
 
 // `thread` cancels the question about a sentence that is under way, and knows which line
 // and which forced words were asked for; copies share it.
@@ -30,7 +31,7 @@ function startLive() {
     pause = setTimeout(translateDraft, PAUSE);
   });
   on('line', 'keydown', (event) => {
-    if (event.key !== 'Enter' || event.isComposing) return;
+    if (event.key !== 'Enter' || composes(event)) return;
     event.preventDefault();
     keepDraft();
   });
@@ -41,6 +42,9 @@ function startLive() {
     keepDraft();
   });
 }
+
+// Enter may only confirm what an input method offers; Safari then ends composing first.
+const composes = (event) => event.isComposing || event.keyCode === 229;
 
 // Only a line feed ends a line, and a pasted text may hold some.
 const typedLine = () => byId('line').value.replaceAll('\n', ' ');
@@ -79,7 +83,8 @@ async function ask(sentence) {
     SLOW,
   );
   try {
-    const reply = await fetch('explore', {
+    // Not relative to the address of the page, which may hold a password.
+    const reply = await fetch(new URL('explore', location.origin + location.pathname), {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify({ line, prefixes }),
@@ -93,6 +98,7 @@ async function ask(sentence) {
     if (thread.asking !== mine) return;
     thread.asked = null;
     say(whyNot(error), true);
+    for (const box of byId('texts').querySelectorAll('input')) box.readOnly = false;
     sentence.line = ''; // so that the same line is asked again
     if (kept === line) kept = null;
   } finally {
@@ -118,10 +124,20 @@ function take(sentence, found, line, prefixes, isLatest) {
   DATA.sentences[index] = { ...found, number: index + 1, prefixes, sentence: shown };
   delete haystacks[index];
   buildList();
-  if (isLatest) state.sentence = index;
-  else if (index !== state.sentence) return;
-  showAll();
-  if (isLatest) focusEdited();
+  if (!isLatest && index !== state.sentence) return;
+  const show = () => {
+    if (isLatest) state.sentence = index;
+    showAll();
+    if (isLatest) focusEdited();
+  };
+  if (byId('texts').querySelector('input:not([readonly])')) later = show;
+  else show();
+}
+
+function showLater() {
+  const show = later;
+  later = null;
+  show?.();
 }
 
 // --- words that are forced --------------------------------------------------
@@ -246,21 +262,27 @@ function editWord(button, system, before, word) {
       if (event.key === 'Escape') {
         restore();
         focusEdited();
+        showLater();
       }
-      if (event.key !== 'Enter' || event.isComposing) return;
+      if (event.key !== 'Enter' || composes(event)) return;
       event.preventDefault();
+      box.readOnly = true; // an answer may take its place
       force(system, (before + box.value).trimEnd());
     },
     // Whoever leaves the window comes back to the box; a removed one is blurred, too.
     // Words stay where they are until a click on one is over.
     onblur: () => {
       if (!document.hasFocus()) return;
-      if (isPressed) addEventListener('pointerup', later, { once: true });
-      else later();
+      if (isPressed) addEventListener('pointerup', leave, { once: true });
+      else leave();
     },
   });
   const putBack = () => box.isConnected && box.replaceWith(button);
-  const later = () => setTimeout(putBack);
+  const leave = () =>
+    setTimeout(() => {
+      putBack();
+      if (!byId('texts').querySelector('input')) showLater();
+    });
   restore = putBack;
   edited = button.dataset.place;
   button.replaceWith(box);

@@ -5,7 +5,7 @@ const LABEL = 12; // pixels of text beside rows and above columns
 const CELLS = { least: 12, most: 24 };
 const SEEN = 0.78; // of the window's height, in the style too
 const GAP = 20; // pixels between figures
-const LARGEST = 16384; // pixels of a device on a side of a canvas
+const LARGEST = { side: 16384, area: 8e6 }; // pixels of a device on a canvas
 
 // Cells as large as fit, all figures side by side if that leaves them readable; no
 // larger than lets all rows be seen at once, while that leaves them readable too.
@@ -124,8 +124,9 @@ function emphasize(labels, place, name) {
 // `colourOf(t, s, colour)` returns a colour, or null to leave the cell out.
 function cellCanvas(rows, columns, width, height, colourOf, name) {
   // Browsers draw nothing on a canvas that is larger.
-  const most = LARGEST / Math.max(columns * width, rows * height);
-  const ratio = Math.min(devicePixelRatio || 1, most);
+  const side = LARGEST.side / Math.max(columns * width, rows * height);
+  const area = Math.sqrt(LARGEST.area / (columns * width * rows * height));
+  const ratio = Math.min(devicePixelRatio || 1, side, area);
   const canvas = element('canvas', {
     role: 'img',
     width: Math.round(columns * width * ratio),

@@ -73,7 +73,7 @@ function panelHeading(system, { log_prob: log, score, target }) {
 function ensembleNote({ members }) {
   if (!(members > 1)) return null;
   const note =
-    `${members} models as one: an alignment is the mean of theirs. ` +
+    `${members} models as one: an alignment is a mean of theirs. ` +
     'What each of them keeps in a memory or looks back at is not shown.';
   return element('p', { class: 'note members' }, note);
 }
