@@ -16,11 +16,12 @@ from typing import Any
 import tyro
 
 from kvnmt import attention, decoder, target_context
+from kvnmt.console import say
 from kvnmt.data.config import check_vocabularies
 from kvnmt.data.sources import replacing
-from kvnmt.errors import UserError
+from kvnmt.errors import UserError, flag
 from kvnmt.inference.config import check_asked
-from kvnmt.runs.config import Experiment
+from kvnmt.runs.config import Experiment, leaves, to_plain
 from kvnmt.runs.directory import chosen, load_experiment
 from kvnmt.runs.idle import check_experiment, check_rounds
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe, with_optimizer
@@ -33,6 +34,8 @@ AXES = {
     "decoder": decoder.CATALOGUE,
     "target_context": target_context.CATALOGUE,
 }
+# What a system that does not name it has as RNNsearch*, whatever a run has.
+RESET = "model.cell", "model.layers", "model.readout", "model.decoder.transitions"
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,11 @@ class Choices:
         model, objective = base.model, base.objective
         if self.system or not (self.like or self.resume):
             chosen = system(self.system or "rnnsearch-star")
-            model = chosen.model(model)
             named = chosen.objective(objective)
+            if self.resume:  # what a run is made of stays
+                model = dataclasses.replace(model, **chosen.choices)
+            else:
+                model = chosen.model(model)
             objective = with_terms(objective, named) if self.resume else named
         for axis, catalogue in AXES.items():
             if name := getattr(self, axis):
@@ -143,11 +149,26 @@ def parse(
         typed.check_given(default)
     if "data" in names:
         check_vocabularies(typed.data, default.data)
+    if choices.like and choices.system:
+        _tell_reset(choices.like, choices.system, typed.experiment)
     if "experiment" in names:
         check_experiment(typed.experiment, default.experiment)
         if choices.attention:  # perhaps beside a system whose own has something to do
             check_rounds(typed.experiment.model)
     return typed
+
+
+def _tell_reset(like: Path, name: str, experiment: Experiment) -> None:
+    """Says what another system has otherwise than a run, though nobody asked for it."""
+    was, now = (leaves(to_plain(one)) for one in (load_experiment(like), experiment))
+    named = system(name).choices
+    for path in RESET:
+        pair = was.get(path), now.get(path)
+        if None not in pair and pair[0] != pair[1] and path.split(".")[1] not in named:
+            say(
+                f"note: {flag(path)} is {pair[1]}, as --system {name} has it, and was "
+                f"{pair[0]} in '{like}'; give {flag(path)} {pair[0]} to keep that"
+            )
 
 
 def _of_run(kind: Any, arguments: Sequence[str], runs: str) -> Experiment | None:

@@ -50,6 +50,8 @@ class Validate:
             check_given(config, [idle], ValidateConfig)  # whose fields have defaults
             experiment, trained = load_settings(self.run)
             data, ratio = experiment.data, experiment.data.max_ratio
+            if config.faulty == ValidateConfig.faulty:
+                config = dataclasses.replace(config, faulty=data.faulty)
             longest = config.max_length or with_limit(data, trained.kinds).longest
             config = dataclasses.replace(config, max_length=longest)
         report = validate(config, trained, ratio)
@@ -103,7 +105,7 @@ def _print_prepared(
             f"{made.real(made.epoch(training.seed, 0)):.1%} of positions hold a token"
         )
         table.add_row(f"batches of {name}", f"{share}, {len(made.shapes)} shapes")
-    table.add_row("kept in", Text(str(prepared.folder)))
+    table.add_row("kept in", _text(prepared.folder))
     print_table(table)
 
 
@@ -123,7 +125,7 @@ def _print(report: Report, by_run: bool) -> None:
             Text(finding.severity, COLOURS[finding.severity]),
             finding.name,
             f"{finding.count:,}",
-            Text(finding.message),  # may hold the name of a file, which is no markup
+            _text(finding.message),
         )
     print_table(findings)
 
@@ -145,7 +147,12 @@ def _kept(report: Report, by_run: bool) -> str:
 def _row(file: FileFigures) -> tuple[str | Text, ...]:
     share = f"{file.unknown / max(file.tokens, 1):.2%}"
     numbers = (f"{n:,}" for n in (file.lines, file.empty, file.tokens))
-    return file.part, file.side, *numbers, share, Text(file.file)
+    return file.part, file.side, *numbers, share, _text(file.file)
+
+
+def _text(said: object) -> Text:
+    """What may hold the name of a file: no markup, and perhaps no UTF-8."""
+    return Text(str(said).encode(errors="backslashreplace").decode())
 
 
 @dataclass(frozen=True)
@@ -175,12 +182,13 @@ class PrepareTfds:
             if not (self.test_source and self.test_target):
                 raise UserError("give both --test-source and --test-target.")
             paths["test"] = self.test_source, self.test_target
+        from kvnmt.data import tfds_builder  # here, since it is slow to import
+
+        tfds_builder.place_of(self.name, self.folder, self.languages)  # before reading
         splits = {
             split: read_parallel(*sides, faulty="keep")
             for split, sides in paths.items()
         }
-        from kvnmt.data import tfds_builder  # here, since it is slow to import
-
         made = tfds_builder.prepare(self.name, splits, self.folder, self.languages)
         counts = ", ".join(f"{len(text.source)} {s}" for s, text in splits.items())
         say(f"{counts} pairs in {made}; train with:")

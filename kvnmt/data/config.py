@@ -74,7 +74,7 @@ class DataConfig:
     # bpe: strings that are always a piece of their own, such as <2de>
     symbols: tuple[str, ...] = ()
     # bpe: share of the text's characters that have a piece; the rarest are unknown
-    character_coverage: Annotated[float, between(0.9, 1)] = 1.0
+    character_coverage: Annotated[float, between(0.98, 1)] = 1.0
     # bpe: how SentencePiece normalises characters first; cf: to lower case
     normalization: Literal["nmt_nfkc", "nfkc", "nmt_nfkc_cf", "nfkc_cf", "identity"] = (
         "nmt_nfkc"
@@ -145,6 +145,9 @@ def _idle(config: DataConfig) -> Iterator[Idle]:
         if kind not in kinds:
             why = f"{{0}} is for {{1}} {' or '.join(kinds)}, which is {kind}; leave it "
             yield Idle(fields, f"{why}out, or change {{1}}.", ("vocabulary",))
+    if config.target_codes:
+        why = "{0} makes one vocabulary, and {1} are codes of their own; leave one out."
+        yield Idle(("joint",), why, ("target_codes",))
     if kind != "bpe" and not config.joint:
         why = "{0} is of one vocabulary of both sides; leave it out, or give {1} too."
         yield Idle(("trimmed",), why, ("joint",))

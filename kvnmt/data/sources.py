@@ -156,11 +156,11 @@ def _files(_: DataConfig, __: Split, source: Path, target: Path) -> TextReader:
     )
 
 
-def _tsv(_: DataConfig, __: Split, path: Path) -> TextReader:
+def _tsv(config: DataConfig, _: Split, path: Path) -> TextReader:
     return TextReader(
         name=str(path),
         pairs=text.count_tsv(path),
-        blocks=partial(text.tsv_blocks, path),
+        blocks=partial(text.tsv_blocks, path, faulty=config.faulty),
         files=(path,),
         unit=f"line of '{path}'",
     )

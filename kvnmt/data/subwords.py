@@ -7,6 +7,7 @@ has fewer rows to compute, and spreads no probability over words that never occu
 """
 
 import io
+import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from kvnmt.errors import OptionError, UserError
 
 UNSEEN = "Cc", "Cf"  # controls and formats: a tab, a zero-width blank
 RESERVED = "\u2585"  # SentencePiece leaves lines out that hold it
+TOO_LONG = re.compile("[^ ]{3000}")  # characters of a word that are learnt from
 STRAY = 0.001  # a script with a smaller share of the letters of a text is no part of it
 PROTOCOL: Any = sentencepiece_model_pb2  # its classes are made when it is imported
 
@@ -56,7 +58,9 @@ def build_subwords(
     def sentences() -> Iterator[str]:
         nonlocal visible
         for line in lines:
-            line = line.replace(RESERVED, " ")
+            # SentencePiece ends the process at a word of more than 65 535 characters,
+            # and normalising may make eighteen of one.
+            line = TOO_LONG.sub(r"\g<0> ", line.replace(RESERVED, " "))
             visible = visible or any(map(_is_seen, line))
             yield line
 

@@ -156,15 +156,21 @@ def count_tsv(path: Path | str) -> int:
     return count
 
 
-def tsv_blocks(path: Path | str, size: int = BLOCK) -> Iterator[Block]:
-    """Reads a file of sentence, tab and translation, ``size`` lines at a time."""
+def tsv_blocks(
+    path: Path | str, size: int = BLOCK, faulty: Faulty = "stop"
+) -> Iterator[Block]:
+    """Reads a file of sentence, tab and translation, ``size`` lines at a time.
+
+    A line of other columns is an error, or, if ``faulty`` is ``skip``, empty.
+    """
     places = f"{path}, the source of line", f"{path}, the target of line"
     with opened(path) as file:
         first = 1
         while lines := list(islice(file, size)):
             remedy = disguise(lines[0]) if first == 1 else ""
             rows = [
-                _columns(line, path, i, remedy) for i, line in enumerate(lines, first)
+                _columns(line, path, i, remedy, faulty)
+                for i, line in enumerate(lines, first)
             ]
             source, target = map(list, zip(*rows))
             yield Block(source, target, first, places)
@@ -246,7 +252,7 @@ def nothing_left(unit: str) -> UserError:
 
 
 def _columns(
-    line: bytes, path: Path | str, number: int, remedy: str
+    line: bytes, path: Path | str, number: int, remedy: str, faulty: Faulty
 ) -> tuple[bytes, bytes]:
     """Both sides of a line; the remedy is for a file that is no text."""
     columns = bare(line).split(b"\t")
@@ -254,11 +260,15 @@ def _columns(
         columns = [b"", b""]
     if len(columns) != 2 and remedy:
         raise UserError(f"'{path}' is no text: {remedy}.")
+    if len(columns) != 2 and faulty == "skip":
+        return b"", b""
     if len(columns) != 2:
-        raise UserError(
+        raise OptionError(
             f"{path}, line {number} has {len(columns)} column"
             f"{'' if len(columns) == 1 else 's'}; it needs two: a sentence, a tab and "
             "its translation"
-            f"{' (cut -f with the numbers of both)' if len(columns) > 2 else ''}."
+            f"{' (cut -f with the numbers of both)' if len(columns) > 2 else ''}, or "
+            "skip such lines with {0} skip.",
+            "data.faulty",
         )
     return columns[0], columns[1]

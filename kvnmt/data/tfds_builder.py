@@ -99,12 +99,7 @@ def prepare(
     Raises:
         UserError: A name is not allowed, the dataset exists, or it cannot be written.
     """
-    _check_names(name, languages)
-    prepared = folder / name / str(TextBuilder.VERSION)
-    if prepared.exists():
-        raise UserError(
-            f"'{prepared}' exists already; remove it, or choose another name or folder."
-        )
+    prepared = place_of(name, folder, languages)
     printed = io.StringIO()  # what TFDS prints is not for our standard output
     try:
         with (
@@ -116,6 +111,21 @@ def prepare(
     except (OSError, RuntimeError) as error:  # the latter of the records' own library
         why = getattr(error, "strerror", None) or first_line(error)
         raise UserError(f"'{prepared}' cannot be written: {why}.") from None
+    return prepared
+
+
+def place_of(name: str, folder: Path, languages: tuple[str, str]) -> Path:
+    """The folder of a dataset that is to be prepared, its version included.
+
+    Raises:
+        UserError: A name is not allowed, or the dataset exists.
+    """
+    _check_names(name, languages)
+    prepared = folder / name / str(TextBuilder.VERSION)
+    if prepared.exists():
+        raise UserError(
+            f"'{prepared}' exists already; remove it, or choose another name or folder."
+        )
     return prepared
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from kvnmt.console import say
 from kvnmt.data.vocabularies import (
     Vocabularies,
     check_digests,
@@ -24,6 +25,8 @@ from kvnmt.runs.directory import chosen, load_settings
 from kvnmt.runs.making import whole_folder
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.typing import PyTree
+
+ALIKE = 0.5  # cosine of arrays of runs with one start; of two seeds it is near 0
 
 
 def average(
@@ -77,7 +80,7 @@ def average(
     for folder, _ in runs:
         check_sizes(like, folder / "checkpoints")
     total: PyTree = _zeros(like)
-    names: list[str] = []
+    names, first_sum = list[str](), None
     for (folder, number), each in zip(runs, words):
         with Checkpoints(folder / "checkpoints", read_only=True) as checkpoints:
             steps, some = checkpoints.take(
@@ -85,6 +88,8 @@ def average(
                 partial(_sum, checkpoints, like, folder, each),
             )
         total = jax.tree.map(np.add, total, some)
+        first_sum = some if first_sum is None else first_sum
+        _tell_unlike(folder, folders[0], some, first_sum)
         names += [f"{folder}/checkpoints/{step}" for step in steps]
         check_once(map(Path, names))
     count = len(names)
@@ -92,6 +97,21 @@ def average(
     about = {"averaged": names, "vocabularies": digests(first)}
     _write(output, runs[0][0], jax.tree.map(jax.numpy.asarray, mean), about)
     return names
+
+
+def _tell_unlike(folder: Path, other: Path, some: PyTree, others: PyTree) -> None:
+    """Warns of two runs whose numbers have nothing in common, as of two seeds."""
+    ours, theirs = (
+        max(jax.tree.leaves(tree), key=np.size).ravel() for tree in (some, others)
+    )
+    lengths = np.linalg.norm(ours) * np.linalg.norm(theirs)
+    cosine = float(ours @ theirs / lengths) if lengths else 1.0
+    if cosine < ALIKE:
+        say(
+            f"warning: '{folder}' and '{other}' do not seem to be trained from one "
+            f"start (cosine {cosine:.2f}); the mean of their parameters is then good "
+            "for nothing, and --ensemble translates with several"
+        )
 
 
 def _zeros(like: PyTree) -> PyTree:

@@ -52,12 +52,30 @@ def check_experiment(experiment: Experiment, *starts: Experiment) -> None:
             "such as 0.3.",
             *("data.links", "objective.guided"),
         )
+    _check_plateau(experiment, *starts)
     check_used(experiment, *starts)
     check_rounds(experiment.model, *(start.model for start in starts))
     for part, idle in _idle(experiment):
         config: Any = attrgetter(part)(experiment)
         before = [attrgetter(part)(start) for start in starts]
         check_given(config, [idle], *before, prefix=f"{part}.")
+
+
+def _check_plateau(experiment: Experiment, *starts: Experiment) -> None:
+    """Refuses a rate that would fall at the earliest where training stops."""
+
+    def waits(one: Experiment) -> tuple[float, int, int]:
+        optimizer, training = one.optimizer, one.training
+        return optimizer.plateau, optimizer.plateau_patience, training.patience
+
+    factor, falls, stops = waits(experiment)
+    if factor < 1 and falls >= stops and waits(experiment) not in map(waits, starts):
+        raise OptionError(
+            f"{{0}} is {falls}, but training stops after {stops} validations without a "
+            "better score ({1}), so the rate would never fall; lower the first, or "
+            "raise the second.",
+            *("optimizer.plateau_patience", "training.patience"),
+        )
 
 
 def check_rounds(model: ModelConfig, *starts: ModelConfig) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 
 from kvnmt import devices
+from kvnmt.errors import first_line
 from kvnmt.typing import PyTree
 
 SKIPPED = 20  # steps of a start before those that are traced: some compile
@@ -27,13 +28,8 @@ class Profile:
         self._folder, self._steps, self._tell = folder, steps, tell
         self._sent, self._traces = 0, False
 
-    def sent(self, step: int, arrays: PyTree) -> None:
-        """Notes that a step was sent off.
-
-        Args:
-            step: Its number, from 1.
-            arrays: What it gives; the last one that is traced is waited for.
-        """
+    def sent(self, arrays: PyTree) -> None:
+        """Notes that a step was sent off, which gives these arrays."""
         self._sent += 1
         if self._sent == SKIPPED and self._steps:
             jax.block_until_ready(arrays)
@@ -41,15 +37,27 @@ class Profile:
             self._traces = True
         elif self._traces and self._sent == SKIPPED + self._steps:
             jax.block_until_ready(arrays)
-            self.close()
-            first = step - self._steps + 1
-            self._tell(f"a trace of steps {first:,} to {step:,} is in '{self._folder}'")
+            self._stop()
 
     def close(self) -> None:
-        """Ends a trace that is under way."""
+        """Ends a trace that is under way, and says if there was none."""
         if self._traces:
-            self._traces = False
+            self._stop()
+        elif self._steps and self._sent < SKIPPED:
+            self._tell(
+                f"no step was traced: this start made {self._sent}, and the first "
+                f"{SKIPPED} are left out"
+            )
+
+    def _stop(self) -> None:
+        """Writes the trace; training goes on where that cannot be."""
+        self._traces, traced = False, self._sent - SKIPPED
+        try:
             jax.profiler.stop_trace()
+        except (OSError, RuntimeError) as error:
+            self._tell(f"the trace cannot be written: {first_line(error)}")
+        else:
+            self._tell(f"a trace of {traced} steps is in '{self._folder}'")
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def train_until(
             is_new = shape not in state.shapes
             state.shapes.add(shape)
             sent.append(_send(job, state, batch, shape))
-            outputs.profile.sent(state.step, state.arrays)
+            outputs.profile.sent(state.arrays)
             bar.advance(task)
             read_all = is_new or state.step == until or leaving.asked_alone
             if not read_all and len(sent) < most:

@@ -67,6 +67,16 @@ def test_pairs_become_ids_with_an_end(tmp_path):
     assert plain(corpora.valid.target) == [[3, 1, 0]]
 
 
+def test_a_joint_vocabulary_of_words_may_be_trimmed(tmp_path):
+    """A word is counted on both sides, and kept where it is."""
+    lines = ["x a|x b", "a|b"]
+    config = write(tmp_path, lines, lines, min_count=2, joint=True, trimmed=True)
+    ours, theirs = load_corpora(config).vocabularies
+    assert set(ours.words) == {"x", "a"} and set(theirs.words) == {"x", "b"}
+    plain = dataclasses.replace(config, joint=False, trimmed=False)
+    assert set(load_corpora(plain).vocabularies.source.words) == {"a"}
+
+
 def test_references_are_the_text_itself(tmp_path):
     corpora = load_corpora(write(tmp_path, ["a|X"], ["a|X  never seen "]))
     assert corpora.references == ["X  never seen "]
@@ -392,6 +402,9 @@ def test_long_lines_teach_subwords_too():
     lines = ["a b c d"] * 50 + [f"{omega} {n}" for n in range(3)]
     words = build_subwords(lines, 20)
     assert UNK not in words.encode("Ω")
+    # A word of more characters than SentencePiece counts would end the process.
+    words = build_subwords(["a b c d"] * 50 + ["ﷺ" * 70_000], 40)
+    assert UNK not in words.encode("ﷺ")
 
 
 def test_a_text_that_changes_meanwhile_is_not_kept(tmp_path, monkeypatch):

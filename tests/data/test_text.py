@@ -171,6 +171,15 @@ def test_pairs_of_other_kinds_are_told(tmp_path, pack, remedy):
         [*tsv_blocks(path)]
 
 
+def test_lines_of_other_columns_may_be_skipped(tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_bytes(b"a\tb\nc\nd\te\tf\ng\th\n")
+    with pytest.raises(UserError, match="line 2 has 1 column; .* data.faulty skip"):
+        [*tsv_blocks(path)]
+    kept = collect(tsv_blocks(path, faulty="skip"), "skip", "line")
+    assert (kept.source, kept.target, kept.empty) == (["a", "g"], ["b", "h"], 2)
+
+
 @pytest.mark.parametrize("faulty", ["stop", "skip", "keep"])
 @pytest.mark.parametrize("side", [0, 1])
 def test_an_empty_side_is_told(tmp_path, side, faulty):

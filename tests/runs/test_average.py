@@ -105,12 +105,17 @@ def test_one_alone_is_itself(kvnmt, several, tmp_path):
     assert found.out == kvnmt("translate", several, given=b"a b c\n").out
 
 
-def test_runs_are_averaged(several, tmp_path, tmp_path_factory):
+def test_runs_are_averaged(several, tmp_path, capsys):
+    """Of other seeds, which is told of."""
     config = directory.load_experiment(several)
     other = dataclasses.replace(config.training, seed=2)
     config = dataclasses.replace(config, training=other)
     experiment.run(config, tmp_path / "other", console=quiet())
+    shutil.copytree(several, tmp_path / "copy")
+    average([several, tmp_path / "copy"], tmp_path / "alike")
+    assert not capsys.readouterr().err
     average([several, tmp_path / "other"], tmp_path / "mean")
+    assert "do not seem to be trained from one start" in capsys.readouterr().err
     both = [leaves(load_run(path).params) for path in (several, tmp_path / "other")]
     for mean, *each in zip(leaves(load_run(tmp_path / "mean").params), *both):
         np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6, atol=1e-7)
@@ -126,7 +131,7 @@ def test_mistakes_are_told(kvnmt, several, tmp_path, tmp_path_factory):
     with pytest.raises(UserError, match="exists already"):
         average([several], several)
     with Checkpoints(several / "checkpoints", read_only=True) as checkpoints:
-        best = several / "checkpoints" / str(checkpoints.folder.best_step())
+        best = several / "checkpoints" / str(checkpoints.folder.best_steps(1)[0])
     with pytest.raises(UserError, match=f"'{best}' is named twice"):
         average([several, best], tmp_path / "mean")
     assert not (tmp_path / "mean").exists()

@@ -2,6 +2,7 @@
 """Checkpoints come back bit for bit, on any devices, or are found to be damaged."""
 
 import asyncio
+import dataclasses
 import errno
 import gc
 import hashlib
@@ -109,7 +110,9 @@ def test_a_state_comes_back_bit_for_bit(tmp_path, name, optimizer, options, coun
         checkpoints.save(placed, record, ABOUT)
     like = make_state(name, optimizer, options, 2)
     with Checkpoints(tmp_path / "checkpoints") as checkpoints:
-        assert checkpoints.folder.steps()[-1] == checkpoints.folder.best_step() == 7
+        assert (
+            checkpoints.folder.steps()[-1:] == checkpoints.folder.best_steps(1) == [7]
+        )
         found = checkpoints.find("last")
         check_same(checkpoints.restore(like, found.step), state)
         assert (found.progress, found.about, found.score) == (record, ABOUT, None)
@@ -127,6 +130,18 @@ def test_a_folder_may_have_any_name(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="orbax wrote no manifest.ocdbt of params"):
         save_at(folder, 8)
     assert [path.name for path in folder.iterdir()] == ["7"]
+
+
+def test_what_was_kept_for_good_stays_when_a_run_goes_on_otherwise(tmp_path):
+    folder = CheckpointFolder(tmp_path / "checkpoints", True, print)
+    save_at(folder.path, 5, 10, 15, 20, 25)
+    for step in folder.steps():
+        manifest = manifests.read(folder.of(step))
+        config = {"config": {"training": {"keep_every": 10}}}
+        manifest = dataclasses.replace(manifest, about=manifest.about | config)
+        manifests.write(folder.of(step), manifest)
+    folder.prune(Keep(last=1, every=0))
+    assert folder.steps() == [10, 20, 25]
 
 
 def test_what_cannot_be_moved_stays_and_is_told(tmp_path, monkeypatch):
@@ -173,7 +188,7 @@ def test_what_is_restored_lies_where_it_is_wanted(tmp_path):
 def test_nothing_saved_is_told(tmp_path):
     with Checkpoints(tmp_path) as checkpoints:
         assert checkpoints.folder.steps() == []
-        assert checkpoints.folder.best_step() is None
+        assert checkpoints.folder.best_steps(1) == []
         with pytest.raises(UserError, match=f"'{tmp_path}' holds no finished"):
             checkpoints.find("best")
 
@@ -256,7 +271,7 @@ def test_the_best_is_kept_with_the_last(tmp_path, scores, kept):
             checkpoints.save(state, {}, ABOUT)
             checkpoints.rate(step, score, {})
             seen.append({*checkpoints.folder.steps()})
-        assert checkpoints.folder.best_step() == 1 + int(np.argmax(scores))
+        assert checkpoints.folder.best_steps(1) == [1 + int(np.argmax(scores))]
     assert seen == kept
 
 
@@ -522,7 +537,7 @@ def test_a_score_that_is_no_number_is_the_worst(tmp_path):
     with Checkpoints(tmp_path, keep=Keep(1)) as checkpoints:
         checkpoints.rate(1, -2.0, {})
         checkpoints.rate(2, float("nan"), {})
-        assert checkpoints.folder.best_step() == 1
+        assert checkpoints.folder.best_steps(1) == [1]
         assert checkpoints.folder.steps() == [1, 2]
 
 
@@ -594,12 +609,12 @@ def test_what_cannot_be_read_is_not_removed(tmp_path, monkeypatch):
     save_at(tmp_path, 4)
     save_at(tmp_path, 5, rate=False)
     folder = CheckpointFolder(tmp_path, True, print)
-    best = folder.best_step()
+    best = folder.best_steps(1)[0]
     assert best == 4
     with monkeypatch.context() as patch:
         unreadable(patch, best)
         folder.prune(Keep(last=1))
-    assert best in folder.steps() and folder.best_step() == best
+    assert best in folder.steps() and folder.best_steps(1)[0] == best
     shorten(folder.of(best) / MANIFEST)
     folder.prune(Keep(last=1))
     assert best in folder.steps()

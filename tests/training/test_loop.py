@@ -634,9 +634,24 @@ def test_steps_are_traced_where_it_is_asked_for(tmp_path, data, monkeypatch):
     assert told == [folder / "profile", "end"]
     said = list[str]()
     traced = profile.Profile(folder, 2, said.append)
-    for step in range(5, 11):
-        traced.sent(step, ())
-    assert said == [f"a trace of steps 7 to 8 is in '{folder}'"]
+    for _ in range(6):
+        traced.sent(())
+    traced.close()
+    assert said == [f"a trace of 2 steps is in '{folder}'"]
+    few = profile.Profile(folder, 2, said.append)
+    few.sent(())
+    few.close()
+    assert "no step was traced: this start made 1" in said[-1]
+
+    def full() -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jax.profiler, "stop_trace", full)
+        lost = profile.Profile(folder, 2, said.append)
+        for _ in range(6):
+            lost.sent(())
+    assert "cannot be written" in said[-1] and "No space left" in said[-1]
     told.clear()
     run(tiny(data, epochs=2, profile=9), folder, resume=True)
     assert told == [folder / "profile", "end"]  # at the end, though fewer were made

@@ -161,7 +161,7 @@ class _Pass:
             path=path,
             undecodable=self.undecodable,
             odd=self.odd,
-            words=np.array(self.words, np.int32),
+            words=np.frombuffer(self.words, np.int32),  # all of them: no copy
             starts=np.concatenate([[0], np.cumsum(counts)]),
             tokens=np.array(tokens, np.int32),
             unknown=self.unknown,

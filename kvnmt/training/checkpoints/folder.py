@@ -59,10 +59,6 @@ class CheckpointFolder:
         names = (path.name for path in self.path.glob("*"))
         return sorted(int(name) for name in names if name.isdecimal())
 
-    def best_step(self) -> int | None:
-        """The step with the best score, of the manifests that can be read."""
-        return next(iter(self.best_steps(1)), None)
-
     def best_steps(self, count: int) -> list[int]:
         """So many steps, if there are, the one with the best score first."""
         return best_of(self._manifests(lambda step, damage: None), count)
@@ -116,6 +112,9 @@ class CheckpointFolder:
         readable = self._manifests(lambda step, damage: unread.append(step))
         best = best_of(readable, keep.best)
         kept = {*steps[-keep.last :], *best, *unread, *firsts(steps, keep.every)}
+        for manifest in readable:  # for good, though a run that went on asks for others
+            every = keep_every(manifest)
+            kept |= {manifest.step} & firsts(steps, every)
         for step in steps:
             if step not in kept:
                 try:
@@ -185,6 +184,12 @@ def firsts(steps: Iterable[int], every: int) -> set[int]:
     for step in steps if every else ():
         firsts.setdefault(step // every, step)
     return {step for place, step in firsts.items() if place}
+
+
+def keep_every(manifest: Manifest) -> int:
+    """What the config said of `Keep.every` when a checkpoint was saved; 0: nothing."""
+    config = manifest.about.get("config") or {}
+    return int(config.get("training", {}).get("keep_every", 0))
 
 
 @contextmanager
