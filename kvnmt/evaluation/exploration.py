@@ -218,7 +218,7 @@ def _reading(scored: Scored, looks: Sequence[NDArray[np.floating]]) -> dict[str,
         "log_prob": round(scored.log_prob, 4),
         "token_log_probs": [round(value, 4) for value in scored.token_log_probs],
         "rounds": [_thousandths(matrix) for matrix in scored.alignments],
-        "self_attention": _thousandths(looks[0]) if looks else None,
+        "self_attention": [_thousandths(look) for look in looks] or None,
     }
 
 

@@ -71,12 +71,9 @@ def train_until(
                 continue
             # The step just sent off may still run: read the ones before it.
             cut = len(sent) if read_all else len(sent) - 1
-            tokens, sent = _read(job, state, outputs, sent[:cut]), sent[cut:]
-            clock, before = time.monotonic(), clock
-            each = 0.0  # seconds of a step whose program was compiled already
-            if not is_new:
-                progress.time(tokens, clock - before)
-                each = (clock - before) / cut
+            # Seconds of a step are told of those whose program was compiled already.
+            each = _read(job, state, outputs, sent[:cut], None if is_new else clock)
+            clock, sent = time.monotonic(), sent[cut:]
             bar.update(task, note=_note(progress))
             if not is_watched(job.console):
                 outputs.pulse.beat(state.step, _note(progress))
@@ -111,23 +108,39 @@ def _send(job: Job, state: LoopState, batch: AnyBatch, shape: Shape) -> Sent:
     return Sent(state.step - 1, shape, metrics)
 
 
-def _read(job: Job, state: LoopState, outputs: Outputs, sent: list[Sent]) -> int:
-    """Waits for steps and takes their figures; returns their real tokens."""
-    tokens, progress = 0, state.progress
+def _read(
+    job: Job,
+    state: LoopState,
+    outputs: Outputs,
+    sent: list[Sent],
+    since: float | None = None,
+) -> float:
+    """Waits for steps and takes their figures; returns the seconds of one.
+
+    Args:
+        job: What is trained.
+        state: Where it stands.
+        outputs: What is written to.
+        sent: The steps.
+        since: When they began, by this clock; None: they are not timed, and take 0 s.
+    """
+    progress = state.progress
     try:
         figures = jax.device_get([each.metrics for each in sent])
     except jax.errors.JaxRuntimeError as error:  # an accelerator ran short of memory
         largest = max((each.shape for each in sent), key=math.prod)
         raise device_memory.explained(error, *largest) from None
+    took = 0.0 if since is None else (time.monotonic() - since) / len(sent)
     for (step, shape, _), metrics in zip(sent, figures):
-        tokens += int(metrics.loss.tokens)
+        if took:
+            progress.time(int(metrics.loss.tokens), took)
         positions = shape.rows * shape.target * devices.part()[1]
         progress.sums.add(metrics, positions)
         progress.logged.add(metrics, positions)
         _check_numbers(job, progress, step, bool(metrics.skipped))
         if job.config.log_every and (step + 1) % job.config.log_every == 0:
             _log(job, progress, outputs, step + 1)
-    return tokens
+    return took
 
 
 def _check_numbers(job: Job, progress: Progress, step: int, skipped: bool) -> None:

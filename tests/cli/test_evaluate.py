@@ -759,7 +759,7 @@ def test_a_page_to_look_at_systems(kvnmt, text, tmp_path):
     references = [line.upper() for line in LINES]
     assert output["score"] == round(sentence_chrf(output["text"], references[0]), 2)
     assert output["log_prob"] == pytest.approx(scored.log_prob, abs=1e-3)
-    looking = first["outputs"][1]["self_attention"]
+    (looking,) = first["outputs"][1]["self_attention"]
     assert np.all(np.triu(looking, 1) == 0) and np.tril(looking, -1).any()
     chrf = sentence_chrf(first["outputs"][1]["text"], output["text"])
     assert first["difference"] == pytest.approx(100 - chrf, abs=0.01)
@@ -792,6 +792,7 @@ def test_references_can_be_forced(kvnmt, text, tmp_path):
     assert kvnmt(*common, *text.files).status == 0
     texts = [one["outputs"][0]["text"] for one in page(path)["sentences"]]
     assert texts == [line.upper() for line in LINES[:2]]
+    assert "(nothing is translated, references are read)" in page(path)["title"]
     given = "--source", text.folder / "test.src", *BEAM
     check_sentence(kvnmt(*common, *given), "--forced reads the references")
     check_sentence(kvnmt(*common, *text.sides), "--forced only reads; leave")

@@ -7,5 +7,5 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def rows_share_programs(monkeypatch) -> None:
-    """Rows of tests are few and alike; each would compile the programs of the others."""
+    """Rows of tests are few and alike: each would compile what others have."""
     monkeypatch.setattr(jax, "clear_caches", lambda: None)

@@ -98,7 +98,7 @@ def _output(rng, system, source: str, text: str, score: float | None) -> dict:
         "rounds": [_per_mille(alignment) for alignment in rounds],
         "memory": writes if system["memory"] else None,
         "weights": [_read(rng, a) for a in rounds] if system["weights"] else None,
-        "self_attention": _per_mille(earlier) if system["self_attention"] else None,
+        "self_attention": [_per_mille(earlier)] if system["self_attention"] else None,
     }
 
 
@@ -425,7 +425,7 @@ def test_hover_tells_the_value(page, written):
 def test_self_attention_is_of_earlier_words(page, written):
     _show(page, written, "sentence=1&systems=2")
     output = DATA["sentences"][0]["outputs"][1]
-    target, weights = output["target"], output["self_attention"]
+    target, (weights,) = output["target"], output["self_attention"]
     labels = page.locator(".across").nth(1).locator("span").all_inner_texts()
     assert labels == ["(start)", *target[:-1]]
     canvas = page.locator("figure canvas").nth(1)

@@ -183,27 +183,31 @@ function memorySection({ source, target, memory }, width, point, add) {
   ]);
 }
 
-function selfSection({ target, self_attention: values }, width, point, add) {
+function selfSection({ target, self_attention: looks }, width, point, add) {
   const columns = earlierWords(target);
   const labels = rowLabelWidth(target);
-  const cell = cellSize(width, 1, columns.length, target.length, labels);
+  const cell = cellSize(width, looks.length, columns.length, target.length, labels);
   const tell = (t, i) => [
     lookOf(target[t], columns[i]),
-    [['self-attention', sayWeight(values[t][i])]],
+    looks.map((values, n) => [nameOfLook(looks, n), sayWeight(values[t][i])]),
   ];
-  const figure = matrixFigure({
-    caption: 'target words by earlier target words',
-    rows: target,
-    columns,
-    values,
-    cell,
-    labels,
-    isBlank: (t, i) => i > t,
-    tell,
-    point,
-  });
-  return section('Self-attention', [add(figure)], [heatScale('alignment', '1')]);
+  const shared = { rows: target, columns, cell, labels, tell, point };
+  const figures = looks.map((values, n) =>
+    add(
+      matrixFigure({
+        ...shared,
+        values,
+        caption: `${nameOfLook(looks, n)}: target words by earlier target words`,
+        isBlank: (t, i) => i > t,
+      }),
+    ),
+  );
+  return section('Self-attention', figures, [heatScale('alignment', '1')]);
 }
+
+// A decoder and a target context may both look back, in this order.
+const nameOfLook = (looks, n) =>
+  looks.length > 1 ? `self-attention ${n + 1}` : 'self-attention';
 
 function section(title, figures, legend = null, before = []) {
   return element(

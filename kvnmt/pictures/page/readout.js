@@ -2,12 +2,13 @@
 // What happens at one step, said in words and numbers.
 
 function sayStep(output, t) {
-  const { source, target, rounds, memory, weights, self_attention: earlier } = output;
+  const { source, target, rounds, memory, weights, self_attention: looks } = output;
   const lines = rounds.map((_, round) => sayRound(rounds, round, t, source));
   (weights ?? []).forEach((read, r) => lines.push(saySigns(read, r, t, source)));
   (memory ?? []).forEach((write, r) => lines.push(sayWrite(write, r, t, source)));
-  if (earlier)
-    lines.push(sayLine('looks back at', topWords(earlier[t], earlierWords(target))));
+  (looks ?? []).forEach((earlier) =>
+    lines.push(sayLine('looks back at', topWords(earlier[t], earlierWords(target)))),
+  );
   return [sayWord(output, t), ...(lines.length ? [element('dl', {}, lines)] : [])];
 }
 

@@ -25,7 +25,7 @@ function valuesOf(output) {
 }
 
 function valueTables(output, t) {
-  const { source, target, rounds, memory, weights, self_attention: earlier } = output;
+  const { source, target, rounds, memory, weights, self_attention: looks } = output;
   const columns = rounds.map((matrix, r) => [
     `round ${r + 1}`,
     matrix[t].map(sayWeight),
@@ -40,13 +40,13 @@ function valueTables(output, t) {
   );
   const tables = [];
   if (columns.length) tables.push(valueTable('source word', source, columns));
-  if (earlier) {
+  if (looks) {
     const words = earlierWords(target).slice(0, t + 1);
-    tables.push(
-      valueTable('earlier word', words, [
-        ['self-attention', earlier[t].slice(0, t + 1).map(sayWeight)],
-      ]),
-    );
+    const ofWords = looks.map((earlier, n) => [
+      nameOfLook(looks, n),
+      earlier[t].slice(0, t + 1).map(sayWeight),
+    ]);
+    tables.push(valueTable('earlier word', words, ofWords));
   }
   return tables.length
     ? tables
