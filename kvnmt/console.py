@@ -28,7 +28,8 @@ from rich.table import Table
 from rich.text import Text
 
 WIDTH, FAR = 160, 10_000  # characters: what a file has at least, and at most
-EVERY = 300  # seconds from line to line about long work
+EVERY = 300  # seconds from line to line about long work, ...
+IN_NOTEBOOK = 20  # ... and where somebody looks, who sees no bar either
 
 
 class Pulse:
@@ -60,7 +61,8 @@ class Pulse:
         now = time.monotonic()
         began, before = self._paced or (now, done)
         self._paced = began, before
-        if now - self._last < EVERY:
+        every = min(EVERY, IN_NOTEBOOK) if "ipykernel" in sys.modules else EVERY
+        if now - self._last < every:
             return
         words = [f"{self._what} {done:,}", note]
         if self._total is not None:

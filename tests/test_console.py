@@ -23,7 +23,9 @@ def _clock(monkeypatch) -> list[float]:
     return now
 
 
-def test_a_line_is_told_at_times(clock):
+def test_a_line_is_told_at_times(clock, monkeypatch):
+    """More often in a notebook, whose reader looks and sees no bar."""
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     said = []
     pulse = Pulse("step", 5000, said.append)
     for seconds, done in ((200, 1200), (300, 1300), (590, 1500), (900, 1600)):
@@ -33,6 +35,11 @@ def test_a_line_is_told_at_times(clock):
         "step 1,300 of 5,000  loss 2.500  1:01:40 left",  # 100 in 100 s
         "step 1,600 of 5,000  loss 2.500  1:39:10 left",  # 400 in 700 s
     ]
+    monkeypatch.setitem(sys.modules, "ipykernel", console)
+    for seconds in (930, 940):
+        clock[0] = seconds
+        pulse.beat(1600 + seconds)
+    assert len(said) == 3
 
 
 def test_of_what_nobody_knows_nothing_is_told(clock):
