@@ -95,7 +95,7 @@ def test_figures_of_memories_are_those_of_the_table():
     page = "experiments/findings/catalogue.md"
     table = rows(page, "<!-- table all_systems -->")
     table |= rows(page, "<!-- table all_systems-warmup -->")
-    for name, figures in rows("docs/memories.md", "## What comes of it").items():
+    for name, figures in rows("docs/memories.md", "## Results").items():
         if name.startswith("`"):
             assert table[name][1:6] == figures, name
     captions = (ROOT / "experiments/findings/best_captions.md").read_text()
