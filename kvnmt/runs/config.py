@@ -60,6 +60,7 @@ MAY_CHANGE = (
     "optimizer.learning_rate",
     "optimizer.warmup",
     "optimizer.schedule",
+    "optimizer.schedule_steps",
     "optimizer.decay",
     "optimizer.decay_after",
     "optimizer.plateau",

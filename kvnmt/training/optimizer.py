@@ -31,7 +31,11 @@ class OptimizerConfig:
     # steps of linear warm-up, from 1/N of the rate to the whole rate; 0: none
     warmup: Annotated[int, at_least(0)] = 0
     # how the rate moves after warm-up
-    schedule: Literal["constant", "inverse_sqrt"] = "constant"
+    schedule: Literal["constant", "inverse_sqrt", "linear", "cosine"] = "constant"
+    # the step at which linear or cosine reaches 0
+    schedule_steps: Annotated[
+        int | None, at_least(1), idle_while(schedule=("constant", "inverse_sqrt"))
+    ] = None
     # the rate is multiplied by this after each epoch from epoch decay_after on
     decay: Annotated[float, between(0.000001, 1)] = 1.0
     # the epoch after which the rate falls by decay for the first time
@@ -54,9 +58,21 @@ def learning_rate(
     """The rate at a step, a plateau apart: warm-up, schedule, decay by epoch.
 
     A warm-up of w steps rises from 1 / w to 1. ``inverse_sqrt`` falls as ``sqrt(w /
-    step)`` from its end on (Vaswani et al. 2017); without one, w is 1. ``arrays`` is
-    the library that computes it: with NumPy no device is asked, nor waited for.
+    step)`` from its end on (Vaswani et al. 2017); without one, w is 1. ``linear`` and
+    ``cosine`` (Loshchilov and Hutter 2017, without restarts) fall from its end to 0
+    at `schedule_steps`. ``arrays`` is the library that computes it: with NumPy no
+    device is asked, nor waited for.
+
+    Raises:
+        OptionError: A schedule that ends has no end.
     """
+    end = config.schedule_steps or 0
+    if config.schedule in ("linear", "cosine") and end <= config.warmup:
+        raise OptionError(
+            f"{{0}} {config.schedule} ends at {{1}}, which is {config.schedule_steps}; "
+            "give a number of steps beyond {2}, such as that of all steps.",
+            *(f"optimizer.{name}" for name in ("schedule", "schedule_steps", "warmup")),
+        )
     peak = config.learning_rate
     peak = KINDS[config.name].rate if peak is None else peak
     before = max(config.decay_after - 1, 0)
@@ -72,6 +88,10 @@ def learning_rate(
         if config.schedule == "inverse_sqrt":
             least = max(warmup, 1)
             value = value * arrays.sqrt(least / arrays.maximum(number, least))
+        if end:
+            share = arrays.clip((step - warmup) / (end - warmup), 0.0, 1.0)
+            cosine = (1 + arrays.cos(arrays.pi * share)) / 2
+            value = value * (cosine if config.schedule == "cosine" else 1 - share)
         return value
 
     return rate

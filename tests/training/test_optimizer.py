@@ -48,6 +48,26 @@ def test_a_compiled_rate_falls_in_time(epoch):
     assert found == [float(schedule(step)) for step in steps]
 
 
+@pytest.mark.parametrize("warmup", [0, 4])
+def test_a_rate_may_fall_to_nothing(warmup):
+    """From the end of the warm-up on, along a line or half a cosine."""
+    end, some = 24, range(warmup, 30)
+    share = np.minimum((np.array(some) - warmup) / (end - warmup), 1)
+    for schedule, wanted in (
+        ("linear", 1 - share),
+        ("cosine", np.cos(share * np.pi / 2) ** 2),
+    ):
+        config = OptimizerConfig(
+            learning_rate=3.0, warmup=warmup, schedule=schedule, schedule_steps=end
+        )
+        found = rates(config, some)
+        np.testing.assert_allclose(found, 3 * wanted, rtol=1e-5, atol=1e-6)
+        assert rates(config, range(warmup)) == [3 * (n + 1) / 4 for n in range(warmup)]
+        endless = dataclasses.replace(config, schedule_steps=None)
+        with pytest.raises(UserError, match="ends at .*_steps, which is None"):
+            learning_rate(endless, EPOCH)
+
+
 @pytest.mark.parametrize("schedule", ["constant", "inverse_sqrt"])
 @pytest.mark.parametrize("warmup", [0, 7])
 def test_the_rate_that_is_written_down_is_that_of_the_step(schedule, warmup):
