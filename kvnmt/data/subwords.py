@@ -135,6 +135,34 @@ def _scripts(characters: Mapping[str, int]) -> set[str]:
     return {""} | {script for script, count in counts.items() if count >= least}
 
 
+def with_our_ids(data: bytes) -> bytes:
+    """A model of SentencePiece whose first pieces are EOS and UNK, as ours are.
+
+    Text is cut into the same pieces. ``<s>`` and ``<pad>``, which no text becomes, are
+    left out, and ``</s>`` is added where a model was trained without it.
+
+    Raises:
+        ValueError: The model has no unknown piece.
+    """
+    model = PROTOCOL.ModelProto.FromString(data)
+    spec, kinds = model.trainer_spec, PROTOCOL.ModelProto.SentencePiece
+    end = PROTOCOL.ModelProto.SentencePiece(piece=spec.eos_piece, type=kinds.CONTROL)
+    unknown = [piece for piece in model.pieces if piece.type == kinds.UNKNOWN]
+    if len(unknown) != 1:
+        raise ValueError("it has no piece for what is unknown")
+    names = {spec.eos_piece, spec.bos_piece, spec.pad_piece}
+    others = [
+        piece
+        for piece in model.pieces
+        if piece.type != kinds.UNKNOWN
+        and not (piece.type == kinds.CONTROL and piece.piece in names)
+    ]
+    del model.pieces[:]
+    model.pieces.extend([end, *unknown, *others])
+    spec.eos_id, spec.unk_id, spec.bos_id, spec.pad_id = EOS, UNK, -1, -1
+    return model.SerializeToString()
+
+
 def trim(vocabulary: Subwords, lines: Iterable[str]) -> Subwords:
     """Leaves out pieces that do not occur in the lines, single characters apart.
 

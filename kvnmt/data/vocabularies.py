@@ -183,15 +183,14 @@ def _read_pieces(data: bytes) -> Codes:
 
 
 def _read_subwords(data: bytes) -> Subwords:
-    """Reads a model, perhaps one that SentencePiece's own program made."""
+    """Reads a model, perhaps one of another program, with ids of its own."""
     words = Subwords(data)
     ids = words._processor.eos_id(), words._processor.unk_id()
-    if ids != (EOS, UNK):
-        raise ValueError(
-            f"its ids of </s> and <unk> are {ids[0]} and {ids[1]}; train it with "
-            "--eos_id=0 --unk_id=1 --bos_id=-1"
-        )
-    return words
+    if ids == (EOS, UNK):
+        return words
+    from kvnmt.data.subwords import with_our_ids  # here, since it is slow to import
+
+    return Subwords(with_our_ids(data))
 
 
 def _read_characters(data: bytes) -> Characters:

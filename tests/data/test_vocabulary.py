@@ -376,15 +376,37 @@ def pieces_by(text, **choices) -> bytes:
 OURS = {"eos_id": 0, "unk_id": 1, "bos_id": -1}
 
 
-def test_pieces_made_elsewhere_have_our_specials(tmp_path, text):
-    """A model with those of SentencePiece would end sentences in their middle."""
-    (tmp_path / "source.model").write_bytes(pieces_by(text, model_type="bpe"))
-    with pytest.raises(UserError, match=r"are 2 and 0; train it with --eos_id=0 --unk"):
-        load(tmp_path, "source")
+@pytest.mark.parametrize(
+    "ids",
+    [
+        {},  # of SentencePiece's own program
+        {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3},
+        {"eos_id": -1, "bos_id": -1},
+        {"unk_id": 5, "control_symbols": ["<other>"], "eos_id": 4, "pad_id": 3},
+    ],
+)
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_pieces_made_elsewhere_get_our_specials(tmp_path, text, kind, ids):
+    """Their own ids would end sentences in their middle; lines are cut as before."""
+    data = pieces_by(text, model_type=kind, **ids)
+    (tmp_path / "source.model").write_bytes(data)
+    words, theirs = load(tmp_path, "source"), Subwords(data)
+    assert words.pieces([EOS, UNK]) == ["</s>", "<unk>"]
+    for line in (*text[:20], "a \u4e00 b", ""):
+        ours = words.encode(line)
+        assert words.pieces(ours) == theirs.pieces(theirs.encode(line))
+        assert EOS not in ours
+        assert words.decode(ours) == theirs._processor.decode(theirs.encode(line))
+    assert UNK in words.encode("\u4e00")
+    save(words, tmp_path, "target")
+    assert load(tmp_path, "target") == words
+
+
+def test_pieces_with_our_specials_are_left_as_they_are(tmp_path, text):
     data = pieces_by(text, model_type="unigram", **OURS)
     (tmp_path / "source.model").write_bytes(data)
     words = load(tmp_path, "source")
-    assert words.decode(words.encode(text[0])) == text[0]
+    assert words.data == data and words.decode(words.encode(text[0])) == text[0]
 
 
 def test_only_merges_are_left_out_by_chance(tmp_path, text, subwords):
