@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Unpack
 
 from kvnmt.cli.beside import read_beside
-from kvnmt.data.words import beginning, begun_ids, cut, first_filled, word_places
+from kvnmt.data.words import beginning, cut, first_filled, word_places
 from kvnmt.fields import at_least
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.describe import grouped, in_parts, join, linked, read_back
-from kvnmt.inference.ids import part_number
+from kvnmt.inference.ids import begun_ids, part_number
 from kvnmt.inference.moses import Part, entries
 from kvnmt.inference.nearest import Nearest
 from kvnmt.inference.shortlist_file import read_shortlist

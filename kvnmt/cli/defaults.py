@@ -21,11 +21,12 @@ from kvnmt.data.config import check_vocabularies
 from kvnmt.data.sources import replacing
 from kvnmt.errors import UserError, flag
 from kvnmt.inference.config import check_asked
+from kvnmt.model.config import ModelConfig
 from kvnmt.runs.config import Experiment, leaves, to_plain
 from kvnmt.runs.directory import chosen, load_experiment
 from kvnmt.runs.idle import check_experiment, check_rounds
 from kvnmt.runs.recipes import DEFAULT, RECIPES, Recipe, with_optimizer
-from kvnmt.systems.named import system
+from kvnmt.systems.named import NamedSystem, system
 from kvnmt.training.losses import with_terms
 
 HELP = {"-h", "--help"}
@@ -88,10 +89,8 @@ class Choices:
         if self.system or not (self.like or self.resume):
             chosen = system(self.system or "rnnsearch-star")
             named = chosen.objective(objective)
-            if self.resume:  # what a run is made of stays
-                model = dataclasses.replace(model, **chosen.choices)
-            else:
-                model = chosen.model(model)
+            whole = chosen.model(model)
+            model = _joined(model, whole, chosen) if self.resume else whole
             objective = with_terms(objective, named) if self.resume else named
         for axis, catalogue in AXES.items():
             if name := getattr(self, axis):
@@ -149,8 +148,8 @@ def parse(
         typed.check_given(default)
     if "data" in names:
         check_vocabularies(typed.data, default.data)
-    if choices.like and choices.system:
-        _tell_reset(choices.like, choices.system, typed.experiment)
+    if choices.like and choices.system and not before:
+        _tell_reset(choices.like, choices.system, default.experiment, typed.experiment)
     if "experiment" in names:
         check_experiment(typed.experiment, default.experiment)
         if choices.attention:  # perhaps beside a system whose own has something to do
@@ -158,13 +157,36 @@ def parse(
     return typed
 
 
-def _tell_reset(like: Path, name: str, experiment: Experiment) -> None:
-    """Says what another system has otherwise than a run, though nobody asked for it."""
-    was, now = (leaves(to_plain(one)) for one in (load_experiment(like), experiment))
+def _joined(run: ModelConfig, whole: ModelConfig, named: NamedSystem) -> ModelConfig:
+    """A run's model as a system names it: what it does not name is the run's.
+
+    But another mechanism than the system has stays the system's, which is refused: a
+    run cannot go on with it.
+    """
+    changes = dict(named.choices)
+    for axis in AXES:
+        if type(getattr(run, axis)) is not type(getattr(whole, axis)):
+            changes[axis] = getattr(whole, axis)
+    return dataclasses.replace(run, **changes)
+
+
+def _tell_reset(like: Path, name: str, start: Experiment, typed: Experiment) -> None:
+    """Says what another system has otherwise than a run, though nobody asked for it.
+
+    Args:
+        like: The run.
+        name: Of the system.
+        start: What flags were typed to.
+        typed: What they make of it.
+    """
+    plain = (to_plain(one) for one in (load_experiment(like), start, typed))
+    was, before, now = map(leaves, plain)
     named = system(name).choices
     for path in RESET:
         pair = was.get(path), now.get(path)
-        if None not in pair and pair[0] != pair[1] and path.split(".")[1] not in named:
+        if None in pair or before.get(path) != now.get(path):
+            continue
+        if pair[0] != pair[1] and path.split(".")[1] not in named:
             say(
                 f"note: {flag(path)} is {pair[1]}, as --system {name} has it, and was "
                 f"{pair[0]} in '{like}'; give {flag(path)} {pair[0]} to keep that"

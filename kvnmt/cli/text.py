@@ -50,7 +50,7 @@ class Validate:
             check_given(config, [idle], ValidateConfig)  # whose fields have defaults
             experiment, trained = load_settings(self.run)
             data, ratio = experiment.data, experiment.data.max_ratio
-            if config.faulty == ValidateConfig.faulty:
+            if config.faulty is None:
                 config = dataclasses.replace(config, faulty=data.faulty)
             longest = config.max_length or with_limit(data, trained.kinds).longest
             config = dataclasses.replace(config, max_length=longest)

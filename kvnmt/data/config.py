@@ -92,7 +92,7 @@ class DataConfig:
     max_length: Annotated[int | None, at_least(1)] = None
     # most tokens of the longer side per token of the shorter; default: any
     max_ratio: Annotated[float | None, at_least(1)] = None
-    # what to do with an empty side, or with bytes that are not UTF-8
+    # what to do with an empty side, bytes that are not UTF-8, or more columns of TSV
     faulty: Literal["stop", "skip"] = "stop"
     cache: Path | None = None  # folder that keeps prepared text, for other runs
     # processes that prepare the text; default: by its size and the cores

@@ -29,8 +29,6 @@ from kvnmt.data.text import (
 )
 from kvnmt.data.vocabularies import LARGEST, AnyVocabulary, Vocabularies
 from kvnmt.data.vocabulary import (
-    Characters,
-    Words,
     count_characters,
     count_words,
     keep_characters,
@@ -203,16 +201,9 @@ def _by_frequency(
     if not (source or target):
         raise nothing_left(text.unit)
     kept = {"min_count": config.min_count, "size": config.vocabulary_size}
-    if config.joint and not keep_target:
-        both = keep(source + target, **kept)
-        if not config.trimmed:
-            return Vocabularies(both, both)
-        if isinstance(both, Words | Characters):  # pieces of codes may be cut again
-            source, target = (
-                Counter({token: counts[token] for token in both.words})
-                for counts in (source, target)
-            )
-            kept = {"min_count": 1, "size": None}
+    if config.joint and not (config.trimmed or keep_target):
+        ours = keep(source + target, **kept)
+        return Vocabularies(ours, ours)
     return Vocabularies(keep(source, **kept), (keep_target or keep)(target, **kept))
 
 

@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from itertools import accumulate, takewhile
 
 from kvnmt.data.codes import MARK, Codes
-from kvnmt.data.vocabulary import SPACE, UNK, Characters, Subwords, Vocabulary
+from kvnmt.data.vocabulary import (
+    SPACE,
+    UNK,
+    Characters,
+    Subwords,
+    Vocabulary,
+)
 
 ENDS = tuple(".!?;:…。！？；：")  # what sentences and their parts end with
 
@@ -272,20 +278,6 @@ def beginning(vocabulary: Vocabulary, line: str, limit: int) -> str:
     first = words[0]
     counts = range(1, len(first) + 1)
     return first[: max(bisect(counts, False, key=lambda n: not fits(first[:n])), 1)]
-
-
-def begun_ids(vocabulary: Vocabulary, text: str) -> list[int]:
-    """Ids of text that a translation is to begin with.
-
-    It may be the beginning of one that was written: an unknown word in it is that same
-    token again, not the characters that show it.
-    """
-    if isinstance(vocabulary, Characters):  # no vocabulary has this character
-        return vocabulary.encode(text.replace(vocabulary.decode([UNK]), "\uffff"))
-    ids, mark = list[int](), vocabulary.decode([UNK]).strip()
-    for number, part in enumerate(text.split(mark)):
-        ids += [UNK] * (number > 0) + vocabulary.encode(part)
-    return ids
 
 
 def first_filled(vocabulary: Vocabulary, parts: Sequence[str]) -> int:

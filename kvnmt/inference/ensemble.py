@@ -50,7 +50,11 @@ class Joined(NamedTuple):
                 f"there are {len(weights)} weights for the {count} runs of an ensemble;"
                 " give one for each, the first run's first."
             )
-        return tuple(weight / sum(weights) for weight in weights)
+        parts = [weight / max(weights) for weight in weights]
+        shares = tuple(part / sum(parts) for part in parts)
+        if not all(shares):
+            raise UserError("a weight of an ensemble is next to nothing; leave it out.")
+        return shares
 
 
 @lru_cache(maxsize=KEPT)

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks lines and sentences of ids that a caller gives, before any work."""
+"""Lines and sentences of ids that a caller gives: checked before any work, and read."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import chain
 
 import numpy as np
 
-from kvnmt.data.vocabulary import EOS
+from kvnmt.data.vocabulary import EOS, UNK, Subwords, Vocabulary, Words
 from kvnmt.errors import UserError
 
+NOWHERE = "\uffff"  # a character that no text has, and no vocabulary
 LARGEST = 2**31  # numbers of sentences are below it
 APART = 15_485_863  # between two parts of a line: a prime number
 
@@ -109,3 +111,21 @@ def part_number(line: int, part: int) -> int:
         part: Its place in the line, from 0.
     """
     return (line + part * APART) % LARGEST
+
+
+def begun_ids(vocabulary: Vocabulary, text: str) -> list[int]:
+    """Ids of text that a translation is to begin with.
+
+    It may be the beginning of one that was written: an unknown word in it is that same
+    token again, not the characters that show it.
+    """
+    if isinstance(vocabulary, Words):
+        return vocabulary.encode(text)  # a word that is spelt so is unknown
+    mark = vocabulary.decode([UNK]).strip()
+    if not mark:
+        return vocabulary.encode(text)
+    shown = re.escape(mark)
+    if isinstance(vocabulary, Subwords):
+        shown = f"(?:^| ){shown}(?: |$)"
+    ids = vocabulary.encode(re.sub(shown, NOWHERE, text))
+    return ids if UNK in ids else vocabulary.encode(text)

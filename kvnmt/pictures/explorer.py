@@ -78,10 +78,10 @@ class Explorer(NamedTuple):
                                  without signs, unscaled; and "own", T integers per
                                  mille, the share of what was read that the decoder
                                  has written
-                self_attention   None, or T rows of T integers per mille: row t is the
-                                 step that predicts ``target[t]``, column 0 stands
-                                 before the first word, column i is ``target[i - 1]``;
-                                 columns after t are 0
+                self_attention   None, or of each mechanism that looks back T rows of T
+                                 integers per mille: row t is the step that predicts
+                                 ``target[t]``, column 0 stands before the first word,
+                                 column i is ``target[i - 1]``; columns after t are 0
     """
 
     data: Mapping[str, Any]

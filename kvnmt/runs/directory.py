@@ -191,6 +191,8 @@ def load_ensemble(folders: Sequence[Path], joined: Joined = Joined()) -> Run:
             there is not a weight for each.
     """
     joined.shares(len(folders))  # before much is read
+    if len(folders) == 1 and joined != Joined():
+        raise UserError("weights and a mean are of an ensemble; name several runs.")
     check_once(folders)
     runs = [load_run(folder) for folder in folders]
     if len(runs) == 1:

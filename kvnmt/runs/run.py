@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
 from kvnmt.data.vocabularies import Vocabularies, digests
-from kvnmt.data.words import begun_ids
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.inference.describe import describe
 from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.explain import Explanation, explain
-from kvnmt.inference.ids import check_counts, text_lines
+from kvnmt.inference.ids import begun_ids, check_counts, text_lines
 from kvnmt.inference.score import Scored, score_lines
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import Request, translate_lines

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from kvnmt.data.words import begun_ids, cut, first_filled
+from kvnmt.data.words import cut, first_filled
 from kvnmt.errors import UserError, counted, unknown_name
 from kvnmt.inference.config import (
     SearchConfig,
@@ -19,7 +19,7 @@ from kvnmt.inference.config import (
     check_search,
     shape_of,
 )
-from kvnmt.inference.ids import part_number
+from kvnmt.inference.ids import begun_ids, part_number
 from kvnmt.runs.directory import Run, longest_input
 from kvnmt.serve.limits import (
     Limits,

@@ -33,8 +33,7 @@ class Profile:
         self._sent += 1
         if self._sent == SKIPPED and self._steps:
             jax.block_until_ready(arrays)
-            jax.profiler.start_trace(self._folder)
-            self._traces = True
+            self._traces = self._tried(lambda: jax.profiler.start_trace(self._folder))
         elif self._traces and self._sent == SKIPPED + self._steps:
             jax.block_until_ready(arrays)
             self._stop()
@@ -43,21 +42,26 @@ class Profile:
         """Ends a trace that is under way, and says if there was none."""
         if self._traces:
             self._stop()
-        elif self._steps and self._sent < SKIPPED:
+        elif self._steps and self._sent < SKIPPED:  # or it was told why not
             self._tell(
                 f"no step was traced: this start made {self._sent}, and the first "
                 f"{SKIPPED} are left out"
             )
 
     def _stop(self) -> None:
-        """Writes the trace; training goes on where that cannot be."""
+        """Writes the trace."""
         self._traces, traced = False, self._sent - SKIPPED
-        try:
-            jax.profiler.stop_trace()
-        except (OSError, RuntimeError) as error:
-            self._tell(f"the trace cannot be written: {first_line(error)}")
-        else:
+        if self._tried(jax.profiler.stop_trace):
             self._tell(f"a trace of {traced} steps is in '{self._folder}'")
+
+    def _tried(self, act: Callable[[], object]) -> bool:
+        """Whether it could be done; training goes on where it could not."""
+        try:
+            act()
+        except (OSError, RuntimeError) as error:
+            self._tell(f"no trace can be made: {first_line(error)}")
+            return False
+        return True
 
 
 @contextmanager

@@ -71,9 +71,11 @@ def train_until(
                 continue
             # The step just sent off may still run: read the ones before it.
             cut = len(sent) if read_all else len(sent) - 1
+            before, since = clock, None if is_new else clock
+            clock = _read(job, state, outputs, sent[:cut], since)
+            sent = sent[cut:]
             # Seconds of a step are told of those whose program was compiled already.
-            each = _read(job, state, outputs, sent[:cut], None if is_new else clock)
-            clock, sent = time.monotonic(), sent[cut:]
+            each = 0.0 if is_new else (clock - before) / cut
             bar.update(task, note=_note(progress))
             if not is_watched(job.console):
                 outputs.pulse.beat(state.step, _note(progress))
@@ -115,14 +117,14 @@ def _read(
     sent: list[Sent],
     since: float | None = None,
 ) -> float:
-    """Waits for steps and takes their figures; returns the seconds of one.
+    """Waits for steps and takes their figures; returns when they were there.
 
     Args:
         job: What is trained.
         state: Where it stands.
         outputs: What is written to.
         sent: The steps.
-        since: When they began, by this clock; None: they are not timed, and take 0 s.
+        since: When they began, by this clock; None: they are not timed.
     """
     progress = state.progress
     try:
@@ -130,7 +132,8 @@ def _read(
     except jax.errors.JaxRuntimeError as error:  # an accelerator ran short of memory
         largest = max((each.shape for each in sent), key=math.prod)
         raise device_memory.explained(error, *largest) from None
-    took = 0.0 if since is None else (time.monotonic() - since) / len(sent)
+    now = time.monotonic()
+    took = 0.0 if since is None else (now - since) / len(sent)
     for (step, shape, _), metrics in zip(sent, figures):
         if took:
             progress.time(int(metrics.loss.tokens), took)
@@ -140,7 +143,7 @@ def _read(
         _check_numbers(job, progress, step, bool(metrics.skipped))
         if job.config.log_every and (step + 1) % job.config.log_every == 0:
             _log(job, progress, outputs, step + 1)
-    return took
+    return now
 
 
 def _check_numbers(job: Job, progress: Progress, step: int, skipped: bool) -> None:

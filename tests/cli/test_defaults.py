@@ -185,9 +185,40 @@ def test_a_run_that_goes_on_starts_from_itself(places):
     assert again.experiment == alone.experiment
     gone = read("train", "OTHER --resume --like FILE", places)  # no run any more
     assert gone.experiment == alone.experiment
+    read("train", "OTHER --resume --like FILE --system rnnsearch-star", places)
     assert read("train", "NEW --resume --like MINE", places).experiment == (
         read("train", "NEW --like MINE", places).experiment
     )
+
+
+def deepened(folder: Path, **model: Any) -> None:
+    """Changes the model of a run in its config."""
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["model"] |= model
+    path.write_text(json.dumps(config))
+
+
+def test_a_run_that_goes_on_with_the_losses_of_a_system_keeps_its_layers(places):
+    deepened(places["OTHER"], layers=3)
+    typed = read("train", "OTHER --resume --system rnnsearch-star-atteos", places)
+    assert typed.experiment.model.layers == 3
+    assert typed.experiment.objective.atteos == 1
+    other = "train", "OTHER --resume --system memdec", places
+    assert type(read(*other).experiment.model.decoder).__module__.endswith("mem_dec")
+    plain = read("train", "MINE --resume --system rnnsearch-star", places)
+    assert plain.experiment.model.attention == additive.Options()  # which is refused
+
+
+def test_what_another_system_has_otherwise_than_a_run_is_told(places, capsys):
+    deepened(places["MINE"], layers=3)
+    read("train", "NEW --like MINE --system kvmematt-r2", places)
+    told = capsys.readouterr().err
+    assert "--model.layers is 1, as --system kvmematt-r2 has it, and was 3 in" in told
+    for kept in (3, 2):
+        line = f"NEW --like MINE --system kvmematt-r2 --model.layers {kept}"
+        assert read("train", line, places).experiment.model.layers == kept
+        assert "note" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["adam", "adadelta"])
@@ -408,6 +439,17 @@ IDLE = [
         "compile",
         "--system kvmematt-r2 --attention additive",
         "--model.decoder.rounds is 2, but the attention writes nothing between rounds",
+    ),
+    (
+        "train",
+        "NEW --optimizer.plateau 0.5 --optimizer.plateau-patience 5",
+        "--optimizer.plateau-patience is 5, but training stops after 5 validations",
+    ),
+    (
+        "train",
+        "NEW --data.vocabulary codes --data.codes FILE --data.target-codes FILE "
+        "--recipe papers --data.joint",
+        "--data.joint makes one vocabulary, and --data.target-codes are codes of their",
     ),
     (
         "train",

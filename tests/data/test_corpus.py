@@ -67,16 +67,6 @@ def test_pairs_become_ids_with_an_end(tmp_path):
     assert plain(corpora.valid.target) == [[3, 1, 0]]
 
 
-def test_a_joint_vocabulary_of_words_may_be_trimmed(tmp_path):
-    """A word is counted on both sides, and kept where it is."""
-    lines = ["x a|x b", "a|b"]
-    config = write(tmp_path, lines, lines, min_count=2, joint=True, trimmed=True)
-    ours, theirs = load_corpora(config).vocabularies
-    assert set(ours.words) == {"x", "a"} and set(theirs.words) == {"x", "b"}
-    plain = dataclasses.replace(config, joint=False, trimmed=False)
-    assert set(load_corpora(plain).vocabularies.source.words) == {"a"}
-
-
 def test_references_are_the_text_itself(tmp_path):
     corpora = load_corpora(write(tmp_path, ["a|X"], ["a|X  never seen "]))
     assert corpora.references == ["X  never seen "]

@@ -3,10 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvnmt.data.codes import Codes
 from kvnmt.data.subwords import build_subwords
-from kvnmt.data.vocabulary import UNK, Characters, Subwords, Words
-from kvnmt.data.words import beginning, begun_ids, cut, split_words, word_places
+from kvnmt.data.vocabulary import Characters, Subwords, Words
+from kvnmt.data.words import beginning, cut, split_words, word_places
 from tests.helpers import toy_lines
 
 WORDS = Words(("a", "b", "c"))
@@ -63,17 +62,6 @@ def test_nothing_is_lost_and_nothing_is_too_long(pieces, line, limit):
             for piece, place in zip(split_words(part), places, strict=True):
                 words[place] += piece
         assert words == split_words(line)
-
-
-def test_what_was_written_is_begun_with_again(pieces):
-    """Its unknown words, too, which are shown by characters."""
-    codes = Codes(("a", "b"), ())
-    for words, known in ((WORDS, "b"), (CHARACTERS, "b"), (pieces, "b"), (codes, "b")):
-        one, other = words.encode("a"), words.encode(known)
-        ids = [*one, UNK, *other, UNK]
-        assert begun_ids(words, words.decode(ids)) == ids
-        assert begun_ids(words, "a") == one
-    assert begun_ids(CHARACTERS, "a <unk>") == CHARACTERS.encode("a ~")
 
 
 def test_tags_stand_before_every_part():

@@ -100,9 +100,17 @@ def test_how_members_are_joined_is_checked(kvnmt, some, tmp_path_factory):
         assert got.status == 2 and said in got.err
     lines = b"a b c\nd\n"
     plain = kvnmt("translate", first, *both, "--json", given=lines).out
-    other = "--weights", 1, 9, "--mean", "geometric"
-    joined = kvnmt("translate", first, *both, *other, "--json", given=lines).out
-    assert joined != plain
+    weights, mean = ("--weights", 1, 9), ("--mean", "geometric")
+    ways = weights, mean, (*weights, *mean)
+    outs = [
+        kvnmt("translate", first, *both, *w, "--json", given=lines).out for w in ways
+    ]
+    assert len({plain, *outs}) == 4
+    with pytest.raises(UserError, match="are of an ensemble; name several"):
+        load(first, mean="geometric")
+    with pytest.raises(UserError, match="next to nothing"):
+        ensemble(some[0], Joined((1e300, 1.0, 1e-300)))
+    assert ensemble(some[0], Joined((1e308, 1e308, 1e308))).reads_source
     run = load(first, second, weights=[1, 9], mean="geometric")
     assert (
         run.model is load_ensemble([first, second], Joined((1, 9), "geometric")).model

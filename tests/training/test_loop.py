@@ -651,7 +651,7 @@ def test_steps_are_traced_where_it_is_asked_for(tmp_path, data, monkeypatch):
         lost = profile.Profile(folder, 2, said.append)
         for _ in range(6):
             lost.sent(())
-    assert "cannot be written" in said[-1] and "No space left" in said[-1]
+    assert "no trace can be made" in said[-1] and "No space left" in said[-1]
     told.clear()
     run(tiny(data, epochs=2, profile=9), folder, resume=True)
     assert told == [folder / "profile", "end"]  # at the end, though fewer were made

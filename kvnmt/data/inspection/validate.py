@@ -68,7 +68,8 @@ class ValidateConfig:
     vocabulary_size: Annotated[int | None, at_least(3)] = 30000
     # share of unknown words in a file
     max_unknown: Annotated[float, between(0, 1)] = 0.1
-    faulty: Literal["stop", "skip"] = "stop"  # what training does with faulty pairs
+    # what training does with faulty pairs; default: stop, or what the run did
+    faulty: Literal["stop", "skip"] | None = None
 
 
 class FileFigures(NamedTuple):

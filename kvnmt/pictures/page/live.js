@@ -130,8 +130,10 @@ function take(sentence, found, line, prefixes, isLatest) {
     showAll();
     if (isLatest) focusEdited();
   };
-  if (byId('texts').querySelector('input:not([readonly])')) later = show;
-  else show();
+  later = null;
+  if (!byId('texts').querySelector('input:not([readonly])')) return show();
+  const seen = state.sentence; // who goes to another sentence meanwhile stays there
+  later = () => state.sentence === seen && show();
 }
 
 function showLater() {
