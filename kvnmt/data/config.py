@@ -145,9 +145,9 @@ def _idle(config: DataConfig) -> Iterator[Idle]:
         if kind not in kinds:
             why = f"{{0}} is for {{1}} {' or '.join(kinds)}, which is {kind}; leave it "
             yield Idle(fields, f"{why}out, or change {{1}}.", ("vocabulary",))
-    if config.target_codes:
+    if config.target_codes and config.joint:
         why = "{0} makes one vocabulary, and {1} are codes of their own; leave one out."
         yield Idle(("joint",), why, ("target_codes",))
-    if kind != "bpe" and not config.joint:
+    if config.trimmed and kind != "bpe" and not config.joint:
         why = "{0} is of one vocabulary of both sides; leave it out, or give {1} too."
         yield Idle(("trimmed",), why, ("joint",))

@@ -466,6 +466,18 @@ def test_a_flag_that_does_nothing_is_refused(places, command, line, sentence):
     assert sentence in error.value.by_flag
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--data.vocabulary words --data.no-joint --data.no-trimmed",
+        "--data.vocabulary codes --data.codes FILE --data.target-codes FILE "
+        "--data.no-joint",
+    ],
+)
+def test_what_does_nothing_may_be_turned_off(places, line):
+    assert not read("train", f"NEW {line}", places).experiment.data.joint
+
+
 def test_rounds_of_a_transformer_see_what_the_others_read(places):
     typed = read("train", "NEW --system transformer --model.decoder.rounds 2", places)
     assert typed.experiment.model.decoder.rounds == 2
