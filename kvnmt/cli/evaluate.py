@@ -114,23 +114,9 @@ class Evaluate(Ensembling):
             for system in systems:
                 _ = system.hypotheses
         lenient = ALL in self.measures
-        self._print(take(measures, test, systems, say if lenient else None))
+        _print(self, take(measures, test, systems, say if lenient else None))
         if self.pictures:  # last: whatever a picture meets, the figures are told
             self._draw(test, systems, self.pictures)
-
-    def _print(self, taken: Iterable[tuple[str, list[Report]]]) -> None:
-        if self.json:
-            print_json(_plain(dict(taken)))
-            return
-        # Each as it comes: what stops a later measure takes no figure away.
-        reports = chain.from_iterable(reports for _, reports in taken)
-        for number, report in enumerate(reports):
-            if number:
-                print()
-            if self.latex:
-                print(latex(report))
-            else:
-                print_table(table(report), report.notes)
 
     def check_given(self, start: "Evaluate") -> None:
         """Refuses flags of searches where nothing is searched for."""
@@ -257,6 +243,21 @@ def check_used(options: Evaluate, measures: Sequence[str]) -> None:
             )
     if options.gold and not (options.pictures or {"alignment", "adequacy"} & taken):
         raise UserError("--gold is for alignment and adequacy; name one in --measures.")
+
+
+def _print(options: Evaluate, taken: Iterable[tuple[str, list[Report]]]) -> None:
+    if options.json:
+        print_json(_plain(dict(taken)))
+        return
+    # Each as it comes: what stops a later measure takes no figure away.
+    reports = chain.from_iterable(reports for _, reports in taken)
+    for number, report in enumerate(reports):
+        if number:
+            print()
+        if options.latex:
+            print(latex(report))
+        else:
+            print_table(table(report), report.notes)
 
 
 def _plain(reports: dict[str, list[Report]]) -> dict[str, list[dict[str, object]]]:
