@@ -126,29 +126,13 @@ class Answers:
             raise Refusal(415, "send JSON, with 'Content-Type: application/json'.")
         try:
             async with asyncio.timeout(self.limits.sending):
-                return read_json(await self._bytes(request))
+                return read_json(await _bytes(request, self.limits.kilobytes))
         except TimeoutError:
             raise Refusal(
                 408, f"the request had not arrived after {self.limits.sending:g} s."
             ) from None
         except ClientDisconnect:
             raise Refusal(GONE, "the client went away.") from None
-
-    async def _bytes(self, request: Request) -> bytes:
-        """The body; too much of it is read on, so that the client hears of it."""
-        most, body, size = 1024 * self.limits.kilobytes, bytearray(), 0
-        async for part in request.stream():
-            size += len(part)
-            if size > PATIENCE * most:
-                break
-            body += part if size <= most else b""
-        if size > most:
-            raise Refusal(
-                413,
-                f"the body has more than {self.limits.kilobytes} KiB; send fewer lines "
-                "in a request.",
-            )
-        return bytes(body)
 
     async def _ask(
         self, request: Request, questions: Sequence[Question]
@@ -204,6 +188,22 @@ class Answers:
             f"there was no answer within {self.limits.seconds:g} s ({why}); ask "
             "again, with fewer lines.",
         )
+
+
+async def _bytes(request: Request, kilobytes: int) -> bytes:
+    """The body; too much of it is read on, so that the client hears of it."""
+    most, body, size = 1024 * kilobytes, bytearray(), 0
+    async for part in request.stream():
+        size += len(part)
+        if size > PATIENCE * most:
+            break
+        body += part if size <= most else b""
+    if size > most:
+        raise Refusal(
+            413,
+            f"the body has more than {kilobytes} KiB; send fewer lines in a request.",
+        )
+    return bytes(body)
 
 
 def make_app(answers: Answers) -> Starlette:
