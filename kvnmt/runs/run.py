@@ -41,9 +41,7 @@ class Run(NamedTuple):
         shortlist: Shortlist | None = None,
         prefixes: Iterable[str] | None = None,
     ) -> list[str]:
-        """Translates lines; one line out per line in, in order.
-
-        Lines are translated whole, however long; ``kvnmt translate`` splits long ones.
+        """Translates lines, each as a whole; one line out per line in, in order.
 
         Args:
             lines: What is translated.
