@@ -67,15 +67,7 @@ def average(
             )
     experiments, words = zip(*map(load_settings, folders))
     model, first = experiments[0].model, words[0]
-    for folder, experiment, each in zip(folders, experiments, words):
-        other = _differing(_computed(experiment), _computed(experiments[0]))
-        sides = _differing(digests(each), digests(first))
-        other += [f"the {side} vocabulary" for side in sides]
-        if other:
-            raise UserError(
-                f"'{folder}' and '{folders[0]}' differ in {', '.join(other)}; only "
-                "checkpoints of one model can be averaged."
-            )
+    _check_one_model(folders, experiments, words)
     like = build(model, len(first.source), len(first.target)).param_shapes
     for folder, _ in runs:
         check_sizes(like, folder / "checkpoints")
@@ -97,6 +89,23 @@ def average(
     about = {"averaged": names, "vocabularies": digests(first)}
     _write(output, runs[0][0], jax.tree.map(jax.numpy.asarray, mean), about)
     return names
+
+
+def _check_one_model(
+    folders: Sequence[Path],
+    experiments: Sequence[Experiment],
+    words: Sequence[Vocabularies],
+) -> None:
+    """Refuses runs of several models, or of several vocabularies."""
+    for folder, experiment, each in zip(folders, experiments, words):
+        other = _differing(_computed(experiment), _computed(experiments[0]))
+        sides = _differing(digests(each), digests(words[0]))
+        other += [f"the {side} vocabulary" for side in sides]
+        if other:
+            raise UserError(
+                f"'{folder}' and '{folders[0]}' differ in {', '.join(other)}; only "
+                "checkpoints of one model can be averaged."
+            )
 
 
 def _tell_unlike(folder: Path, other: Path, some: PyTree, others: PyTree) -> None:
