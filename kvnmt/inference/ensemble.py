@@ -5,8 +5,8 @@ The parameters, Source and State of an ensemble are tuples with one entry per me
 its distribution is a mean of the members' distributions: arithmetic, or geometric and
 normalised again, in which what one member excludes is excluded. Members may have
 weights. It can be used like any model: in every search, in scoring, for alignments (the
-mean, by the same weights, of the members' reading alignments) and for self-attention (that of each member, in
-their order).
+mean, by the same weights, of the members' reading alignments) and for self-attention
+(that of each member, in their order).
 """
 
 import math
