@@ -218,8 +218,8 @@ def with_attention(experiment: Experiment, named: str) -> Experiment:
 
 def _flags(option: str, value: str) -> list[str]:
     """An option of an attention as flags of `kvnmt train`."""
-    if value in ("True", "False"):
-        negation = "" if value == "True" else "no_"
+    if value.lower() in ("true", "false"):
+        negation = "" if value.lower() == "true" else "no_"
         return [flag(f"model.attention.{negation}{option}")]
     return [flag(f"model.attention.{option}"), value]
 

@@ -131,6 +131,8 @@ def test_what_is_compared_is_named_well(options):
         options, "kvmematt-r2", "kv_memory:share_addresses=True", 1, None
     )
     assert alike.experiment.model.attention == kv_memory.Options(share_addresses=True)
+    unlike = compare.with_attention(alike.experiment, "kv_memory:share_addresses=false")
+    assert unlike.model.attention == kv_memory.Options()
     for words, said in (
         ("dot:rat=2", "no option of dot 'rat'"),
         ("delta_memory:updat=kda", "'updat'; did you mean 'update'"),
