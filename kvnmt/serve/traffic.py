@@ -7,7 +7,7 @@ Metrics are text as Prometheus reads it. Of a request no text is kept.
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -84,7 +84,6 @@ class Noting:
         traffic: Traffic,
         paths: Collection[str],
         unanswered: int,
-        clock: Callable[[], float] = time.perf_counter,
     ):
         """Stands around an application.
 
@@ -93,16 +92,15 @@ class Noting:
             traffic: What is told.
             paths: The addresses that there are.
             unanswered: The status of a request that got no answer.
-            clock: Seconds.
         """
         self._app, self._traffic, self._paths = app, traffic, paths
-        self._unanswered, self._clock = unanswered, clock
+        self._unanswered = unanswered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Lets the application answer."""
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        status, began = None, self._clock()
+        status, began = None, time.perf_counter()
 
         async def noting(message: Message) -> None:
             nonlocal status
@@ -118,4 +116,4 @@ class Noting:
         finally:
             status = status or self._unanswered
             path = scope["path"] if scope["path"] in self._paths else OTHER
-            self._traffic.note(path, status, self._clock() - began)
+            self._traffic.note(path, status, time.perf_counter() - began)
