@@ -36,7 +36,8 @@ class Leaving:
         self._signals, self._mesh, self._every = signals, mesh, every
         self._vote: jax.Array | None = None  # of all processes, not yet read
         self._agreed, self._saved = NOTHING, time.monotonic()
-        self.step_seconds = 0.0  # of the slowest process, as of the vote that was read
+        # Of the slowest process, as of the vote that was read; 0: not known.
+        self.step_seconds = 0.0
         self._is_done = False  # whether what the vote may say of saving was done since
 
     @property
@@ -61,6 +62,7 @@ class Leaving:
             step_seconds: How long a step of this process takes.
         """
         wanted = LEAVE if self._signals.asked else SAVE if self._is_late else NOTHING
+        self.step_seconds = step_seconds
         if self._mesh.is_multi_process:
             before, self._vote = self._vote, _vote(wanted, step_seconds, self._mesh)
             most = (NOTHING, 0.0) if before is None else np.asarray(before)

@@ -53,7 +53,7 @@ def train_until(
     with display.bar(job.console, epoch + 1, done, per_epoch) as bar:
         (task,) = bar.task_ids
         clock = time.monotonic()
-        most, alone = 2, jax.process_count() == 1
+        most = 2
         while state.step < until:
             try:
                 batch = next(batches)
@@ -83,7 +83,7 @@ def train_until(
                 _read(job, state, outputs, sent)
                 return
             # Several processes must read at the same steps: the slowest one tells.
-            most = together(each if alone else leaving.step_seconds) or most
+            most = together(leaving.step_seconds) or most
 
 
 def record(job: Job, progress: Progress, step: int, sums: Sums) -> dict[str, Any]:
