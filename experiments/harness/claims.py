@@ -119,8 +119,10 @@ class Claims:
         read = [self._read(number) for number in sorted(self._numbers())]
         claims = [claim for claim in read if claim]
         afters = [claim.checkpoint for claim in claims[1:]] + [self._checkpoint()]
-        if claims and not claims[-1].ended and self.holder():
-            del claims[-1]
+        if claims and not claims[-1].ended:
+            working = self.holder()
+            last = self._read(claims[-1].number)  # it may have ended meanwhile
+            claims[-1:] = [last] if last and not working else []
         return [
             claim.reason or SILENT_END
             for claim, after in zip(claims, afters)

@@ -2,7 +2,6 @@
 """Trainings that take no time, and the made-up language in the files of Multi30k."""
 
 import dataclasses
-import json
 import shutil
 from collections.abc import Sequence
 from functools import partial
@@ -15,6 +14,7 @@ from experiments.harness.results import Figures
 from experiments.harness.rows import AnyRow, Train
 from experiments.harness.table import refuse, work
 from kvnmt.data import synthetic
+from kvnmt.files import write_json
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.training.loop import Result
@@ -57,9 +57,10 @@ def untrained(
 
 
 def leave(run: Path, experiment: Experiment, folder: Path) -> None:
-    """Leaves a copy of a run as that of an experiment."""
-    shutil.copytree(run, folder, dirs_exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(to_plain(experiment)))
+    """Leaves a copy of a run as that of an experiment; others may look meanwhile."""
+    ours = shutil.ignore_patterns("config.json")
+    shutil.copytree(run, folder, dirs_exist_ok=True, ignore=ours)
+    write_json(folder / "config.json", to_plain(experiment))
 
 
 def complete(rows: Sequence[AnyRow], train: Train = training.run) -> list[Figures]:

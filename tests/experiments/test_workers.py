@@ -149,6 +149,15 @@ def test_a_heart_beats_while_a_row_is_held_and_a_second_claim_is_refused(tmp_pat
     assert claims.holder() is None
 
 
+def test_a_row_that_is_done_while_one_looks_has_not_failed(tmp_path, monkeypatch):
+    row = Claims(tmp_path / "row", HERE)
+    look = row.holder
+    with row.take() as held:
+        assert held
+        monkeypatch.setattr(row, "holder", lambda: held.end("done") or look())
+        assert row.failures() == []
+
+
 def test_who_looks_keeps_no_row(tmp_path, monkeypatch):
     """One that looks sees nobody where another looks, and may claim soon after."""
     row = Claims(tmp_path / "row", HERE)
