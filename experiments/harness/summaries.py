@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.harness.results import KEPT, Figures, kept_results
-from experiments.harness.significance import Against, p_over_seeds, p_over_sentences
+from experiments.harness.significance import (
+    LEAST_SEEDS,
+    Against,
+    p_over_seeds,
+    p_over_sentences,
+)
 from kvnmt.errors import UserError
 from kvnmt.evaluation.base import Column
 from kvnmt.systems.named import SYSTEMS
@@ -111,10 +116,14 @@ def grid_of(summary: Summary, kept: Path = KEPT) -> Grid:
 
 def mean_and_spread(values: Sequence[float], form: str) -> str:
     """The mean of some seeds and its standard deviation; spaces part thousands."""
-    text = form.format(statistics.fmean(values) if len({*values}) > 1 else values[0])
-    if len({*values}) > 1:
+    if len({*values}) == 1:
+        text = form.format(values[0])
+    elif len(values) < LEAST_SEEDS:
+        text = "; ".join(map(form.format, values))
+    else:
         unsigned = form.replace(":+", ":")
-        text += f" ± {unsigned.format(statistics.stdev(values))}"
+        spread = unsigned.format(statistics.stdev(values))
+        text = f"{form.format(statistics.fmean(values))} ± {spread}"
     return text.replace(",", " ")
 
 
