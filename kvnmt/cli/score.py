@@ -15,11 +15,10 @@ from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.pairs import Batched, check_source, read_pairs, windows
 from kvnmt.console import counting, print_json, say
 from kvnmt.data.text import Parallel, read_lines
-from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError, counted
 from kvnmt.fields import check_fields
 from kvnmt.inference.config import SearchConfig, numbers_of
-from kvnmt.inference.describe import finite
+from kvnmt.inference.describe import scored_record
 from kvnmt.inference.moses import Listed, read_lists
 from kvnmt.inference.score import Scored, score_lines
 from kvnmt.metrics.perplexity import perplexity
@@ -160,13 +159,7 @@ class Score(Batched, Ensembling):
             print(f"{pair.log_prob:.6f}")
             return
         target = run.vocabularies.target
-        record = {
-            **about,
-            "log_prob": finite(pair.log_prob),
-            "tokens": target.pieces([*target.encode(line), EOS]),
-            "token_log_probs": [*map(finite, pair.token_log_probs)],
-        }
-        print_json(record)
+        print_json({**about, **scored_record(target, target.encode(line), pair)})
 
 
 def check_together(options: Score) -> None:

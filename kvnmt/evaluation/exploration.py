@@ -14,9 +14,15 @@ from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig, check_asked, check_search
 from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.ids import check_counts, text_lines
-from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
+from kvnmt.inference.recording import (
+    Changes,
+    SignedWeights,
+    has_memory,
+    has_signs,
+    memory_changes,
+    signed_weights,
+)
 from kvnmt.inference.score import Scored, rounds_of, score
-from kvnmt.inference.signed_weights import SignedWeights, has_signs, signed_weights
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import sentence_chrf
 from kvnmt.model.config import ModelConfig
@@ -77,9 +83,7 @@ def explore(
         else:
             y = _translations(name, run, x, search, counting)
         compared = None if forced else reference  # with itself it is always alike
-        read.append(
-            outputs(name, run, x, y, compared, counting, search.limits, check_finite)
-        )
+        read.append(outputs(name, run, x, y, compared, counting, search.limits))
     systems = [system(name, run) for name, run in runs.items()]
     sentences = [
         {
@@ -130,7 +134,6 @@ def outputs(
     reference: Sequence[str] | None,
     counting: Counting,
     limits: tuple[int, int],
-    check: Callable[[str, Sequence[Scored]], None] = lambda name, scored: None,
 ) -> list[dict[str, Any]]:
     """How a run read every sentence to write its translation.
 
@@ -142,18 +145,15 @@ def outputs(
         reference: By people, if there are any.
         counting: Shows progress.
         limits: Most pairs in a batch, and most positions of its longer side.
-        check: Called with the name and what forced decoding gave.
+
+    Raises:
+        UserError: A sentence is read with what is no finite number.
     """
     count, words = len(source), run.vocabularies
     with counting(f"reading {name}", count) as advance:
-        size, tokens = limits
-        scored = score(
-            *(run.model, run.params, source, target),
-            size=size,
-            tokens=tokens,
-            advance=advance,
-        )
-    check(name, scored)
+        ids = run.model, run.params, source, target
+        scored = score(*ids, limits=limits, advance=advance)
+    _check_finite(name, scored)
     pairs = run, source, target, counting, limits
     changes = _told(f"memory of {name}", has_memory, memory_changes, *pairs)
     weights = _told(f"weights of {name}", has_signs, signed_weights, *pairs)
@@ -175,24 +175,15 @@ def outputs(
     return records
 
 
-def check_finite(name: str, scored: Sequence[Scored]) -> None:
-    """Makes sure that there is something to show of every sentence.
-
-    Raises:
-        UserError: A sentence is read with what is no finite number.
-    """
+def _check_finite(name: str, scored: Sequence[Scored]) -> None:
+    """Makes sure that there is something to show of every sentence."""
     for number, pair in enumerate(scored, 1):
-        if not is_finite(pair):
+        read = pair.token_log_probs, *pair.alignments, *pair.self_attention
+        if not all(np.isfinite(numbers).all() for numbers in read):
             raise UserError(
                 f"'{name}' reads line {number} with numbers that are not finite; take "
                 "an earlier checkpoint."
             )
-
-
-def is_finite(scored: Scored) -> bool:
-    """Whether there is something to show of a sentence."""
-    read = scored.token_log_probs, *scored.alignments, *scored.self_attention
-    return all(np.isfinite(numbers).all() for numbers in read)
 
 
 def _told(

@@ -5,12 +5,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, Unpack
 
-from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.data.links import Links
-from kvnmt.data.vocabulary import EOS
+from kvnmt.data.vocabulary import EOS, Vocabulary
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.forced import forced_pair
-from kvnmt.inference.score import Scored, score
+from kvnmt.inference.score import LIMITS, Scored, score
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import Request, Translation, translate_nbest
 from kvnmt.metrics.links import format_pharaoh
@@ -52,7 +51,7 @@ def read_back(
     translations: Sequence[Sequence[Translation]],
     *,
     nbest: bool,
-    limits: tuple[int, int] = (BATCH_SIZE, BATCH_TOKENS),
+    limits: tuple[int, int] = LIMITS,
 ) -> list[dict[str, Any]]:
     """Tells everything about translations that were found.
 
@@ -74,7 +73,7 @@ def linked(
     run: Trained,
     lines: Sequence[str],
     translations: Sequence[Sequence[Translation]],
-    limits: tuple[int, int] = (BATCH_SIZE, BATCH_TOKENS),
+    limits: tuple[int, int] = LIMITS,
 ) -> list[list[Links]]:
     """The links between the words of lines and of each of their translations.
 
@@ -138,6 +137,23 @@ def summary(run: Trained, translation: Translation) -> dict[str, Any]:
     }
 
 
+def scored_record(
+    words: Vocabulary, ids: Sequence[int], pair: Scored
+) -> dict[str, Any]:
+    """How probable a translation is, and each of its tokens, the end included.
+
+    Args:
+        words: The target's vocabulary.
+        ids: Of the translation, without EOS.
+        pair: What forced decoding told of it.
+    """
+    return {
+        "log_prob": finite(pair.log_prob),
+        "tokens": words.pieces([*ids, EOS]),
+        "token_log_probs": [*map(finite, pair.token_log_probs)],
+    }
+
+
 def finite(number: float) -> float | None:
     """A number, or None where JSON has none for it."""
     return number if math.isfinite(number) else None
@@ -153,8 +169,7 @@ def _scored(
     source = [run.vocabularies.source.encode(line) for line in lines]
     beside = [x for x, ways in zip(source, translations) for _ in ways]
     ids = [way.ids for ways in translations for way in ways]
-    size, tokens = limits
-    scored = iter(score(run.model, run.params, beside, ids, size=size, tokens=tokens))
+    scored = iter(score(run.model, run.params, beside, ids, limits=limits))
     return ([(way, next(scored)) for way in ways] for ways in translations)
 
 

@@ -15,9 +15,15 @@ from kvnmt.data.vocabulary import EOS
 from kvnmt.errors import UserError
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import count_members
-from kvnmt.inference.memory_changes import Changes, has_memory, memory_changes
+from kvnmt.inference.recording import (
+    Changes,
+    SignedWeights,
+    has_memory,
+    has_signs,
+    memory_changes,
+    signed_weights,
+)
 from kvnmt.inference.score import score
-from kvnmt.inference.signed_weights import SignedWeights, has_signs, signed_weights
 from kvnmt.inference.trained import Trained
 from kvnmt.inference.translate import translate
 from kvnmt.model.config import ModelConfig

@@ -10,15 +10,18 @@ looks in Python, not in a scan.
 
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
+from numpy.typing import NDArray
 
 from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment, Weighed
 from kvnmt.data.buckets import pairs_in_batches
 from kvnmt.inference.ids import check_counts, check_ids
+from kvnmt.inference.score import LIMITS
 from kvnmt.inference.trained import KEPT
 from kvnmt.model import assembly
 from kvnmt.model.assembly import Params
@@ -26,6 +29,33 @@ from kvnmt.model.config import ModelConfig
 from kvnmt.typing import Array, Bool, Int, PyTree
 
 Asked: TypeAlias = Literal["explain", "weigh"]
+
+
+class Changes(NamedTuple):
+    """One pair; a matrix per round, ``[target + 1, source + 1]``: EOS comes last.
+
+    Row t holds what the write of the step that predicts the t-th target word did to
+    every slot, as lengths of vectors. The next round of that step reads it, and the
+    steps after it; the word itself is not known yet.
+    """
+
+    changed: list[NDArray[np.floating]]
+    forgotten: list[NDArray[np.floating]]
+    added: list[NDArray[np.floating]]
+
+
+class SignedWeights(NamedTuple):
+    """One pair; an array per round.
+
+    ``signed``, [N, T, S], holds for each head the exact weight that the write of a
+    source word has in what the head reads for a target word; it is negative where that
+    is taken away. Heads that begin at the end of the source come last. ``own``, [T], is
+    the share of the context, from 0 to 1, that the decoder itself has written. EOS is
+    the last of the T and of the S words.
+    """
+
+    signed: list[NDArray[np.floating]]
+    own: list[NDArray[np.floating]]
 
 
 @struct.dataclass
@@ -44,28 +74,28 @@ class State:
     told: PyTree  # leaves [B, R, ...], in order; as many as there were looks
 
 
-def tells(config: ModelConfig, asked: Asked) -> bool:
-    """Whether the mechanism of a config has something to tell of a source."""
-    return (
-        config.reads_source
-        and getattr(CATALOGUE.build(config.attention), asked) is not None
-    )
+def has_memory(config: ModelConfig) -> bool:
+    """Whether the mechanism rewrites a memory that `memory_changes` can tell of."""
+    return _tells(config, "explain")
 
 
-def record(
+def has_signs(config: ModelConfig) -> bool:
+    """Whether the mechanism has weights with signs, of which `signed_weights` tells."""
+    return _tells(config, "weigh")
+
+
+def memory_changes(
     config: ModelConfig,
-    asked: Asked,
     params: Params,
     source: Sequence[Sequence[int]],
     target: Sequence[Sequence[int]],
-    advance: Callable[[int], None],
-    limits: tuple[int, int],
-) -> list[PyTree]:
-    """Forces translations; returns what was told of each pair, [R, target + 1, ...].
+    advance: Callable[[int], None] = lambda pairs: None,
+    limits: tuple[int, int] = LIMITS,
+) -> list[Changes]:
+    """Forces translations and tells what each write did to the memory.
 
     Args:
-        config: Of a model whose mechanism tells; see `tells`.
-        asked: What of.
+        config: Of a model that has a memory; see `has_memory`.
         params: Its arrays.
         source: Ids without EOS.
         target: Ids of the translations, without EOS.
@@ -75,6 +105,44 @@ def record(
     Raises:
         UserError: The sides differ in number, or an id is no word of the vocabulary.
     """
+    told = _record(config, "explain", params, source, target, advance, limits)
+    return [Changes(*map(list, (c.changed, c.forgotten, c.added))) for c in told]
+
+
+def signed_weights(
+    config: ModelConfig,
+    params: Params,
+    source: Sequence[Sequence[int]],
+    target: Sequence[Sequence[int]],
+    advance: Callable[[int], None] = lambda pairs: None,
+    limits: tuple[int, int] = LIMITS,
+) -> list[SignedWeights]:
+    """Forces translations and tells what each look consisted of.
+
+    All is as in `memory_changes`, but for a model that has signs; see `has_signs`.
+    """
+    told = _record(config, "weigh", params, source, target, advance, limits)
+    return [SignedWeights(list(w.signed.swapaxes(1, 2)), list(w.own)) for w in told]
+
+
+def _tells(config: ModelConfig, asked: Asked) -> bool:
+    """Whether the mechanism of a config has something to tell of a source."""
+    return (
+        config.reads_source
+        and getattr(CATALOGUE.build(config.attention), asked) is not None
+    )
+
+
+def _record(
+    config: ModelConfig,
+    asked: Asked,
+    params: Params,
+    source: Sequence[Sequence[int]],
+    target: Sequence[Sequence[int]],
+    advance: Callable[[int], None],
+    limits: tuple[int, int],
+) -> list[PyTree]:
+    """Forces translations; returns what was told of each pair, [R, target + 1, ...]."""
     assert params.source_embedding is not None
     check_counts(len(source), "source sentences", len(target), "target sentences")
     check_ids(source, params.source_embedding.shape[0], "source sentence")
@@ -104,7 +172,7 @@ def recording(asked: Asked) -> Callable[[Attention], Attention]:
 
     def around(attention: Attention) -> Attention:
         tell, rewrite = getattr(attention, asked), attention.write
-        assert tell is not None  # see `tells`
+        assert tell is not None  # see `_tells`
 
         def prepare(params: PyTree, annotations: Array, mask: Array) -> Source:
             return Source(attention.prepare(params, annotations, mask), mask)

@@ -45,8 +45,7 @@ def score(
     source: Sequence[Sequence[int]],
     target: Sequence[Sequence[int]],
     *,
-    size: int = BATCH_SIZE,
-    tokens: int = BATCH_TOKENS,
+    limits: tuple[int, int] = LIMITS,
     advance: Callable[[int], None] = lambda pairs: None,
     aligned: bool = True,
 ) -> list[Scored]:
@@ -57,8 +56,8 @@ def score(
         params: The arrays.
         source: What is translated; a language model does not read it.
         target: Its translations.
-        size: Most pairs in a batch.
-        tokens: Most positions of the longer side in a batch, padding included.
+        limits: Most pairs in a batch, and most positions of its longer side, padding
+            included.
         advance: Called after every batch with how many pairs it held.
         aligned: Whether to tell alignments and self-attention, too.
 
@@ -73,7 +72,7 @@ def score(
     params = replicate(params, mesh)
     results = [Scored([], [], [])] * len(source)
 
-    batches = pairs_in_batches(source, target, size, tokens, multiple=mesh.size)
+    batches = pairs_in_batches(source, target, *limits, multiple=mesh.size)
     sent = ((places, run(params, *split_rows(rows, mesh))) for places, *rows in batches)
     for places, outputs in one_behind(sent):
         log_probs, rounds, looks = jax.device_get(outputs)
@@ -115,18 +114,13 @@ def score_lines(
     aligned: bool = True,
     limits: tuple[int, int] = LIMITS,
 ) -> list[Scored]:
-    """Scores and aligns pairs of lines, over tokens, as `score` does.
-
-    The limits are its ``size`` and ``tokens``.
-    """
-    size, tokens = limits
+    """Scores and aligns pairs of lines, over tokens, as `score` does."""
     return score(
         run.model,
         run.params,
         [run.vocabularies.source.encode(line) for line in source],
         [run.vocabularies.target.encode(line) for line in target],
-        size=size,
-        tokens=tokens,
+        limits=limits,
         advance=advance,
         aligned=aligned,
     )

@@ -34,10 +34,7 @@ def attended_links(
     ]
     short = [pair for pair in pairs if max(map(len, pair)) <= longest]
     source_ids, target_ids = [x for x, _ in short], [y for _, y in short]
-    size, tokens = limits
-    scored = score(
-        run.model, run.params, source_ids, target_ids, size=size, tokens=tokens
-    )
+    scored = score(run.model, run.params, source_ids, target_ids, limits=limits)
     links = [
         hard_links(pair.alignments[-1], len(x), len(y))
         for pair, x, y in zip(scored, source_ids, target_ids)

@@ -7,12 +7,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.data.text import read_lines
 from kvnmt.data.vocabulary import UNK, Words
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError
-from kvnmt.inference.score import rounds_of, score
+from kvnmt.inference.score import LIMITS, rounds_of, score
 from kvnmt.inference.trained import Trained
 
 
@@ -35,7 +34,7 @@ def replace_unknown(
     hypotheses: Sequence[Sequence[int]],
     dictionary: Mapping[str, str],
     prefixes: Sequence[str] | None = None,
-    limits: tuple[int, int] = (BATCH_SIZE, BATCH_TOKENS),
+    limits: tuple[int, int] = LIMITS,
 ) -> list[str]:
     """Writes translations with something in the place of every unknown word.
 
@@ -51,8 +50,7 @@ def replace_unknown(
     places = [n for n, ids in enumerate(hypotheses) if UNK in ids]
     source = [words.source.encode(lines[n]) for n in places]
     target = [hypotheses[n] for n in places]
-    size, tokens = limits
-    scored = score(run.model, run.params, source, target, size=size, tokens=tokens)
+    scored = score(run.model, run.params, source, target, limits=limits)
     translations = [words.target.decode(ids) for ids in hypotheses]
     for n, pair in zip(places, scored):
         tokens = words.target.pieces(hypotheses[n])

@@ -26,7 +26,7 @@ from kvnmt.evaluation.exploration import difference
 from kvnmt.inference.describe import grouped, join
 from kvnmt.serve.batcher import Batcher, FullError
 from kvnmt.serve.guard import Guard
-from kvnmt.serve.limits import Limits, Refusal
+from kvnmt.serve.limits import GONE, Limits, Refusal
 from kvnmt.serve.questions import Asker, Question, read_json
 from kvnmt.serve.service import Service
 from kvnmt.serve.traffic import KIND, Noting, Traffic
@@ -41,7 +41,6 @@ HEADERS = {
 # What is refused before all of it is read: what still comes is not waited for.
 UNREAD = (401, 403, 408, 413, 415)
 PATIENCE = 16  # times the size of a body that is read, to be thrown away
-GONE = 499  # the client went away; nobody reads it
 
 
 @dataclass(frozen=True)
@@ -121,6 +120,8 @@ class Answers:
     async def _body(self, request: Request) -> dict[str, Any]:
         """The JSON object that was sent, by one who may ask."""
         self.guard.check(request.headers)
+        if self.batcher.waiting() >= self.limits.waiting:
+            raise _full()  # before long lines are cut
         kind = request.headers.get("content-type", "").partition(";")[0].strip()
         if kind.lower() != "application/json":
             raise Refusal(415, "send JSON, with 'Content-Type: application/json'.")
@@ -145,11 +146,7 @@ class Answers:
                 futures.append(self.batcher.submit(task, flat))
             answers = await self._wait(request, futures)
         except FullError:
-            raise Refusal(
-                503, "too many lines wait already; ask again in a moment."
-            ) from None
-        except UserError as error:
-            raise Refusal(400, str(error)) from None
+            raise _full() from None
         finally:
             for future in futures:
                 future.cancel()  # what nobody waits for leaves the queue
@@ -190,6 +187,10 @@ class Answers:
         )
 
 
+def _full() -> Refusal:
+    return Refusal(503, "too many lines wait already; ask again in a moment.")
+
+
 async def _bytes(request: Request, kilobytes: int) -> bytes:
     """The body; too much of it is read on, so that the client hears of it."""
     most, body, size = 1024 * kilobytes, bytearray(), 0
@@ -220,10 +221,11 @@ def make_app(answers: Answers) -> Starlette:
     }
     handlers: dict[Any, Callable[[Request, Any], Awaitable[Response]]] = {
         Refusal: _refused,
+        UserError: _mistaken,
         HTTPException: _not_found,
         Exception: _failed,
     }
-    noting = {"traffic": answers.traffic, "paths": {*gets, *posts}, "unanswered": GONE}
+    noting = {"traffic": answers.traffic, "paths": {*gets, *posts}}
     across = Middleware(
         CORSMiddleware,
         allow_origins=answers.guard.origins,
@@ -255,6 +257,10 @@ async def _refused(request: Request, refusal: Refusal) -> Response:
     if refusal.status in UNREAD:
         headers = headers | {"Connection": "close"}
     return _error(refusal.message, refusal.status, headers)
+
+
+async def _mistaken(request: Request, error: UserError) -> Response:
+    return _error(str(error), 400, {})
 
 
 async def _not_found(request: Request, error: HTTPException) -> Response:

@@ -10,6 +10,8 @@ from kvnmt.fields import at_least, between
 
 MOST_ROWS = 64  # lines that are answered together
 COMMON = 200  # tokens of a line: alignments of longer ones are larger
+SHARE = 4  # requests, at least, find room together, however long their lines are
+GONE = 499  # the status where the client went away; nobody reads it
 Seconds: TypeAlias = Annotated[float, between(0.01, 86_400)]
 
 
@@ -44,6 +46,17 @@ def check_count(lines: Sequence[object], limits: Limits) -> None:
         raise Refusal(
             413,
             f"the request has {len(lines)} lines but may have {limits.lines}; send "
+            "them in several requests.",
+        )
+
+
+def check_parts(count: int, limits: Limits) -> None:
+    """Refuses a request of so many parts of lines that nobody else would find room."""
+    most = max(limits.lines, limits.waiting // SHARE)
+    if count > most:
+        raise Refusal(
+            413,
+            f"the request has more than {most} lines once long ones are split; send "
             "them in several requests.",
         )
 

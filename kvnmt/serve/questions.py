@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What was asked: JSON to tasks and their items, refused in one sentence.
 
-A question knows nothing of HTTP. Strings are lines of text as ``kvnmt translate`` reads
-them.
+A question knows nothing of HTTP; a `UserError` is a question that is not understood.
+Strings are lines of text as ``kvnmt translate`` reads them.
 """
 
 import itertools
@@ -12,20 +12,21 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from kvnmt.data.words import cut, first_filled
-from kvnmt.errors import UserError, counted, unknown_name
+from kvnmt.errors import unknown_name
 from kvnmt.inference.config import (
     SearchConfig,
     check_asked,
     check_search,
     shape_of,
 )
-from kvnmt.inference.ids import begun_ids, part_number
+from kvnmt.inference.ids import begun_ids, check_counts, part_number
 from kvnmt.runs.directory import Run, longest_input
 from kvnmt.serve.limits import (
     Limits,
     Refusal,
     check_aligned,
     check_count,
+    check_parts,
     check_tokens,
     clean_line,
 )
@@ -72,16 +73,19 @@ class Asker:
         name, run = self._system(plain)
         search = self._search(plain.get("search", {}))
         lines = self._lines(plain, "lines")
-        begun = plain.get("prefixes") is not None
+        begun = "prefixes" in plain
         prefixes = self._prefixes(run, plain, lines) if begun else [()] * len(lines)
         aligned = plain.get("alignments", False)
         if not isinstance(aligned, bool):
             raise Refusal(400, "'alignments' is neither true nor false.")
         if aligned:  # before all lines are cut, and after
             check_aligned([1] * len(lines), search.nbest, self.limits)
-        items, words = [], run.vocabularies.source
+        items: list[list[Any]] = []
+        words, count = run.vocabularies.source, 0
         for n, (line, prefix) in enumerate(zip(lines, prefixes)):
             parts = cut(words, line, self._most(run))
+            count += len(parts)
+            check_parts(count, self.limits)
             first = first_filled(words, parts)
             items.append(
                 [
@@ -101,12 +105,7 @@ class Asker:
         _check_fields(plain, ("source", "target", "system"))
         name, run = self._system(plain)
         source, target = self._lines(plain, "source"), self._lines(plain, "target")
-        if len(source) != len(target):
-            raise Refusal(
-                400,
-                f"there are {len(source)} source lines but {len(target)} target lines; "
-                "every source line needs its translation.",
-            )
+        check_counts(len(source), "source lines", len(target), "target lines")
         sides = (("source", source), ("target", target))
         for (side, lines), words in zip(sides, run.vocabularies):
             for n, line in enumerate(lines, 1):
@@ -119,9 +118,7 @@ class Asker:
         """A line to look at, with a question for every run."""
         _check_fields(plain, ("line", "prefixes"))
         line = clean_line(plain.get("line"), "'line'", self.limits)
-        prefixes = plain.get("prefixes")
-        if prefixes is None:
-            prefixes = [""] * len(self.runs)
+        prefixes = plain.get("prefixes", [""] * len(self.runs))
         if not isinstance(prefixes, list) or len(prefixes) != len(self.runs):
             raise Refusal(400, "'prefixes' is no list with a string for every system.")
         questions, alone = [], _alone(self.search)
@@ -136,7 +133,7 @@ class Asker:
     def _system(self, plain: Mapping[str, Any]) -> tuple[str, Run]:
         name = plain.get("system", next(iter(self.runs)))
         if not isinstance(name, str) or name not in self.runs:
-            raise Refusal(400, str(unknown_name("system", str(name)[:NAME], self.runs)))
+            raise unknown_name("system", str(name)[:NAME], self.runs)
         return name, self.runs[name]
 
     def _most(self, run: Run) -> int:
@@ -157,13 +154,7 @@ class Asker:
         self, run: Run, plain: Mapping[str, Any], lines: Sequence[str]
     ) -> list[tuple[int, ...]]:
         texts = self._lines(plain, "prefixes")
-        if len(texts) != len(lines):
-            raise Refusal(
-                400,
-                f"{counted(len(lines), 'line')} came with "
-                f"{counted(len(texts), 'prefix', 'prefixes')}; every line needs "
-                "one, which may be empty.",
-            )
+        check_counts(len(lines), "lines", len(texts), "prefixes")
         return [
             self._prefix(run, text, f"line {n} of 'prefixes'")
             for n, text in enumerate(texts, 1)
@@ -183,13 +174,10 @@ class Asker:
                 text = f"'{name}' is set where the service is started, for all."
                 raise Refusal(400, text)
             if name not in OPTIONS:
-                raise Refusal(400, str(unknown_name("option", name[:NAME], OPTIONS)))
+                raise unknown_name("option", name[:NAME], OPTIONS)
         search = replace(self.search, **plain)
-        try:
-            check_search(search)
-            check_asked(search, self.search)
-        except UserError as error:
-            raise Refusal(400, str(error)) from None
+        check_search(search)
+        check_asked(search, self.search)
         if shape_of(search).width > self.limits.beam:
             raise Refusal(
                 400,
@@ -207,7 +195,7 @@ def _alone(search: SearchConfig) -> int | None:
 
 
 def read_json(body: bytes) -> dict[str, Any]:
-    """The object that a body holds.
+    """The object that a body holds; a field that is null is not there.
 
     Raises:
         Refusal: It holds none.
@@ -219,7 +207,7 @@ def read_json(body: bytes) -> dict[str, Any]:
         raise Refusal(400, f"the body is no JSON in UTF-8: {reason}.") from None
     if not isinstance(plain, dict):
         raise Refusal(400, "the body is no JSON object.")
-    return plain
+    return {name: value for name, value in plain.items() if value is not None}
 
 
 def _refuse_constant(name: str) -> Any:
@@ -231,4 +219,4 @@ def _check_fields(plain: Mapping[str, Any], known: Iterable[str]) -> None:
         if name in OPTIONS and "search" in known:
             raise Refusal(400, f"'{name}' is an option; put it into 'search'.")
         if name not in known:
-            raise Refusal(400, str(unknown_name("field", name[:NAME], known)))
+            raise unknown_name("field", name[:NAME], known)

@@ -29,6 +29,7 @@ from kvnmt.serve.questions import Asker
 from kvnmt.serve.service import Service, length, most_rows
 from kvnmt.serve.traffic import Traffic
 
+KEPT = 75  # seconds without a question until a connection ends; proxies hold them 60
 LEAVING = 5.0  # seconds beyond the time limit of requests until a stop is forced
 HANDLED = (signal.SIGTERM, signal.SIGINT)
 
@@ -88,8 +89,9 @@ def make_serving(
     answers = Answers(service, batcher, asker, guard, limits, page, Traffic(log))
     config = uvicorn.Config(
         make_app(answers),
-        log_level="warning",
+        log_level="error",  # warnings are of clients that speak no HTTP
         access_log=False,
+        timeout_keep_alive=KEPT,
         lifespan="off",
         ws="none",
         http="h11",

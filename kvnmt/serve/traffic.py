@@ -4,6 +4,7 @@
 Metrics are text as Prometheus reads it. Of a request no text is kept.
 """
 
+import os
 import threading
 import time
 from collections import Counter, defaultdict
@@ -15,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kvnmt.console import json_bytes, say
 from kvnmt.errors import reason_of
+from kvnmt.serve.limits import GONE
 
 OTHER = "other"  # addresses that there are not: whoever asks would make new names
 KIND = "text/plain; version=0.0.4; charset=utf-8"
@@ -30,13 +32,14 @@ class Traffic:
             log: A file that gets a line of JSON for each request; None: none does.
         """
         self._log, self._lock = log, threading.Lock()
+        self._told = False  # that the file cannot be written
         self._requests: Counter[tuple[str, int]] = Counter()
         self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def note(self, path: str, status: int, seconds: float) -> None:
         """Counts a request, and writes it down.
 
-        A service goes on where it cannot be written, and says so once.
+        A service goes on while it cannot be written, and says so once.
         """
         with self._lock:
             self._requests[path, status] += 1
@@ -50,12 +53,14 @@ class Traffic:
                 "seconds": round(seconds, 4),
             }
             try:
-                with self._log.open("ab") as file:
+                with open(self._log, "ab", opener=_at_once) as file:
                     file.write(json_bytes(record) + b"\n")
+                self._told = False
             except OSError as error:
-                why = reason_of(error)
-                say(f"'{self._log}' cannot be written: {why}; no more is noted there")
-                self._log = None
+                if not self._told:
+                    why = f"cannot be written: {reason_of(error)}"
+                    say(f"'{self._log}' {why}; until it can, requests are not noted")
+                self._told = True
 
     def text(self, now: Mapping[str, float]) -> str:
         """All counts, and what else is known at this moment."""
@@ -75,6 +80,11 @@ class Traffic:
         return "".join(f"{line}\n" for line in lines)
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Opens a file; of a pipe that nobody reads it does not wait for a reader."""
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)
+
+
 class Noting:
     """Middleware that notes every request once it is answered."""
 
@@ -83,7 +93,6 @@ class Noting:
         app: ASGIApp,
         traffic: Traffic,
         paths: Collection[str],
-        unanswered: int,
     ):
         """Stands around an application.
 
@@ -91,10 +100,8 @@ class Noting:
             app: What answers.
             traffic: What is told.
             paths: The addresses that there are.
-            unanswered: The status of a request that got no answer.
         """
         self._app, self._traffic, self._paths = app, traffic, paths
-        self._unanswered = unanswered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Lets the application answer."""
@@ -114,6 +121,6 @@ class Noting:
             status = status or 500
             raise
         finally:
-            status = status or self._unanswered
+            status = status or GONE
             path = scope["path"] if scope["path"] in self._paths else OTHER
             self._traffic.note(path, status, time.perf_counter() - began)

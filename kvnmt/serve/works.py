@@ -11,14 +11,12 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kvnmt.data.buckets import pairs_in_batches
-from kvnmt.data.vocabulary import SPECIAL
 from kvnmt.devices import own_mesh
-from kvnmt.errors import UserError
-from kvnmt.evaluation.exploration import Advance, is_finite, outputs
+from kvnmt.evaluation.exploration import Advance, outputs
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.describe import finite, read_back, summary
+from kvnmt.inference.describe import read_back, scored_record, summary
 from kvnmt.inference.program import program
-from kvnmt.inference.score import Scored, compiled_score, score
+from kvnmt.inference.score import compiled_score, score
 from kvnmt.inference.shortlist import Shortlist
 from kvnmt.inference.translate import (
     Request,
@@ -101,21 +99,10 @@ def _explore(batch: Batch) -> Records:
     texts = _filled([line.text for line in batch.items], batch.rows, "")
     x = [run.vocabularies.source.encode(text) for text in texts]
     with batch.program(_read_shapes(batch, texts, y)):
-        records = outputs(
-            name, run, x, y, None, _silent, batch.task.search.limits, _check_finite
-        )
+        records = outputs(name, run, x, y, None, _silent, batch.task.search.limits)
     # What was forced, as it is shown: an unknown word is shown otherwise than typed.
     begun = [run.vocabularies.target.decode(line.prefix) for line in batch.items]
     return [record | {"begun": text} for record, text in zip(records, begun)]
-
-
-def _check_finite(name: str, scored: Sequence[Scored]) -> None:
-    """Refuses lines without anything to show; a batch of several is asked apart."""
-    if not all(map(is_finite, scored)):
-        raise UserError(
-            f"'{name}' reads a line with numbers that are not finite; take an earlier "
-            "checkpoint."
-        )
 
 
 def _score(batch: Batch) -> Records:
@@ -125,19 +112,10 @@ def _score(batch: Batch) -> Records:
     run, words = batch.run, batch.run.vocabularies.target
     x = [run.vocabularies.source.encode(line) for line in source]
     ids = [words.encode(line) for line in target]
-    size, tokens = batch.task.search.limits
+    limits = batch.task.search.limits
     with batch.program(_read_shapes(batch, source, ids, aligned=False)):
-        scores = score(
-            *(run.model, run.params, x, ids), size=size, tokens=tokens, aligned=False
-        )
-    return [
-        {
-            "log_prob": finite(scored.log_prob),
-            "tokens": [*words.pieces(y), SPECIAL[0]],
-            "token_log_probs": [*map(finite, scored.token_log_probs)],
-        }
-        for y, scored in zip(ids, scores)
-    ]
+        scores = score(run.model, run.params, x, ids, limits=limits, aligned=False)
+    return [scored_record(words, y, one) for y, one in zip(ids, scores)]
 
 
 WORKS: dict[Kind, Callable[[Batch], Records]] = {

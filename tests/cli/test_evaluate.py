@@ -19,10 +19,9 @@ from kvnmt.errors import UserError
 from kvnmt.evaluation import MEASURES, Measure, base, inputs
 from kvnmt.files import in_file
 from kvnmt.inference.forced import force_lines
-from kvnmt.inference.memory_changes import memory_changes
 from kvnmt.inference.program import SearchConfig
+from kvnmt.inference.recording import memory_changes, signed_weights
 from kvnmt.inference.score import score_lines
-from kvnmt.inference.signed_weights import signed_weights
 from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.adequacy import Coverage, coverage_by_attention
 from kvnmt.metrics.alignment import alignment_error_rate, hard_links

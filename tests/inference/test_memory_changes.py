@@ -11,8 +11,7 @@ import pytest
 
 from kvnmt import decoder as decoders
 from kvnmt.attention import CATALOGUE, Moment, kv_memory
-from kvnmt.inference.memory_changes import has_memory, memory_changes
-from kvnmt.inference.recording import recording, taken
+from kvnmt.inference.recording import has_memory, memory_changes, recording, taken
 from kvnmt.initializers import gaussian
 from kvnmt.model import assembly
 from kvnmt.model.config import ModelConfig

@@ -76,7 +76,7 @@ def test_neither_order_nor_batch_matters(run):
         run.params,
         source[::-1],
         target[::-1],
-        size=8,  # two rows for each device
+        limits=(8, 4096),  # two rows for each device
         advance=told.append,
     )
     for one, other in zip(want, alone[::-1]):
@@ -96,7 +96,7 @@ def test_a_long_translation_counts_as_a_long_source_does(run, monkeypatch):
         return split_rows(arrays, mesh)
 
     monkeypatch.setattr(scores, "split_rows", noted)
-    results = score(run.model, run.params, source, target, tokens=400)
+    results = score(run.model, run.params, source, target, limits=(64, 400))
     assert [len(pair.token_log_probs) for pair in results] == [2] * 39 + [151]
     rows = {shape[0] for shape in shapes[0]}
     assert rows == {DEVICES}  # the long one, and what devices need beside it

@@ -8,8 +8,8 @@ import numpy as np
 
 from kvnmt.attention import CATALOGUE, delta_memory
 from kvnmt.decoder import conditional, stacked_lstm, transformer
+from kvnmt.inference.recording import has_signs, signed_weights
 from kvnmt.inference.score import score
-from kvnmt.inference.signed_weights import has_signs, signed_weights
 from kvnmt.model import assembly
 from kvnmt.model.config import ModelConfig
 

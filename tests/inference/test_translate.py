@@ -471,7 +471,7 @@ def test_every_sentence_is_told_once(talker, sentences):
 def test_alignments_have_the_shape_of_their_pair(talker, sentences):
     model, params = talker
     targets = [ids[::-1] * 2 for ids in sentences[1:]] + [[3]]
-    scored = score(model, params, sentences, targets, size=4)
+    scored = score(model, params, sentences, targets, limits=(4, 4096))
     for source, target, pair in zip(sentences, targets, scored):
         assert len(pair.alignments) == 2  # rounds
         for matrix in pair.alignments:
@@ -483,7 +483,7 @@ def test_alignments_have_the_shape_of_their_pair(talker, sentences):
 def test_alignments_are_those_of_the_pair_alone(talker, sentences):
     model, params = talker
     targets = [ids[::-1] for ids in sentences]
-    scored = score(model, params, sentences, targets, size=4)
+    scored = score(model, params, sentences, targets, limits=(4, 4096))
     found = [pair.alignments for pair in scored]
     forward = jax.jit(model.forward)
     for place in (0, 3):
@@ -511,9 +511,9 @@ def test_one_alignment_program_serves_a_corpus(talker, sentences):
         return talker[0].forward(params, source, target)
 
     model = talker[0]._replace(forward=partial(forward))
-    score(model, talker[1], sentences, sentences, size=4)
+    score(model, talker[1], sentences, sentences, limits=(4, 4096))
     assert len(shapes) == len(set(shapes)) == 1
-    score(model, talker[1], sentences[::-1], sentences[::-1], size=4)
+    score(model, talker[1], sentences[::-1], sentences[::-1], limits=(4, 4096))
     assert len(shapes) == 1
 
 

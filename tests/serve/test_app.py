@@ -360,11 +360,19 @@ def test_requests_are_counted_and_noted(runs, tmp_path):
 
 
 def test_a_log_that_cannot_be_written_stops_nothing(tmp_path, capsys):
-    traffic = Traffic(tmp_path / "missing" / "log")
+    log = tmp_path / "later" / "log"
+    traffic = Traffic(log)
     for _ in range(2):
         traffic.note("/health", 200, 0.5)
     assert 'path="/health",status="200"} 2' in traffic.text({})
-    assert capsys.readouterr().err.count("no more is noted there") == 1
+    assert capsys.readouterr().err.count("requests are not noted") == 1
+    log.parent.mkdir()
+    traffic.note("/health", 200, 0.5)
+    assert log.read_text().count("\n") == 1
+    log.unlink()
+    os.mkfifo(log)  # that nobody reads
+    traffic.note("/health", 200, 0.5)
+    assert capsys.readouterr().err.count("requests are not noted") == 1
 
 
 def test_metrics_are_told_to_who_may_ask(runs):
@@ -451,6 +459,7 @@ BAD = [
     ("/translate", {"lines": ["a", 1]}, 400, "line 2 of 'lines' is no string"),
     ("/translate", {"lines": ["a\nb"]}, 400, "line feed"),
     ("/translate", {"lines": ["a"] * 41}, 413, "41 lines but may have 40"),
+    ("/translate", {"lines": ["a " * 149] * 40}, 413, "more than 512 lines once long"),
     (
         "/translate",
         {"lines": ["a"] * 33, "alignments": True},
@@ -480,7 +489,7 @@ BAD = [
     ("/translate", LINES | {"system": "plane"}, 400, "did you mean 'plain'?"),
     ("/translate", LINES | {"system": ["plain"]}, 400, "no system"),
     ("/translate", LINES | {"alignments": 1}, 400, "neither true nor false"),
-    ("/translate", LINES | {"prefixes": []}, 400, "1 line came with 0 prefixes"),
+    ("/translate", LINES | {"prefixes": []}, 400, "1 lines but 0 prefixes"),
     ("/translate", LINES | {"prefixes": ["A " * 13]}, 413, "13 tokens"),
     ("/translate", LINES | {"search": {"baem": 2}}, 400, "did you mean 'beam'?"),
     ("/translate", LINES | {"search": {"length_extra": 9**9}}, 400, "for all"),
@@ -509,6 +518,12 @@ def test_a_bad_question_is_refused_in_a_sentence(service, path, body, status, pa
     found = httpx.post(f"{service.url}{path}", content=content, headers=kind)
     refused(found, status, part)
     assert found.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_field_that_is_null_is_not_there(service):
+    fields = ("system", "search", "prefixes", "alignments")
+    answer = service.post("/translate", LINES | dict.fromkeys(fields))
+    assert answer.json() == service.post("/translate", LINES).json()
 
 
 def test_other_addresses_methods_and_kinds_are_refused(service, runs):
@@ -546,7 +561,7 @@ def test_what_is_read_with_no_finite_number_is_one_sentence(runs):
     spoilt = jax.tree.map(lambda leaf: leaf * np.nan, run.params)
     with started({"spoilt": run._replace(params=spoilt)}) as service:
         answer = service.post("/explore", {"line": "a b"})
-        refused(answer, 400, "'spoilt' reads a line with numbers that are not finite")
+        refused(answer, 400, "'spoilt' reads line 1 with numbers that are not finite")
 
 
 # --- who may ask ---------------------------------------------------------------------

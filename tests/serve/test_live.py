@@ -48,9 +48,19 @@ await type('a b');
 answer = wrong;
 await type('too long');
 answer = right;
-force(0, 'A X');
+force(DATA.sentences[0], 0, 'A X');
 await soon();
 console.log(JSON.stringify(asked.at(-1)), DATA.sentences.length);
+"""
+LATER = """
+await type('a b');
+const seen = DATA.sentences[0];
+box = {};
+await type('c d');
+force(seen, 0, 'A X');
+await soon();
+await type('c d', true);
+console.log(JSON.stringify(asked.slice(-2)));
 """
 TYPING = """
 await type('a b');
@@ -86,6 +96,13 @@ def says(script: str) -> str:
 def test_a_forced_word_is_of_the_line_that_is_shown():
     """Whatever was typed since, and refused."""
     assert says(FORCED) == '{"line":"a b","prefixes":["A X",""]} 1'
+
+
+@pytest.mark.skipif(NODE is None, reason="there is no Node here")
+def test_a_word_is_forced_where_it_was_clicked():
+    """Though the next line was answered meanwhile, which can then be asked again."""
+    forced = '{"line":"a b","prefixes":["A X",""]}'
+    assert says(LATER) == f'[{forced},{{"line":"c d","prefixes":["",""]}}]'
 
 
 @pytest.mark.skipif(NODE is None, reason="there is no Node here")

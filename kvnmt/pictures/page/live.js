@@ -150,16 +150,17 @@ const wordsOf = (text) =>
   [...text.matchAll(WORD)].map((match) => ({ text: match[0], start: match.index }));
 
 // The words of a hypothesis, each of which can be clicked and replaced.
+// What is under way may be answered meanwhile: a click is about what is shown.
 hypothesisContent = function (system, text, units, marks) {
-  const { prefixes } = DATA.sentences[state.sentence];
-  const { begun } = outputOf(state.sentence, system);
+  const shown = DATA.sentences[state.sentence];
+  const { begun } = shown.outputs[system];
   const words = wordsOf(text);
   const parts = [];
   let end = 0;
   words.forEach((word, i) => {
     parts.push(
       text.slice(end, word.start),
-      wordButton(system, text, word, i, marksWithin(word, units, marks), begun),
+      wordButton(shown, system, text, word, i, marksWithin(word, units, marks)),
     );
     end = endOf(word);
   });
@@ -170,15 +171,15 @@ hypothesisContent = function (system, text, units, marks) {
       '+',
       'Go on with other words (the end of the translation)',
       (button) => {
-        const before = textBefore(system, text, text.length);
+        const before = textBefore(shown, system, text, text.length);
         const between = HAS_CJK.test(before) && !text.includes(' ') ? '' : ' ';
-        editWord(button, system, before && before + between, '');
+        editWord(button, shown, system, before && before + between, '');
       },
       `${system} ${words.length}`,
     ),
-    prefixes[system]
+    shown.prefixes[system]
       ? toolButton('free', 'Let the system choose all words again', () =>
-          force(system, ''),
+          force(shown, system, ''),
         )
       : null,
   ];
@@ -188,24 +189,25 @@ const endOf = ({ text, start }) => start + text.length;
 
 // What stands before a place. Of what was forced it is what was typed: an unknown word is
 // shown otherwise, and would be read as yet another. The last one forced may go on.
-function textBefore(system, text, start) {
-  const prefix = DATA.sentences[state.sentence].prefixes[system];
-  const { begun } = outputOf(state.sentence, system);
+function textBefore(shown, system, text, start) {
+  const prefix = shown.prefixes[system];
+  const { begun } = shown.outputs[system];
   if (!text.startsWith(begun)) return text.slice(0, start);
   if (start >= begun.length) return prefix + text.slice(begun.length, start);
-  const [typed, shown] = [wordsOf(prefix), wordsOf(begun)];
-  const i = shown.findIndex((word) => word.start === start);
-  return typed.length === shown.length && i >= 0
+  const [typed, spoken] = [wordsOf(prefix), wordsOf(begun)];
+  const i = spoken.findIndex((word) => word.start === start);
+  return typed.length === spoken.length && i >= 0
     ? prefix.slice(0, typed[i].start)
     : text.slice(0, start);
 }
 
 // No button of HTML: of these each stands alone, and words of another direction would
 // not run that way.
-function wordButton(system, text, word, i, content, begun) {
+function wordButton(shown, system, text, word, i, content) {
+  const { begun } = shown.outputs[system];
   const edit = (event) => {
-    const before = textBefore(system, text, word.start);
-    editWord(event.currentTarget, system, before, word.text);
+    const before = textBefore(shown, system, text, word.start);
+    editWord(event.currentTarget, shown, system, before, word.text);
   };
   return element(
     'span',
@@ -252,7 +254,7 @@ function marksWithin({ text, start }, units, marks) {
 }
 
 // Puts a box in the place of a word; Enter forces what is in it and all before it.
-function editWord(button, system, before, word) {
+function editWord(button, shown, system, before, word) {
   restore();
   const box = element('input', {
     type: 'text',
@@ -269,7 +271,7 @@ function editWord(button, system, before, word) {
       if (event.key !== 'Enter' || composes(event)) return;
       event.preventDefault();
       box.readOnly = true; // an answer may take its place
-      force(system, (before + box.value).trimEnd());
+      force(shown, system, (before + box.value).trimEnd());
     },
     // Whoever leaves the window comes back to the box; a removed one is blurred, too.
     // Words stay where they are until a click on one is over.
@@ -298,9 +300,10 @@ function focusEdited() {
   edited = null;
 }
 
-function force(system, prefix) {
-  const { sentence, prefixes } = DATA.sentences[state.sentence];
+function force({ sentence, prefixes }, system, prefix) {
   const { asked } = sentence.thread; // words of another system may be under way
+  // The line that was typed since is asked again, once somebody goes on with it.
+  if (draft.thread === sentence.thread && draft.line !== sentence.line) draft.line = '';
   const others = asked?.line === sentence.line ? asked.prefixes : prefixes;
   ask({
     ...sentence,
