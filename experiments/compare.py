@@ -4,7 +4,8 @@
 Claim: none. All rows have the same text, recipe and budget and differ only in what is
 named. The table has the mean and the standard deviation over the seeds for each system,
 and tests against the first system: Welch's test over the seeds, if there are at least
-three, and the paired bootstrap over the sentences of each seed.
+three, also corrected for how many rows are tested (Holm 1979), and the paired bootstrap
+over the sentences of each seed.
 
 Setting: the recipe of `kvnmt train`. The same flags give the training text and the
 tokenizer of BLEU. Each of ``--attentions`` replaces the attention of the first system;
@@ -33,6 +34,7 @@ from experiments.harness.row_flags import read_flags
 from experiments.harness.rows import Row, Train, Trained
 from experiments.harness.significance import (
     Against,
+    holm,
     p_over_seeds,
     p_over_sentences,
     packed_counts,
@@ -68,6 +70,7 @@ COLUMNS = (
     Column("target_tokens_per_second", "target tokens/s"),
     Column("seeds", "seeds"),
     Column("p_seeds", "p over seeds", "{:.3f}"),
+    Column("p_holm", "corrected for so many rows", "{:.3f}"),
     Column("p_sentences", "p over sentences, seed by seed"),
 )
 BY_GOLD = (
@@ -271,6 +274,10 @@ def summarised(baseline: str, results: Sequence[Figures]) -> list[Figures]:
             each = p_over_sentences(group, base, against)
             line["p_sentences"] = ", ".join(f"{p:.3f}" for p in each)
         lines.append(line)
+    tested = [line for line in lines if line.get("p_seeds") is not None]
+    if len(tested) > 1:
+        for line, p in zip(tested, holm([line["p_seeds"] for line in tested])):
+            line["p_holm"] = p
     return lines
 
 

@@ -91,6 +91,19 @@ def p_over_sentences(
     return [bootstrap(*pair) for pair in pairs if _same_references(*pair)]
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Corrects p for how many tests there are (Holm 1979), in the order given.
+
+    If all tests that are then below a level are believed, the chance that any of them is
+    wrong is at most that level, however the tests depend on each other.
+    """
+    order = np.argsort(p_values)
+    corrected = np.empty(len(order))
+    remaining = np.arange(len(order), 0, -1)
+    corrected[order] = np.maximum.accumulate(np.take(p_values, order) * remaining)
+    return np.minimum(corrected, 1.0).tolist()
+
+
 def with_p(
     against: Against, by: Sequence[str], results: Sequence[Figures]
 ) -> list[Figures]:

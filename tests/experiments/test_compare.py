@@ -114,6 +114,11 @@ def test_figures_of_seeds_are_told_by_mean_and_spread():
     assert "p_seeds" not in one and two["p_seeds"] < 0.001
     assert three["p_seeds"] is None and three["p_sentences"] == "1.000"
     assert max(map(float, two["p_sentences"].split(", "))) < 0.05
+    assert "p_holm" not in two  # the only test
+    four = [result("four", seed, 31.5 + seed) for seed in (1, 2, 3)]
+    *_, two, three, four = compare.summarised("one", [*results, *four])
+    assert two["p_holm"] == 2 * two["p_seeds"] < four["p_holm"] == four["p_seeds"]
+    assert "p_holm" not in three
     two, three = compare.summarised("one", results[3:])  # the first is not done yet
     assert "p_seeds" not in two and "p_sentences" not in three
     assert compare.summarised("one", []) == []
