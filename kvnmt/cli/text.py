@@ -18,7 +18,7 @@ from kvnmt.data.corpus import Prepared, prepare_train
 from kvnmt.data.inspection.validate import FileFigures, Report, ValidateConfig, validate
 from kvnmt.data.prepare import described
 from kvnmt.data.text import read_parallel
-from kvnmt.data.vocabulary import digest
+from kvnmt.data.vocabularies import digest
 from kvnmt.errors import Idle, UserError, check_given, counted
 from kvnmt.fields import check_fields
 from kvnmt.runs.directory import load_settings

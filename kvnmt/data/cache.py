@@ -27,8 +27,12 @@ from kvnmt.console import say
 from kvnmt.data.batches import EncodedCorpus, Sentences
 from kvnmt.data.config import ONLY_BUILDS, DataConfig
 from kvnmt.data.encoding import Dropped, EncodedBlock
-from kvnmt.data.vocabularies import Vocabularies, load_vocabularies, save_vocabularies
-from kvnmt.data.vocabulary import digest
+from kvnmt.data.vocabularies import (
+    Vocabularies,
+    digest,
+    load_vocabularies,
+    save_vocabularies,
+)
 from kvnmt.errors import OptionError, UserError, reason_of
 from kvnmt.files import DamagedError
 

@@ -12,8 +12,8 @@ from kvnmt.data.batches import Sentences, joined
 from kvnmt.data.codes import Codes
 from kvnmt.data.links import Links, links_between, token_links
 from kvnmt.data.text import Block, Faulty, Parallel, decode, faulty_side, numbered
-from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import Subwords, Vocabulary
+from kvnmt.data.vocabularies import Vocabularies, Vocabulary
+from kvnmt.data.vocabulary import Subwords
 
 Encode: TypeAlias = Callable[[Vocabulary, str], list[int]]
 

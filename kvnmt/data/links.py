@@ -10,8 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import Vocabulary
+from kvnmt.data.vocabularies import Vocabularies, Vocabulary
 from kvnmt.data.words import split_words, word_numbers
 from kvnmt.errors import UserError
 

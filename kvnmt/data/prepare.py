@@ -21,13 +21,8 @@ from kvnmt.data.lines import disguise
 from kvnmt.data.pool import in_order
 from kvnmt.data.sources import TextReader
 from kvnmt.data.subwords import build_subwords, trim
-from kvnmt.data.text import (
-    Block,
-    Faulty,
-    clean,
-    nothing_left,
-)
-from kvnmt.data.vocabularies import LARGEST, AnyVocabulary, Vocabularies
+from kvnmt.data.text import Block, Faulty, clean, nothing_left
+from kvnmt.data.vocabularies import LARGEST, Vocabularies, Vocabulary
 from kvnmt.data.vocabulary import (
     count_characters,
     count_words,
@@ -179,8 +174,8 @@ def _by_frequency(
     config: DataConfig,
     text: TextReader,
     count: Callable[[Iterable[str]], Counter[str]],
-    keep: Callable[..., AnyVocabulary],
-    keep_target: Callable[..., AnyVocabulary] | None = None,
+    keep: Callable[..., Vocabulary],
+    keep_target: Callable[..., Vocabulary] | None = None,
 ) -> Vocabularies:
     """Vocabularies of what occurs most often.
 

@@ -4,6 +4,7 @@
 One vocabulary by itself is in `kvnmt.data.vocabulary`.
 """
 
+import hashlib
 from codecs import BOM_UTF8
 from collections import Counter
 from collections.abc import Callable
@@ -12,29 +13,20 @@ from typing import NamedTuple, TypeAlias
 
 from kvnmt.data.codes import Codes, read_codes
 from kvnmt.data.config import Kind
-from kvnmt.data.vocabulary import (
-    EOS,
-    SPACE,
-    SPECIAL,
-    UNK,
-    Characters,
-    Subwords,
-    Words,
-    digest,
-)
+from kvnmt.data.vocabulary import EOS, SPACE, SPECIAL, UNK, Characters, Subwords, Words
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError, read_small
 
 LARGEST = 2**26  # bytes of a file
 MERGED = 2000  # pieces that are looked at, at most
-AnyVocabulary: TypeAlias = Words | Characters | Subwords | Codes
+Vocabulary: TypeAlias = Words | Characters | Subwords | Codes
 
 
 class Vocabularies(NamedTuple):
     """One for each side; alike where they are joint and none is trimmed."""
 
-    source: AnyVocabulary
-    target: AnyVocabulary
+    source: Vocabulary
+    target: Vocabulary
 
     @property
     def kinds(self) -> set[Kind]:
@@ -93,6 +85,11 @@ def check_merges(vocabularies: Vocabularies) -> None:
             )
 
 
+def digest(vocabulary: Vocabulary) -> str:
+    """A short hash of the contents, to tell vocabularies apart."""
+    return hashlib.sha256(vocabulary.data).hexdigest()[:16]
+
+
 def digests(vocabularies: Vocabularies) -> dict[str, str]:
     """A short hash of each side, by its name, to tell vocabularies apart."""
     return {
@@ -122,7 +119,7 @@ def check_digests(
             )
 
 
-def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
+def save(vocabulary: Vocabulary, folder: Path, side: str) -> None:
     """Writes ``folder/side.words``, or another suffix; removes files of other kinds."""
     folder.mkdir(parents=True, exist_ok=True)
     for kind in _readers():  # of a start that came to nothing
@@ -130,7 +127,7 @@ def save(vocabulary: AnyVocabulary, folder: Path, side: str) -> None:
     (folder / f"{side}{vocabulary.suffix}").write_bytes(vocabulary.data)
 
 
-def load(folder: Path, side: str) -> AnyVocabulary:
+def load(folder: Path, side: str) -> Vocabulary:
     """Reads what `save` wrote.
 
     Raises:
@@ -161,7 +158,7 @@ def load(folder: Path, side: str) -> AnyVocabulary:
     )
 
 
-def _readers() -> dict[type[AnyVocabulary], Callable[[bytes], AnyVocabulary]]:
+def _readers() -> dict[type[Vocabulary], Callable[[bytes], Vocabulary]]:
     """What reads the file of each kind."""
     return {
         Words: _read_words,

@@ -7,10 +7,10 @@ in the papers. An id below zero is no word at all (padding).
 
 Words are what stands between ASCII spaces. Characters are Unicode code points, spaces
 too. Subwords are SentencePiece's byte-pair encoding, learnt by `kvnmt.data.subwords`;
-those of subword-nmt and fastBPE are in `kvnmt.data.codes`.
+those of subword-nmt and fastBPE are in `kvnmt.data.codes`. No encoding ends with EOS,
+and decoding leaves EOS and padding out.
 """
 
-import hashlib
 import random
 import zlib
 from collections import Counter
@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 import sentencepiece
 
@@ -28,31 +28,6 @@ from kvnmt.errors import OptionError
 
 EOS, UNK, PAD = 0, 1, -1
 SPECIAL = ("</s>", "<unk>")
-
-
-class Vocabulary(Protocol):
-    """What every kind of vocabulary offers."""
-
-    def __len__(self) -> int:
-        """How many rows the embedding table needs."""
-        ...
-
-    def encode(self, line: str) -> list[int]:
-        """Ids of a sentence, without EOS."""
-        ...
-
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The token of every id, for people and for pictures."""
-        ...
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """The sentence that ids stand for; EOS and padding are left out."""
-        ...
-
-    @property
-    def data(self) -> bytes:
-        """The contents of its file."""
-        ...
 
 
 class _Known(dict[str, int]):
@@ -254,8 +229,3 @@ def ranked(counts: Mapping[str, int], min_count: int, size: int | None) -> list[
             *("data.min_count", "data.vocabulary_size"),
         )
     return kept[:limit]
-
-
-def digest(vocabulary: Vocabulary) -> str:
-    """A short hash of the contents, to tell vocabularies apart."""
-    return hashlib.sha256(vocabulary.data).hexdigest()[:16]

@@ -11,13 +11,8 @@ from collections.abc import Sequence
 from itertools import accumulate, takewhile
 
 from kvnmt.data.codes import MARK, Codes
-from kvnmt.data.vocabulary import (
-    SPACE,
-    UNK,
-    Characters,
-    Subwords,
-    Vocabulary,
-)
+from kvnmt.data.vocabularies import Vocabulary
+from kvnmt.data.vocabulary import SPACE, UNK, Characters, Subwords
 
 ENDS = tuple(".!?;:…。！？；：")  # what sentences and their parts end with
 

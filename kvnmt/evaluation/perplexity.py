@@ -4,7 +4,8 @@
 import math
 from collections.abc import Sequence
 
-from kvnmt.data.vocabulary import UNK, Vocabulary, Words
+from kvnmt.data.vocabularies import Vocabulary
+from kvnmt.data.vocabulary import UNK, Words
 from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
 from kvnmt.metrics.perplexity import perplexity
 

@@ -7,7 +7,8 @@ from itertools import chain
 
 import numpy as np
 
-from kvnmt.data.vocabulary import EOS, UNK, Subwords, Vocabulary, Words
+from kvnmt.data.vocabularies import Vocabulary
+from kvnmt.data.vocabulary import EOS, UNK, Subwords, Words
 from kvnmt.errors import UserError
 
 NOWHERE = "\uffff"  # a character that no text has, and no vocabulary

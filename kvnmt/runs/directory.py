@@ -16,8 +16,12 @@ from cattrs.v import format_exception
 
 from kvnmt.console import say
 from kvnmt.data.config import with_limit
-from kvnmt.data.vocabularies import Vocabularies, check_digests, load_vocabularies
-from kvnmt.data.vocabulary import digest
+from kvnmt.data.vocabularies import (
+    Vocabularies,
+    check_digests,
+    digest,
+    load_vocabularies,
+)
 from kvnmt.errors import UserError
 from kvnmt.fields import check_fields
 from kvnmt.files import DamagedError, check_once, check_path, read_small

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from kvnmt.data.codes import Codes
-from kvnmt.data.vocabularies import Vocabularies
-from kvnmt.data.vocabulary import SPACE, SPECIAL, Vocabulary, Words
+from kvnmt.data.vocabularies import Vocabularies, Vocabulary
+from kvnmt.data.vocabulary import SPACE, SPECIAL, Words
 from kvnmt.typing import Array
 
 # What has an entry for every word of a side in `Params`, and along which axis.

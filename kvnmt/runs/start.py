@@ -8,8 +8,7 @@ from rich.console import Console
 
 from kvnmt.console import say
 from kvnmt.data.lines import opened
-from kvnmt.data.vocabularies import Vocabularies, digests
-from kvnmt.data.vocabulary import digest
+from kvnmt.data.vocabularies import Vocabularies, digest, digests
 from kvnmt.errors import OptionError
 from kvnmt.model.assembly import Params, output_scale
 from kvnmt.model.config import ModelConfig

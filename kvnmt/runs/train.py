@@ -18,8 +18,7 @@ from kvnmt.console import people_console, say
 from kvnmt.data.batches import digest as digest_of
 from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
-from kvnmt.data.vocabularies import Vocabularies, digests, load_vocabularies
-from kvnmt.data.vocabulary import digest
+from kvnmt.data.vocabularies import Vocabularies, digest, digests, load_vocabularies
 from kvnmt.errors import OptionError
 from kvnmt.fields import check_fields
 from kvnmt.files import write_json

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.lines import opened
-from kvnmt.data.vocabulary import Vocabulary
+from kvnmt.data.vocabularies import Vocabulary
 from kvnmt.errors import OptionError, UserError, counted
 from kvnmt.typing import Array, Float
 

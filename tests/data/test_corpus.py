@@ -15,8 +15,13 @@ from kvnmt.data.prepare import build_vocabularies, encode_text
 from kvnmt.data.sources import TextReader
 from kvnmt.data.subwords import build_subwords
 from kvnmt.data.text import Block, Parallel
-from kvnmt.data.vocabularies import Vocabularies, load_vocabularies, save_vocabularies
-from kvnmt.data.vocabulary import UNK, Characters, Words, digest
+from kvnmt.data.vocabularies import (
+    Vocabularies,
+    digest,
+    load_vocabularies,
+    save_vocabularies,
+)
+from kvnmt.data.vocabulary import UNK, Characters, Words
 from kvnmt.errors import UserError
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kvnmt.data import synthetic, vocabulary
 from kvnmt.data.bpe_dropout import Merges
 from kvnmt.data.subwords import build_subwords, trim
-from kvnmt.data.vocabularies import Vocabularies, check_merges, load, save
+from kvnmt.data.vocabularies import Vocabularies, check_merges, digest, load, save
 from kvnmt.data.vocabulary import (
     EOS,
     PAD,
@@ -23,7 +23,6 @@ from kvnmt.data.vocabulary import (
     Subwords,
     Words,
     count_words,
-    digest,
 )
 from kvnmt.data.words import split_words, word_numbers
 from kvnmt.errors import UserError

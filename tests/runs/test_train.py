@@ -13,8 +13,7 @@ import pytest
 
 from kvnmt import attention
 from kvnmt.data.config import DataConfig
-from kvnmt.data.vocabularies import load_vocabularies
-from kvnmt.data.vocabulary import digest
+from kvnmt.data.vocabularies import digest, load_vocabularies
 from kvnmt.decoder import past_future
 from kvnmt.errors import OptionError, UserError
 from kvnmt.inference.program import SearchConfig

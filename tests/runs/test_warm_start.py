@@ -15,7 +15,7 @@ import pytest
 from kvnmt import attention as attentions
 from kvnmt import decoder as decoders
 from kvnmt.attention import additive, kv_memory
-from kvnmt.data import vocabulary
+from kvnmt.data.vocabularies import digest
 from kvnmt.decoder import conditional, single, transformer
 from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import EXTENDS
@@ -353,7 +353,7 @@ def test_another_vocabulary_is_refused_with_both_digests(tmp_path, base, monkeyp
     ours = words_of(data.source.read_text().split("\n"), size=8)
     theirs = load_run(baseline).vocabularies.source
     assert len(ours) != len(theirs)
-    for part in ("source", *map(vocabulary.digest, (ours, theirs)), str(baseline)):
+    for part in ("source", *map(digest, (ours, theirs)), str(baseline)):
         assert part in str(error.value)
     assert not (tmp_path / "run").exists()
     never_fit(monkeypatch)

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.lines import disguise, opened
-from kvnmt.data.vocabulary import UNK, Vocabulary
+from kvnmt.data.vocabularies import Vocabulary
+from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import UserError
 
 BLOCK = 1 << 22  # bytes; a block goes on to the end of its last line
