@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple
 
-from sentencepiece import SentencePieceProcessor, sentencepiece_model_pb2
+from sentencepiece import sentencepiece_model_pb2
 
+PROTOCOL: Any = sentencepiece_model_pb2  # its classes are made when it is imported
 SPACE = "\u2581"  # what SentencePiece writes for one
 LONGEST = 2_000  # characters of a line: the time grows with the square of a word's
 WORD = re.compile(f"{SPACE}?[^{SPACE}]+|{SPACE}")  # no piece goes over a space
@@ -73,20 +74,13 @@ class Merges(NamedTuple):
                 yield symbol
 
 
-def merges_of(model: SentencePieceProcessor) -> Merges:
+def merges_of(model: bytes) -> Merges:
     """What a SentencePiece model merges."""
-    pieces = {
-        model.id_to_piece(n): n
-        for n in range(model.get_piece_size())
-        if not (model.is_control(n) or model.is_unknown(n))
-    }
-    protocol: Any = sentencepiece_model_pb2  # its classes are made when it is imported
-    whole = protocol.ModelProto.FromString(model.serialized_model_proto()).pieces
-    kind = protocol.ModelProto.SentencePiece.USER_DEFINED
-    symbols = [piece.piece for piece in whole if piece.type == kind]
-    scores = {piece: model.get_score(n) for piece, n in pieces.items() if piece[1:]}
+    kinds = PROTOCOL.ModelProto.SentencePiece
+    pieces = PROTOCOL.ModelProto.FromString(model).pieces
+    merged = [piece for piece in pieces if piece.type in (kinds.NORMAL, kinds.UNUSED)]
     return Merges(
-        scores={piece: n for piece, n in scores.items() if piece not in symbols},
-        unused={piece for piece, n in pieces.items() if model.is_unused(n)},
-        symbols=symbols,
+        scores={piece.piece: piece.score for piece in merged if piece.piece[1:]},
+        unused={piece.piece for piece in merged if piece.type == kinds.UNUSED},
+        symbols=[piece.piece for piece in pieces if piece.type == kinds.USER_DEFINED],
     )

@@ -11,12 +11,10 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import sentencepiece
-from sentencepiece import sentencepiece_model_pb2
 
-from kvnmt.data.bpe_dropout import SPACE
+from kvnmt.data.bpe_dropout import PROTOCOL, SPACE
 from kvnmt.data.vocabulary import EOS, SPECIAL, UNK, Subwords
 from kvnmt.errors import OptionError, UserError
 
@@ -24,7 +22,6 @@ UNSEEN = "Cc", "Cf"  # controls and formats: a tab, a zero-width blank
 RESERVED = "\u2585"  # SentencePiece leaves lines out that hold it
 TOO_LONG = re.compile("[^ ]{3000}")  # characters of a word that are learnt from
 STRAY = 0.001  # a script with a smaller share of the letters of a text is no part of it
-PROTOCOL: Any = sentencepiece_model_pb2  # its classes are made when it is imported
 
 
 def build_subwords(

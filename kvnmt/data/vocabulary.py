@@ -125,7 +125,7 @@ class Subwords:
 
     @cached_property
     def _merges(self) -> Merges:
-        return merges_of(self._processor)
+        return merges_of(self.data)
 
     @cached_property
     def _size(self) -> int:
