@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from kvnmt.data.codes import Codes, read_codes
 from kvnmt.data.config import Kind
+from kvnmt.data.subwords import with_our_ids
 from kvnmt.data.vocabulary import EOS, SPACE, SPECIAL, UNK, Characters, Subwords, Words
 from kvnmt.errors import OptionError, UserError
 from kvnmt.files import DamagedError, read_small
@@ -185,8 +186,6 @@ def _read_subwords(data: bytes) -> Subwords:
     ids = words._processor.eos_id(), words._processor.unk_id()
     if ids == (EOS, UNK):
         return words
-    from kvnmt.data.subwords import with_our_ids  # here, since it is slow to import
-
     return Subwords(with_our_ids(data))
 
 
