@@ -109,7 +109,7 @@ def make_lexicon(text: Scan, index: Index) -> Lexicon:
     """Chooses the frequent words of a text; ``index`` numbered its words."""
     units: dict[str, int] = {}
     flat, sizes = [], []
-    for word in index.numbers:
+    for word in index:
         parts = _WORD.findall(word.lower())
         sizes.append(len(parts))
         flat += [units.setdefault(part, len(units)) for part in parts]

@@ -9,10 +9,9 @@ every distinct word once; the text itself does not.
 
 import re
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +37,7 @@ KINDS = {  # odd characters; all that `str.split` takes for a space is among the
 }
 WINDOWS = "windows-line-end"  # a carriage return before a line feed
 ODD_CHARACTER = re.compile(f"[{''.join(KINDS.values())}]")  # a character of any kind
+Index: TypeAlias = dict[str, int]  # words, numbered as they are first seen
 _KINDS = {kind: re.compile(f"[{chars}]") for kind, chars in KINDS.items()}
 
 
@@ -56,19 +56,6 @@ class Odd:
 
     line: int  # from 1
     count: int = 0
-
-
-class Index:
-    """Numbers words in the order in which they are first seen."""
-
-    def __init__(self) -> None:
-        """Makes an index without words."""
-        self.numbers: dict[str, int] = {}
-
-    def add(self, words: Sequence[str]) -> list[int]:
-        """Returns the number of every word; a new word gets the next number."""
-        numbers = self.numbers
-        return [numbers.setdefault(word, len(numbers)) for word in words]
 
 
 @dataclass(frozen=True)
@@ -108,7 +95,7 @@ def scan(
 
     Args:
         path: The file; any bytes will do that are not those of packed text.
-        index: Numbers the words; new ones are added.
+        index: Numbers of the words; new words are added.
         vocabulary: Counts tokens and unknown words, instead of words.
         block: Bytes that are read at a time.
 
@@ -173,7 +160,8 @@ class _Pass:
 
     def _add_line(self, line: str) -> None:
         words = list(filter(None, line.split(" ")))
-        self.words.extend(self.index.add(words))
+        index = self.index
+        self.words.extend([index.setdefault(word, len(index)) for word in words])
         self.counts.append(len(words))
         text = line.strip()
         self.letters.append(len(text))

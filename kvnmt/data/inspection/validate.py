@@ -209,17 +209,17 @@ def _known(part: Part, indices: Indices, config: ValidateConfig) -> Iterator[Kno
         words = side.words
         if used is not None:
             words = words[np.repeat(used, np.diff(side.starts))]
-        counts = np.bincount(words, minlength=len(index.numbers)).tolist()
+        counts = np.bincount(words, minlength=len(index)).tolist()
         try:
             kept = keep_words(
-                dict(zip(index.numbers, counts)),
+                dict(zip(index, counts)),
                 min_count=config.min_count,
                 size=config.vocabulary_size,
             )
         except UserError:
             kept = Words(())
-        known = np.zeros(len(index.numbers), np.bool_)
-        known[[index.numbers[word] for word in kept.words]] = True
+        known = np.zeros(len(index), np.bool_)
+        known[[index[word] for word in kept.words]] = True
         yield known
 
 

@@ -52,7 +52,7 @@ def test_words_and_lines_are_numbered(tmp_path, block):
     path.write_bytes("é a\r\n\n  b\u2028 \nlast".encode())
     index = Index()
     text = scan(path, index, block=block)
-    assert list(index.numbers) == ["é", "a", "b\u2028", "last"]
+    assert list(index) == ["é", "a", "b\u2028", "last"]
     assert text.words.tolist() == [0, 1, 2, 3]
     assert text.starts.tolist() == [0, 2, 2, 3, 4]
     assert text.letters.tolist() == [3, 0, 1, 4]
