@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, fields
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,8 +105,12 @@ def locked(folder: Path, key: str, shared: bool = False) -> Iterator[Path]:
         with _explaining(folder):
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                path = folder / f"{key}.lock"
-                locks = stack.enter_context(_waited_for(path, shared))
+                lock = partial(files.locked, folder / f"{key}.lock", shared=shared)
+                try:
+                    locks = stack.enter_context(lock(wait=False))
+                except BlockingIOError:
+                    say("another process prepares the same text; waiting for it")
+                    locks = stack.enter_context(lock())
             except OSError:
                 if not (folder / key).exists():
                     raise
@@ -118,18 +123,6 @@ def locked(folder: Path, key: str, shared: bool = False) -> Iterator[Path]:
         for old in folder.glob(f"{key}*.part") if locks and not shared else ():
             shutil.rmtree(old, ignore_errors=True)  # of a process that was killed
         yield folder / key
-
-
-@contextmanager
-def _waited_for(path: Path, shared: bool) -> Iterator[bool]:
-    """A lock; says that it waits, if it does."""
-    with ExitStack() as stack:
-        try:
-            locks = stack.enter_context(files.locked(path, wait=False, shared=shared))
-        except BlockingIOError:
-            say("another process prepares the same text; waiting for it")
-            locks = stack.enter_context(files.locked(path, shared=shared))
-        yield locks
 
 
 @contextmanager
@@ -211,11 +204,10 @@ def write(entry: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> N
     Raises:
         UserError: It cannot be written, for example because the disk is full.
     """
-    part = None
+    # Its own: a file system that cannot lock lets several write at once.
+    part = entry.with_suffix(f".{uuid.uuid4().hex}.part")
     try:
         with _explaining(entry.parent):
-            # Its own: a file system that cannot lock lets several write at once.
-            part = entry.with_suffix(f".{uuid.uuid4().hex}.part")
             part.mkdir()
             _fill(part, words, blocks)
             try:
@@ -224,8 +216,7 @@ def write(entry: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> N
                 if not (entry / files.MANIFEST).exists():
                     raise  # else another process was faster, with the same
     finally:
-        if part:
-            shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _fill(part: Path, words: Vocabularies, blocks: Iterable[EncodedBlock]) -> None:
