@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from kvnmt.data import text
 from kvnmt.data.config import DataConfig
@@ -22,18 +22,12 @@ from kvnmt.errors import OptionError, UserError, counted
 Split: TypeAlias = Literal["train", "valid"]
 
 
-class Blocks(Protocol):  # noqa: D101
-    def __call__(self, size: int = text.BLOCK) -> Iterator[Block]:
-        """Reads the text in its order, so many pairs at a time."""
-        ...
-
-
 class TextReader(NamedTuple):
     """Parallel text that can be read again and again."""
 
     name: str  # for people
     pairs: int  # faulty ones included
-    blocks: Blocks
+    blocks: Callable[..., Iterator[Block]]  # of how many pairs at a time
     files: tuple[Path, ...]  # whose contents decide all of it
     unit: str  # what holds a pair, for people: ``line of 'a' and 'b'``
 
