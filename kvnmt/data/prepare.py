@@ -42,9 +42,8 @@ def encode_text(
     """Yields the ids of the text, block by block, showing a bar.
 
     Raises:
-        UserError: What `check_cut` and `text.clean` raise.
+        UserError: What `text.clean` raises.
     """
-    check_cut(config, vocabularies.kinds)
     encoder = PairEncoder(
         vocabularies,
         config.faulty,
@@ -68,13 +67,11 @@ def check_cut(config: DataConfig, kinds: Collection[Kind]) -> None:
             segmentations made where none are.
     """
     if config.subword_dropout and not OF_MERGES & {*kinds}:
-        instead = "vocabularies" if config.vocabularies else "vocabulary"
-        remedy = {
-            "vocabularies": "give {1} of subwords",
-            "vocabulary": "{1} to bpe or codes",
-        }
+        instead, remedy = "vocabulary", "{1} to bpe or codes"
+        if config.vocabularies:
+            instead, remedy = "vocabularies", "give {1} of subwords"
         raise OptionError(
-            f"{{0}} leaves out merges of subwords; set it to 0, or {remedy[instead]}.",
+            f"{{0}} leaves out merges of subwords; set it to 0, or {remedy}.",
             *("data.subword_dropout", f"data.{instead}"),
         )
     if config.segmentations > 1 and not config.subword_dropout:
