@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -121,14 +121,16 @@ def people_console(*, stderr: bool = True, quiet: bool = False) -> Console:
 def say(message: str, console: Console | None = None) -> None:
     """Prints a sentence as it is: a line however long, with no colours or markup.
 
+    It is for people, and no result: the work goes on where it cannot be written.
+
     Args:
         message: What is said; it may hold names of files.
         console: Where; by default on standard error.
     """
-    console = console or people_console()
-    people = console.stderr or isinstance(console, _People)
-    with suppress(OSError) if people else nullcontext():  # no result is lost
-        console.print(message, markup=False, highlight=False, soft_wrap=True)
+    with suppress(OSError):  # nobody may read it any more, or a disk be full
+        (console or people_console()).print(
+            message, markup=False, highlight=False, soft_wrap=True
+        )
 
 
 def is_watched(console: Console) -> bool:

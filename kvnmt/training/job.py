@@ -98,7 +98,7 @@ class Job:
 
     def tell(self, message: str) -> None:
         """Prints a line for people, if there are any."""
-        with suppress(OSError, SystemExit):  # who read it may be gone, or a disk full
+        with suppress(SystemExit):  # by which Rich tells that who read it is gone
             say(message, self.console)
 
 
