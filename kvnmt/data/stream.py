@@ -9,7 +9,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,13 +77,9 @@ class BatchAt:
         with self._lock:
             self._epochs = {}
 
-    def __getstate__(self) -> tuple:
+    def __reduce__(self) -> Any:
         """Pickles what decides all batches, not what follows from it."""
-        return self.corpus, self.plan, self.seed, self.part
-
-    def __setstate__(self, state: tuple) -> None:
-        """Makes the copy of another process."""
-        self.__init__(*state)
+        return BatchAt, (self.corpus, self.plan, self.seed, self.part)
 
     def _planned(self, position: int) -> Planned:
         number, offset = divmod(int(position), self.plan.per_epoch)
