@@ -258,17 +258,16 @@ def _columns(
     columns = bare(line).split(b"\t")
     if not line.strip():
         columns = [b"", b""]
-    if len(columns) != 2 and remedy:
+    if len(columns) == 2:
+        return columns[0], columns[1]
+    if remedy:
         raise UserError(f"'{path}' is no text: {remedy}.")
-    if len(columns) != 2 and faulty == "skip":
+    if faulty == "skip":
         return b"", b""
-    if len(columns) != 2:
-        raise OptionError(
-            f"{path}, line {number} has {len(columns)} column"
-            f"{'' if len(columns) == 1 else 's'}; it needs two: a sentence, a tab and "
-            "its translation"
-            f"{' (cut -f with the numbers of both)' if len(columns) > 2 else ''}, or "
-            "skip such lines with {0} skip.",
-            "data.faulty",
-        )
-    return columns[0], columns[1]
+    raise OptionError(
+        f"{path}, line {number} has {counted(len(columns), 'column')}; it needs two: "
+        "a sentence, a tab and its translation"
+        f"{' (cut -f with the numbers of both)' if len(columns) > 2 else ''}, or "
+        "skip such lines with {0} skip.",
+        "data.faulty",
+    )
