@@ -236,13 +236,9 @@ def _in_memory(
     dropped = Dropped()
     for block in blocks:
         dropped += block.dropped
-    links = [block.links for block in blocks if block.links is not None]
-    corpus = EncodedCorpus(
-        source=_joined([block.source for block in blocks]),
-        target=_joined([block.target for block in blocks]),
-        links=_joined(links) if links else None,
-    )
-    return Prepared(vocabularies, corpus, dropped)
+    names = blocks[0].parts
+    parts = {name: _joined([block.parts[name] for block in blocks]) for name in names}
+    return Prepared(vocabularies, EncodedCorpus(**parts, reopen=None), dropped)
 
 
 def _joined(blocks: list[Sentences]) -> Sentences:
