@@ -16,9 +16,7 @@ CELLS = 6_000  # different pairs of lengths above which they are rounded
 COMPILE_COST = 1 << 16
 
 
-def choose_shapes(
-    lengths: NDArray[np.integer], count: int, most_cells: int = CELLS
-) -> NDArray[np.int64]:
+def choose_shapes(lengths: NDArray[np.integer], count: int) -> NDArray[np.int64]:
     """Chooses at most ``count`` shapes to which all pairs can be padded.
 
     Best for the longer side of every pair, by dynamic programming; from there each
@@ -27,12 +25,11 @@ def choose_shapes(
     Args:
         lengths: Source and target lengths ``[N, 2]``.
         count: How many shapes may be compiled.
-        most_cells: Different pairs of lengths above which lengths are rounded up.
 
     Returns:
         Shapes ``[K, 2]``, smallest first; every pair fits one of them.
     """
-    cells, counts = _cells(lengths, most_cells)
+    cells, counts = _cells(lengths)
     longer = np.repeat(cells.max(axis=1), counts)
     shapes = np.array([[edge, edge] for edge in choose_edges(longer, count)])
     shapes = _descend(_tighten(shapes, cells), cells, counts)
@@ -88,7 +85,7 @@ def first_epochs(
         rows: Pairs in each batch.
         shapes: A table, of which one holds all pairs; this is used from the start.
     """
-    cells, counts = _cells(lengths, CELLS)
+    cells, counts = _cells(lengths)
     cells = np.minimum(cells, shapes.max(axis=0))  # they may be rounded
     costs = rows * _costs(cells, shapes).astype(np.float64)
     first, left = np.zeros(len(shapes), np.int64), np.arange(len(shapes))
@@ -123,11 +120,11 @@ def _distinct(lengths: NDArray[np.integer]) -> tuple[NDArray, NDArray]:
     return np.stack(np.divmod(codes, base), axis=1), counts
 
 
-def _cells(lengths: NDArray[np.integer], most: int) -> tuple[NDArray, NDArray]:
+def _cells(lengths: NDArray[np.integer]) -> tuple[NDArray, NDArray]:
     """As `_distinct`, of lengths that are rounded up until pairs are few enough."""
     step = 1
     cells, counts = _distinct(lengths)
-    while len(cells) > most:  # of long texts; there a few positions are little
+    while len(cells) > CELLS:  # of long texts; there a few positions are little
         step *= 2
         cells, counts = _distinct(-(-lengths // step) * step)
     return cells, counts

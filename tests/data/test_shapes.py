@@ -105,9 +105,10 @@ def test_uneven_languages_get_uneven_shapes():
 
 
 @pytest.mark.parametrize("cells", [20, 6000])
-def test_long_texts_are_rounded(cells):
+def test_long_texts_are_rounded(cells, monkeypatch):
+    monkeypatch.setattr(shapes_module, "CELLS", cells)
     lengths = np.random.default_rng(2).integers(1, 60, (400, 2))
-    shapes = choose_shapes(lengths, 5, most_cells=cells)
+    shapes = choose_shapes(lengths, 5)
     assert len(shapes) <= 5
     assert (shapes <= lengths.max(axis=0)).all()
     assert (lengths <= shapes[fit(lengths, shapes)]).all()
