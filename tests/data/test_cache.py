@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -213,17 +212,6 @@ def test_a_damaged_entry_is_told_and_made_anew(config, prepared, capsys, name, h
     assert name in said or "manifest" in said
     prepare_train(config)
     assert len(prepared) == 2
-
-
-def test_a_half_entry_is_never_found(config, prepared, monkeypatch):
-    full = Mock(side_effect=OSError(28, "No space left on device"))
-    monkeypatch.setattr(cache, "save_vocabularies", full)
-    with pytest.raises(UserError, match="No space left on device; free space"):
-        prepare_train(config)
-    assert entries(config) == []
-    monkeypatch.undo()
-    prepare_train(config)
-    assert len(entries(config)) == 1
 
 
 def test_a_full_disk_leaves_nothing(config, kvnmt):

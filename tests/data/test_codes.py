@@ -325,10 +325,6 @@ def test_other_merges_are_another_entry_of_the_cache(words, tmp_path):
             "file",
         ),
         (
-            ["--data.vocabulary", "codes", "--data.subwords", "9"],
-            "--data.subwords is for --data.vocabulary bpe",
-        ),
-        (
             ["--recipe", "papers", "--data.trimmed"],
             "--data.trimmed is of one vocabulary of both sides; leave it out, or give "
             "--data.joint too",

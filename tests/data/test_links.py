@@ -202,9 +202,3 @@ def test_a_line_of_links_is_sure_and_possible():
     assert links_between(("a b", "c"), "1?0", "here") == {(1, 0)}
     with pytest.raises(UserError, match="^here: link 0-1 lies outside"):
         links_between(("a b", "c"), "0-1", "here")
-
-
-def test_two_sources_are_still_refused(tmp_path):
-    config = replace(linked(tmp_path), pairs=tmp_path / "source")
-    with pytest.raises(OptionError, match="different sources of text"):
-        load_corpora(config)

@@ -4,7 +4,6 @@
 import dataclasses
 import gzip
 import itertools
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +20,6 @@ from kvnmt.data.config import DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.text import Faulty, Parallel, read_lines, read_parallel
 from kvnmt.errors import OptionError, UserError
-from kvnmt.runs.config import Experiment, from_plain, to_plain
 from tests.data.helpers import TEXT, as_files, first_batches, joined, read_split, write
 from tests.helpers import toy_data
 
@@ -243,22 +241,6 @@ def test_every_field_of_a_source_belongs_to_one():
         "target_codes",
     }
     assert {f.name for f in dataclasses.fields(DataConfig)} == others | set(fields)
-
-
-def test_a_config_from_before_there_were_other_sources_loads():
-    config = Experiment(data=DataConfig(source=Path("a"), min_count=5))
-    plain = json.loads(json.dumps(to_plain(config)))
-    for source in ("TSV", "TFDS"):
-        for field in {*sources.SOURCES[source].required["train"], "valid_pairs"}:
-            plain["data"].pop(field, None)
-        for field in sources.SOURCES[source].options:
-            del plain["data"][field]
-    later = {"trimmed", "subword_dropout", "segmentations", "normalization", "links"}
-    later |= {"symbols", "codes", "target_codes", "character_coverage"}
-    for field in later:
-        del plain["data"][field]
-    assert len(plain["data"]) == 16
-    assert from_plain(plain) == config
 
 
 def test_sources_are_flags(monkeypatch):

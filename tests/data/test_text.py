@@ -202,20 +202,9 @@ def test_an_empty_line_is_told(tmp_path, side, blank):
     assert str(paths[1 - side]) not in str(error.value)
 
 
-def test_pairs_with_an_empty_side_are_skipped_and_counted(tmp_path):
-    paths = pair(tmp_path, b"a\n\nc\nd\n \n", b"A\nB\n\nD\n\n")
-    assert read_parallel(*paths, faulty="skip") == (["a", "d"], ["A", "D"], 3, 0)
-
-
 def test_empty_lines_are_kept_where_they_belong(tmp_path):
     paths = pair(tmp_path, b"a\n\n", b"\nB\n")
     assert read_parallel(*paths, faulty="keep") == (["a", ""], ["", "B"], 0, 0)
-
-
-def test_nothing_but_empty_lines_is_told(tmp_path):
-    source, target = pair(tmp_path, b"a\n\n", b"\nB\n")
-    with pytest.raises(UserError, match="no line of .* has both sides"):
-        read_parallel(source, target, faulty="skip")
 
 
 def test_a_side_that_changes_while_it_is_read_is_told(tmp_path):

@@ -343,14 +343,6 @@ def test_words_survive_the_disk(tmp_path):
     assert digest(loaded) == digest(words)
 
 
-def test_subwords_survive_the_disk(tmp_path, text, subwords):
-    save(subwords, tmp_path, "target")
-    loaded = load(tmp_path, "target")
-    assert loaded == subwords
-    assert loaded.encode(text[0]) == subwords.encode(text[0])
-    assert digest(loaded) == digest(subwords)
-
-
 def test_a_vocabulary_takes_the_place_of_one_of_another_kind(tmp_path, subwords):
     """Such as that of a start that ended before its first checkpoint."""
     save(words_of(["a b"]), tmp_path, "source")
@@ -435,19 +427,6 @@ def test_no_translation_holds_a_line_feed():
     (feed,) = (i for i in range(len(words)) if words.pieces([i]) == ["<0x0A>"])
     assert words.decode([feed, *words.encode("a b"), feed]).split() == ["a", "b"]
     assert "\n" not in words.decode([feed, feed])
-
-
-def test_sides_are_kept_apart(tmp_path):
-    save(Words(("a",)), tmp_path, "source")
-    save(Words(("b",)), tmp_path, "target")
-    assert load(tmp_path, "source") == Words(("a",))
-    assert load(tmp_path, "target") == Words(("b",))
-
-
-def test_a_missing_vocabulary_is_told(tmp_path):
-    save(Words(("a",)), tmp_path, "source")
-    with pytest.raises(UserError, match=f"'{tmp_path}'.*target"):
-        load(tmp_path, "target")
 
 
 def test_the_digest_tells_vocabularies_apart(subwords):

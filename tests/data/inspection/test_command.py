@@ -57,16 +57,6 @@ def test_the_command_tells_what_is_serious_by_its_status(kvnmt, tmp_path):
     assert findings["undecodable"]["examples"][0]["file"] == str(paths[0])
 
 
-def test_the_command_is_content_with_warnings(kvnmt, tmp_path):
-    (tmp_path / "a").write_bytes(b"a b\nx\x0cy\n" * 4)
-    (tmp_path / "b").write_bytes(b"A B\nX\n" * 4)
-    status, out, _ = validated(
-        kvnmt, "--source", tmp_path / "a", "--target", tmp_path / "b"
-    )
-    assert status == 0
-    assert "form-feed" in out
-
-
 def test_the_command_takes_the_vocabularies_of_a_run(kvnmt, tmp_path, clean):
     paths = write(tmp_path, clean)
     run = tmp_path / "run"

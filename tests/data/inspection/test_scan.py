@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.data.inspection.scan import BLOCK, ODD_CHARACTER, Index, scan
-from kvnmt.errors import UserError
 from tests.data.inspection.helpers import (
     look_bytes,
     only,
@@ -71,8 +70,3 @@ def test_blocks_do_not_change_what_is_read(tmp_path_factory, data, block):
     parts, whole = map(dataclasses.asdict, scans)
     for name, value in whole.items():
         np.testing.assert_array_equal(parts[name], value)
-
-
-def test_a_file_that_is_missing_is_a_mistake_of_the_user(tmp_path):
-    with pytest.raises(UserError, match="no file"):
-        scan(tmp_path / "nowhere", Index())
