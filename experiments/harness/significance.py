@@ -94,8 +94,8 @@ def p_over_sentences(
 def holm(p_values: Sequence[float]) -> list[float]:
     """Corrects p for how many tests there are (Holm 1979), in the order given.
 
-    If all tests that are then below a level are believed, the chance that any of them is
-    wrong is at most that level, however the tests depend on each other.
+    If all tests that are then below a level are believed, the chance that any of them
+    is wrong is at most that level, however the tests depend on each other.
     """
     order = np.argsort(p_values)
     corrected = np.empty(len(order))

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, Unpack
 
 from kvnmt.data.links import Links
-from kvnmt.data.vocabulary import EOS, Vocabulary
+from kvnmt.data.vocabularies import Vocabulary
+from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.forced import forced_pair
 from kvnmt.inference.score import LIMITS, Scored, score
