@@ -134,7 +134,10 @@ def test_a_number_out_of_its_bounds_is_refused_by_its_name(name):
 
 def test_training_refuses_what_is_out_of_bounds(tmp_path):
     """Before it looks for the text."""
-    for path in ("model.embedding", "training.epochs", "search.beam", "data.workers"):
+    for path in (
+        *("model.embedding", "training.epochs", "search.beam"),
+        *("data.workers", "objective.atteos", "optimizer.warmup"),
+    ):
         config = replaced(Experiment(), path, -1)
         with pytest.raises(UserError, match=f"^{path} is -1 but must be at least"):
             train.run(config, tmp_path / "run", console=quiet())

@@ -145,13 +145,6 @@ def test_a_config_that_is_none_is_told(tmp_path, path, value, part):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '{"model": null}'])
-def test_a_config_that_is_no_json_object_is_told(tmp_path, text):
-    (tmp_path / "config.json").write_text(text)
-    with pytest.raises(UserError, match="config.json"):
-        load_experiment(tmp_path)
-
-
 def test_all_that_a_run_keeps_is_told_in_a_sentence(tmp_path):
     attentions = attention.CATALOGUE
     saved = Experiment()
