@@ -14,7 +14,7 @@ from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.job import Job
 from kvnmt.training.leaving import Leaving
 from kvnmt.training.loop_state import LoopState, is_over, restore
-from kvnmt.training.profile import Profile, profiling
+from kvnmt.training.profile import Profile
 from kvnmt.training.signals import Signals
 from kvnmt.training.step import TrainState
 
@@ -74,7 +74,7 @@ def open_outputs(
     log = devices.first_does(open_log)
     pulse = Pulse("step", job.steps, job.tell)
     leaving = Leaving(signals, job.mesh, 60 * job.config.save_minutes)
-    profile = stack.enter_context(
-        profiling(job.folder / "profile", job.config.profile, job.tell)
-    )
+    traced = job.config.profile if devices.part()[0] == 0 else 0
+    profile = Profile(job.folder / "profile", traced, job.tell)
+    stack.callback(profile.close)
     return Outputs(checkpoints, log, leaving, pulse, profile)

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trace of some steps, by JAX's profiler: which kernels take how long."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
 
-from kvnmt import devices
 from kvnmt.errors import first_line
 from kvnmt.typing import PyTree
 
@@ -62,15 +60,3 @@ class Profile:
             self._tell(f"no trace can be made: {first_line(error)}")
             return False
         return True
-
-
-@contextmanager
-def profiling(
-    folder: Path, steps: int, tell: Callable[[str], None]
-) -> Iterator[Profile]:
-    """What traces, in the first process alone; a trace ends with the training."""
-    profile = Profile(folder, steps if devices.part()[0] == 0 else 0, tell)
-    try:
-        yield profile
-    finally:
-        profile.close()
