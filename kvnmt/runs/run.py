@@ -116,7 +116,8 @@ class Run(NamedTuple):
             >>> right.log_prob > wrong.log_prob
             True
         """
-        return score_lines(self, *_pairs(source, target), aligned=aligned)
+        source, target = text_lines(source), text_lines(target)
+        return score_lines(self, source, target, aligned=aligned)
 
     def align(
         self, source: Iterable[str], target: Iterable[str]
@@ -133,7 +134,7 @@ class Run(NamedTuple):
             >>> [matrix.shape for matrix in rounds]
             [(4, 4)]
         """
-        source, target = _pairs(source, target)
+        source, target = text_lines(source), text_lines(target)
         _refuse_language_model(self)
         return [pair.alignments for pair in score_lines(self, source, target)]
 
@@ -246,16 +247,6 @@ def _check_shortlist(shortlist: Shortlist | None, run: Run) -> None:
                 f"the shortlist was read for another {side} vocabulary than the run's; "
                 "read it anew with read_shortlist(path, run.vocabularies)."
             )
-
-
-def _pairs(source: Iterable[str], target: Iterable[str]) -> tuple[list[str], list[str]]:
-    source, target = text_lines(source), text_lines(target)
-    if len(source) != len(target):
-        raise UserError(
-            f"there are {len(source)} source lines but {len(target)} target lines; "
-            "every source line needs its translation."
-        )
-    return source, target
 
 
 def _refuse_language_model(run: Run) -> None:

@@ -412,7 +412,7 @@ def test_language_models_score_only(tmp_path_factory):
 def test_mistakes_are_one_sentence(run):
     with pytest.raises(kvnmt.UserError, match="brackets"):
         run.translate("a b c")
-    with pytest.raises(kvnmt.UserError, match="2 source lines but 1 target"):
+    with pytest.raises(kvnmt.UserError, match="2 source sentences but 1 target"):
         run.score(["a", "b"], ["A"])
     with pytest.raises(kvnmt.UserError, match="no run directory"):
         kvnmt.load("nowhere")
