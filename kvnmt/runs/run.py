@@ -11,7 +11,7 @@ from kvnmt import attention, decoder, target_context
 from kvnmt.catalogue import Catalogue
 from kvnmt.data.vocabularies import Vocabularies, digests
 from kvnmt.errors import UserError
-from kvnmt.inference.config import SearchConfig, check_asked, check_search
+from kvnmt.inference.config import SearchConfig, check_asked, check_one, check_search
 from kvnmt.inference.describe import describe
 from kvnmt.inference.ensemble import count_members
 from kvnmt.inference.explain import Explanation, explain
@@ -67,7 +67,7 @@ class Run(NamedTuple):
         lines = text_lines(lines)
         _refuse_language_model(self)
         config = _checked(search, self)
-        _check_nbest(config, self, "of each line is given")
+        check_one(config, self.experiment.search, "given (describe gives all)")
         request = _request(self, lines, shortlist, prefixes)
         return translate_lines(self, lines, config, **request)
 
@@ -169,7 +169,7 @@ class Run(NamedTuple):
         elif search is not None:
             raise UserError("a target is read, not searched for; leave search out.")
         config = _checked(search, self)
-        _check_nbest(config, self, "is explained")
+        check_one(config, self.experiment.search, "explained")
         return explain(self, self.experiment.model, line, target, config)
 
     def __repr__(self) -> str:
@@ -211,14 +211,6 @@ def _checked(search: SearchConfig | None, run: Run) -> SearchConfig:
     check_search(search)
     check_asked(search, SearchConfig(), run.experiment.search)
     return search
-
-
-def _check_nbest(config: SearchConfig, run: Run, what: str) -> None:
-    if config.mbr is None and config.nbest not in (1, run.experiment.search.nbest):
-        raise UserError(
-            f"nbest is {config.nbest}, and one translation {what}; call describe for "
-            "more."
-        )
 
 
 def _request(

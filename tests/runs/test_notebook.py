@@ -198,9 +198,9 @@ def test_translations_begin_as_asked(run):
 
 def test_several_translations_are_described(run):
     search = kvnmt.SearchConfig(beam=4, nbest=3)
-    with pytest.raises(kvnmt.UserError, match="nbest is 3, .* call describe"):
+    with pytest.raises(kvnmt.UserError, match="one is given .describe gives all."):
         run.translate(["a b"], search)
-    with pytest.raises(kvnmt.UserError, match="nbest is 3, .* is explained"):
+    with pytest.raises(kvnmt.UserError, match="several .* one is explained"):
         run.explain("a b", search=search)
     with pytest.raises(kvnmt.UserError, match="leave search out"):
         run.explain("a b", "A B", kvnmt.SearchConfig(beam=4))
