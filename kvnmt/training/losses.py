@@ -8,7 +8,7 @@ losses sum over time.
 """
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 
 import jax.numpy as jnp
 from flax import struct
@@ -19,8 +19,6 @@ from kvnmt.layers import precise
 from kvnmt.model.assembly import Model, Prediction
 from kvnmt.training.cross_entropy import cross_entropy
 from kvnmt.typing import Array, Bool, Float, Int, typed
-
-Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
@@ -145,8 +143,8 @@ def loss(
 
     Raises:
         UserError: ATTEOS or a guide is asked of a system without an alignment, or a
-            subtractive loss of one without auxiliary predictors, links or risks are
-            missing, several models predict together, or a weight is out of bounds.
+            subtractive loss of one without auxiliary predictors, links are missing,
+            several models predict together, or a weight is out of bounds.
     """
     check_fields(objective)
     if not prediction.heads:
@@ -160,7 +158,7 @@ def loss(
     if objective.guided:
         sums["guided"] = _guided(prediction, links)
     if objective.risk:
-        risks = _need(risks, "the objective has a risk", "those of each sentence")
+        assert risks is not None
         sums["risk"] = jnp.sum(risks).astype(nats.dtype)
     for name, term in sums.items():
         weight = getattr(objective, name)
@@ -191,19 +189,12 @@ def _subtractive(prediction: Prediction, target: Array) -> Array:
 
 def _guided(prediction: Prediction, links: Array | None) -> Array:
     rounds = _alignments(prediction, "a guide for the attention", "objective.guided")
-    links = _need(links, "the objective has a guide", "links between words")
+    if links is None:
+        raise UserError(
+            "the objective has a guide, which takes links between words; give these "
+            "too."
+        )
     return jnp.sum(guided(precise(rounds[-1]), links))
-
-
-def _need(value: Given | None, has: str, what: str) -> Given:
-    """What a term of the objective is made of.
-
-    Raises:
-        UserError: The caller gives none.
-    """
-    if value is None:
-        raise UserError(f"{has}, which takes {what}; give these too.")
-    return value
 
 
 def _alignments(prediction: Prediction, what: str, option: str) -> tuple[Array, ...]:
