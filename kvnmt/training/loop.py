@@ -81,7 +81,7 @@ def fit(
 
         state = LoopState(job.shapes if resume else start())
         outputs = open_outputs(stack, job, state, start, resume, begin)
-        stack.enter_context(programs)
+        stack.enter_context(programs.step)
         if state.step >= job.steps and not is_due(job, state):
             job.tell(job.nothing_left)
         for warning in filter(None, (job.unreached, job.mistaken)):

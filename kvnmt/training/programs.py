@@ -37,14 +37,6 @@ class Programs:
         self._checked = False
         self._next = 0  # the step that is to be made
 
-    def __enter__(self) -> "Programs":
-        """Gives itself."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Waits for what is being compiled, and leaves out the rest."""
-        self.step.__exit__(*error)
-
     def begin(self, step: int, most: int | None = None) -> None:
         """Has the programs compiled that are to come, the first one first.
 
