@@ -112,10 +112,10 @@ def _with_vectors(
     params: Params, words: Vocabularies, path: Path, side: Side, console: Console
 ) -> Params:
     name, vocabulary = f"{side}_embedding", getattr(words, side)
-    start = with_vectors(getattr(params, name), vocabulary, path, side)
-    count = f"{start.words:,} of {len(vocabulary):,} {side} words"
+    table, known = with_vectors(getattr(params, name), vocabulary, path, side)
+    count = f"{known:,} of {len(vocabulary):,} {side} words"
     say(f"{count} start as vectors of '{path}'", console)
-    return replace(params, **{name: start.table})
+    return replace(params, **{name: table})
 
 
 def _check_words(ours: Vocabularies, theirs: Vocabularies, folder: Path) -> None:

@@ -8,7 +8,7 @@ when they help translation).
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -24,20 +24,13 @@ Side: TypeAlias = Literal["source", "target"]
 GREATEST = float(np.finfo(np.float32).max)  # that an embedding can hold
 
 
-class Started(NamedTuple):
-    """An embedding, and how many of its words have a vector."""
-
-    table: Float[Array, "V E"]
-    words: int
-
-
 def with_vectors(
     table: Float[Array, "V E"],
     vocabulary: Vocabulary,
     path: Path,
     side: Side,
-) -> Started:
-    """An embedding whose words start as the vectors of a file.
+) -> tuple[Float[Array, "V E"], int]:
+    """An embedding whose words start as the vectors of a file, and how many do.
 
     All are multiplied by one number, so that their entries have the mean square that
     the table starts with: initialisers depend on that. Words without a vector start as
@@ -68,7 +61,7 @@ def with_vectors(
     made, rows = np.array(table), np.stack([*vectors.values()])
     size = np.sqrt(np.mean(np.square(rows, dtype=np.float64)))
     made[[*vectors]] = rows * (np.sqrt(np.mean(np.square(made))) / max(size, 1e-30))
-    return Started(jnp.asarray(made), len(vectors))
+    return jnp.asarray(made), len(vectors)
 
 
 def _read(

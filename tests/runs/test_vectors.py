@@ -29,18 +29,18 @@ def read(tmp_path, text: str | bytes, table=TABLE, side="source"):
 @pytest.mark.parametrize("packed", [False, True])
 def test_known_words_start_as_their_vectors(tmp_path, header, packed):
     text = (header + TEXT).encode()
-    start = read(tmp_path, gzip.compress(text) if packed else text)
-    assert start.words == 2
+    table, words = read(tmp_path, gzip.compress(text) if packed else text)
+    assert words == 2
     rows = np.array([[1, 2, -2], [0, 0, 3]])
     scale = np.sqrt(np.mean(TABLE**2) / np.mean(rows**2))
-    np.testing.assert_allclose(start.table[np.array([3, 5])], scale * rows, rtol=1e-6)
+    np.testing.assert_allclose(table[np.array([3, 5])], scale * rows, rtol=1e-6)
     others = np.array([0, 1, 2, 4])
-    np.testing.assert_array_equal(start.table[others], TABLE[others])
+    np.testing.assert_array_equal(table[others], TABLE[others])
 
 
 def test_vectors_may_be_nought(tmp_path):
-    start = read(tmp_path, "cat 0 0 0\n")
-    assert np.isfinite(start.table).all() and not start.table[3].any()
+    table, _ = read(tmp_path, "cat 0 0 0\n")
+    assert np.isfinite(table).all() and not table[3].any()
 
 
 @pytest.mark.parametrize(
