@@ -7,7 +7,7 @@ whole. What is being written or removed has ``.unfinished`` behind the step.
 
 import math
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -74,7 +74,9 @@ class CheckpointFolder:
         """
         for _ in range(LOOKS):
             before = self.steps()
-            for manifest in ordered(self._manifests(self._set_aside), which):
+            found = self._manifests(self._set_aside)
+            best = rated(found) if which == "best" else []
+            for manifest in best + [m for m in found if m not in best]:
                 try:
                     manifests.check(self.of(manifest.step), manifest)
                     return manifest
@@ -157,25 +159,16 @@ class CheckpointFolder:
         self.tell(f"{message}.")
 
 
-def ordered(newest_first: Iterable[Manifest], which: Which) -> list[Manifest]:
-    """Checkpoints in the order in which they are wanted.
-
-    Of equal scores the earlier is better; those without a finite score come last.
-    """
-    manifests = list(newest_first)
-    if which == "last":
-        return manifests
-    rated = [m for m in manifests if m.score is not None and math.isfinite(m.score)]
-    rest = [manifest for manifest in manifests if manifest not in rated]
-    rated.sort(key=lambda manifest: (-(manifest.score or 0.0), manifest.step))
-    return rated + rest
+def rated(manifests: Sequence[Manifest]) -> list[Manifest]:
+    """Those with a finite score, the best first; of equal ones the earlier."""
+    some = [m for m in manifests if m.score is not None and math.isfinite(m.score)]
+    return sorted(some, key=lambda m: (-(m.score or 0.0), m.step))
 
 
-def best_of(newest_first: Iterable[Manifest], count: int) -> list[int]:
+def best_of(newest_first: Sequence[Manifest], count: int) -> list[int]:
     """The steps with the best scores; where none has one, the newest alone."""
-    wanted = ordered(newest_first, "best")
-    rated = [m for m in wanted if m.score is not None and math.isfinite(m.score)]
-    return [manifest.step for manifest in (rated or wanted[:1])[:count]]
+    wanted = rated(newest_first) or newest_first[:1]
+    return [manifest.step for manifest in wanted[:count]]
 
 
 def firsts(steps: Iterable[int], every: int) -> set[int]:
