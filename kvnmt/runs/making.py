@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from kvnmt import __version__
 from kvnmt.data.vocabularies import Vocabularies, digests, save_vocabularies
@@ -22,7 +22,6 @@ from kvnmt.runs.bounds import check_finite
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.training.checkpoints.orbax_arrays import reason
 from kvnmt.training.checkpoints.writer import Checkpoints
-from kvnmt.typing import PyTree
 
 
 def check_free(folder: Path) -> None:
@@ -78,7 +77,7 @@ def write_run(
     if os.path.exists(folder):  # which knows names that are too long
         raise UserError(f"'{folder}' exists already; choose another folder.")
     model = build(experiment.model, len(words.source), len(words.target))
-    if _shapes(model.param_shapes) != _shapes(params):
+    if jax.tree.map(np.shape, model.param_shapes) != jax.tree.map(np.shape, params):
         raise UserError(
             "the parameters are not those of the model that the experiment names; give "
             "the experiment that they were trained by."
@@ -113,11 +112,6 @@ def whole_folder(folder: Path) -> Iterator[None]:
         else:
             raise
         raise UserError(f"'{folder}' cannot be written: {why}.") from None
-
-
-def _shapes(params: PyTree) -> list[tuple[Any, ...]]:
-    leaves = jax.tree.leaves_with_path(params)
-    return [(path, leaf.shape) for path, leaf in leaves]
 
 
 @contextmanager
