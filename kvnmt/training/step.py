@@ -107,17 +107,11 @@ class TrainStep(NamedTuple):
         """Makes a step."""
         return self.program(self.key, state, source, target, *links)
 
-    def trace(
-        self, state: TrainState, source: Any, target: Any, *links: Any
-    ) -> jax.stages.Traced:
-        """The step for these shapes, before it is lowered; it takes the key first."""
-        return self.program.trace(self.key, state, source, target, *links)
-
     def lower(
         self, state: TrainState, source: Any, target: Any, *links: Any
     ) -> jax.stages.Lowered:
-        """The same, lowered."""
-        return self.trace(state, source, target, *links).lower()
+        """The step for these shapes, lowered; it takes the key first."""
+        return self.program.lower(self.key, state, source, target, *links)
 
 
 def make_train_step(

@@ -461,7 +461,8 @@ def test_float32_products_are_whole_where_they_are_asked_for(start, precision, w
     options = StepOptions(precision=precision)
     step = steps.make_train_step(make_model(), OBJECTIVE, optax.sgd(1.0), KEY, options)
     state = steps.init_state(start().params, optax.sgd(1.0))
-    lowered = step.trace(state, *make_batch(1)).lower(lowering_platforms=("tpu",))
+    traced = step.program.trace(step.key, state, *make_batch(1))
+    lowered = traced.lower(lowering_platforms=("tpu",))
     products = [x for x in lowered.as_text().splitlines() if "dot_general" in x]
     assert len(products) > 20
     assert {"HIGHEST" in product for product in products} == {whole}
@@ -473,7 +474,7 @@ def test_products_are_else_as_jax_is_told(start):
     )
     state = steps.init_state(start().params, optax.sgd(1.0))
     with jax.default_matmul_precision("highest"):
-        traced = str(step.trace(state, *make_batch(1)).jaxpr)
+        traced = str(step.program.trace(step.key, state, *make_batch(1)).jaxpr)
     assert "Precision.HIGHEST" in traced and "Precision.DEFAULT" not in traced
 
 
