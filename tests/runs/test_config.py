@@ -88,13 +88,18 @@ STARTS = dict(every_start())
 
 @pytest.mark.parametrize("name", STARTS)
 def test_every_option_of_every_system_survives_json(name):
+    """Each once: of mechanisms their own, of the first system all."""
     start, seen = STARTS[name], set()
     assert through_json(start) == start
+    own, first = f"model.{name.partition('-')[0]}.", name == next(iter(STARTS))
     for path, changed in variants(start):
+        if not first and not path.startswith(own):
+            continue
         assert changed != start, path
         assert through_json(changed) == changed, path
         seen.add(path)
-    assert {"model.dropout.output", "training.warm_start", "data.source"} <= seen
+    if first:
+        assert {"model.dropout.output", "training.warm_start", "data.source"} <= seen
 
 
 def test_mechanisms_carry_their_name():
