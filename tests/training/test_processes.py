@@ -94,9 +94,9 @@ def test_two_processes_train_what_one_trains(tmp_path):
     data = toy_data(tmp_path / "text")
     choices = {"batch_tokens": 64, "shapes": 1, "accumulate": 2, "epochs": 2}
     choices["log_every"] = 2
-    choices["save_minutes"] = 1e-9  # by the clocks of both
     exp = tiny(data, model_axis=2, **choices)
-    said = train_two(tmp_path / "two", exp)
+    often = replace(exp.training, save_minutes=1e-9)  # by the clocks of both
+    said = train_two(tmp_path / "two", replace(exp, training=often))
     assert "training pairs" in said[0] and not said[1].strip()
     asked = End(leave_at=3, signals=(signal.SIGTERM,))
     said = train_two(tmp_path / "parts", exp, 128 + signal.SIGTERM, asked)
