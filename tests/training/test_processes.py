@@ -266,7 +266,7 @@ def test_a_port_in_use_is_told():
 JOINED = """
 import jax, os, signal
 from kvnmt import companions
-companions.join({address})
+companions.join()
 print(jax.config.values["jax_cuda_visible_devices"], flush=True)
 os.kill(os.getpid(), signal.SIGTERM)
 signal.pause()
@@ -282,27 +282,25 @@ SLURM = {
 }
 
 
-@pytest.mark.parametrize(
-    "tasks, by_hand, visible",
-    [
-        ("1(x2)", False, "all"),
-        ("1(x2),2", False, "0"),
-        ("8", False, "0"),
-        ("8", True, "all"),
-    ],
-)
-def test_a_process_takes_its_devices_and_still_ends_when_asked(tasks, by_hand, visible):
-    """All devices where it is alone on its machine, or told its place by hand."""
-    program = JOINED.format(
-        address=f"'localhost:{free_port()}', 1, 0" if by_hand else ""
-    )
+@pytest.mark.parametrize("tasks, visible", [("1(x2)", "all"), ("8", "0")])
+def test_a_process_takes_its_devices_and_still_ends_when_asked(tasks, visible):
+    """All devices where it is alone on its machine."""
     env = os.environ | SLURM | {"SLURM_STEP_TASKS_PER_NODE": tasks}
     env["JAX_COORDINATOR_PORT"] = str(free_port())
     run = subprocess.run(
-        [sys.executable, "-c", program], env=env, capture_output=True, text=True
+        [sys.executable, "-c", JOINED], env=env, capture_output=True, text=True
     )
     assert run.stdout == f"{visible}\n", run.stderr
     assert run.returncode == -signal.SIGTERM
+
+
+def test_a_process_takes_all_devices_where_it_is_alone_or_told_its_place(monkeypatch):
+    for name in ("CUDA_VISIBLE_DEVICES", "JAX_LOCAL_DEVICE_IDS"):
+        monkeypatch.delenv(name, raising=False)
+    for tasks, numbers in (("1(x2)", []), ("1(x2),2", None), ("8", None)):
+        monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", tasks)
+        assert companions._own_devices(by_hand=False) == numbers
+    assert companions._own_devices(by_hand=True) == []
 
 
 def test_a_process_that_is_shown_one_gpu_takes_it(monkeypatch):
