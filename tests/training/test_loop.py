@@ -299,7 +299,8 @@ def test_figures_are_of_real_tokens(tmp_path, data):
 def test_batches_of_tokens_from_a_cache_go_on_too(tmp_path, data):
     """Ids of the cache, batches by another process; then all of it in memory."""
     cached = dataclasses.replace(data, cache=tmp_path / "cache")
-    one, two = (tiny(cached, epochs=n, batch_tokens=64, workers=1) for n in (1, 2))
+    one = tiny(cached, epochs=1, batch_tokens=64, workers=1)
+    two = tiny(cached, epochs=2, batch_tokens=64)
     memory = tiny(data, epochs=2, batch_tokens=64)
     whole = run(memory, tmp_path / "whole")
     assert 2 < whole.steps / 2 < 15
