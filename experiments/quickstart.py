@@ -198,7 +198,6 @@ def show_next(console: Console, options: Quickstart, pairs: Sequence[Pair]) -> N
         [*tokens[0], "</s>"],
         [*tokens[1], "</s>"],
         picture,
-        titles=[f"round {r + 1}" for r in range(len(rounds))],
         gold=pair.links if whole else None,
     )
     runs = " ".join(map(str, folders.values()))

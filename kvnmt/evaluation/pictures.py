@@ -63,7 +63,7 @@ def draw(
             matrices = [weights[number - 1] for weights in looks.values()]
             self_attention_heatmap(
                 matrices,
-                [words] * len(looks),
+                words,
                 folder / f"self-attention-{number}.{kind}",
                 titles=list(looks),
             )

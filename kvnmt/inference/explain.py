@@ -116,8 +116,7 @@ class Explanation(NamedTuple):
 
         if not self.self_attention:
             raise UserError("the system does not look back; there is nothing to draw.")
-        words = [self.target_tokens] * len(self.self_attention)
-        self_attention_heatmap(self.self_attention, words, path)
+        self_attention_heatmap(self.self_attention, self.target_tokens, path)
 
     def _refuse_several(self, what: str) -> None:
         if self.members > 1:

@@ -22,8 +22,6 @@ from kvnmt.pictures.panels import (
     rule,
     shade,
     shade_signs,
-    shorten,
-    text_width,
     write_words,
 )
 
@@ -71,7 +69,9 @@ def attention_heatmap(
         numbers = range(1, len(rounds) + 1)
         titles = [f"round {r}" if len(rounds) > 1 else "" for r in numbers]
     gold = gold or frozenset()
-    _check_shapes(rounds, (len(target), len(source)), titles, gold)
+    _check_shapes(rounds, (len(target), len(source)))
+    if any(j >= len(target) or i >= len(source) for i, j in gold):
+        raise ValueError("a gold link lies outside the sentence pair")
     drawn = [_Panel(*one, source, shade) for one in zip(titles, rounds, strict=True)]
     figure, panels = _draw(drawn, target)
     for panel in panels:
@@ -108,7 +108,7 @@ def memory_heatmap(
         of_round = f" in round {number}" if len(forgotten) > 1 else ""
         matrices += [np.asarray(less, np.float64), np.asarray(more, np.float64)]
         titles += [f"forgotten{of_round}", f"added{of_round}"]
-    _check_shapes(matrices, (len(target), len(source)), titles, frozenset())
+    _check_shapes(matrices, (len(target), len(source)))
     greatest = _greatest(matrices)
     paint = partial(shade, greatest=greatest)
     drawn = [_Panel(*one, source, paint) for one in zip(titles, matrices, strict=True)]
@@ -143,7 +143,7 @@ def signed_heatmap(
     rounds = [np.asarray(heads, np.float64) for heads in signed]
     size = (len(target), len(source))
     for heads in rounds:
-        _check_shapes(list(heads), size, [""] * len(heads), frozenset())
+        _check_shapes(list(heads), size)
     if any(np.shape(shares) != (len(target),) for shares in own):
         raise ValueError("own has not a share for each target word")
     greatest = _greatest(rounds)
@@ -163,7 +163,7 @@ def signed_heatmap(
 
 def self_attention_heatmap(
     weights: Sequence[np.ndarray],
-    words: Sequence[Sequence[str]],
+    words: Sequence[str],
     path: str | os.PathLike[str] | BinaryIO,
     *,
     titles: Sequence[str] | None = None,
@@ -176,7 +176,7 @@ def self_attention_heatmap(
 
     Args:
         weights: One [T, T] array per system, as self_attention describes them.
-        words: The T words that each system predicts, with EOS if there is its row.
+        words: The T words that are predicted, with EOS if there is its row.
         path: Where to write the picture.
         titles: One per system.
 
@@ -185,30 +185,17 @@ def self_attention_heatmap(
         UserError: The file cannot be written.
     """
     systems = [np.asarray(matrix, dtype=np.float64) for matrix in weights]
+    _check_shapes(systems, (len(words), len(words)))
     titles = titles or [""] * len(systems)
-    if not len(systems) == len(words) == len(titles) or not systems:
-        raise ValueError(
-            f"{len(words)} lists of words and {len(titles)} titles for {len(systems)} "
-            "systems"
-        )
-    for matrix, tokens in zip(systems, words, strict=True):
-        _check_shapes([matrix], (len(tokens), len(tokens)), [""], frozenset())
-    cell = min(CELL, LONGEST_SIDE / sum(map(len, words)))
-    # Where all say the same, its rows are labelled once.
-    same = all(list(tokens) == list(words[0]) for tokens in words)
-    longest = max(text_width(shorten(word)) for word in chain(*words))
-    gap = 0.0 if same else 0.3 * cell * longest  # letters are 0.3 cells wide
-    shapes = [matrix.shape for matrix in systems]
-    figure, panels = make_panels(titles, shapes, cell, gap)
-    families = font_families([*titles, *chain(*words), _NULL])
-    for panel, matrix, tokens, title in zip(
-        panels, systems, words, titles, strict=True
-    ):
-        ahead = np.triu(np.ones_like(matrix, dtype=bool), 1)
+    cell = min(CELL, LONGEST_SIDE / (len(words) * len(systems)))
+    figure, panels = make_panels(titles, [matrix.shape for matrix in systems], cell)
+    families = font_families([*titles, *words, _NULL])
+    ahead = np.triu(np.ones_like(systems[0], dtype=bool), 1)
+    for panel, matrix, title in zip(panels, systems, titles, strict=True):
         shade(panel, np.ma.masked_array(matrix, ahead))
-        rows = tokens if panel is panels[0] or not same else []
-        write_words(panel, rows, [_NULL, *tokens[:-1]], title, cell, families)
-        _rule_triangle(panel, len(tokens))
+        rows = words if panel is panels[0] else []
+        write_words(panel, rows, [_NULL, *words[:-1]], title, cell, families)
+        _rule_triangle(panel, len(words))
     add_color_bar(figure, panels[0].images[0])
     save(figure, path)
 
@@ -239,12 +226,7 @@ def _greatest(matrices: Sequence[np.ndarray]) -> float:
     return max(float(size.max()) for size in sizes) or 1.0
 
 
-def _check_shapes(
-    rounds: Sequence[np.ndarray],
-    shape: tuple[int, int],
-    titles: Sequence[str],
-    gold: Links,
-) -> None:
+def _check_shapes(rounds: Sequence[np.ndarray], shape: tuple[int, int]) -> None:
     if not rounds or 0 in shape:
         raise ValueError("there is no alignment to draw")
     for alignment in rounds:
@@ -253,10 +235,6 @@ def _check_shapes(
                 f"an alignment has shape {alignment.shape}, but there are {shape[0]} "
                 f"target and {shape[1]} source labels"
             )
-    if len(titles) != len(rounds):
-        raise ValueError(f"{len(titles)} titles for {len(rounds)} rounds")
-    if any(j >= shape[0] or i >= shape[1] for i, j in gold):
-        raise ValueError("a gold link lies outside the sentence pair")
 
 
 def _rule_triangle(panel: Axes, size: int) -> None:

@@ -18,10 +18,7 @@ _LONGEST_LABEL = 20  # characters
 
 
 def make_panels(
-    titles: Sequence[str],
-    shapes: Sequence[tuple[int, int]],
-    cell: float,
-    gap: float = 0.0,
+    titles: Sequence[str], shapes: Sequence[tuple[int, int]], cell: float
 ) -> tuple[Figure, Sequence[Axes]]:
     """Makes a panel of exactly these rows and columns for each title, side by side.
 
@@ -30,10 +27,10 @@ def make_panels(
     """
     # Ten-point letters are less than 0.1 inches wide: titles do not touch either.
     wider = (
-        0.1 * text_width(title) - cell * columns
+        0.1 * _text_width(title) - cell * columns
         for title, (_, columns) in zip(titles, shapes, strict=True)
     )
-    gap = _GAP + max(gap, *wider)
+    gap = _GAP + max(0.0, *wider)
     width = sum(cell * columns + gap for _, columns in shapes) - gap
     height = cell * max(rows for rows, _ in shapes)
     figure = Figure((width, height))
@@ -109,7 +106,7 @@ def _is_wide(word: str) -> bool:
     return all(east_asian_width(character) in "WF" for character in word)
 
 
-def text_width(text: str) -> float:
+def _text_width(text: str) -> float:
     """About how wide it is drawn, in narrow letters."""
     return len(text) + sum(east_asian_width(character) in "WF" for character in text)
 
