@@ -7,7 +7,7 @@ functions. No array is made but a key: parameters and batches are shapes.
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from kvnmt import devices
 from kvnmt.compiling.targets import Device
-from kvnmt.errors import OptionError, UserError
+from kvnmt.errors import Idle, UserError, check_given
 from kvnmt.fields import at_least, check_fields
 from kvnmt.inference.config import SearchConfig, numbers_of
 from kvnmt.inference.program import program
@@ -80,27 +80,19 @@ def trace(config: CompileConfig, among: Sequence[Device]) -> Traced:
         among: The devices that share the work.
 
     Raises:
-        UserError: A number is out of its bounds, an option is not one of what is
-            compiled, or the devices cannot share so.
+        UserError: A number is out of its bounds, the model cannot do what is asked, or
+            the devices cannot share so.
     """
     check_fields(config)
     model = assembly.build(config.model, config.vocabulary, config.vocabulary)
     mesh = mesh_of(among, config.model_axis)
     if config.what == "train":
-        if config.candidates:
-            raise UserError("--candidates are of a search; give --what search too.")
         check_risk(config.objective, model)
         return _train(config, model, mesh)
     if not model.reads_source:
         raise UserError(
             "a language model reads no source and cannot translate; leave --what out."
         )
-    for option in fields(StepOptions):
-        # A recipe may have a running mean, which is no option of a search either.
-        if option.name != "ema" and getattr(config, option.name) != option.default:
-            raise UserError(
-                f"--{option.name} is an option of training; leave it out of a search."
-            )
     return _search(config, model, mesh)
 
 
@@ -115,23 +107,22 @@ def check_what(config: CompileConfig, start: CompileConfig) -> None:
         OptionError: Something was given that does nothing, or is out of its bounds.
     """
     check_fields(config)
-    of_training = ("batch_size", "target_length", "objective", "optimizer", "ema")
-    idle = {"search": of_training, "train": ("search",)}[config.what]
-    what = {"search": "training", "train": "a search"}[config.what]
-    sentence = f"{{0}} is of {what}, and {{1}} is {config.what}; leave one of them out."
-    given = [name for name in idle if getattr(config, name) != getattr(start, name)]
-    if given:
-        raise OptionError(sentence, _leaf(given[0], config, start), "what")
-
-
-def _leaf(name: str, config: CompileConfig, start: CompileConfig) -> str:
-    """The path of the first number or name within a field that differs."""
-    now, before = getattr(config, name), getattr(start, name)
-    if not is_dataclass(now):
-        return name
-    inner = (field.name for field in fields(now))
-    differs = (f for f in inner if getattr(now, f) != getattr(before, f))
-    return f"{name}.{next(differs)}"
+    steps = [option.name for option in fields(StepOptions)]
+    of = {
+        "search": (
+            "training",
+            ("batch_size", "target_length", *steps),
+            ("objective", "optimizer"),
+        ),
+        "train": ("a search", ("candidates",), ("search",)),
+    }
+    what, names, parts = of[config.what]
+    why = f"{{0}} is of {what}, and --what is {config.what}; leave one of them out."
+    check_given(config, [Idle(names, why)], start)
+    for part in parts:
+        mine, before = getattr(config, part), getattr(start, part)
+        inner = tuple(each.name for each in fields(mine))
+        check_given(mine, [Idle(inner, why)], before, prefix=f"{part}.")
 
 
 def share(config: CompileConfig, among: Sequence[Device]) -> int:

@@ -86,6 +86,8 @@ def test_the_largest_batch_needs_to_know_what_there_is(kvnmt, monkeypatch):
             "--optimizer.clip is of training",
         ),
         (["--what", "search", "--ema", "0.5"], "--ema is of training"),
+        (["--what", "search", "--dtype", "bfloat16"], "--dtype is of training"),
+        (["--candidates", "5"], "--candidates is of a search"),
         (["--search.beam", "3"], "--search.beam is of a search"),
         (["--kernels", "-1"], "--kernels"),
         (["--search.beam", "0"], "--search.beam"),
