@@ -69,7 +69,8 @@ def largest_batch(
 
     mesh_of(target.devices, config.model_axis)  # they can be grouped so
     multiple = ROWS * share(config, target.devices)
-    trials = search(attempt, config.rows, multiple, target.memory, most_rows(config))
+    most = None if config.what == "train" else GREATEST
+    trials = search(attempt, config.rows, multiple, target.memory, most)
     if not best:
         raise UserError(
             f"not even a batch of {trials[-1].rows} sentences fits on {target.name}."
@@ -83,11 +84,6 @@ def with_rows(config: CompileConfig, rows: int) -> CompileConfig:
     if config.what == "train":
         return replace(config, batch_size=rows)
     return replace(config, search=replace(config.search, batch_size=rows))
-
-
-def most_rows(config: CompileConfig) -> int | None:
-    """The largest batch that the config may have; None: any."""
-    return None if config.what == "train" else GREATEST
 
 
 def search(
