@@ -120,6 +120,20 @@ def test_the_largest_kernels_come_first(compiled):
         assert largest_kernels(compiled.program, section, 2) == kernels[:2]
 
 
+def refuse(monkeypatch, message: str) -> None:
+    """Every program becomes one that the compiler refuses."""
+
+    class Refused:
+        def lower(self):
+            return self
+
+        def compile(self, compiler_options):
+            raise jax.errors.JaxRuntimeError(message)
+
+    traced = Traced(Refused(), 1, 4, 8)
+    monkeypatch.setattr(compiling, "trace", lambda config, devices: traced)
+
+
 @pytest.mark.parametrize(
     ("refusal", "part"),
     [
@@ -133,17 +147,7 @@ def test_the_largest_kernels_come_first(compiled):
     ],
 )
 def test_a_refusal_is_told_with_its_remedy(monkeypatch, refusal, part):
-    class Refusing:
-        """What stands for a traced program."""
-
-        def lower(self):
-            return self
-
-        def compile(self, compiler_options):
-            raise jax.errors.JaxRuntimeError(f"RESOURCE_EXHAUSTED: {refusal}")
-
-    traced = Traced(Refusing(), 1, 4, 8)
-    monkeypatch.setattr(compiling, "trace", lambda config, devices: traced)
+    refuse(monkeypatch, f"RESOURCE_EXHAUSTED: {refusal}")
     with pytest.raises(TooLargeError, match=f"{part} needed .*--accumulate 2"):
         compile_for(TRAIN, target("cpu"))
     with pytest.raises(TooLargeError, match="a smaller --search.batch-size or"):
@@ -222,17 +226,7 @@ def test_tpus_that_are_not_there_are_compiled_for():
 
 
 def test_a_compiler_that_gives_up_is_told(monkeypatch):
-    class Failing:
-        """What stands for a traced program."""
-
-        def lower(self):
-            return self
-
-        def compile(self, compiler_options):
-            raise jax.errors.JaxRuntimeError("INTERNAL: no tiling.\nmore")
-
-    traced = Traced(Failing(), 1, 4, 8)
-    monkeypatch.setattr(compiling, "trace", lambda config, devices: traced)
+    refuse(monkeypatch, "INTERNAL: no tiling.\nmore")
     with pytest.raises(UserError, match="gives up: INTERNAL: no tiling.$"):
         compile_for(TRAIN, target("cpu"))
 
