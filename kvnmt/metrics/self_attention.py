@@ -61,16 +61,7 @@ def focus(weights: np.ndarray) -> list[int | None]:
     Returns:
         T words, counted from 0; None for a step without weight on any, such as step 0,
         which has no earlier word, or that of a word of no piece.
-
-    Raises:
-        ValueError: The weights are not square, not finite, or look ahead.
     """
-    if weights.ndim != 2 or weights.shape[0] != weights.shape[1]:
-        raise ValueError(f"self-attention is [T, T], not of shape {weights.shape}")
-    if not np.isfinite(weights).all():
-        raise ValueError("the self-attention holds values that are not finite")
-    if np.triu(weights, 1).any():
-        raise ValueError("a step has weight on words that were not yet written")
     words = [row[1 : t + 1] for t, row in enumerate(weights)]
     return [int(row.argmax()) if row.any() else None for row in words]
 

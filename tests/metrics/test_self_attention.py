@@ -53,20 +53,6 @@ def test_focus_of_a_content_score_is_a_running_argmax(energies):
     assert focus(weights) == running
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (np.ones((2, 3)), r"not of shape \(2, 3\)"),
-        (np.ones((1, 2, 2)), "not of shape"),
-        (np.array([[1.0, 0.0], [np.nan, 1.0]]), "not finite"),
-        (np.array([[0.5, 0.5], [0.0, 1.0]]), "not yet written"),
-    ],
-)
-def test_what_is_no_self_attention(weights, message):
-    with pytest.raises(ValueError, match=message):
-        focus(weights)
-
-
 def test_relative_positions_by_hand():
     # FIRST:  step 1 looks 1 back, of 1 word; step 2 looks 1 back, of 2;
     #         step 3 looks 3 back, of 3.
