@@ -11,7 +11,7 @@ from kvnmt.data.links import Links
 from kvnmt.data.words import split_words, word_numbers
 from kvnmt.inference.score import LIMITS, Scored, score_lines
 from kvnmt.inference.trained import Trained
-from kvnmt.metrics.alignment import hard_links, word_links, word_matrix
+from kvnmt.metrics.alignment import hard_links, word_matrix
 
 
 class Forced(NamedTuple):
@@ -23,13 +23,16 @@ class Forced(NamedTuple):
     counts: tuple[int, int]  # words of source and target
 
     def links(self, r: int = -1) -> Links:
-        """Hard links of a round between words; none where a side has no word."""
+        """Hard links of a round between words: two are linked if any pieces are.
+
+        Where a side has no word, there are none.
+        """
         if 0 in self.counts:
             return frozenset()
         pieces = hard_links(
             self.scored.alignments[r], len(self.source), len(self.target)
         )
-        return word_links(pieces, self.source, self.target)
+        return frozenset((self.source[i], self.target[j]) for i, j in pieces)
 
     def matrix(self, r: int = -1) -> NDArray[np.floating]:
         """Attention of a round between words, [target, source]."""

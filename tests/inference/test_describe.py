@@ -133,6 +133,13 @@ def test_all_that_is_told(run):
         assert way.keys() == told[0]["nbest"][0].keys()
 
 
+def test_words_are_linked_if_any_piece_is():
+    # Source pieces 0 1 | 2, target pieces 0 | 1 2; the first is on 1, the last on 2.
+    looks = np.array([[0, 1, 0, 0], [0, 0, 0, 1], [0, 0, 1, 0], [0, 0, 0, 1]])
+    pair = Forced(Scored([0.0] * 4, [looks], []), [0, 0, 1], [0, 1, 1], (2, 2))
+    assert pair.links() == {(0, 0), (1, 1)}
+
+
 def test_a_translation_without_words_has_no_links():
     """Such as a piece that is nothing but the mark of a space."""
     scored = Scored([0.0, 0.0], [np.full((2, 2), 0.5)], [])
