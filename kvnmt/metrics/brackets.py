@@ -19,27 +19,20 @@ _LABELLED = re.compile(r"\(w(w|t+)\)")  # label and word, or label and trees
 _TRACE = "-NONE-"  # the label of what stands for no word in the Penn Treebank
 
 
-def parse_brackets(line: str, *, labelled: bool | None = None) -> Tree:
+def parse_brackets(line: str, *, labelled: bool) -> Tree:
     """Reads one tree.
 
     Labels, unary chains, traces (-NONE-) and an outer empty bracket are dropped.
 
-    Where ``labelled`` is None, a line counts as labelled if it can be read so and if
-    that gives it two words or more. That is wrong only of labelled sentences of one
-    word, and of plain trees that are not binary and whose phrases all start with a
-    word.
-
     Args:
         line: One tree.
-        labelled: Whether it has labels; None: to be seen from the line.
+        labelled: Whether it has labels.
 
     Raises:
         ValueError: The line is empty, unbalanced, or no tree.
     """
     tokens = _tokens(line)
-    if labelled is None:
-        labelled = _is_labelled(tokens, surely=True)
-    elif labelled and not _is_labelled(tokens):
+    if labelled and not _is_labelled(tokens):
         raise ValueError("in a labelled tree every word and phrase has its own label")
     words, spans, starts = [], set(), []
     label = ""
@@ -55,20 +48,17 @@ def parse_brackets(line: str, *, labelled: bool | None = None) -> Tree:
     return Tree(tuple(words), frozenset(s for s in spans if s[1] - s[0] > 1))
 
 
-def read_brackets(path: Path | str, *, labelled: bool | None = None) -> list[Tree]:
-    """Reads trees, one a line.
+def read_brackets(path: Path | str) -> list[Tree]:
+    """Reads trees, one a line; most of the lines tell whether they have labels.
 
     Args:
         path: Text, plain or compressed, every line as ``parse_brackets`` reads it.
-        labelled: Whether they have labels; None: to be seen from the file, by most of
-            its lines.
 
     Raises:
         UserError: The file cannot be read, or a line is no tree.
     """
     lines = read_lines(path)
-    if labelled is None:
-        labelled = _most_are_labelled(lines)
+    labelled = _most_are_labelled(lines)
     trees = []
     for number, line in enumerate(lines, start=1):
         try:

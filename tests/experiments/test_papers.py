@@ -233,7 +233,7 @@ def test_german_has_pieces_and_results_of_its_own(tmp_path):
 def test_positions_and_trees_of_self_attention(text, tmp_path):
     test, _ = made_test(4)
     system = system_of(miculicich, 2, text, tmp_path)
-    trees = [parse_brackets(f"({line})") for line in test.reference]
+    trees = [parse_brackets(f"({line})", labelled=False) for line in test.reference]
     figures = miculicich.look_back(trees, test, system)
     assert sum(figures["counts"]) == sum(len(line.split()) for line in test.reference)
     assert 0 <= figures["previous"] <= 1

@@ -8,13 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvnmt.errors import UserError
-from kvnmt.metrics.brackets import parse_brackets, read_brackets
+from kvnmt.metrics.brackets import _most_are_labelled, parse_brackets, read_brackets
 from kvnmt.metrics.trees import Tree, right_branching
 from tests.metrics.bracketing import format_tree
 
 words = st.text("abC()-字\u3000\x85", min_size=1, max_size=4)
 CAT = "(S (NP (DT the) (NN dog)) (VP (VBD chased) (NP (DT the) (NN cat))))"
 PLAIN_CAT = "((the dog) (chased (the cat)))"
+
+
+def parse(line: str) -> Tree:
+    """Reads a line as a file of nothing else would be read."""
+    return parse_brackets(line, labelled=_most_are_labelled([line]))
 
 
 @st.composite
@@ -42,7 +47,7 @@ def test_parse_and_format_are_inverse(tree):
 
 @given(trees(most=2))
 def test_binary_trees_are_never_taken_for_labelled(tree):
-    assert parse_brackets(format_tree(tree)) == tree
+    assert parse(format_tree(tree)) == tree
 
 
 def _labelled(tree, start=0, end=None, chain=""):
@@ -67,7 +72,7 @@ def test_labels_and_chains_are_dropped(tree, chain, outer):
     text = outer + _labelled(tree, chain=chain) + ")" * len(outer.strip())
     assert parse_brackets(text, labelled=True) == tree
     if len(tree.words) > 1:
-        assert parse_brackets(text) == tree
+        assert parse(text) == tree
 
 
 def test_formats_by_hand():
@@ -94,11 +99,11 @@ def test_formats_by_hand():
     ],
 )
 def test_lines_by_hand(line, plain):
-    assert format_tree(parse_brackets(line)) == plain
+    assert format_tree(parse(line)) == plain
 
 
 def test_escaped_brackets_are_words():
-    assert parse_brackets("(-LRB- (x -RRB-))").words == ("(", "x", ")")
+    assert parse("(-LRB- (x -RRB-))").words == ("(", "x", ")")
 
 
 def test_one_labelled_word():
@@ -125,12 +130,11 @@ def test_one_labelled_word():
         ("(a ())", "holds nothing"),
     ],
 )
-@pytest.mark.parametrize("labelled", [None, False, True])
-def test_lines_that_are_no_tree(tmp_path, line, message, labelled):
+def test_lines_that_are_no_tree(tmp_path, line, message):
     path = tmp_path / "gold.trees"
     path.write_bytes(f"(a (B c))\n{line}\n".encode())
     with pytest.raises(UserError, match=rf"gold\.trees, line 2: .*{message}.*\.$"):
-        read_brackets(path, labelled=labelled)
+        read_brackets(path)
 
 
 @pytest.mark.parametrize(
