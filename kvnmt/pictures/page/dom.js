@@ -86,12 +86,12 @@ function heat(name) {
 
 const channels = (hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 
-function heatScale(name, most) {
+function heatScale(name, most, least = '0') {
   const colours = ramp(name).join(', ');
   return element(
     'span',
     { class: 'scale', 'aria-hidden': 'true' },
-    '0',
+    least,
     element('i', { style: `background: linear-gradient(to right, ${colours})` }),
     most,
   );

@@ -52,7 +52,7 @@ function weightsSection({ source, target, weights }, width, point, add, addOwn) 
     element(
       'p',
       { class: 'legend' },
-      signScale(most),
+      heatScale('signed', saySigned(most), saySigned(-most)),
       hasOwn(weights) ? ownScale : null,
     ),
   ]);
@@ -67,15 +67,4 @@ function ownFigure(shared, own) {
     tell: (t) => [shared.rows[t], [[OWN, sayWeight(own[t])]]],
     point: () => {},
   });
-}
-
-function signScale(most) {
-  const colours = ramp('signed').join(', ');
-  return element(
-    'span',
-    { class: 'scale', 'aria-hidden': 'true' },
-    saySigned(-most),
-    element('i', { style: `background: linear-gradient(to right, ${colours})` }),
-    saySigned(most),
-  );
 }
