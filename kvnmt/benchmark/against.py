@@ -9,6 +9,7 @@ of a turn compares two runs, one right after the other.
 import json
 import os
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
@@ -102,7 +103,7 @@ def measure(
         other.check(make_task(config, against, 0))
     pairs = make_text(against, against.work / "text", config.seed)
     before, task = os.getloadavg()[0], make_task(config, against, pairs)
-    figures: dict[tuple[str, str], Figures] = {}
+    figures: defaultdict[tuple[str, str], Figures] = defaultdict(Figures)
     for number in range(1, against.turns + 1):
         advance(f"turn {number} of {against.turns}")
         turn = _turn(number, both, against, task)
@@ -174,7 +175,7 @@ def _turn(
     return Turn(order, models, logs, task)
 
 
-def _train(turn: Turn, figures: dict[tuple[str, str], Figures]) -> None:
+def _train(turn: Turn, figures: defaultdict[tuple[str, str], Figures]) -> None:
     for side, installed in turn.programs.items():
         program = installed.program
         done = run(
@@ -183,15 +184,15 @@ def _train(turn: Turn, figures: dict[tuple[str, str], Figures]) -> None:
             threads=turn.task.threads,
             log=turn.logs / f"{side}-train.log",
         )
-        _add(figures, TRAIN, side, program.speed(done.log))
-        _add(figures, WHOLE, side, done.seconds)
+        getattr(figures[TRAIN], side).append(program.speed(done.log))
+        getattr(figures[WHOLE], side).append(done.seconds)
 
 
 def _translate(
     turn: Turn,
     config: BenchmarkConfig,
     shortlist: Path | None,
-    figures: dict[tuple[str, str], Figures],
+    figures: defaultdict[tuple[str, str], Figures],
 ) -> None:
     """Translates with both; given a shortlist, once more with ours to compare."""
     longest = turn.task.longest
@@ -205,8 +206,9 @@ def _translate(
             rows[f"{name}, shortlist"] = both | {"ours": _translated(turn, "ours", few)}
         for what, of_both in rows.items():
             for side, (speed, bleu) in of_both.items():
-                _add(figures, (what, "sentences/s"), side, speed)
-                figures[what, "sentences/s"].bleu[side] = bleu
+                found = figures[what, "sentences/s"]
+                getattr(found, side).append(speed)
+                found.bleu[side] = bleu
 
 
 def _translated(turn: Turn, side: str, search: Search) -> tuple[float, float]:
@@ -229,12 +231,3 @@ def _keep(figures: Mapping[tuple[str, str], Figures], path: Path) -> None:
     """Writes the figures of all turns so far: the next may fail."""
     plain = {", ".join(name): asdict(turns) for name, turns in figures.items()}
     path.write_text(json.dumps(plain, indent=1), encoding="utf-8")
-
-
-def _add(
-    figures: dict[tuple[str, str], Figures],
-    name: tuple[str, str],
-    side: str,
-    figure: float,
-) -> None:
-    getattr(figures.setdefault(name, Figures()), side).append(figure)
