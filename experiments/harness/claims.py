@@ -238,23 +238,16 @@ class Claims:
         }
         try:
             path.open("x").close()
-            with _undone(path):
+            try:
                 write_json(path, plain)
+            except BaseException:  # nobody would hold the row
+                path.unlink(missing_ok=True)
+                raise
         except FileExistsError:
             return None
         except OSError as error:
             raise _not_written(path, error) from None
         return Held(path, number, lost)
-
-
-@contextmanager
-def _undone(path: Path) -> Iterator[None]:
-    """Removes a claim that could not be written, since nobody would hold the row."""
-    try:
-        yield
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
 
 
 def _machine() -> str:
