@@ -115,16 +115,13 @@ def _words(test: Test, systems: Sequence[System], counts: Counter[str]) -> Repor
         system.name: words_by_frequency(system.hypotheses, test.reference, counts)
         for system in systems
     }
-    met = {bucket.label for buckets in scores.values() for bucket in buckets}
+    kinds = ("precision", "recall", "f1")
     rows = []
-    for label in filter(met.__contains__, labels(FREQUENCIES)):
-        row: dict[str, Any] = {"bucket": label, "precision": {}, "recall": {}, "f1": {}}
-        for name, buckets in scores.items():
-            for bucket in buckets:
-                if bucket.label == label:
-                    row["wanted"] = bucket.wanted
-                    for kind in ("precision", "recall", "f1"):
-                        row[kind][name] = getattr(bucket, kind)
-        rows.append(row)
+    for label in labels(FREQUENCIES):
+        found = {n: b for n, every in scores.items() for b in every if b.label == label}
+        if found:
+            row: dict[str, Any] = {"bucket": label}
+            row |= {k: {n: getattr(b, k) for n, b in found.items()} for k in kinds}
+            rows.append(row | {"wanted": next(iter(found.values())).wanted})
     columns = [*WORDS, *(Column(("f1", name), name, "{:.1%}") for name in scores)]
     return Report("F1 of target words by frequency", columns, rows, [NOTE])
