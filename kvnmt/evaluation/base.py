@@ -178,15 +178,12 @@ def force(
     with counting(f"aligning {name}", len(source)) as advance:
         pairs = force_lines(run, source, target, advance, limits)
     for number, (scored, *_) in enumerate(pairs, 1):
-        if not all(map(_are_finite, (*scored.alignments, *scored.self_attention))):
+        weights = (*scored.alignments, *scored.self_attention)
+        if not all(np.isfinite(matrix).all() for matrix in weights):
             raise LackingError(
                 f"in line {number} '{name}' has weights that are not finite"
             )
     return pairs
-
-
-def _are_finite(weights: NDArray[np.floating]) -> bool:
-    return bool(np.isfinite(weights).all())
 
 
 def need(value: Any, flag: str) -> Any:
