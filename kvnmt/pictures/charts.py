@@ -103,16 +103,13 @@ def relative_positions_chart(
     """Draws how far back systems attend most (Miculicich Werlen et al. 2018, figure 2).
 
     Args:
-        systems: What ``relative_positions`` gave for each system, by its name; drawn
-            is ``normalised``.
+        systems: What ``relative_positions`` gave for one system or more, by its name;
+            drawn is ``normalised``.
         path: Where to write the PNG.
 
     Raises:
-        ValueError: There is nothing to draw.
         UserError: The file cannot be written.
     """
-    if not systems:
-        raise ValueError("there is no system to draw")
     places = np.arange(FARTHEST + 1)
     width = 0.8 / len(systems)
     figure = Figure((9.0, 4.0), layout="constrained")
@@ -142,11 +139,8 @@ def growth_chart(
         path: Where to write the PNG.
 
     Raises:
-        ValueError: There is nothing to draw.
         UserError: The file cannot be written.
     """
-    if not panels:
-        raise ValueError("there is nothing to draw")
     figure = Figure((3.0 * len(panels) + 1.0, 3.2), layout="constrained")
     row = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for panel, (changed, systems) in zip(row, panels.items()):
