@@ -130,9 +130,6 @@ def test_a_report_is_read_again(measured, tmp_path):
         {"systems": ("rnnsearch-stra",)},
         {"batch_size": 10},
         {"repeats": 0},
-        {"target_length": 0},
-        {"vocabulary": 2},
-        {"fill": 0.0},
         {"model": ModelConfig(encoder=0)},
         {"model": ModelConfig(layers=2)},  # which is each system's own
         {"model": ModelConfig(attention=kv_memory.Options())},

@@ -6,7 +6,6 @@ import math
 import numpy as np
 import pytest
 
-from kvnmt.errors import UserError
 from kvnmt.metrics.self_attention import RelativePositions, relative_positions
 from kvnmt.pictures import charts
 from kvnmt.pictures.charts import (
@@ -117,11 +116,6 @@ def test_system_without_words_has_no_bars(tmp_path, saved):
     relative_positions_chart({"none": relative_positions([])}, tmp_path / "a.png")
     bars = saved[0].axes[0].containers[0]
     assert [bar.get_height() for bar in bars] == [0] * 16
-
-
-def test_path_that_cannot_be_written(tmp_path):
-    with pytest.raises(UserError, match="cannot be written: No such file.*\\.$"):
-        learning_curve([], tmp_path / "missing" / "curve.png")
 
 
 def test_growth_has_a_panel_for_each_thing_that_is_changed(tmp_path, saved):

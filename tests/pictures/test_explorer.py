@@ -665,13 +665,6 @@ def test_no_sentence(page, tmp_path, systems):
     assert page.locator("main").is_hidden()
 
 
-def test_picture(page, written):
-    _show(page, written)
-    pixels = imread(io.BytesIO(page.screenshot()), format="png")
-    assert pixels.shape[:2] == (950, 1400)
-    assert pixels[..., :3].std() > 0.05
-
-
 @pytest.mark.parametrize("width", [700, 1100])
 def test_a_notebook_shows_the_page(page, tmp_path, width):
     """Target words label rows, source words columns, without a network."""

@@ -193,11 +193,6 @@ def test_self_attention_that_does_not_fit(tmp_path, change, message):
         self_attention_heatmap(**(arguments | change), path=tmp_path / "a.png")
 
 
-def test_path_that_cannot_be_written(tmp_path):
-    with pytest.raises(UserError, match="cannot be written: No such file.*\\.$"):
-        self_attention_heatmap([np.eye(1)], ["a"], tmp_path / "missing" / "a.png")
-
-
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_memory_has_two_panels_per_round_on_one_scale(tmp_path, saved, count):
     forgotten = [2 * matrix for matrix in _rounds(count)]
