@@ -134,22 +134,19 @@ def resample(
         counts = [sentence_counts(metric, x, references, more) for x in hypotheses]
         signature: Any = metric.get_signature()
         signature.update("seed", str(seed).lower())
+        score = partial(_scores, metric)
         if kind == "bootstrap":
             signature.update("bs", RESAMPLES)
-            values = _bootstrapped(partial(_scores, metric), counts, seed)
+            values = _bootstrapped(score, counts, seed)
         else:
             signature.update("ar", TRIALS)
-            values = _randomised(partial(_scores, metric), counts, seed)
+            values = _randomised(score, counts, seed)
         result.signatures[name] = str(signature)
-        whole = _scores(metric, np.stack([rows.sum(0) for rows in counts]))
-        result.p[name] = [
-            1.0 if abs(score - whole[0]) < TIE else max(p, _differing(counts[0], rows))
-            for p, score, rows in zip(values, whole[1:], counts[1:])
-        ]
+        result.p[name] = _bounded(score, counts, values)
     return result
 
 
-def bootstrap(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> float:
+def bootstrap(baseline: NDArray[np.int64], system: NDArray[np.int64]) -> float:
     """The paired bootstrap of `resample` from counts alone; always the same draws.
 
     BLEU is not smoothed, which makes a difference in texts of a few lines.
@@ -161,12 +158,8 @@ def bootstrap(baseline: NDArray[np.integer], system: NDArray[np.integer]) -> flo
     Returns:
         p, two-sided.
     """
-    difference = float(bleu_of(system.sum(0)) - bleu_of(baseline.sum(0)))
-    if abs(difference) < TIE:
-        return 1.0
-    times = _times(len(baseline), SEED)
-    p = _by_chance(bleu_of(times @ system) - bleu_of(times @ baseline), difference)
-    return max(p, _differing(baseline, system))
+    counts = [baseline, system]
+    return _bounded(bleu_of, counts, _bootstrapped(bleu_of, counts, SEED))[0]
 
 
 def interval(statistics: NDArray[np.integer]) -> tuple[float, float] | None:
@@ -207,6 +200,15 @@ def seed_of_environment() -> int | None:
 
 def _scores(metric: Metric, sums: NDArray[np.int64]) -> NDArray[np.floating]:
     return np.array([metric._compute_score_from_stats(row).score for row in sums])
+
+
+def _bounded(score: Scores, counts: Counts, values: Sequence[float]) -> list[float]:
+    """No p is less than an exact test can give; that of a tie is 1."""
+    whole = score(np.stack([rows.sum(0) for rows in counts]))
+    return [
+        1.0 if abs(its - whole[0]) < TIE else max(p, _differing(counts[0], rows))
+        for p, its, rows in zip(values, whole[1:], counts[1:])
+    ]
 
 
 def _bootstrapped(score: Scores, counts: Counts, seed: int | None) -> list[float]:
