@@ -17,12 +17,20 @@ from kvnmt.evaluation.base import (
     need,
     unlinked,
 )
-from kvnmt.metrics.alignment import alignment_error_rate, soft_alignment_error_rate
+from kvnmt.metrics.alignment import (
+    alignment_error_rate,
+    error_rates,
+    link_counts,
+    soft_alignment_error_rate,
+)
 from kvnmt.metrics.links import Gold, Heuristic, invert, symmetrize
+from kvnmt.metrics.significance import bootstrap, interval, seed_of_environment
 
 COLUMNS = (
     Column("system", "system"),
     Column("aer", "AER", "{:.1%}"),
+    Column("half_interval", "±", "{:.1%}"),
+    Column("p", "p", "{:.3f}"),
     Column("precision", "precision", "{:.1%}"),
     Column("recall", "recall", "{:.1%}"),
     Column("soft_aer", "soft AER", "{:.1%}"),
@@ -33,10 +41,13 @@ NOTE = (
     "one link for each target token, to the source token it attends to most; none to "
     "or from EOS; words are linked if pieces are; counts are summed over the corpus"
 )
+SPREAD = "±: half of what AER spans in 95 of 100 resamples of the sentences"
+AGAINST = "p: paired bootstrap over the sentences against {}, two-sided"
 
 
 def check(test: Test, systems: Sequence[System]) -> None:
-    """Needs gold links and somebody who aligns."""
+    """Needs gold links, somebody who aligns, and a seed for the resamples."""
+    seed_of_environment()
     need(test.gold, "--gold")
     need(test.source, "--source")
     if not test.aligners and not any(system.rounds for system in systems):
@@ -49,40 +60,61 @@ def check(test: Test, systems: Sequence[System]) -> None:
 
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """AER of every system, round by round, of both directions joined, of aligners."""
-    gold, rows = need(test.gold, "--gold"), []
+    gold = need(test.gold, "--gold")
+    linked: dict[str, Sequence[Links]] = {}  # by the name of a row
+    soft: dict[str, float] = {}
     reverse = _reverse(test, systems)
     if reverse:
-        rows.append(_row("the other direction", reverse, gold))
+        linked["the other direction"] = reverse
     for system in filter(lambda system: system.rounds, systems):
         forced = system.forced(test, "reference")
         for r in range(system.rounds):
             last = r == system.rounds - 1
             name = system.name if last else f"{system.name}, round {r + 1}"
-            links = [pair.links(r) for pair in forced]
-            rows.append(_row(name, links, gold))
-            soft = soft_alignment_error_rate([pair.matrix(r) for pair in forced], gold)
-            rows[-1]["soft_aer"] = soft.aer
+            linked[name] = [pair.links(r) for pair in forced]
+            matrices = [pair.matrix(r) for pair in forced]
+            soft[name] = soft_alignment_error_rate(matrices, gold).aer
         if reverse:
             forward = [pair.links() for pair in forced]
             for how in get_args(Heuristic):
                 joined = [symmetrize(a, b, how) for a, b in zip(forward, reverse)]
-                rows.append(_row(f"{system.name}, {how}", joined, gold))
+                linked[f"{system.name}, {how}"] = joined
     for name, aligned in test.aligners.items():
-        rows.append(_row(name, [sentence.possible for sentence in aligned], gold))
+        linked[name] = [sentence.possible for sentence in aligned]
+    first = next((s.name for s in systems if s.rounds), next(iter(test.aligners), ""))
+    rows = [
+        _row(name, links, gold, None if name == first else linked[first])
+        | ({"soft_aer": soft[name]} if name in soft else {})
+        for name, links in linked.items()
+    ]
+    notes = [NOTE, *([SPREAD] if len(gold) > 1 else [])]
+    notes += [AGAINST.format(f"'{first}'")] if len(rows) > 1 else []
     others = [
         f"'{system.name}' does not align" for system in systems if not system.rounds
     ]
     bare = unlinked(test, "whatever is linked there counts as wrong")
     bare += counted_otherwise(test)
-    return Report("alignment error", COLUMNS, rows, [NOTE, *bare, *others])
+    return Report("alignment error", COLUMNS, rows, [*notes, *bare, *others])
 
 
-def _row(name: str, links: Sequence[Links], gold: Sequence[Gold]) -> dict[str, Any]:
-    whole = alignment_error_rate(links, gold)
-    each = [alignment_error_rate([a], [g]).aer for a, g in zip(links, gold)]
+def _row(
+    name: str,
+    links: Sequence[Links],
+    gold: Sequence[Gold],
+    baseline: Sequence[Links] | None,
+) -> dict[str, Any]:
+    """The figures of links, with p if there is a baseline."""
+    counts = link_counts(links, gold)
+    each, bounds = error_rates(counts).tolist(), interval(counts, error_rates)
+    p = None
+    if baseline is not None:
+        p = bootstrap(link_counts(baseline, gold), counts, error_rates)
     return {
         "system": name,
-        **vars(whole),
+        **vars(alignment_error_rate(links, gold)),
+        "interval": bounds,
+        "half_interval": bounds and (bounds[1] - bounds[0]) / 2,
+        "p": p,
         "mean_aer": statistics.fmean(each),
         "links": sum(map(len, links)),
         "sentences": each,

@@ -52,7 +52,14 @@ def hard_links(alignment: np.ndarray, source_length: int, target_length: int) ->
 
     Raises:
         UserError: The alignment holds a number that is not finite.
+        ValueError: It has too few rows or columns.
     """
+    rows, columns = alignment.shape
+    if rows <= target_length or columns <= source_length:
+        raise ValueError(
+            f"an alignment of shape {alignment.shape} has no room for {target_length} "
+            f"target and {source_length} source words, each with EOS"
+        )
     real = alignment[:target_length, : source_length + 1]
     if not np.isfinite(real).all():
         raise UserError(
@@ -73,11 +80,26 @@ def alignment_error_rate(
     Raises:
         ValueError: The numbers of sentences differ.
     """
-    pairs = list(zip(hypotheses, gold, strict=True))
-    in_sure = sum(len(a & g.sure) for a, g in pairs)
-    in_possible = sum(len(a & g.possible) for a, g in pairs)
-    proposed, sure = sum(map(len, hypotheses)), sum(len(g.sure) for g in gold)
-    return _score(in_sure, in_possible, proposed, sure)
+    return _score(*link_counts(hypotheses, gold).sum(0).tolist())
+
+
+def link_counts(hypotheses: Sequence[Links], gold: Sequence[Gold]) -> NDArray[np.int64]:
+    """What the error is made of, [sentences, 4]: |A ∩ S|, |A ∩ P|, |A| and |S|.
+
+    Raises:
+        ValueError: The numbers of sentences differ.
+    """
+    counts = [
+        [len(links & one.sure), len(links & one.possible), len(links), len(one.sure)]
+        for links, one in zip(hypotheses, gold, strict=True)
+    ]
+    return np.array(counts, np.int64).reshape(-1, 4)
+
+
+def error_rates(sums: NDArray[np.int64]) -> NDArray[np.floating]:
+    """The AER of each sum of counts, [..., 4], as of `link_counts`."""
+    right, of = sums[..., :2].sum(-1), sums[..., 2:].sum(-1)
+    return np.where(of > 0, 1.0 - right / np.maximum(of, 1), 0.0)
 
 
 def soft_alignment_error_rate(

@@ -146,38 +146,46 @@ def resample(
     return result
 
 
-def bootstrap(baseline: NDArray[np.int64], system: NDArray[np.int64]) -> float:
+def bootstrap(
+    baseline: NDArray[np.int64], system: NDArray[np.int64], score: Scores = bleu_of
+) -> float:
     """The paired bootstrap of `resample` from counts alone; always the same draws.
 
     BLEU is not smoothed, which makes a difference in texts of a few lines.
 
     Args:
-        baseline: [sentences, 10], as of `kvnmt.metrics.bleu.sentence_statistics`.
+        baseline: [sentences, counts], by default as of
+            `kvnmt.metrics.bleu.sentence_statistics`.
         system: The same for the other system.
+        score: Of sums of such counts; by default BLEU.
 
     Returns:
         p, two-sided.
     """
     counts = [baseline, system]
-    return _bounded(bleu_of, counts, _bootstrapped(bleu_of, counts, SEED))[0]
+    return _bounded(score, counts, _bootstrapped(score, counts, SEED))[0]
 
 
-def interval(statistics: NDArray[np.integer]) -> tuple[float, float] | None:
-    """Between what bounds BLEU is in 95 of 100 resamples (Koehn 2004, section 3).
+def interval(
+    counts: NDArray[np.integer], score: Callable[[Any], Any] = summed_bleu
+) -> tuple[float, float] | None:
+    """Between what bounds a score is in 95 of 100 resamples (Koehn 2004, section 3).
 
     Args:
-        statistics: [sentences, 10], as of `kvnmt.metrics.bleu.sentence_statistics`.
+        counts: [sentences, counts], by default as of
+            `kvnmt.metrics.bleu.sentence_statistics`.
+        score: Of the sum of such counts; by default BLEU.
 
     Returns:
         The lower and the upper one; None of a single sentence, which tells nothing.
     """
-    count = len(statistics)
+    count = len(counts)
     if count < 2:
         return None
     draws, scores = np.random.default_rng(seed_of_environment()), []
     for _ in range(RESAMPLES):  # one by one: they are as long as the test set
         times = np.bincount(draws.integers(count, size=count), minlength=count)
-        scores.append(summed_bleu(times @ statistics))
+        scores.append(score(times @ counts))
     low, high = np.percentile(scores, BOUNDS)
     return float(low), float(high)
 

@@ -32,10 +32,15 @@ from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.forced import Forced
 from kvnmt.inference.score import Scored
 from kvnmt.inference.token_links import attended_links
-from kvnmt.metrics.alignment import alignment_error_rate, soft_alignment_error_rate
+from kvnmt.metrics.alignment import (
+    alignment_error_rate,
+    error_rates,
+    link_counts,
+    soft_alignment_error_rate,
+)
 from kvnmt.metrics.bleu import Settings
 from kvnmt.metrics.links import invert, parse_pharaoh, symmetrize
-from kvnmt.metrics.significance import resample, t_test
+from kvnmt.metrics.significance import bootstrap, interval, resample, t_test
 from kvnmt.runs.directory import load_run
 from tests.helpers import toy_lines, trained, untrained
 
@@ -169,6 +174,10 @@ def test_alignments_of_both_directions(tmp_path_factory):
     mean = statistics.fmean(rows["ours"]["sentences"])
     assert rows["ours"]["mean_aer"] == pytest.approx(mean)
     assert min(rows["ours"]["sentences"]) < mean
+    counts, others = link_counts(links, gold), link_counts(joined, gold)
+    assert rows["ours"]["p"] is None
+    assert rows["ours, union"]["p"] == bootstrap(counts, others, error_rates)
+    assert rows["ours"]["interval"] == interval(counts, error_rates)
 
 
 def test_links_that_count_from_one_are_told(tmp_path_factory):

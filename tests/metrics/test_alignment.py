@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 from kvnmt.errors import UserError
 from kvnmt.metrics.alignment import (
     alignment_error_rate,
+    error_rates,
     hard_links,
+    link_counts,
     soft_alignment_error_rate,
     word_matrix,
 )
 from kvnmt.metrics.links import Gold, Links, check_links, parse_pharaoh, read_gold
+from kvnmt.metrics.significance import bootstrap, interval
 
 GOLD_FOLDER = Path(__file__).resolve().parents[3] / "shared" / "data" / "align"
 
@@ -40,6 +43,12 @@ def test_padding_is_never_chosen():
     alignment = np.array([[0.4, 0.1, 0.0, 9.0], [0.0, 0.0, 1.0, 9.0]])
     assert hard_links(alignment, 2, 1) == {(0, 0)}
     assert hard_links(np.array([[0.0, 9.0], [1.0, 9.0]]), 0, 1) == set()
+
+
+@pytest.mark.parametrize("lengths", [(2, 2), (3, 1)])
+def test_alignment_without_room_for_eos(lengths):
+    with pytest.raises(ValueError, match="no room"):
+        hard_links(np.ones((2, 3)), *lengths)
 
 
 def test_alignment_that_is_not_finite():
@@ -74,6 +83,24 @@ def test_alignment_error_rate_laws(sentences):
     if score.precision + score.recall > 0:
         harmonic = score.precision * score.recall / (score.precision + score.recall)
         assert score.aer == pytest.approx(1 - 2 * harmonic)
+
+
+def test_an_error_rate_is_tested_over_sentences():
+    """Half of 40 sentences are right; then all, then another half."""
+    gold = [parse_pharaoh("0-0")] * 40
+    right, wrong = frozenset({(0, 0)}), frozenset({(1, 0)})
+    half = link_counts([right, wrong] * 20, gold)
+    other = link_counts([wrong, right] * 20, gold)
+    assert error_rates(half).tolist() == [0.0, 1.0] * 20
+    assert (
+        error_rates(link_counts([frozenset()], [Gold(frozenset(), frozenset())])) == 0
+    )
+    bounds = interval(half, error_rates)
+    assert bounds is not None
+    # Of 40 coins: the standard deviation of their mean is 0.079.
+    assert bounds == pytest.approx((0.5 - 1.96 * 0.079, 0.5 + 1.96 * 0.079), abs=0.03)
+    assert bootstrap(half, link_counts([right] * 40, gold), error_rates) < 0.01
+    assert bootstrap(half, other, error_rates) == 1
 
 
 def test_hypothesis_without_links():
