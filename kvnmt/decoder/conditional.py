@@ -69,9 +69,7 @@ def step(
     query = gru(params.query, state.state, inputs.query)  # (6)
     moment = Moment(state.state, inputs.embedded, query)
     advance = from_query(options, query)
-    looked = look(options, attention, params, source, state.attention, moment, advance)
-    features = base.Features(looked.state, looked.context, looked.alignments)
-    return State(looked.state, looked.attention), features
+    return look(options, attention, params, source, state.attention, moment, advance)
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:

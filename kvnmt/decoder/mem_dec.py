@@ -218,10 +218,11 @@ def step(
         seat, further = state.state, (read,)
     moment = Moment(seat, inputs.embedded, query)
     advance = from_state(seat, inputs.advance, "after", *further)  # (7)
-    looked = look(options, attention, params, source, state.attention, moment, advance)
-    cells, reading = _write(options, params.memory, state, looked.state)
-    features = base.Features(looked.state, looked.context, looked.alignments)
-    return State(looked.state, looked.attention, cells, reading), features
+    new, features = look(
+        options, attention, params, source, state.attention, moment, advance
+    )
+    cells, reading = _write(options, params.memory, state, new.state)
+    return State(new.state, new.attention, cells, reading), features
 
 
 def _write(

@@ -27,7 +27,7 @@ the reader's own states so; we read s_i. Equation 15 sums from s_1: here s_0 is 
 them, which defines m_1 = s_0.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
@@ -157,18 +157,17 @@ def step(
     query = gru(params.query, summary, inputs.query)
     moment = Moment(summary, inputs.embedded, query)
     advance = gru_pair.from_query(options, query)
-    looked = look(options, attention, params, source, state.attention, moment, advance)
+    new, features = look(
+        options, attention, params, source, state.attention, moment, advance
+    )
     following = State(
-        state=looked.state,
-        attention=looked.attention,
+        state=new.state,
+        attention=new.attention,
         summary=summary,
-        states=append(state.states, looked.state),
-        projected=append(state.projected, looked.state @ params.own.W.W[0]),
+        states=append(state.states, new.state),
+        projected=append(state.projected, new.state @ params.own.W.W[0]),
     )
-    features = base.Features(
-        looked.state, looked.context, looked.alignments, self_attention=weights
-    )
-    return following, features
+    return following, replace(features, self_attention=weights)
 
 
 def _summarise(

@@ -182,16 +182,14 @@ def step(
     query = gru(params.adjust, query, recurrent_inputs(params.adjust, *layers))
     moment = Moment(state.state, inputs.embedded, query)
     advance = gru_pair.from_query(options, query)
-    looked = look(options, attention, params, source, state.attention, moment, advance)
-    updated = _update(options, params, state.layers, looked.context)
-    features = base.Features(
-        looked.state,
-        looked.context,
-        looked.alignments,
-        extras=updated,
-        waiting=state.layers if options.subtractive else None,
+    new, features = look(
+        options, attention, params, source, state.attention, moment, advance
     )
-    return State(looked.state, looked.attention, updated), features
+    assert features.context is not None
+    updated = _update(options, params, state.layers, features.context)
+    waiting = state.layers if options.subtractive else None
+    features = replace(features, extras=updated, waiting=waiting)
+    return State(new.state, new.attention, updated), features
 
 
 def _update(

@@ -50,10 +50,6 @@ class RoundOptions(base.Options):
     transitions: Annotated[int, between(0, DEEPEST), EXTENDS] = 0
     initial: Initial = "mean"  # what the first state is made from (s_0)
 
-    def place(self, r: int) -> int:
-        """The place of the parameters of round r."""
-        return 0 if self.share_rounds else r
-
 
 @struct.dataclass
 class Round:
@@ -89,16 +85,6 @@ class State:
     attention: PyTree  # the attention's State
 
 
-@struct.dataclass
-class Looked:
-    """What the rounds of one step give."""
-
-    state: Float[Array, "B D"]  # s^R
-    context: Float[Array, "B _"]  # c^R
-    alignments: tuple[Float[Array, "B S"], ...]
-    attention: PyTree  # the attention's State
-
-
 # (GRU of the round, place of its parameters, c^r) -> s^r
 Advance: TypeAlias = Callable[[GRU, int, Array], Array]
 
@@ -119,13 +105,13 @@ def init_rounds(
 
     def init_round(key: Key[Array, ""]) -> Round:
         key_attention, key_advance = jax.random.split(key)
+        # They differ from the keys that `init_gru` splits the same key into.
+        numbers = range(1000, 1000 + options.transitions)
+        others = [jax.random.fold_in(key_advance, n) for n in numbers]
         return Round(
             attention=attention.init(key_attention, sizes, weights),
             advance=init_gru(key_advance, widths, sizes.state, weights),
-            transitions=tuple(
-                init_gru(key, [], sizes.state, weights)
-                for key in _further(key_advance, options.transitions)
-            ),
+            transitions=tuple(init_gru(k, [], sizes.state, weights) for k in others),
         )
 
     count = 1 if options.share_rounds else options.rounds
@@ -172,8 +158,8 @@ def look(
     memory: PyTree,
     moment: Moment,
     advance: Advance,
-) -> Looked:
-    """Reads, advances and writes R times.
+) -> tuple[State, base.Features]:
+    """Reads, advances and writes R times; gives s^R, c^R and every alignment.
 
     Args:
         options: How many rounds, shared or not.
@@ -186,7 +172,7 @@ def look(
     """
     looks = []
     for r in range(options.rounds):
-        place = options.place(r)
+        place = 0 if options.share_rounds else r
         theta = params.rounds[place]
         state, attended, memory = look_once(
             attention,
@@ -197,12 +183,8 @@ def look(
             partial(_move, advance, theta, place),
         )
         looks.append(attended)
-    return Looked(state, attended.context, alignments(*looks), memory)
-
-
-def _further(key: Key[Array, ""], count: int) -> list[Array]:
-    """Keys that differ from those that the same key is split into elsewhere."""
-    return [jax.random.fold_in(key, 1000 + n) for n in range(count)]
+    features = base.Features(state, attended.context, alignments(*looks))
+    return State(state, memory), features
 
 
 def _move(advance: Advance, theta: Round, place: int, context: Array) -> Array:

@@ -22,7 +22,7 @@ start from the backward encoder and read ``s_{t-1}`` out (the defaults); Wang et
 are read as ``reset = after``, ``initial = mean`` and ``readout_state = current``.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import jax
@@ -91,10 +91,12 @@ def step(
         query = tanh_query(params.query, previous, inputs)
     moment = Moment(previous, inputs.embedded, query)
     advance = from_state(previous, inputs.advance, options.reset)
-    looked = look(options, attention, params, source, state.attention, moment, advance)
-    shown = previous if options.readout_state == "previous" else looked.state
-    features = base.Features(shown, looked.context, looked.alignments)
-    return State(looked.state, looked.attention), features
+    new, features = look(
+        options, attention, params, source, state.attention, moment, advance
+    )
+    if options.readout_state == "previous":
+        features = replace(features, state=previous)
+    return new, features
 
 
 def build(options: Options, attention: Attention) -> base.Decoder:
