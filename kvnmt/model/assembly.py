@@ -86,17 +86,6 @@ def changes() -> tuple[int, ...]:
     return tuple(catalogue.changes for catalogue in CATALOGUES)
 
 
-def output_scale(config: ModelConfig) -> float:
-    """What a model multiplies the input of its output layer by."""
-    return config.output_scale(word_gain(config))
-
-
-def word_gain(config: ModelConfig) -> float:
-    """What a model multiplies embedded target words by."""
-    attend = attentions.CATALOGUE.build(config.attention)
-    return decoders.CATALOGUE.build(config.decoder, attend).gain(config.sizes)
-
-
 def count_parameters(params: PyTree) -> int:
     """Returns how many numbers are trained."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
@@ -278,7 +267,7 @@ def _predict(
     read = readouts.apply(config.readout, params.readout, inputs)
     read = lexicon.add(params.lexicon, read, source.words, features.alignments)
     read = dropout(key, config.dropout.output, read)
-    read = read * config.output_scale(parts.decoder.gain(config.sizes))
+    read = read * config.output_scale
     layers = params.output_layer, *params.auxiliary
     vectors = read, *features.auxiliary
     heads = tuple(Head(layer, x, source.allowed) for layer, x in zip(layers, vectors))

@@ -4,8 +4,6 @@
 A model that was trained with them can still be read.
 """
 
-from kvnmt import attention as attentions
-from kvnmt import decoder as decoders
 from kvnmt import target_context as target_contexts
 from kvnmt.attention import none
 from kvnmt.decoder import transformer
@@ -46,9 +44,7 @@ def _check_looks_at_nothing(config: ModelConfig) -> None:
 
 def _check_handed_on(config: ModelConfig) -> None:
     sizes = config.sizes
-    decoder = decoders.CATALOGUE.build(
-        config.decoder, attentions.CATALOGUE.build(config.attention)
-    )
+    decoder = config.built_decoder
     before = target_contexts.CATALOGUE.build(config.target_context).widths(sizes)
     names = [name for name, width in before.items() if width]
     lost, remedy = names[1:], "choose another target context, such as state_only"

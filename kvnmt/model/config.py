@@ -96,10 +96,16 @@ class ModelConfig:
         return self.merge != "none"
 
     @property
+    def built_decoder(self) -> decoders.Decoder:
+        """The decoder, built around the attention."""
+        attends = attentions.CATALOGUE.build(self.attention)
+        return decoders.CATALOGUE.build(self.decoder, attends)
+
+    @property
     def at_once(self) -> bool:
         """Whether no target word waits for what was computed at the one before."""
-        attends = attentions.CATALOGUE.build(self.attention)
-        return not self._decoder_recurs and attends.write is None
+        writes = attentions.CATALOGUE.build(self.attention).write is not None
+        return not writes and self.built_decoder.over_time is not None
 
     @property
     def encoder_recurs(self) -> bool:
@@ -109,21 +115,18 @@ class ModelConfig:
     @property
     def recurs(self) -> bool:
         """Whether the encoder or the decoder is."""
-        return self.encoder_recurs or self._decoder_recurs
+        return self.encoder_recurs or self.built_decoder.over_time is None
 
     @property
-    def _decoder_recurs(self) -> bool:
-        attends = attentions.CATALOGUE.build(self.attention)
-        return decoders.CATALOGUE.build(self.decoder, attends).over_time is None
+    def word_gain(self) -> float:
+        """What embedded target words are multiplied by."""
+        return self.built_decoder.gain(self.sizes)
 
-    def output_scale(self, gain: float) -> float:
-        """What the output layer's input is multiplied by.
-
-        Args:
-            gain: What the decoder multiplies embedded words by.
-        """
+    @property
+    def output_scale(self) -> float:
+        """What the output layer's input is multiplied by."""
         scales = self.scale_tied and self.tie != "none"
-        return gain * self.embedding**-0.5 if scales else 1.0
+        return self.word_gain * self.embedding**-0.5 if scales else 1.0
 
     @property
     def weights(self) -> Weights:

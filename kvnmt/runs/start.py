@@ -10,7 +10,7 @@ from kvnmt.console import say
 from kvnmt.data.lines import opened
 from kvnmt.data.vocabularies import Vocabularies, digest, digests
 from kvnmt.errors import OptionError
-from kvnmt.model.assembly import Params, output_scale
+from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.runs.shared_words import SharedWords, shared_words
@@ -75,7 +75,7 @@ def started(
         _tell_shared(shared, words, config.warm_start, console)
     else:
         _check_words(words, trained.vocabularies, config.warm_start)
-    scale = output_scale(trained.experiment.model)
+    scale = trained.experiment.model.output_scale
     start = warm_start(params, trained.params, shared, scale)
     _tell_start(start, config.warm_start, console, verbose)
     return start.params

@@ -23,7 +23,7 @@ import numpy as np
 from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import extending
 from kvnmt.layers import GRU, LSTM, count_heads
-from kvnmt.model.assembly import Params, word_gain
+from kvnmt.model.assembly import Params
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs.shared_words import SharedWords
 from kvnmt.trees import by_name, path_name
@@ -117,7 +117,7 @@ def check_computed_alike(trained: ModelConfig, config: ModelConfig, run: Path) -
                 field,
                 prefix="model.",
             )
-    before, now = map(word_gain, (trained, config))
+    before, now = trained.word_gain, config.word_gain
     if before != now and type(trained.decoder) is not type(config.decoder):
         raise OptionError(
             f"the decoder of '{run}' reads target words {before:.3g} times as large as "

@@ -169,7 +169,7 @@ def test_they_start_so_from_a_tied_output_layer_too():
 def test_a_layer_of_its_own_predicts_as_the_tied_one_did(name, scaled):
     plain = system("rnnsearch-star").model(FITTING)
     tied = dataclasses.replace(plain, tie="output", scale_tied=scaled)
-    trained, scale = params(tied, 1), assembly.output_scale(tied)
+    trained, scale = params(tied, 1), tied.output_scale
     assert (scale != 1) == scaled
     found = warm_start(params(system(name).model(FITTING), 2), trained, None, scale)
     assert "output/W/0" in found.copied
