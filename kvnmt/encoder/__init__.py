@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the source becomes annotations: stacks of layers, and how two are merged."""
 
-from kvnmt.encoder.base import Between, Encoded
+from kvnmt.encoder.base import CellName, Choices, Encoded, Merge
 from kvnmt.encoder.bidirectional import (
-    CELLS,
-    CellName,
-    Choices,
-    Merge,
     Params,
     annotation_size,
     encode,
@@ -16,8 +12,6 @@ from kvnmt.encoder.bidirectional import (
 from kvnmt.encoder.recurrent import SCAN
 
 __all__ = [
-    "Between",
-    "CELLS",
     "CellName",
     "Choices",
     "Encoded",

@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of every stack of layers, and what an encoder gives."""
+"""The contract of every stack of layers, what is chosen of one, and what is read."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from flax import struct
 
 from kvnmt.initializers import Weights
 from kvnmt.layers import Blocks, Scanning
 from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes
+
+Merge: TypeAlias = Literal[
+    "concat", "sum", "stack", "project", "halves", "forward", "none"
+]
+CellName: TypeAlias = Literal["gru", "gru_before", "lstm", "transformer"]
 
 
 @struct.dataclass
@@ -22,14 +27,18 @@ class Encoded:
     sizes: Sizes = struct.field(pytree_node=False)  # of the whole model
 
 
-class Between(NamedTuple):
-    """What stands between the layers of a stack, unless the layers have it themselves.
+class Choices(NamedTuple):
+    """What is chosen of an encoder.
 
-    Layer n > 1 reads ``drop(x)``, where x is what layer n - 1 gives. With ``residual``,
-    x is added to what it gives (Wu et al. 2016, equation 6).
+    Recurrent layer n > 1 reads ``drop(x)``, where x is what layer n - 1 gives. With
+    ``residual``, x is added to what it gives (Wu et al. 2016, equation 6).
     """
 
-    dropout: float = 0.0
+    merge: Merge
+    cell: CellName
+    layers: int
+    blocks: Blocks  # of Transformer layers
+    dropout: float = 0.0  # between recurrent layers
     residual: bool = False
 
 
@@ -39,8 +48,7 @@ class Init(Protocol):  # noqa: D101
         key: Key[Array, ""],
         below: int,
         size: int,
-        layers: int,
-        blocks: Blocks,
+        choices: Choices,
         weights: Weights,
     ) -> PyTree:
         """Makes a stack of ``size`` units that reads vectors of width ``below``."""
@@ -53,9 +61,8 @@ class Run(Protocol):  # noqa: D101
         params: PyTree,
         x: Float[Array, "B S _"],
         mask: Bool[Array, "B S"],
-        blocks: Blocks,
+        choices: Choices,
         *,
-        between: Between,
         reverse: bool,
         scanning: Scanning,
         key: Key[Array, "*B"] | None,

@@ -2,7 +2,7 @@
 """The encoder: embedded source to annotations, by a stack for each direction.
 
 Each direction is a stack of ``layers`` layers of H units; layer n + 1 reads what layer
-n of its own direction gives (`Between`). ``merge`` says how what both top layers give,
+n of its own direction gives (`Choices`). ``merge`` says how what both top layers give,
 f_j and b_j, becomes one annotation:
 
 ===========  ===========================================================  =====
@@ -22,23 +22,18 @@ The projections have biases ("affine" in the text of Mino et al.).
 """
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.encoder import recurrent, transformer
-from kvnmt.encoder.base import Between, Encoded, Stack
+from kvnmt.encoder.base import CellName, Choices, Encoded, Merge, Stack
 from kvnmt.errors import OptionError
 from kvnmt.initializers import Weights
-from kvnmt.layers import Blocks, Linear, Scanning, init_linear, linear, split_key
+from kvnmt.layers import Linear, Scanning, init_linear, linear, split_key
 from kvnmt.typing import Array, Bool, Float, Key, PyTree, Sizes, typed
-
-Merge: TypeAlias = Literal[
-    "concat", "sum", "stack", "project", "halves", "forward", "none"
-]
-CellName: TypeAlias = Literal["gru", "gru_before", "lstm", "transformer"]
 
 CELLS: dict[CellName, Stack] = {
     "gru": recurrent.GRU_AFTER,
@@ -46,16 +41,6 @@ CELLS: dict[CellName, Stack] = {
     "lstm": recurrent.LSTM_STACK,
     "transformer": transformer.STACK,
 }
-
-
-class Choices(NamedTuple):
-    """What is chosen of an encoder."""
-
-    merge: Merge
-    cell: CellName
-    layers: int
-    blocks: Blocks
-    between: Between = Between()
 
 
 @struct.dataclass
@@ -153,7 +138,7 @@ def init(
     def stack(direction: str, key: Array, below: int) -> PyTree:
         if direction not in how.stacks:
             return ()
-        return kind.init(key, below, H, choices.layers, choices.blocks, weights)
+        return kind.init(key, below, H, choices, weights)
 
     return Params(
         forward=stack("forward", key_forward, E),
@@ -183,8 +168,7 @@ def encode(
             stack,
             x,
             mask,
-            choices.blocks,
-            between=choices.between,
+            choices,
             reverse=reverse,
             scanning=scanning,
             key=key,

@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from kvnmt.encoder.base import Between, Stack
+from kvnmt.encoder.base import Choices, Stack
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     GRU,
     LSTM,
-    Blocks,
     Scanning,
     dropout,
     gru,
@@ -44,13 +43,12 @@ def init(
     key: Key[Array, ""],
     below: int,
     size: int,
-    layers: int,
-    blocks: Blocks,
+    choices: Choices,
     weights: Weights,
 ) -> tuple[GRU | LSTM, ...]:
     """Makes every layer."""
-    keys = [key, *(jax.random.fold_in(key, n) for n in range(1, layers))]
-    widths = [below] + [size] * (layers - 1)
+    keys = [key, *(jax.random.fold_in(key, n) for n in range(1, choices.layers))]
+    widths = [below] + [size] * (choices.layers - 1)
     return tuple(cell.init(k, [n], size, weights) for k, n in zip(keys, widths))
 
 
@@ -59,9 +57,8 @@ def run(
     params: tuple[GRU | LSTM, ...],
     x: Float[Array, "B S _"],
     mask: Bool[Array, "B S"],
-    blocks: Blocks,
+    choices: Choices,
     *,
-    between: Between,
     reverse: bool,
     scanning: Scanning,
     key: Key[Array, "*B"] | None,
@@ -70,9 +67,9 @@ def run(
     first, *others = params
     x = _run_layer(first, cell, x, mask, scanning, reverse)
     for layer, drop in zip(others, split_key(key, len(others))):
-        below = dropout(drop, between.dropout, x)
+        below = dropout(drop, choices.dropout, x)
         above = _run_layer(layer, cell, below, mask, scanning, reverse)
-        x = x + above if between.residual else above
+        x = x + above if choices.residual else above
     return x
 
 

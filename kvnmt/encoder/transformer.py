@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from kvnmt.encoder.base import Between, Stack
+from kvnmt.encoder.base import Choices, Stack
 from kvnmt.initializers import Weights
 from kvnmt.layers import (
     Blocks,
@@ -69,8 +69,7 @@ def init(
     key: Key[Array, ""],
     below: int,
     size: int,
-    layers: int,
-    blocks: Blocks,
+    choices: Choices,
     weights: Weights,
 ) -> Params:
     """Makes every layer.
@@ -78,6 +77,7 @@ def init(
     Raises:
         OptionError: The heads do not share the units evenly.
     """
+    blocks = choices.blocks
     _heads(blocks, size)
 
     def init_layer(key: Key[Array, ""]) -> Layer:
@@ -87,7 +87,7 @@ def init(
             init_feed_forward(key_feed, size, blocks.feed_forward, weights),
         )
 
-    key_entry, *keys = jax.random.split(key, 1 + layers)
+    key_entry, *keys = jax.random.split(key, 1 + choices.layers)
     return Params(
         project=init_entry(key_entry, below, size, weights),
         layers=tuple(init_layer(k) for k in keys),
@@ -99,15 +99,14 @@ def run(
     params: Params,
     x: Float[Array, "B S _"],
     mask: Bool[Array, "B S"],
-    blocks: Blocks,
+    choices: Choices,
     *,
-    between: Between,
     reverse: bool,
     scanning: Scanning,
     key: Key[Array, "*B"] | None,
 ) -> Float[Array, "B S H"]:
     """Runs the stack, layer by layer; it has no direction and scans nothing."""
-    size = params.norm.gain.shape[0]
+    size, blocks = params.norm.gain.shape[0], choices.blocks
     key_entry, *keys = split_key(key, 1 + len(params.layers))
     places = positions(jnp.arange(x.shape[1]), size, x.dtype)
     x = dropout(key_entry, blocks.dropout, enter(params.project, x, size) + places)

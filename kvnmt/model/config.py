@@ -136,9 +136,14 @@ class ModelConfig:
     @property
     def reading(self) -> encoders.Choices:
         """How the source is read."""
-        between = encoders.Between(self.dropout.layers, self.residual)
-        choices = self.merge, self.cell, self.layers, self.blocks
-        return encoders.Choices(*choices, between)
+        return encoders.Choices(
+            self.merge,
+            self.cell,
+            self.layers,
+            self.blocks,
+            dropout=self.dropout.layers,
+            residual=self.residual,
+        )
 
     @property
     def sizes(self) -> Sizes:
