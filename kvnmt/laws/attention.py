@@ -17,7 +17,6 @@ LAWS: tuple[Law[Trial], ...] = (
     Law("wider", "more padding changes nothing", looks.wider),
     Law("order", "source words in another order are read the same", looks.order),
     Law("rows", "the rows of a batch do not know each other", looks.rows),
-    Law("alone", "a row by itself is what it is among others", looks.alone),
     Law("state", "writes change the State and keep its form", carried.state),
     Law("kept", "writes leave the slots at padding as they began", carried.kept),
     Law("explained", "what `explain` tells of a write adds up", carried.explained),

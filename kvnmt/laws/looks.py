@@ -20,7 +20,8 @@ from kvnmt.laws.trial import MASK, B, Course, S, Trial
 from kvnmt.typing import PyTree
 
 ORDER = np.array([3, 0, 4, 2, 1])  # of source words
-ROWS = [1, 0, 0]  # the empty row leaves, the first comes twice
+# The empty row leaves and the first comes twice; each of the others alone.
+ROWS = ([1, 0, 0], [0], [1])
 MORE = 2  # columns of padding
 TINY = 1e-30  # for no sum to be divided by
 
@@ -125,14 +126,15 @@ def order(trial: Trial) -> Iterator[str]:
 
 
 def rows(trial: Trial) -> Iterator[str]:
-    """Sentences in other rows and company."""
-    yield from _in_rows(trial, ROWS)
-
-
-def alone(trial: Trial) -> Iterator[str]:
-    """Each sentence by itself."""
-    for row in (0, 1):
-        yield from _in_rows(trial, [row])
+    """Sentences in other rows and company, and each by itself."""
+    for rows in ROWS:
+        annotations, moments, course = jax.tree.map(
+            lambda leaf, rows=rows: np.asarray(leaf)[rows],
+            (trial.annotations, trial.moments, trial.course()),
+        )
+        other = trial.run(trial.params, annotations, MASK[rows], moments)
+        for difference in differences(course, other, tolerance=1e-5):
+            yield f"of a batch of rows {rows}, {difference}"
 
 
 def large(trial: Trial) -> Iterator[str]:
@@ -169,14 +171,3 @@ def _told(course: Course, columns: np.ndarray | slice = slice(None)) -> PyTree:
     told = [replace(each, signed=each.signed[..., columns]) for each in course.told]
     changes = jax.tree.map(lambda x: x[:, columns] if x.ndim > 1 else x, course.changes)
     return looks, told, changes
-
-
-def _in_rows(trial: Trial, rows: list[int]) -> Iterator[str]:
-    """What differs where these rows are a batch."""
-    annotations, moments, course = jax.tree.map(
-        lambda leaf: np.asarray(leaf)[rows],
-        (trial.annotations, trial.moments, trial.course()),
-    )
-    other = trial.run(trial.params, annotations, MASK[rows], moments)
-    for difference in differences(course, other, tolerance=1e-5):
-        yield f"of a batch of rows {rows}, {difference}"
