@@ -9,13 +9,11 @@ Translation", section 3::
 How the coverage cov of a position is kept is said in the file of each form.
 """
 
-import jax.numpy as jnp
 from flax import struct
 
 from kvnmt.attention import address, base
 from kvnmt.attention.address import Source, read_values
-from kvnmt.initializers import Weights
-from kvnmt.typing import Array, Float, Key
+from kvnmt.typing import Array, Float
 
 
 @struct.dataclass
@@ -30,13 +28,6 @@ class State:
     """Carried from step to step."""
 
     coverage: Float[Array, "B S K"]
-
-
-def init_G(
-    key: Key[Array, ""], size: int, alignment: int, weights: Weights
-) -> Float[Array, "K A"]:
-    """Makes G for a coverage of ``size`` numbers."""
-    return weights.address(key, (size, alignment), jnp.float32)
 
 
 def read(

@@ -31,7 +31,7 @@ from flax import struct
 
 from kvnmt.attention import address, base, coverage
 from kvnmt.attention.address import init_address
-from kvnmt.attention.coverage import State, init_G, read, received
+from kvnmt.attention.coverage import State, read, received
 from kvnmt.fields import at_least
 from kvnmt.initializers import Weights
 from kvnmt.layers import Linear, init_linear, linear, precise
@@ -73,7 +73,7 @@ def init(
         fertility = init_linear(key_fertility, [C], 1, weights)
     return Params(
         address=init_address(key_address, D, C, A, weights),
-        G=init_G(key_G, 1, A, weights),
+        G=weights.address(key_G, (1, A), jnp.float32),
         fertility=fertility,
     )
 

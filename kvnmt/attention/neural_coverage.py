@@ -35,7 +35,7 @@ from flax import struct
 
 from kvnmt.attention import address, base, coverage
 from kvnmt.attention.address import init_address
-from kvnmt.attention.coverage import State, init_G, read, received
+from kvnmt.attention.coverage import State, read, received
 from kvnmt.fields import EXTENDS, WIDEST, between
 from kvnmt.initializers import Weights
 from kvnmt.layers import GRU, gru, init_gru, init_linear, precise
@@ -114,7 +114,7 @@ def init(
     plain = weights._replace(gain=0.0)
     return Params(
         address=init_address(key_address, D, C, A, weights),
-        G=init_G(key_G, K, A, weights),
+        G=weights.address(key_G, (K, A), jnp.float32),
         cell=CELLS[options.cell].init(key_cell, [1, C, D], K, plain),
     )
 
