@@ -54,7 +54,7 @@ from kvnmt.attention import Attention, Moment
 from kvnmt.decoder import base, rounds
 from kvnmt.decoder.rounds import RoundOptions, look
 from kvnmt.decoder.start import init_start
-from kvnmt.decoder.word_gru import Inputs, Query, from_state, tanh_query, word_inputs
+from kvnmt.decoder.word_gru import Inputs, Query, from_state, inputs, tanh_query
 from kvnmt.encoder import Encoded
 from kvnmt.fields import EXTENDS, WIDEST, at_least, between
 from kvnmt.initializers import Weights
@@ -192,12 +192,6 @@ def fixed_noise(slots: int, width: int) -> Float[Array, "M D"]:
     with jax.ensure_compile_time_eval():
         key = jax.random.key(2016, impl="threefry2x32")
         return jax.random.normal(key, (slots, width), jnp.float32)
-
-
-def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
-    """Projects the embedded previous words for the query and the GRU of each round."""
-    query = embedded @ params.query.W_word
-    return Inputs(embedded, query, word_inputs(params, embedded))
 
 
 def step(

@@ -32,10 +32,10 @@ from kvnmt.attention import Attention, Moment
 from kvnmt.decoder import base, rounds
 from kvnmt.decoder.rounds import Params, RoundOptions, Source, State, look
 from kvnmt.decoder.start import Initial, init_start
-from kvnmt.decoder.word_gru import Inputs, Query, from_state, tanh_query, word_inputs
+from kvnmt.decoder.word_gru import Inputs, Query, from_state, inputs, tanh_query
 from kvnmt.initializers import Weights
 from kvnmt.layers import Reset
-from kvnmt.typing import Array, Float, Key, Sizes
+from kvnmt.typing import Array, Key, Sizes
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,6 @@ def init(
         query=query,
         rounds=rounds.init_rounds(options, attention, key_rounds, sizes, weights, [E]),
     )
-
-
-def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
-    """Projects the embedded previous words for the query and the GRU of each round."""
-    query = None if params.query is None else embedded @ params.query.W_word
-    return Inputs(embedded, query, word_inputs(params, embedded))
 
 
 def step(

@@ -31,10 +31,12 @@ class Inputs:
     advance: tuple[Float[Array, "*N 3*D"], ...]  # W x + b of each round's GRU
 
 
-def word_inputs(params: rounds.Params, embedded: Array) -> tuple[Array, ...]:
-    """``W x + b`` of every round's GRU; its second input is the word."""
-    cells = [r.advance for r in params.rounds]
-    return tuple(input_product(cell, 1, embedded) + cell.b for cell in cells)
+def inputs(params: rounds.Params, embedded: Float[Array, "*N E"]) -> Inputs:
+    """Projects the embedded previous words for the query and the GRU of each round."""
+    query = None if params.query is None else embedded @ params.query.W_word
+    cells = [r.advance for r in params.rounds]  # the word is their second input
+    words = tuple(input_product(cell, 1, embedded) + cell.b for cell in cells)
+    return Inputs(embedded, query, words)
 
 
 def tanh_query(
@@ -55,7 +57,7 @@ def from_state(
 
     Args:
         state: Of the step before.
-        words: What `word_inputs` made of the previous word.
+        words: What `inputs` made of the previous word for the GRU of each round.
         reset: Of the GRU.
         further: What the GRU takes behind the context and the word.
     """
