@@ -152,14 +152,6 @@ energies.defvjp(_energies, _energies_gradient)
 
 
 @typed
-def dot(
-    query: Float[Array, "B D"], keys: Float[Array, "B S D"], mask: Bool[Array, "B S"]
-) -> Float[Array, "B S"]:
-    """``softmax_j(q . k_j)`` over the real positions."""
-    return masked_softmax(jnp.einsum("bd,bsd->bs", query, keys), mask)
-
-
-@typed
 def read_values(
     alignment: Float[Array, "B S"], values: Float[Array, "B S C"]
 ) -> Float[Array, "B C"]:
@@ -168,6 +160,7 @@ def read_values(
 
 
 def read_dot(source: KeysAndValues, query: Float[Array, "B _"]) -> Attended:
-    """``a = softmax_j(q . k_j)``, ``c = sum_j a_j v_j``."""
-    alignment = dot(query, source.keys, source.mask)
+    """``a = softmax_j(q . k_j)``, ``c = sum_j a_j v_j``, over the real positions."""
+    scores = jnp.einsum("bd,bsd->bs", query, source.keys)
+    alignment = masked_softmax(scores, source.mask)
     return Attended(read_values(alignment, source.values), alignment)

@@ -95,11 +95,6 @@ def read(
     return base.Attended(context[:, 0], alignment[:, 0])
 
 
-def context_size(sizes: Sizes) -> int:
-    """All heads together are as wide as the state."""
-    return sizes.state
-
-
 def _heads(options: Options, width: int) -> int:
     return count_heads(options.heads, width, "attention.heads")
 
@@ -110,5 +105,5 @@ def build(options: Options) -> base.Attention:
         init=partial(init, options),
         prepare=prepare,
         read=partial(read, options),
-        context_size=context_size,
+        context_size=lambda sizes: sizes.state,
     )

@@ -146,7 +146,7 @@ def _encode(
     source, rates = jnp.asarray(source), config.dropout
     encoder = with_masks(key_masks, rates.recurrent, params.encoder, len(source))
     embedded = params.embed_source(source)
-    embedded = embedding_dropout(key_embedding, *rates.of_words, embedded)
+    embedded = embedding_dropout(key_embedding, rates.embedding, rates.word, embedded)
     encoded = encoders.encode(
         config.reading,
         encoder,
@@ -217,7 +217,7 @@ def _forward(
     previous = jnp.pad(target, ((0, 0), (1, 0)), constant_values=-1)
     embedded = embed(params.target_embedding, previous)  # [B, T, E]
     rates = config.dropout
-    embedded = embedding_dropout(key_embedding, *rates.of_words, embedded)
+    embedded = embedding_dropout(key_embedding, rates.embedding, rates.word, embedded)
     inputs = parts.decoder.inputs(params.decoder, embedded)
     length = embedded.shape[1]
     start = parts.decoder.initial_state(params.decoder, constants, length, key_start)

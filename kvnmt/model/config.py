@@ -39,11 +39,6 @@ class Dropout:
     # of the states that a layer of a recurrent encoder passes to the layer above
     layers: Rate = 0.0
 
-    @property
-    def of_words(self) -> tuple[float, float]:
-        """Of entries of embedded words, and of these as a whole."""
-        return self.embedding, self.word
-
 
 @dataclass(frozen=True)
 class ModelConfig:
