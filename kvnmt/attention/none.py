@@ -45,13 +45,6 @@ class Params:
     project: Linear | None
 
 
-@struct.dataclass
-class Source:
-    """Constants of a sentence."""
-
-    context: Float[Array, "B _"]
-
-
 def init(
     options: Options, key: Key[Array, ""], sizes: Sizes, weights: Weights
 ) -> Params:
@@ -63,24 +56,22 @@ def init(
 
 def prepare(
     params: Params, annotations: Float[Array, "B S C"], mask: Bool[Array, "B S"]
-) -> Source:
-    """Computes the context, once for all target steps."""
+) -> Float[Array, "B _"]:
+    """Computes the context, once for all target steps: it is the Source."""
     last = last_annotation(annotations, mask)
     if params.project is None:
-        return Source(last)
-    return Source(jnp.tanh(linear(params.project, last)))
+        return last
+    return jnp.tanh(linear(params.project, last))
 
 
 def read(
-    params: Params, source: Source, state: tuple[()], moment: base.Moment
+    params: Params,
+    source: Float[Array, "B _"],
+    state: tuple[()],
+    moment: base.Moment,
 ) -> base.Attended:
     """Gives the same context at every step."""
-    return base.Attended(source.context, None)
-
-
-def context_size(options: Options, sizes: Sizes) -> int:
-    """As wide as the state, or as an annotation."""
-    return sizes.state if options.projection else sizes.annotation
+    return base.Attended(source, None)
 
 
 def build(options: Options) -> base.Attention:
@@ -89,5 +80,7 @@ def build(options: Options) -> base.Attention:
         init=partial(init, options),
         prepare=prepare,
         read=read,
-        context_size=partial(context_size, options),
+        context_size=lambda sizes: (
+            sizes.state if options.projection else sizes.annotation
+        ),
     )

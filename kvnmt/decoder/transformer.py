@@ -119,13 +119,6 @@ class Carried:
 
 
 @struct.dataclass
-class State:
-    """Carried from step to step."""
-
-    layers: tuple[Carried, ...]
-
-
-@struct.dataclass
 class Inputs:
     """What a step takes of the previous word."""
 
@@ -177,7 +170,7 @@ def initial_state(
     source: Source,
     length: int,
     key: Key[Array, "*B"] | None = None,
-) -> State:
+) -> tuple[Carried, ...]:
     """No word yet, and every attention's State from its first round."""
     rows, gain = source.mask.shape[0], params.norm.gain
     D, dtype = gain.shape[0], gain.dtype
@@ -190,7 +183,7 @@ def initial_state(
             attention=look.attention.initial_state(first, constants[0]),
         )
 
-    return State(tuple(map(start, looks, params.layers, source.layers)))
+    return tuple(map(start, looks, params.layers, source.layers))
 
 
 def inputs(params: Params, embedded: Float[Array, "*N E"]) -> Inputs:
@@ -204,14 +197,14 @@ def step(
     looks: Sequence[Look],
     params: Params,
     source: Source,
-    state: State,
+    state: tuple[Carried, ...],
     inputs: Inputs,
-) -> tuple[State, base.Features]:
+) -> tuple[tuple[Carried, ...], base.Features]:
     """One target word, layer upon layer."""
     heads, h = _heads(options, inputs.entering.shape[-1]), inputs.entering
-    h = h + positions(state.layers[0].history.count, h.shape[-1], h.dtype)
+    h = h + positions(state[0].history.count, h.shape[-1], h.dtype)
     following = []
-    parts = zip(looks, params.layers, source.layers, state.layers, strict=True)
+    parts = zip(looks, params.layers, source.layers, state, strict=True)
     for look, layer, constants, carried in parts:
         query, row = queries_and_rows(layer.own, h)
         history = append(carried.history, row)
@@ -225,7 +218,7 @@ def step(
         )
         following.append(Carried(history, h, memory))
         h = feed_forward(layer.feed_forward, looked.h)
-    return State(tuple(following)), _features(params, h, looked, own[:, 0])
+    return tuple(following), _features(params, h, looked, own[:, 0])
 
 
 def over_time(
@@ -233,7 +226,7 @@ def over_time(
     looks: Sequence[Look],
     params: Params,
     source: Source,
-    state: State,
+    state: tuple[Carried, ...],
     inputs: Inputs,
     key: Key[Array, "*B"] | None = None,
     scanning: Scanning = Scanning(),
@@ -244,7 +237,7 @@ def over_time(
     key_entry, *keys = split_key(key, 1 + options.layers)
     h = inputs.entering + positions(jnp.arange(T), D, inputs.entering.dtype)
     h, mask = dropout(key_entry, rate, h), earlier(T, itself=True)[None]
-    parts = zip(looks, params.layers, source.layers, state.layers, keys, strict=True)
+    parts = zip(looks, params.layers, source.layers, state, keys, strict=True)
     for look, layer, constants, carried, k in parts:
         key_weights, key_own, key_look, key_feed = split_key(k, 4)
         query, rows = queries_and_rows(layer.own, h)
