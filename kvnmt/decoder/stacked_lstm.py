@@ -88,7 +88,7 @@ class Source:
 
 @struct.dataclass
 class State:
-    """Carried from step to step; the top layer comes first."""
+    """Carried from step to step."""
 
     hidden: tuple[Float[Array, "B D"], ...]
     cells: tuple[Float[Array, "B D"], ...]
@@ -178,7 +178,7 @@ def step(
 ) -> tuple[State, base.Features]:
     """One target word; the attention too, unless it can wait for the end."""
     hidden, cells = _advance(params, state, inputs)
-    top, previous = hidden[0], state.hidden[0]
+    top, previous = hidden[-1], state.hidden[-1]
     query = top if options.score_state == "current" else previous
     moment = Moment(previous, inputs.embedded, query)
     if can_wait(options, attention):
@@ -203,17 +203,17 @@ def step(
 def _advance(
     params: Params, state: State, inputs: Inputs
 ) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-    """New hidden states and cells, layer upon layer; the top layer comes first."""
+    """New hidden states and cells, layer upon layer."""
     total = inputs.lowest
     if state.fed is not None:
         total = total + input_product(params.layers[0], 1, state.fed)
     hidden, cells = [], []
-    order = zip(params.layers, state.hidden[::-1], state.cells[::-1])
-    for n, (layer, h, c) in enumerate(order):
+    stack = zip(params.layers, state.hidden, state.cells)
+    for n, (layer, h, c) in enumerate(stack):
         h, c = lstm(layer, h, c, recurrent_inputs(layer, hidden[-1]) if n else total)
         hidden.append(h)
         cells.append(c)
-    return tuple(hidden[::-1]), tuple(cells[::-1])
+    return tuple(hidden), tuple(cells)
 
 
 def can_wait(options: Options, attention: Attention) -> bool:

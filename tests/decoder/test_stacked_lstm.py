@@ -88,13 +88,13 @@ def test_feeding_back_nothing_is_attention_without_feeding_back(x64):
     assert not np.allclose(heard.context, want.context)
 
 
-def test_all_layers_start_alike_and_the_top_comes_first():
+def test_all_layers_start_alike_and_the_top_is_shown():
     it = Unrolled(Options(layers=3))
     features, states = it.run(it.params)
     start = states[0].hidden
     for hidden, cell in zip(start, states[0].cells, strict=True):
         np.testing.assert_array_equal(hidden, start[0])
         assert not np.any(np.asarray(cell))
-    np.testing.assert_allclose(features.state[:, 0], states[1].hidden[0], rtol=1e-6)
+    np.testing.assert_allclose(features.state[:, 0], states[1].hidden[-1], rtol=1e-6)
     with pytest.raises(UserError, match="layers is 0 but .* at least 1"):
         Unrolled(Options(layers=0))
