@@ -8,7 +8,6 @@ import pytest
 from kvnmt import decoder as decoders
 from kvnmt.attention import Attended, Attention
 from kvnmt.decoder.rounds import RoundOptions
-from kvnmt.errors import UserError
 from tests.decoder.unrolled import SIZES, T, Unrolled
 
 NAMES = [
@@ -88,12 +87,6 @@ def test_moment_fills_as_the_step_goes_on(name):
     assert not np.allclose(writes[0].decoder_state, writes[1].decoder_state)
     np.testing.assert_array_equal(writes[1].decoder_state, states[1].state)
     np.testing.assert_array_equal(writes[1].attended.context, np.ones((3, 6)))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_at_least_one_round(name):
-    with pytest.raises(UserError, match="rounds is 0 but .* at least 1"):
-        Unrolled(decoders.CATALOGUE[name].Options(rounds=0))
 
 
 def test_which_decoders_share_these_rounds():
