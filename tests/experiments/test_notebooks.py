@@ -160,21 +160,13 @@ def test_a_mechanism_of_ones_own_is_checked_and_trained(small, capsys):
 
 
 def test_a_notebook_runs_in_jupyter(small):
-    """Its cells show what they end with; in a process of its own."""
+    """In a process of its own."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         jupytext = pytest.importorskip("jupytext")
         nbclient = pytest.importorskip("nbclient")
         pytest.importorskip("ipykernel")
-        notebook = jupytext.read(FOLDER / "key_memory.ipynb")
+        notebook = jupytext.read(FOLDER / "linear_memory.ipynb")
         nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
-    shown = [
-        output.data["text/html"]
-        for cell in notebook.cells
-        for output in cell.get("outputs", [])
-        # Not what was printed, which Jupyter shows as HTML too.
-        if output.output_type == "execute_result" and "text/html" in output.data
-    ]
-    assert [("<img" in page, "srcdoc" in page) for page in shown] == [
-        *((True, False), (True, False), (False, True))
-    ]
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert cells and all(cell.execution_count for cell in cells)
