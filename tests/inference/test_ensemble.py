@@ -38,21 +38,6 @@ def _some():
     return tuple(zip(*(member(name, n) for n, name in enumerate(NAMES))))
 
 
-def test_its_probabilities_are_the_mean(some):
-    members, params = some
-    source, target = jnp.asarray([[3, 5, 0, -1]]), jnp.asarray([[4, 2, 7, 0]])
-    found = jax.jit(ensemble(members).forward)(params, source, target)
-    each = [jax.jit(m.forward)(p, source, target) for m, p in zip(members, params)]
-    mean = np.mean([jax.nn.softmax(one.logits) for one in each], axis=0)
-    np.testing.assert_allclose(jax.nn.softmax(found.logits), mean, rtol=1e-4)
-    np.testing.assert_allclose(jnp.exp(found.logits).sum(-1), 1, rtol=1e-5)
-    reading = [one.features.alignments[-1] for one in each if one.features.alignments]
-    assert len(reading) == 2  # one of them has none
-    np.testing.assert_allclose(
-        found.features.alignments[0], np.mean(reading, axis=0), rtol=1e-4
-    )
-
-
 @pytest.mark.parametrize("weights", [(), (1.0, 2.0, 5.0)])
 @pytest.mark.parametrize("kind", ["arithmetic", "geometric"])
 def test_members_may_have_weights_and_another_mean(some, weights, kind):
@@ -70,6 +55,7 @@ def test_members_may_have_weights_and_another_mean(some, weights, kind):
     np.testing.assert_allclose(jax.nn.softmax(found.logits), mean, rtol=1e-4)
     np.testing.assert_allclose(jnp.exp(found.logits).sum(-1), 1, rtol=1e-5)
     reading = [one.features.alignments[-1] for one in each if one.features.alignments]
+    assert len(reading) == 2  # one of them has none
     aligned = [n for n, one in enumerate(each) if one.features.alignments]
     np.testing.assert_allclose(
         found.features.alignments[0],
