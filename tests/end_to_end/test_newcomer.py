@@ -61,9 +61,9 @@ def test_a_newcomer_gets_a_translator(tmp_path):
     assert out.count(b"\n") == test.count(b"\n") == 40
     known = {word for pair in corpus.train for word in pair.target}
     assert set(out.decode().split()) <= known | {"<unk>"}
-    test_set = "--source text/test.src --reference text/test.trg --output out"
-    scores, _ = kvnmt(f"evaluate run {test_set} --json")
-    assert (tmp_path / "out").read_bytes() == out
+    (tmp_path / "out").write_bytes(out)
+    test_set = "--reference text/test.trg --tokenize none"
+    scores, _ = kvnmt(f"evaluate out {test_set} --json")
     (row,) = json.loads(scores)["score"][0]["rows"]
     assert row["bleu"] > 5
     assert row["bleu_signature"].startswith("nrefs:1|case:mixed|eff:no|tok:none")
