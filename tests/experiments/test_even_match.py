@@ -76,7 +76,7 @@ if __name__ == "__main__":
 """
 
 
-def test_joeynmt_is_trained_under_either_recipe(tmp_path):
+def test_joeynmt_is_trained_under_either_recipe(tmp_path, monkeypatch):
     """Also with the names that the text has in the repository of Multi30k."""
     write_captions(tmp_path)
     for split, theirs in captions.UPSTREAM.items():
@@ -92,6 +92,7 @@ def test_joeynmt_is_trained_under_either_recipe(tmp_path):
         f'#!/bin/sh\nPYTHONPATH={package.parent} exec {sys.executable} "$@"\n'
     )
     python.chmod(0o755)
+    monkeypatch.setattr(even_match, "OURS", {})
     options = EvenMatch(data=tmp_path, workdir=tmp_path / "runs", peer_python=python)
     even_match.main(options, train=untrained)
     runs = tmp_path / "runs"
