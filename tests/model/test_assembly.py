@@ -24,7 +24,6 @@ from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.systems.named import SYSTEMS, system
 from kvnmt.target_context import (
     mean,
-    n_gram,
     previous_word,
     self_attentive,
     slots,
@@ -231,10 +230,7 @@ def test_every_matrix_takes_the_initialiser(name, key):
     "changes, said",
     [
         ({"state": 0}, "^state is 0 but must be at least 1"),
-        ({"low_rank": 0}, "^low_rank is 0"),
-        ({"dropout": Dropout(state=1.0)}, "^dropout.state is 1 but .* 0.99"),
         ({"decoder": mem_dec.Options(noise=-1.0)}, "^decoder.noise is -1"),
-        ({"target_context": n_gram.Options(parts=0)}, "^target_context.parts"),
     ],
     ids=str,
 )
