@@ -79,12 +79,6 @@ def test_nothing_that_may_be_written_is_no_number(run):
     assert set(told["token_log_probs"]) == {None}
 
 
-def test_more_than_the_beam_holds_is_refused(run):
-    config = SearchConfig(beam=2, nbest=3)
-    with pytest.raises(UserError, match="^nbest is 3 but a beam of 2 .*; widen beam."):
-        translate(run.model, run.params, ids(run), config)
-
-
 @pytest.mark.parametrize("beam", [1, 3])
 def test_length_and_unknown_words_are_in_hand(run, beam):
     params = run.params.replace(

@@ -20,9 +20,7 @@ from kvnmt.data.text import read_lines
 from kvnmt.data.vocabulary import EOS
 from kvnmt.devices import split_rows
 from kvnmt.inference import score as scores
-from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.score import score, score_lines
-from kvnmt.inference.translate import translate
 from kvnmt.metrics.alignment import hard_links
 from kvnmt.metrics.links import format_pharaoh, parse_pharaoh, symmetrize
 from kvnmt.runs import directory
@@ -54,17 +52,6 @@ def test_scores_are_the_models(run):
         want = [log_probs[t, word] for t, word in enumerate(words[0])]
         np.testing.assert_allclose(one.token_log_probs, want, atol=1e-5)
         assert one.log_prob == sum(one.token_log_probs)
-
-
-@pytest.mark.parametrize("beam", [1, 3])
-def test_what_the_search_reports_is_the_score(run, beam):
-    found = translate(run.model, run.params, IDS, SearchConfig(beam=beam))
-    some = [(x, one) for x, one in zip(IDS, found) if x]  # empty in, empty out
-    scored = score(
-        run.model, run.params, [x for x, _ in some], [one.ids for _, one in some]
-    )
-    for (_, one), again in zip(some, scored):
-        assert one.log_prob == pytest.approx(again.log_prob, abs=1e-5)
 
 
 def test_neither_order_nor_batch_matters(run):
