@@ -395,16 +395,6 @@ IDLE = [
     ),
     (
         "train",
-        "NEW --system lm-lstm --model.encoder 512",
-        "--model.encoder does nothing while --model.merge is none",
-    ),
-    (
-        "train",
-        "NEW --system lm-lstm --model.dropout.annotations 0.3",
-        "--model.dropout.annotations is of a source, and a language model reads none",
-    ),
-    (
-        "train",
         "NEW --system rnnsearch --model.decoder.share-rounds",
         "--model.decoder.share-rounds does nothing while --model.decoder.rounds is 1",
     ),
@@ -430,11 +420,6 @@ IDLE = [
         "--optimizer.plateau-patience does nothing while --optimizer.plateau is 1",
     ),
     ("compile", "--what search --search.top-k 3", f"--search.top-k {DRAWING}"),
-    (
-        "compile",
-        "--model.decoder.rounds 2",
-        "--model.decoder.rounds is 2, but the attention writes nothing between rounds",
-    ),
     (
         "compile",
         "--system kvmematt-r2 --attention additive",
