@@ -533,13 +533,16 @@ def expected(run: Path, lines: list[str], config: SearchConfig) -> list[str]:
     return translate_lines(found, lines, config)
 
 
-ODD = "a b\r\n\n   \nc\x0cd e\n\u2028\n\t\nunseen \u0085 b\r\nlast a".encode()
+ODD = (
+    "a b\r\n\n   \nc\x0cd e\n\u2028\n\t\nunseen \u0085 b\r\na\rb\n\x0b\nlast a"
+).encode()
 
 
 def test_a_line_comes_out_for_every_line_that_goes_in(kvnmt, run):
     said = kvnmt("translate", run, given=ODD)
     assert (said.status, said.err) == (0, "")
-    lines = ["a b", "", "   ", "c\x0cd e", "\u2028", "\t", "unseen \x85 b", "last a"]
+    lines = ["a b", "", "   ", "c\x0cd e", "\u2028", "\t", "unseen \x85 b"]
+    lines += ["a\rb", "\x0b", "last a"]
     assert said.out.endswith(b"\n")
     ours = said.out.decode().removesuffix("\n").split("\n")
     assert ours == expected(run, lines, SearchConfig())
@@ -568,17 +571,6 @@ def test_input_that_is_not_utf8_is_told_with_its_line(kvnmt, run):
     said = kvnmt("translate", run, given=b"a\nb\n\xff\n")
     assert said.out.count(b"\n") == 2  # what stands before it is not lost
     check_sentence(said._replace(out=b""), "standard input, line 3", "0xff")
-
-
-@pytest.mark.parametrize("first", [True, False])
-def test_search_flags_may_stand_on_either_side(kvnmt, run, text, first):
-    lines = read_lines(text / "test.src")
-    given = (text / "test.src").read_bytes()
-    options = ["--search.beam", "1", "--search.length-extra", "2"]
-    arguments = [*options, run] if first else [run, *options]
-    said = kvnmt("translate", *arguments, given=given)
-    config = SearchConfig(beam=1, length_extra=2)
-    assert said.out.decode().split("\n")[:-1] == expected(run, lines, config)
 
 
 def test_evaluation_prints_scores_with_their_signature(kvnmt, run, text, tmp_path):

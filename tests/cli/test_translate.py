@@ -76,12 +76,6 @@ def test_windows_are_read_as_they_come():
     assert list(read_windows(io.BytesIO(marked), 1)) == [["a"], ["\ufeffb"]]
 
 
-def test_what_stands_before_a_bad_line_is_not_lost(kvnmt, folder):
-    said = kvnmt("translate", folder, *GREEDY, given=b"a b\nb\n\xff\nc\n")
-    assert said.status == 2 and "standard input, line 3" in said.err
-    assert len(said.out.split(b"\n")) == 3
-
-
 def test_translations_go_to_a_file(kvnmt, folder, tmp_path):
     """As they would to standard output, also those before a bad line."""
     path, command = tmp_path / "out", ("translate", folder, *GREEDY)
@@ -143,14 +137,6 @@ def test_compressed_text_on_standard_input_is_told(kvnmt, folder):
         said.status == 2
         and "line 1: byte 2 (0x8b) is not UTF-8; it is compressed" in said.err
     )
-
-
-def test_odd_newlines_neither_split_nor_join(kvnmt, folder):
-    odd = "a\u2028b\na\x85b\na\x0cb\na\rb\nc\r\n\x0b\n"
-    found = lines_of(kvnmt("translate", folder, *GREEDY, given=odd.encode()))
-    assert len(found) == 6
-    clean = lines_of(kvnmt("translate", folder, *GREEDY, given=b"c\n"))
-    assert found[4] == clean[0]  # the carriage return of a line end is no word
 
 
 def test_as_many_lines_out_as_in(run):
