@@ -19,7 +19,7 @@ from kvnmt import cli
 from kvnmt.inference.score import compiled_score
 from kvnmt.metrics import significance
 from kvnmt.pictures import charts
-from tests.helpers import DEVICES, Said, programs_folder
+from tests.helpers import DEVICES, Said, programs_folder, trained
 from tests.lowering import share_contexts
 
 jax.config.update("jax_platforms", "cpu")  # both before the first array
@@ -155,6 +155,12 @@ def _few_trials() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(significance, "TRIALS", 200)
         yield
+
+
+@pytest.fixture(scope="session", name="folder")
+def _folder(tmp_path_factory) -> Path:
+    """A run directory that tests share; leave it as it is."""
+    return trained(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture

@@ -8,12 +8,7 @@ from pathlib import Path
 import pytest
 
 from kvnmt.inference.moses import read_lists
-from tests.helpers import toy_lines, trained
-
-
-@pytest.fixture(scope="module", name="folder")
-def _folder(tmp_path_factory) -> Path:
-    return trained(tmp_path_factory.getbasetemp())
+from tests.helpers import toy_lines
 
 
 @pytest.fixture(name="source")

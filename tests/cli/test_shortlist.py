@@ -3,7 +3,6 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,14 +10,9 @@ import pytest
 from kvnmt.inference.shortlist_file import read_shortlist
 from kvnmt.inference.token_links import attended_links
 from kvnmt.runs.directory import load_run
-from tests.helpers import toy_lines, trained
+from tests.helpers import toy_lines
 
 GREEDY = ("--search.beam", 1, "--search.batch-size", 8)
-
-
-@pytest.fixture(scope="module", name="folder")
-def _folder(tmp_path_factory) -> Path:
-    return trained(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(name="text")

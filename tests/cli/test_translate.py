@@ -34,15 +34,10 @@ from kvnmt.inference.program import _limits
 from kvnmt.inference.score import score
 from kvnmt.inference.translate import translate, translate_lines
 from kvnmt.runs.directory import Run, load_run, longest_input
-from tests.helpers import DEVICES, toy_lines, trained, untrained
+from tests.helpers import DEVICES, toy_lines, untrained
 
 GREEDY = ("--search.beam", 1, "--search.batch-size", DEVICES)
 PLAIN = SearchConfig(beam=1, batch_size=DEVICES)
-
-
-@pytest.fixture(scope="module", name="folder")
-def _folder(tmp_path_factory) -> Path:
-    return trained(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="module", name="run")

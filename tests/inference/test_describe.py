@@ -35,14 +35,9 @@ from kvnmt.inference.unknown_words import (
 from kvnmt.metrics.alignment import hard_links
 from kvnmt.metrics.links import format_pharaoh
 from kvnmt.runs.directory import Run, load_run
-from tests.helpers import drawn, trained, untrained
+from tests.helpers import drawn, untrained
 
 LINES = ["a b c", "", "d zzz a a", "h"]
-
-
-@pytest.fixture(scope="module", name="folder")
-def _folder(tmp_path_factory) -> Path:
-    return trained(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="module", name="run")

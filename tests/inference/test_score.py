@@ -25,14 +25,9 @@ from kvnmt.metrics.alignment import hard_links
 from kvnmt.metrics.links import format_pharaoh, parse_pharaoh, symmetrize
 from kvnmt.runs import directory
 from kvnmt.runs.directory import load_ensemble, load_run
-from tests.helpers import DEVICES, tiny, toy_lines, trained, untrained, write_untrained
+from tests.helpers import DEVICES, tiny, toy_lines, untrained, write_untrained
 
 IDS = [[2, 3, 4], [], [5, 2, 3, 3, 6], [4]]
-
-
-@pytest.fixture(scope="module", name="folder")
-def _folder(tmp_path_factory) -> Path:
-    return trained(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(scope="module", name="run")

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import numpy as np
@@ -29,16 +28,11 @@ from kvnmt.inference.translate import translate_lines
 from kvnmt.runs.directory import load_run
 from kvnmt.serve import server
 from kvnmt.serve.guard import VARIABLE, Guard
-from tests.helpers import toy_lines, trained, untrained
+from tests.helpers import toy_lines, untrained
 from tests.serve.serving import LIMITS, SEARCH
 
 COUNT = 40  # lines of a request
 COMMAND = [sys.executable, "-c", "import sys; from kvnmt.cli import main; main()"]
-
-
-@pytest.fixture(scope="module", name="folder")
-def _folder(tmp_path_factory) -> Path:
-    return trained(tmp_path_factory.getbasetemp())
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org"])
