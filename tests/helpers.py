@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import jax
 import numpy as np
@@ -60,11 +60,21 @@ def toy_lines(seed: int, count: int, longest: int = 6) -> list[str]:
     return [" ".join(rng.choices(WORDS, k=size)) for size in sizes]
 
 
+def full(*_: object) -> NoReturn:
+    """Fails as what writes to a full disk does."""
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 class FullDisk(io.StringIO):
     """A file to which nothing can be written."""
 
     def write(self, text: str) -> int:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        full()
+
+
+def contents(folder: Path) -> dict[Path, bytes | None]:
+    """What is in a folder and below."""
+    return {p: p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
 
 
 def toy_data(

@@ -27,6 +27,7 @@ from kvnmt.files import (
     write_whole,
 )
 from kvnmt.training.checkpoints.folder import only_writer
+from tests.helpers import full
 
 PLAIN = {"about": {"π": 1.5}, "files": {}, "score": float("-inf")}
 
@@ -37,9 +38,6 @@ def test_a_file_is_replaced_whole_or_stays(tmp_path, monkeypatch):
     write_whole(path, "one\n")
     assert own.read_text() == "of a user's own"
     own.unlink()
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
@@ -167,9 +165,6 @@ def test_a_result_is_whole_and_goes_where_a_link_leads(tmp_path, monkeypatch):
     assert link.is_symlink() and path.read_text() == "one\n"
     write_lines(Path("/dev/null"), ["no file that could be replaced"])
     assert not Path("/dev/null").is_file()
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match="page.html' cannot be written: No space"):

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kvnmt.errors import UserError
-from tests.helpers import WORDS, Said, toy_data, trained
+from tests.helpers import WORDS, Said, contents, toy_data, trained
 
 CASES = int(os.environ.get("KVNMT_FUZZ", "50"))  # in five tests
 GREEDY = ["--search.beam", "1", "--search.batch-size", "8", "--max-input", "7"]
@@ -68,10 +68,6 @@ def is_utf8(content: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def everything(folder: Path) -> dict[Path, bytes | None]:
-    return {p: p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
 
 
 @pytest.fixture(scope="module")
@@ -149,13 +145,13 @@ def test_pairs_are_scored_or_refused(
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(b"".join(x + b"\n" for x, _ in pairs))
     target.write_bytes(b"".join(y + b"\n" for _, y in pairs) + b"\n".join(more))
-    before = everything(tmp_path)
+    before = contents(tmp_path)
     switches = ["--json"] if as_json else []
     said = kvnmt(
         *(command, run, "--source", source, "--target", target), *switches, *options
     )
     check_told(said)
-    assert everything(tmp_path) == before
+    assert contents(tmp_path) == before
     assert len(split(said.out)) == (len(pairs) if said.status == 0 else 0)
 
 
@@ -205,10 +201,10 @@ def test_files_are_measured_and_linked_or_refused(
     }[command]
     if command != "evaluate":
         given += ["--output", output]
-    before = everything(folder)
+    before = contents(folder)
     said = kvnmt(command, *given, *options)
     check_told(said)
-    after = everything(folder)
+    after = contents(folder)
     assert before.items() <= after.items()
     assert output.exists() == (said.status == 0 and command != "evaluate")
     if command != "average":  # a folder
@@ -263,9 +259,9 @@ def test_text_is_looked_over_and_prepared(
     made = [path for path in cache.glob("*") if path.is_dir()]
     assert len(made) == (said.status == 0)
     if made:
-        before = everything(cache)
+        before = contents(cache)
         check_told(kvnmt("prepare", *given, "--data.cache", cache, *options))
-        assert everything(cache) == before
+        assert contents(cache) == before
 
 
 @fuzzed
@@ -314,11 +310,11 @@ def test_a_training_that_cannot_be_leaves_nothing(
         paths = write_parts(folder, (source, target, target, source), last)
     given = [x for name, path in zip(names, paths) for x in (f"--data.{name}", path)]
     sizes = ["--model.embedding", 4, "--model.encoder", 4, "--training.batch-size", 12]
-    before = everything(folder)
+    before = contents(folder)
     refused = Mock(side_effect=UserError("it would train."))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("kvnmt.runs.train.fit", refused)
         said = kvnmt("train", folder / "run", *given, *sizes, *text, *options)
     check_told(said)
     assert (said.status, said.out) == (2, b"")
-    assert everything(folder) == before
+    assert contents(folder) == before

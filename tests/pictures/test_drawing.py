@@ -4,7 +4,6 @@
 No test depends on the fonts of the machine: a font is made for each.
 """
 
-import errno
 import logging
 import os
 from pathlib import Path
@@ -20,6 +19,7 @@ from matplotlib.font_manager import FontEntry
 from kvnmt.errors import UserError
 from kvnmt.pictures import drawing
 from kvnmt.pictures.drawing import font_families, missing_font, save, style
+from tests.helpers import full
 
 
 def _square():
@@ -161,9 +161,6 @@ def test_a_picture_stays_where_no_other_can_be_written(tmp_path, monkeypatch):
     path, figure = tmp_path / "picture.png", Figure()
     save(figure, path)
     before = path.read_bytes()
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(UserError, match="picture.png' cannot be written: No space"):

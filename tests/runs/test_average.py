@@ -2,9 +2,7 @@
 """An average is the mean of its checkpoints, and a run directory like any other."""
 
 import dataclasses
-import errno
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_experiment, load_run
 from kvnmt.training.checkpoints.writer import Checkpoints
-from tests.helpers import quiet, steps_kept, tiny, toy_data, untrained
+from tests.helpers import full, quiet, steps_kept, tiny, toy_data, untrained
 
 
 @pytest.fixture(scope="module", name="several")
@@ -141,9 +139,6 @@ def test_mistakes_are_told(kvnmt, several, tmp_path, tmp_path_factory):
 
 
 def test_a_mean_without_room_leaves_nothing(several, tmp_path, monkeypatch):
-    def full(*paths: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "copy", full)
         with pytest.raises(UserError, match="mean' cannot be written: No space left"):

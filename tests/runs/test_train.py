@@ -25,6 +25,7 @@ from kvnmt.training.checkpoints.orbax_arrays import ArrayFiles
 from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import (
     DEVICES,
+    contents,
     quiet,
     records,
     replaced,
@@ -76,10 +77,6 @@ def test_a_run_that_has_learnt_nothing_takes_other_pieces(tmp_path, monkeypatch)
     assert load_experiment(tmp_path / "run").data.vocabulary_size == 5
     words = load_vocabularies(tmp_path / "run")
     assert [len(side) for side in words] == [5, 5]
-
-
-def contents(folder: Path) -> dict[Path, bytes | None]:
-    return {p: p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
 
 
 @pytest.mark.parametrize(

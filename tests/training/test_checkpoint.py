@@ -38,7 +38,7 @@ from kvnmt.training.checkpoints.folder import CheckpointFolder, Keep, firsts
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.step import StepOptions
-from tests.helpers import DEVICES, SIZES
+from tests.helpers import DEVICES, SIZES, full
 
 # The optimisers and a parameter tree with members that may be missing.
 CASES = [
@@ -357,9 +357,6 @@ def test_what_a_kill_left_is_cleared(tmp_path):
 def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     save_at(tmp_path, 3)
 
-    def full(folder: Path, manifest: manifests.Manifest) -> None:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(manifests, "write", full)
     with pytest.raises(UserError, match="step 4 .* No space left on device; .*resume"):
         save_at(tmp_path, 4, rate=False)
@@ -374,10 +371,6 @@ def test_a_checkpoint_that_cannot_be_written_is_told(tmp_path, monkeypatch):
 
 def test_what_fails_twice_is_told_once(tmp_path, monkeypatch):
     """Arrays and what orbax notes of them fail one after the other on a full disk."""
-
-    def full(self) -> None:
-        raise OSError(28, "No space left on device")
-
     save_at(tmp_path, 3)
     with monkeypatch.context() as patch:
         patch.setattr(ocp.AsyncCheckpointer, "wait_until_finished", full)

@@ -2,11 +2,9 @@
 """Runs: learning, figures, checkpoints, early stop, and going on after a kill."""
 
 import dataclasses
-import errno
 import io
 import itertools
 import json
-import os
 import re
 import resource
 import shutil
@@ -50,6 +48,7 @@ from kvnmt.training.optimizer import OptimizerConfig, build
 from kvnmt.training.progress import FETCH, together
 from kvnmt.training.validation import make_eval_step
 from tests.helpers import (
+    full,
     quiet,
     records,
     replaced,
@@ -565,9 +564,6 @@ def test_a_line_on_steps_that_cannot_be_written_ends_nothing(
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert path.read_text() == '{"step": 1}\n'
 
-    def full(log, record):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     monkeypatch.setattr(log_records.Log, "add_steps", full)
     console = quiet()
     exp = tiny(data, epochs=1, log_every=2)
@@ -636,9 +632,6 @@ def test_steps_are_traced_where_it_is_asked_for(tmp_path, data, monkeypatch):
     few.sent(())
     few.close()
     assert "no step was traced: this start made 1" in said[-1]
-
-    def full() -> None:
-        raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
         patch.setattr(jax.profiler, "stop_trace", full)
