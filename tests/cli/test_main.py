@@ -335,7 +335,10 @@ BAD_USE = [
     ),
     (["benchmark", "--model.scale-tied"], "--model.scale-tied does nothing while"),
     (["benchmark", "--no-train", "--decode", "--no-split"], "--split is of training"),
-    (["benchmark", "--frozen", "encodr"], "--frozen: there is no array 'encodr'"),
+    (
+        ["benchmark", "--frozen", "encodr", "--vocabulary", "9", *SIZES],
+        "--frozen: there is no array 'encodr'",
+    ),
     (["trian", "RUN"], "did you mean 'train'?"),
     (["evalute"], "did you mean 'evaluate'?"),
     (
