@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forced decoding scores what the search found as the search did, and aligns words."""
+"""Forced decoding scores as the model does, and aligns words."""
 
 import io
 import json
