@@ -137,7 +137,10 @@ def main(options: Compare, train: Train = training.run) -> None:
     ]
     baseline = rows[0].system
     title = f"{options.test_target.name}, p against {baseline}"
-    notes = ["BLEU as the tokenizer of training has it; mean ± standard deviation"]
+    notes = [
+        "BLEU as the tokenizer of training has it; mean ± standard deviation of three "
+        "seeds or more"
+    ]
     notes += [adequacy.ATTENTION_NOTE, adequacy.TEXT_NOTE]
     columns = COLUMNS
     if options.gold:
@@ -240,7 +243,7 @@ def measure(test: Test | None, trained: Trained) -> Figures:
     figures = adequacy.measure(test, [system]).rows[0]
     del figures["system"]
     if test.gold and system.rounds:
-        figures["aer"] = alignment.measure(test, [system]).rows[-1]["aer"]
+        figures["aer"] = alignment.error_of(system, test)
     return figures | {
         "bleu": bleu.score,
         "signature": bleu.signature,

@@ -219,9 +219,8 @@ def read_aligned(aligned: Test, test: Test | None, system: System) -> Figures:
     assert run is not None
     hypotheses = translate_lines(run, source, run.experiment.search)
     bleu = corpus_bleu(hypotheses, aligned.reference, tokenize="none").score
-    reader = System("system", list, run)
-    last_round = alignment.measure(aligned, [reader]).rows[-1]
-    return {"aligned_bleu": bleu, "aer": last_round["aer"]}
+    error = alignment.error_of(System("system", list, run), aligned)
+    return {"aligned_bleu": bleu, "aer": error}
 
 
 if __name__ == "__main__":

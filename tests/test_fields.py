@@ -40,6 +40,30 @@ AXES = {
     "target_context": target_context.CATALOGUE,
 }
 ANYTHING = {"model.attention.write_bias"}  # numbers that may be any
+# A stranger's config may hold them: arrays do not grow with these.
+ENDLESS = ANYTHING | {
+    "model.attention.max_fertility",
+    "model.attention.tau",
+    "model.target_context.tau",
+    "model.decoder.noise",
+}
+# Beyond these a number would do something else, or nothing, far away from here.
+WRITTEN = {
+    "data.min_count": (1, None),
+    "data.vocabulary_size": (3, None),
+    "data.subwords": (3, None),
+    "data.max_ratio": (1, None),
+    "training.shapes": (1, 255),
+    "training.patience": (1, None),
+    "training.seed": (0, 2**32 - 1),
+    "model.decoder.rounds": (1, 64),
+    "model.target_context.parts": (1, 64),
+    "model.dropout.output": (0, 0.99),
+    "objective.label_smoothing": (0, 0.99),
+    "search.beam": (1, 1000),
+    "search.length_extra": (1, 100_000),
+    "search.length_ratio": (0, 100),
+}
 
 
 class Number(NamedTuple):
@@ -116,6 +140,23 @@ BOUNDED = {name: number for name, number in NUMBERS.items() if number.bounds}
 def test_every_number_has_bounds_or_may_be_anything():
     free = {number.path for number in NUMBERS.values() if not number.bounds}
     assert free == ANYTHING, sorted(free)
+
+
+def test_what_sizes_arrays_has_an_end():
+    endless = {
+        number.path
+        for number in NUMBERS.values()
+        if number.path.startswith(("model.", "search."))
+        and (number.bounds is None or number.bounds.most is None)
+    }
+    assert endless == ENDLESS
+
+
+def test_bounds_are_what_others_rely_on():
+    declared = {number.path: number.bounds for number in NUMBERS.values()}
+    assert {path: declared[path] for path in WRITTEN} == {
+        path: Bounds(*bounds) for path, bounds in WRITTEN.items()
+    }
 
 
 @pytest.mark.parametrize("name", BOUNDED)

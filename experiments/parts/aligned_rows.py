@@ -79,7 +79,7 @@ def measure(row: Row, aligned: Aligned) -> Figures:
     system = System("system", list, run)
     figures: Figures = {"start": row.start, "seed": row.experiment.training.seed}
     if system.rounds:
-        figures["aer"] = alignment.measure(test, [system]).rows[-1]["aer"]
+        figures["aer"] = alignment.error_of(system, test)
     words = run.vocabularies
     ids = [
         *(i for line in test.source or [] for i in words.source.encode(line)),

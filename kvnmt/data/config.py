@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from kvnmt.errors import Idle, check_given
-from kvnmt.fields import at_least, between, idle_while
+from kvnmt.fields import at_least, between
 
 Kind = Literal["words", "bpe", "codes", "characters"]
 # Tokens of a training sentence, unless another number is chosen.
@@ -83,9 +83,7 @@ class DataConfig:
     # joint: each side keeps only what it uses, unless --model.tie is all
     trimmed: bool = False
     # bpe and codes: share of the merges left out at random in training text
-    subword_dropout: Annotated[float, between(0, 0.99), idle_while(segmentations=1)] = (
-        0.0
-    )
+    subword_dropout: Annotated[float, between(0, 0.99)] = 0.0
     # how often an epoch has the training text, each time with other merges left out
     segmentations: Annotated[int, at_least(1)] = 1
     # bpe: learn from at most so many lines of each side

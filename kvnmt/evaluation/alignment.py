@@ -2,8 +2,8 @@
 """Alignment error of the attention under forced decoding of the references."""
 
 import statistics
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, get_args
 
 from kvnmt.data.links import Links
 from kvnmt.evaluation.base import (
@@ -61,34 +61,12 @@ def check(test: Test, systems: Sequence[System]) -> None:
 def measure(test: Test, systems: Sequence[System]) -> Report:
     """AER of every system, round by round, of both directions joined, of aligners."""
     gold = need(test.gold, "--gold")
-    linked: dict[str, Sequence[Links]] = {}  # by the name of a row
-    soft: dict[str, float] = {}
-    reverse = _reverse(test, systems)
-    if reverse:
-        linked["the other direction"] = reverse
-    for system in filter(lambda system: system.rounds, systems):
-        forced = system.forced(test, "reference")
-        for r in range(system.rounds):
-            last = r == system.rounds - 1
-            name = system.name if last else f"{system.name}, round {r + 1}"
-            linked[name] = [pair.links(r) for pair in forced]
-            matrices = [pair.matrix(r) for pair in forced]
-            soft[name] = soft_alignment_error_rate(matrices, gold).aer
-        if reverse:
-            forward = [pair.links() for pair in forced]
-            for how in get_args(Heuristic):
-                joined = [symmetrize(a, b, how) for a, b in zip(forward, reverse)]
-                linked[f"{system.name}, {how}"] = joined
-    for name, aligned in test.aligners.items():
-        linked[name] = [sentence.possible for sentence in aligned]
-    first = next((s.name for s in systems if s.rounds), next(iter(test.aligners), ""))
-    rows = [
-        _row(name, links, gold, None if name == first else linked[first])
-        | ({"soft_aer": soft[name]} if name in soft else {})
-        for name, links in linked.items()
-    ]
+    aligned = [*_aligned(test, systems, gold)]
+    name = next((s.name for s in systems if s.rounds), next(iter(test.aligners), ""))
+    first = next(one for one in aligned if one.name == name)
+    rows = [_row(one, gold, None if one is first else first) for one in aligned]
     notes = [NOTE, *([SPREAD] if len(gold) > 1 else [])]
-    notes += [AGAINST.format(f"'{first}'")] if len(rows) > 1 else []
+    notes += [AGAINST.format(f"'{name}'")] if len(rows) > 1 else []
     others = [
         f"'{system.name}' does not align" for system in systems if not system.rounds
     ]
@@ -97,28 +75,61 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     return Report("alignment error", COLUMNS, rows, [*notes, *bare, *others])
 
 
+def error_of(system: System, test: Test) -> float:
+    """The AER of a system that aligns, in the last round, as `measure` has it."""
+    links = [pair.links() for pair in system.forced(test, "reference")]
+    return alignment_error_rate(links, need(test.gold, "--gold")).aer
+
+
+class _Aligned(NamedTuple):
+    """What a row is about."""
+
+    name: str
+    links: Sequence[Links]
+    soft_aer: float | None = None
+
+
+def _aligned(
+    test: Test, systems: Sequence[System], gold: Sequence[Gold]
+) -> Iterator[_Aligned]:
+    reverse = _reverse(test, systems)
+    if reverse:
+        yield _Aligned("the other direction", reverse)
+    for system in filter(lambda system: system.rounds, systems):
+        forced = system.forced(test, "reference")
+        for r in range(system.rounds):
+            last = r == system.rounds - 1
+            name = system.name if last else f"{system.name}, round {r + 1}"
+            soft = soft_alignment_error_rate([pair.matrix(r) for pair in forced], gold)
+            yield _Aligned(name, [pair.links(r) for pair in forced], soft.aer)
+        if reverse:
+            forward = [pair.links() for pair in forced]
+            for how in get_args(Heuristic):
+                joined = [symmetrize(a, b, how) for a, b in zip(forward, reverse)]
+                yield _Aligned(f"{system.name}, {how}", joined)
+    for name, sentences in test.aligners.items():
+        yield _Aligned(name, [sentence.possible for sentence in sentences])
+
+
 def _row(
-    name: str,
-    links: Sequence[Links],
-    gold: Sequence[Gold],
-    baseline: Sequence[Links] | None,
+    one: _Aligned, gold: Sequence[Gold], baseline: _Aligned | None
 ) -> dict[str, Any]:
     """The figures of links, with p if there is a baseline."""
-    counts = link_counts(links, gold)
+    counts = link_counts(one.links, gold)
     each, bounds = error_rates(counts).tolist(), interval(counts, error_rates)
-    p = None
-    if baseline is not None:
-        p = bootstrap(link_counts(baseline, gold), counts, error_rates)
-    return {
-        "system": name,
-        **vars(alignment_error_rate(links, gold)),
+    row: dict[str, Any] = {
+        "system": one.name,
+        **vars(alignment_error_rate(one.links, gold)),
         "interval": bounds,
         "half_interval": bounds and (bounds[1] - bounds[0]) / 2,
-        "p": p,
         "mean_aer": statistics.fmean(each),
-        "links": sum(map(len, links)),
+        "links": sum(map(len, one.links)),
         "sentences": each,
     }
+    if baseline:
+        pair, seed = (link_counts(baseline.links, gold), counts), seed_of_environment()
+        row["p"] = bootstrap(*pair, error_rates, seed)
+    return row if one.soft_aer is None else row | {"soft_aer": one.soft_aer}
 
 
 def _reverse(test: Test, systems: Sequence[System]) -> list[Links] | None:

@@ -50,6 +50,7 @@ TIE = 1e-9  # BLEU points; a smaller difference is none
 LEVEL = 0.01  # below which p has a star, as in Meng et al.
 BOUNDS = 2.5, 97.5  # percentiles of resamples
 RESAMPLES, TRIALS, SEED = 1000, 10_000, 12345  # as sacrebleu has them
+AT_ONCE = 2**21  # most sentences of resamples that are drawn together
 
 Counts: TypeAlias = Sequence[NDArray[np.int64]]  # [sentences, counts] of every system
 Scores: TypeAlias = Callable[[NDArray[np.int64]], NDArray[np.floating]]  # of sums
@@ -147,9 +148,12 @@ def resample(
 
 
 def bootstrap(
-    baseline: NDArray[np.int64], system: NDArray[np.int64], score: Scores = bleu_of
+    baseline: NDArray[np.int64],
+    system: NDArray[np.int64],
+    score: Scores = bleu_of,
+    seed: int | None = SEED,
 ) -> float:
-    """The paired bootstrap of `resample` from counts alone; always the same draws.
+    """The paired bootstrap of `resample` from counts alone.
 
     BLEU is not smoothed, which makes a difference in texts of a few lines.
 
@@ -158,12 +162,13 @@ def bootstrap(
             `kvnmt.metrics.bleu.sentence_statistics`.
         system: The same for the other system.
         score: Of sums of such counts; by default BLEU.
+        seed: Of the draws; None: others each time.
 
     Returns:
         p, two-sided.
     """
     counts = [baseline, system]
-    return _bounded(score, counts, _bootstrapped(score, counts, SEED))[0]
+    return _bounded(score, counts, _bootstrapped(score, counts, seed))[0]
 
 
 def interval(
@@ -221,8 +226,7 @@ def _bounded(score: Scores, counts: Counts, values: Sequence[float]) -> list[flo
 
 def _bootstrapped(score: Scores, counts: Counts, seed: int | None) -> list[float]:
     """Koehn's test: p of all systems but the first."""
-    times = _times(len(counts[0]), seed)
-    scores = [score(times @ rows) for rows in counts]
+    scores = [score(sums) for sums in _resampled(counts, seed)]
     real = [score(rows.sum(0)[None])[0] for rows in counts]
     return [
         _by_chance(each - scores[0], difference - real[0])
@@ -257,10 +261,20 @@ def _products(
     return np.concatenate(parts).round().astype(np.int64)
 
 
-def _times(count: int, seed: int | None) -> NDArray[np.int64]:
-    """How often each of so many sentences is in each resample."""
-    draws = np.random.default_rng(seed).choice(count, size=(RESAMPLES, count))
-    return np.stack([np.bincount(draw, minlength=count) for draw in draws])
+def _resampled(counts: Counts, seed: int | None) -> list[NDArray[np.int64]]:
+    """The sums of counts in each resample, [resamples, counts], of every system.
+
+    The same sentences are drawn for all, some resamples at a time: one is as long as
+    the test set.
+    """
+    draws, count = np.random.default_rng(seed), len(counts[0])
+    size = max(1, AT_ONCE // count)
+    blocks: list[list[NDArray[np.int64]]] = []
+    for start in range(0, RESAMPLES, size):
+        places = draws.choice(count, size=(min(size, RESAMPLES - start), count))
+        times = np.stack([np.bincount(draw, minlength=count) for draw in places])
+        blocks.append([times @ rows for rows in counts])
+    return [np.concatenate(sums) for sums in zip(*blocks)]
 
 
 def _by_chance(resampled: NDArray[np.floating], difference: float) -> float:

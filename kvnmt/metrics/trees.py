@@ -99,8 +99,14 @@ def parseval(hypotheses: Sequence[Tree], gold: Sequence[Tree]) -> ParsEval:
         hypotheses: Trees in the order of the gold file.
         gold: Trees of a parser or of people, over as many words. Words may differ: they
             may be escaped or lower-cased.
+
+    Raises:
+        ValueError: They are of other sentences.
     """
-    pairs = [(h.phrases, g.phrases) for h, g in zip(hypotheses, gold, strict=True)]
+    sizes = [[len(tree.words) for tree in trees] for trees in (hypotheses, gold)]
+    if sizes[0] != sizes[1]:
+        raise ValueError("the trees are of sentences of other lengths")
+    pairs = [(h.phrases, g.phrases) for h, g in zip(hypotheses, gold)]
     right = sum(len(h & g) for h, g in pairs)
     proposed = sum(len(h) for h, _ in pairs)
     wanted = sum(len(g) for _, g in pairs)

@@ -120,8 +120,12 @@ class ModelConfig:
     @property
     def output_scale(self) -> float:
         """What the output layer's input is multiplied by."""
+        return self.scale_by(self.word_gain)
+
+    def scale_by(self, gain: float) -> float:
+        """The same, of a decoder that multiplies embedded words by ``gain``."""
         scales = self.scale_tied and self.tie != "none"
-        return self.word_gain * self.embedding**-0.5 if scales else 1.0
+        return gain * self.embedding**-0.5 if scales else 1.0
 
     @property
     def weights(self) -> Weights:

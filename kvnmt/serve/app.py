@@ -39,7 +39,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 # What is refused before all of it is read: what still comes is not waited for.
-UNREAD = (401, 403, 408, 413, 415)
+UNREAD = (401, 403, 408, 413, 415, 503)
 PATIENCE = 16  # times the size of a body that is read, to be thrown away
 
 

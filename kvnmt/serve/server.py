@@ -29,7 +29,7 @@ from kvnmt.serve.questions import Asker
 from kvnmt.serve.service import Service, length, most_rows
 from kvnmt.serve.traffic import Traffic
 
-KEPT = 75  # seconds without a question until a connection ends; proxies hold them 60
+KEPT = 75  # seconds after an answer until a connection ends; proxies hold them 60
 LEAVING = 5.0  # seconds beyond the time limit of requests until a stop is forced
 HANDLED = (signal.SIGTERM, signal.SIGINT)
 

@@ -143,8 +143,8 @@ def loss(
 
     Raises:
         UserError: ATTEOS or a guide is asked of a system without an alignment, or a
-            subtractive loss of one without auxiliary predictors, links are missing,
-            several models predict together, or a weight is out of bounds.
+            subtractive loss of one without auxiliary predictors, links or risks are
+            missing, several models predict together, or a weight is out of bounds.
     """
     check_fields(objective)
     if not prediction.heads:
@@ -158,7 +158,8 @@ def loss(
     if objective.guided:
         sums["guided"] = _guided(prediction, links)
     if objective.risk:
-        assert risks is not None
+        if risks is None:
+            raise UserError("the objective has a risk; give that of each sentence.")
         sums["risk"] = jnp.sum(risks).astype(nats.dtype)
     for name, term in sums.items():
         weight = getattr(objective, name)

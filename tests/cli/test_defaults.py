@@ -381,7 +381,7 @@ IDLE = [
     (
         "train",
         "NEW --recipe modern --data.subword-dropout 0.1",
-        "--data.subword-dropout does nothing while --data.segmentations is 1",
+        "--data.subword-dropout cuts a line in one way, the same in every epoch",
     ),
     (
         "train",

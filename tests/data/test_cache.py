@@ -226,6 +226,7 @@ def test_a_full_disk_leaves_nothing(config, kvnmt):
     done = subprocess.run(call, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert "cannot keep what is prepared: File too large" in done.stderr
+    assert "free space or choose another --data.cache" in " ".join(done.stderr.split())
     assert "Traceback" not in done.stderr
     assert entries(config) == []
     said = kvnmt(*given)

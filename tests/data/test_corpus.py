@@ -308,14 +308,12 @@ def test_segmentations_are_told(tmp_path):
     assert ids[:-1] == corpora.vocabularies.source.encode("ab abc")
 
 
-def test_merges_are_left_out_of_subwords_alone(text):
-    config = DataConfig(min_count=1, subword_dropout=0.1)
-    vocabularies = build_vocabularies(config, as_text(text))
+def test_merges_are_left_out_of_subwords_alone(tmp_path):
+    pairs = ["a b|X"], ["a|X"]
     with pytest.raises(UserError, match="^data.subword_dropout leaves out .* to bpe"):
-        prepare.check_cut(config, vocabularies.kinds)
-    config = DataConfig(min_count=1, segmentations=3)  # that would all be the same
+        load_corpora(write(tmp_path, *pairs, subword_dropout=0.1))
     with pytest.raises(UserError, match="^without data.subword_dropout .* leave data"):
-        prepare.check_cut(config, vocabularies.kinds)
+        load_corpora(write(tmp_path, *pairs, segmentations=3))  # all would be the same
 
 
 def test_vocabularies_of_another_run_are_taken(tmp_path):

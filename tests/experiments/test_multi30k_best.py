@@ -86,8 +86,8 @@ def test_ingredients_of_ones_choice_are_left_out(options, capsys):
 
 
 def test_no_flag_undoes_what_a_system_is_composed_of(options):
-    name = "rnnsearch-star-lexicon-384"
-    rows = [multi30k_best.configure(options, name, "", 1, {})]
+    names = "kvmematt-r2-lexicon", "rnnsearch-star-lexicon-384"
+    rows = [multi30k_best.configure(options, name, "", 1, {}) for name in names]
     for words in (["--model.state", "256"], ["--model.no-lexicon"]):
         with pytest.raises(UserError, match="is what the row '.*lexicon"):
             with_flags(rows, words)

@@ -124,6 +124,11 @@ def test_parseval_by_hand():
     assert score == ParsEval(pytest.approx(4 / 6), 4 / 5, pytest.approx(8 / 11), 2)
 
 
+def test_trees_of_other_sentences():
+    with pytest.raises(ValueError, match="of sentences of other lengths"):
+        parseval([right_branching(["a"])], [right_branching(["a", "b"])])
+
+
 @given(st.lists(focuses(), max_size=4))
 def test_parseval_laws(drawn):
     trees = [sentence_tree(WORDS[: len(focus)], focus) for focus in drawn]

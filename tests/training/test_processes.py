@@ -300,7 +300,14 @@ def test_a_process_takes_all_devices_where_it_is_alone_or_told_its_place(monkeyp
     for tasks, numbers in (("1(x2)", []), ("1(x2),2", None), ("8", None)):
         monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", tasks)
         assert companions._own_devices(by_hand=False) == numbers
-    assert companions._own_devices(by_hand=True) == []
+    joined: dict[str, Any] = {}
+
+    def initialize(*place: object, **given: object) -> None:
+        joined.update(given)
+
+    monkeypatch.setattr(jax.distributed, "initialize", initialize)
+    companions.join(f"localhost:{free_port()}", 1, 0)
+    assert joined["local_device_ids"] == []
 
 
 def test_a_process_that_is_shown_one_gpu_takes_it(monkeypatch):
