@@ -5,7 +5,7 @@ Thot (Ortiz-Martínez and Casacuberta 2014) is PyPI's ``sil-thot``; ``sil-machin
 trains with it. The latter pins much that is not needed here, so it goes in alone; of
 all that it asks for, NumPy and the few packages of the extra ``phrase`` are enough::
 
-    pip install ".[phrase]"
+    pip install -e ".[phrase]"
     pip install --no-deps "sil-machine>=1.9,<1.10"
 
 Nothing of either is imported before it is used.
