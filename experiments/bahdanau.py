@@ -38,6 +38,7 @@ from experiments.harness.results import Figures
 from experiments.harness.rows import Train
 from experiments.harness.summaries import Summary
 from experiments.harness.table import launch
+from experiments.parts.ingredients import with_part
 from experiments.parts.paper_tables import by_setting
 from experiments.parts.paper_texts import MadeUp
 from experiments.parts.papers import BLEU, Paper, PaperOptions, Variant, make_paper
@@ -49,7 +50,6 @@ from kvnmt.evaluation.length import parts
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.pictures.charts import bleu_by_length
 from kvnmt.runs import train as training
-from kvnmt.runs.config import Experiment
 
 PICTURE = "bleu-by-length.png"  # in the folder of the runs
 LENGTHS = ("1-10", "11-20", "21-30", "31-40", "41-50", "51+")
@@ -77,11 +77,6 @@ TABLES = (
 )
 
 
-def short(experiment: Experiment, longest: int) -> Experiment:
-    """Trained on sentences of at most so many words."""
-    return replace(experiment, data=replace(experiment.data, max_length=longest))
-
-
 def by_length(test: Test | None, system: System) -> Figures:
     """BLEU of short and of long sentences."""
     if test is None:
@@ -97,7 +92,7 @@ PAPER = Paper(
         Variant(
             system=name,
             marks={"longest": longest},
-            change=partial(short, longest=longest),
+            change=partial(with_part, "data", {"max_length": longest}),
         )
         for name in ("rnnencdec", "rnnsearch")
         for longest in (30, 50)

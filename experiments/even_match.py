@@ -30,7 +30,7 @@ Launch::
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +42,7 @@ from experiments.harness.summaries import Summary
 from experiments.harness.table import Table, launch, make_table
 from experiments.multi30k import BASE, BASELINE, Multi30k, configure
 from experiments.parts import captions
+from experiments.parts.ingredients import Change, with_part
 from kvnmt.benchmark.peers import joeynmt
 from kvnmt.benchmark.peers.base import Search, Task
 from kvnmt.benchmark.processes import Installed, run, version
@@ -69,16 +70,16 @@ PEER_RECIPES: Mapping[str, tuple[int, float]] = {
     ),
 }
 # What our rows take of our recipe instead, each by itself.
-OURS: Mapping[str, Callable[[Experiment], Experiment]] = {
+OURS: Mapping[str, Change] = {
     RECIPE: lambda plain: plain,
-    f"{RECIPE} with batches of {BASE.training.batch_size}": lambda plain: replace(
-        plain, training=replace(plain.training, batch_size=BASE.training.batch_size)
+    f"{RECIPE} with batches of {BASE.training.batch_size}": partial(
+        with_part, "training", {"batch_size": BASE.training.batch_size}
     ),
     f"{RECIPE} with label smoothing": lambda plain: replace(
         plain, objective=BASE.objective
     ),
-    f"{RECIPE} with dropout of annotations": lambda plain: replace(
-        plain, model=replace(plain.model, dropout=BASE.model.dropout)
+    f"{RECIPE} with dropout of annotations": partial(
+        with_part, "model", {"dropout": BASE.model.dropout}
     ),
 }
 COLUMNS = (

@@ -34,6 +34,7 @@ from typing import Literal
 from experiments.harness.rows import Train
 from experiments.harness.summaries import Summary
 from experiments.harness.table import launch
+from experiments.parts.ingredients import with_part
 from experiments.parts.paper_tables import NIST, by_setting
 from experiments.parts.papers import (
     BLEU,
@@ -48,7 +49,6 @@ from kvnmt.decoder import mem_dec
 from kvnmt.evaluation.base import Column
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs import train as training
-from kvnmt.runs.config import Experiment
 from kvnmt.systems.named import TANH_QUERY
 
 TABLES = (
@@ -81,30 +81,13 @@ TABLES = (
 )
 
 
-def plain(experiment: Experiment) -> Experiment:
-    """Without dropout."""
-    model = replace(experiment.model, dropout=Dropout(output=0.0))
-    return replace(experiment, model=model)
-
-
-def on_tanh(experiment: Experiment) -> Experiment:
-    """With the decoder of the RNNsearch* of this paper."""
-    return replace(experiment, model=replace(experiment.model, decoder=TANH_QUERY))
-
-
-def sized(experiment: Experiment, slots: int) -> Experiment:
-    """With so many cells."""
-    decoder = mem_dec.Options(slots=slots)
-    return replace(experiment, model=replace(experiment.model, decoder=decoder))
-
-
 def memory(slots: int, start: Literal["scratch", "warm"] = "warm") -> Variant:
     """MemDec with so many cells."""
     return Variant(
         system="memdec",
         start=start,
         marks={"slots": slots},
-        change=partial(sized, slots=slots),
+        change=partial(with_part, "model", {"decoder": mem_dec.Options(slots=slots)}),
     )
 
 
@@ -112,8 +95,15 @@ PAPER = Paper(
     title="Wang et al. (2016)",
     variants=[
         Variant("rnnsearch-star-tanh"),
-        Variant("rnnsearch", change=plain),
-        Variant("coverage-neural-10", change=on_tanh),
+        Variant(
+            "rnnsearch",
+            change=partial(with_part, "model", {"dropout": Dropout(output=0.0)}),
+        ),
+        # With the decoder of the RNNsearch* of this paper.
+        Variant(
+            "coverage-neural-10",
+            change=partial(with_part, "model", {"decoder": TANH_QUERY}),
+        ),
         memory(4, "scratch"),
         Variant("rnnsearch-star-tanh", "warm"),
         *map(memory, (4, 6, 8, 10, 12)),

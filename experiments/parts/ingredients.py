@@ -21,7 +21,7 @@ Change = Callable[[Experiment], Experiment]
 def with_part(
     part: str, changes: dict[str, object], experiment: Experiment
 ) -> Experiment:
-    """With other fields of the model, the data or the optimiser."""
+    """With other fields of a part: of the model, the data or another."""
     changed = replace(getattr(experiment, part), **changes)
     return replace(experiment, **{part: changed})
 

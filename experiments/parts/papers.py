@@ -17,6 +17,7 @@ from experiments.harness.results import Figures
 from experiments.harness.rows import Row, Train, Trained
 from experiments.harness.table import Table, make_table
 from experiments.parts import made_up
+from experiments.parts.ingredients import Change
 from experiments.parts.paper_tables import SETTINGS
 from experiments.parts.paper_texts import MadeUp, Material, PaperOptions, material_of
 from experiments.parts.recipes import greedy_bleu, with_system
@@ -52,7 +53,7 @@ class Variant:
     start: Literal["scratch", "warm"] = "scratch"  # warm: from the first variant
     # What tells it from others of its system; stands in its result.
     marks: Mapping[str, Any] = field(default_factory=dict)
-    change: Callable[[Experiment], Experiment] | None = None
+    change: Change | None = None
 
 
 # Measures a trained system beside BLEU; there may be no test text.
