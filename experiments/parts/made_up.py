@@ -3,14 +3,12 @@
 
 import random
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from kvnmt.data.synthetic import Pair
-from kvnmt.inference.forced import force_lines
-from kvnmt.inference.score import rounds_of
-from kvnmt.metrics.adequacy import Coverage, coverage_by_gold
-from kvnmt.metrics.alignment import alignment_error_rate
+from kvnmt.evaluation import System, Test, adequacy, alignment
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.metrics.links import Gold
 from kvnmt.runs.directory import Run
@@ -33,38 +31,19 @@ def measure(
     run: Run, hypotheses: Sequence[str], pairs: Sequence[Pair]
 ) -> dict[str, float]:
     """BLEU, what is dropped, repeated and invented and, if it aligns, its AER."""
-    _, references = lines_of(pairs)
-    coverage = adequacy(hypotheses, pairs)
+    source, references = lines_of(pairs)
+    gold = [Gold(pair.links, pair.links) for pair in pairs]
+    test = Test(references, source, gold=gold, stem=STEM)
+    output = System("text", partial(list, hypotheses))
+    (shares,) = adequacy.measure(test, [output]).rows
     figures = {
         "bleu": corpus_bleu(hypotheses, references, tokenize="none").score,
-        "dropped": coverage.under,
-        "repeated": coverage.over,
-        "invented": coverage.invention,
+        **{key: shares[key] for key in ("dropped", "repeated", "invented")},
     }
-    if rounds_of(run.model, run.params):
-        figures["aer"] = alignment_error(run, pairs)
+    system = System("system", list, run)
+    if system.rounds:
+        figures["aer"] = alignment.error_of(system, test)
     return figures
-
-
-def alignment_error(run: Run, pairs: Sequence[Pair]) -> float:
-    """AER of the reading alignment under forced decoding of the references."""
-    source, target = lines_of(pairs)
-    links = [forced.links() for forced in force_lines(run, source, target)]
-    gold = [Gold(sure=pair.links, possible=pair.links) for pair in pairs]
-    return alignment_error_rate(links, gold).aer
-
-
-def adequacy(hypotheses: Sequence[str], pairs: Sequence[Pair]) -> Coverage:
-    """Which source words are dropped and repeated: exact counts by gold links."""
-    total = Coverage()
-    for hypothesis, pair in zip(hypotheses, pairs, strict=True):
-        total += coverage_by_gold(
-            pair.target,
-            pair.links,
-            hypothesis.split(),
-            stem=lambda word: word[:STEM],
-        )
-    return total
 
 
 def in_rows(pairs: Sequence[Pair], most: int, seed: int = 1) -> tuple[Pair, ...]:
