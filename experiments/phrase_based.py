@@ -22,17 +22,15 @@ Launch::
     python -m experiments.report --collect runs/multi30k
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from experiments.harness.results import Figures
 from experiments.harness.rows import OtherRow
 from experiments.harness.table import Table, launch, make_table
 from experiments.parts import captions, thot_models
-from experiments.parts.thot_models import UNTUNED, WEIGHTS
+from experiments.parts.thot_models import UNTUNED, WEIGHTS, Translator
 from kvnmt.console import say
 from kvnmt.data.text import Parallel
 from kvnmt.evaluation.base import Column
@@ -53,19 +51,6 @@ COLUMNS = (
 )
 
 
-class Translate(Protocol):
-    """A trained system."""
-
-    minutes: float  # that its training took
-
-    def __call__(self, lines: Sequence[str], weights: Sequence[float]) -> list[str]:
-        """Translates lines with weights in the order of `WEIGHTS`."""
-        ...
-
-
-Learn = Callable[[Parallel, Path, int], Translate]
-
-
 @dataclass(frozen=True, kw_only=True)
 class PhraseBased(captions.CaptionOptions):
     """Options of the experiment."""
@@ -73,12 +58,8 @@ class PhraseBased(captions.CaptionOptions):
     workdir: Path = Path("runs/multi30k")  # that of the neural systems
 
 
-def main(options: PhraseBased, learn: Learn | None = None) -> None:
+def main(options: PhraseBased) -> None:
     """Trains what is not yet trained and prints the table.
-
-    Args:
-        options: Of the experiment.
-        learn: Trains a system; by default with Thot.
 
     Raises:
         UserError: Thot is not installed, or a flag or the text cannot be read.
@@ -91,13 +72,13 @@ def main(options: PhraseBased, learn: Learn | None = None) -> None:
             folder=row_folder(options, seed),
             system=SYSTEM,
             data=text.pair,
-            work=partial(measure, options, seed, texts, learn or thot_models.learn),
+            work=partial(measure, options, seed, texts),
             tests=tuple(path for split in SPLITS for path in text.files(split)),
         )
         for seed in options.seeds
     ]
     only_shown = options.looks or options.dry_run or all(row.result() for row in rows)
-    if learn is None and not only_shown:
+    if not only_shown:
         thot_models.check_installed()
     title = f"Multi30k {text.pair}"
     make_table(options, Table(title, COLUMNS, rows, notes(options)))
@@ -119,21 +100,20 @@ def notes(options: PhraseBased) -> list[str]:
     ]
 
 
-def measure(
-    options: PhraseBased, seed: int, texts: dict[str, Parallel], learn: Learn
-) -> Figures:
+def measure(options: PhraseBased, seed: int, texts: dict[str, Parallel]) -> Figures:
     """Trains a system, chooses its word penalty, translates, writes translations.
 
     Args:
         options: Of the experiment.
         seed: Of the pairs that training holds out.
         texts: For training, for choosing, for measuring.
-        learn: Trains a system.
     """
     folder = row_folder(options, seed)
     make_folder(folder)
-    translate = learn(texts["train"], folder / "models", seed)
-    by_penalty = bleu_by_penalty(translate, first(texts["valid"], TUNING_LINES))
+    translate = thot_models.learn(texts["train"], folder / "models", seed)
+    source, target, *_ = texts["valid"]
+    tuning = Parallel(source[:TUNING_LINES], target[:TUNING_LINES])
+    by_penalty = bleu_by_penalty(translate, tuning)
     weights = weights_with(max(by_penalty, key=by_penalty.__getitem__))
     figures: Figures = {
         "start": "scratch",
@@ -151,13 +131,14 @@ def measure(
     return figures | captions.scores(tests, hypotheses)
 
 
-def bleu_by_penalty(translate: Translate, text: Parallel) -> dict[float, float]:
+def bleu_by_penalty(translate: Translator, text: Parallel) -> dict[float, float]:
     """BLEU with every word penalty that is tried."""
     by_penalty = {}
     for penalty in PENALTIES:
         hypotheses = translate(text.source, weights_with(penalty))
-        by_penalty[penalty] = bleu(hypotheses, text)
-        say(f"word penalty {penalty:g}: BLEU {by_penalty[penalty]:.2f}")
+        score = corpus_bleu(hypotheses, text.target, tokenize="none").score
+        by_penalty[penalty] = score
+        say(f"word penalty {penalty:g}: BLEU {score:.2f}")
     return by_penalty
 
 
@@ -165,16 +146,6 @@ def weights_with(penalty: float) -> tuple[float, ...]:
     """The weights with a word penalty, all others untuned."""
     place = WEIGHTS.index("word penalty")
     return (*UNTUNED[:place], penalty, *UNTUNED[place + 1 :])
-
-
-def bleu(hypotheses: Sequence[str], text: Parallel) -> float:
-    """BLEU of tokenised text, as the table of the neural systems has it."""
-    return corpus_bleu(hypotheses, text.target, tokenize="none").score
-
-
-def first(text: Parallel, count: int) -> Parallel:
-    """The first pairs of a text."""
-    return Parallel(text.source[:count], text.target[:count])
 
 
 if __name__ == "__main__":

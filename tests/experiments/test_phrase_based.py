@@ -40,38 +40,49 @@ class Cutting:
         return [line if weights[0] == BEST else line[:4] for line in lines]
 
 
+@pytest.fixture
+def systems(monkeypatch) -> list[Cutting]:
+    """Those that are trained, where Thot would be."""
+    trained: list[Cutting] = []
+
+    def learn(text: Parallel, *others: object) -> Cutting:
+        trained.append(Cutting(text, *others))
+        return trained[-1]
+
+    monkeypatch.setattr(thot_models, "missing", list)
+    monkeypatch.setattr(thot_models, "learn", learn)
+    return trained
+
+
 def test_weights_are_untuned_but_for_the_word_penalty():
     assert weights_with(PENALTIES[0]) == UNTUNED
     changed = dict(zip(WEIGHTS, weights_with(7.5)))
     assert changed == dict(zip(WEIGHTS, UNTUNED)) | {"word penalty": 7.5}
 
 
-def test_the_word_penalty_is_chosen_on_the_first_lines_of_valid_alone(tmp_path):
+def test_the_word_penalty_is_chosen_on_the_first_lines_of_valid_alone(
+    tmp_path, systems, monkeypatch
+):
     write_captions(tmp_path, others=TUNING_LINES + 3)
     test = [line + " end" for line in read_lines(tmp_path / "test2016.de")]
     (tmp_path / "test2016.de").write_text("".join(f"{line}\n" for line in test))
-    systems: list[Cutting] = []
-
-    def learn(*arguments: object) -> Cutting:
-        systems.append(Cutting(*arguments))
-        return systems[-1]
-
     options = PhraseBased(data=tmp_path, workdir=tmp_path / "runs")
-    phrase_based.main(options, learn)
+    phrase_based.main(options)
     (system,) = systems
     assert system.trained_on.source == read_lines(tmp_path / "train.de")
     valid = read_lines(tmp_path / "valid.de")
     tries, uses = system.asked[: len(PENALTIES)], system.asked[len(PENALTIES) :]
     assert tries == [(valid[:TUNING_LINES], penalty) for penalty in PENALTIES]
     assert uses == [(valid, BEST), (test, BEST)]
-    phrase_based.main(options, None)  # it is only read
+    monkeypatch.setattr(thot_models, "missing", lambda: ["sil-thot"])
+    phrase_based.main(options)  # it is only read
     assert len(systems) == 1
 
 
-def test_its_translations_are_measured_beside_other_systems(tmp_path, kvnmt):
+def test_its_translations_are_measured_beside_other_systems(tmp_path, kvnmt, systems):
     write_captions(tmp_path)
     options = PhraseBased(data=tmp_path, workdir=tmp_path / "runs", seeds=(3,))
-    phrase_based.main(options, Cutting)
+    phrase_based.main(options)
     folder = tmp_path / "runs" / "de-en-phrase-based-3"
     result = json.loads((folder / "result.json").read_text())
     assert result["seed"] == 3
@@ -102,11 +113,11 @@ def test_without_thot_it_says_what_to_install_before_any_work(tmp_path, monkeypa
     phrase_based.main(PhraseBased(data=tmp_path, workdir=tmp_path, list=True))
 
 
-def test_flags_of_kvnmt_are_refused(tmp_path):
+def test_flags_of_kvnmt_are_refused(tmp_path, systems):
     write_captions(tmp_path)
     options = PhraseBased(data=tmp_path, config=("--training.epochs", "3"))
     with pytest.raises(UserError, match="--training.epochs is no flag here"):
-        phrase_based.main(options, Cutting)
+        phrase_based.main(options)
 
 
 def test_models_of_other_text_or_another_seed_are_trained_anew(tmp_path, monkeypatch):
