@@ -57,42 +57,27 @@ from kvnmt.systems.named import system
 
 RECIPE = RECIPES["modern"]
 COUNTS = "test_counts"
+BY_GOLD = Column("aer", "AER", "{:.1%}"), *adequacy.BY_GOLD
+# What is shown of the seeds together.
+FIGURES = (
+    Column("bleu", "BLEU", "{:.2f}"),
+    Column("chrf", "chrF2", "{:.2f}"),
+    Column("valid_loss", "valid loss", "{:.3f}"),
+    *BY_GOLD,
+    *adequacy.BY_ATTENTION,
+    Column("repeated_2", "repeated 2-grams", "{:+.2%}"),
+    Column("minutes", "minutes", "{:.1f}"),
+    Column("target_tokens_per_second", "target tokens/s", "{:,.0f}"),
+)
 COLUMNS = (
     Column("system", "system"),
     Column("parameters", "parameters", "{:,}"),
-    Column("bleu", "BLEU"),
-    Column("chrf", "chrF2"),
-    Column("valid_loss", "valid loss"),
-    Column("unread", "unread"),
-    Column("overread", "overread"),
-    Column("repeated_2", "repeated 2-grams"),
-    Column("minutes", "minutes"),
-    Column("target_tokens_per_second", "target tokens/s"),
+    *(figure._replace(form="{}") for figure in FIGURES),
     Column("seeds", "seeds"),
     Column("p_seeds", "p over seeds", "{:.3f}"),
     Column("p_holm", "corrected for so many rows", "{:.3f}"),
     Column("p_sentences", "p over sentences, seed by seed"),
 )
-BY_GOLD = (
-    Column("aer", "AER"),
-    Column("dropped", "dropped"),
-    Column("repeated", "repeated"),
-    Column("invented", "invented"),
-)
-SPREAD = {
-    "bleu": "{:.2f}",
-    "chrf": "{:.2f}",
-    "valid_loss": "{:.3f}",
-    "unread": "{:.2%}",
-    "overread": "{:.2%}",
-    "repeated_2": "{:+.2%}",
-    "minutes": "{:.1f}",
-    "target_tokens_per_second": "{:,.0f}",
-    "aer": "{:.1%}",
-    "dropped": "{:.2%}",
-    "repeated": "{:.2%}",
-    "invented": "{:.2%}",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,9 +127,9 @@ def main(options: Compare, train: Train = training.run) -> None:
         "seeds or more"
     ]
     notes += [adequacy.ATTENTION_NOTE, adequacy.TEXT_NOTE]
-    columns = COLUMNS
+    left_out = [] if options.gold else [figure.key for figure in BY_GOLD]
+    columns = [column for column in COLUMNS if column.key not in left_out]
     if options.gold:
-        columns = (*COLUMNS[:5], *BY_GOLD, *COLUMNS[5:])
         notes += [alignment.NOTE, adequacy.GOLD_NOTE]
     if test and test.gold:
         notes += counted_otherwise(test)
@@ -265,10 +250,11 @@ def summarised(baseline: str, results: Sequence[Figures]) -> list[Figures]:
     against, base, lines = Against({}, "bleu", COUNTS), groups.get(baseline), []
     for name, group in groups.items():
         line: Figures = {"system": name, "parameters": group[0]["parameters"]}
-        for key, form in SPREAD.items():
+        for figure in FIGURES:
+            key = str(figure.key)
             values = [result[key] for result in group if key in result]
             if values:
-                line[key] = mean_and_spread(values, form)
+                line[key] = mean_and_spread(values, figure.form)
             if 0 < len(values) < len(group):  # others were measured without it
                 line[key] += f" ({len(values)})"
         line["seeds"] = " ".join(str(result["seed"]) for result in group)

@@ -22,7 +22,7 @@ from experiments.parts.paper_tables import SETTINGS
 from experiments.parts.paper_texts import MadeUp, Material, PaperOptions, material_of
 from experiments.parts.recipes import greedy_bleu, with_system
 from kvnmt.errors import Idle, check_given, unknown_name
-from kvnmt.evaluation import System, Test
+from kvnmt.evaluation import System, Test, adequacy
 from kvnmt.evaluation.base import Column
 from kvnmt.files import write_lines
 from kvnmt.metrics.bleu import corpus_bleu
@@ -37,12 +37,7 @@ LAST_COLUMNS = (
     Column("seed", "seed"),
 )
 # What is measured on the made-up language alone.
-BY_GOLD = (
-    Column("aer", "AER", "{:.1%}"),
-    Column("dropped", "dropped", "{:.2%}"),
-    Column("repeated", "repeated", "{:.2%}"),
-    Column("invented", "invented", "{:.2%}"),
-)
+BY_GOLD = Column("aer", "AER", "{:.1%}"), *adequacy.BY_GOLD
 
 
 @dataclass(frozen=True)
