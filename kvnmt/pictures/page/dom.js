@@ -105,12 +105,7 @@ function showTip(event, heading, lines) {
   const rows = lines.map((line) =>
     typeof line === 'string'
       ? element('p', {}, line)
-      : element(
-          'p',
-          { class: line[2] || null },
-          element('span', {}, line[0]),
-          element('b', {}, line[1]),
-        ),
+      : element('p', {}, element('span', {}, line[0]), element('b', {}, line[1])),
   );
   tip.replaceChildren(element('strong', {}, heading), ...rows);
   tip.hidden = false;

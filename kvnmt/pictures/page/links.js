@@ -111,7 +111,7 @@ function curvesOf(t, row, above, below, tell) {
     if (weight >= LINKS.least)
       curves.push(curve(t, s, weight / 1000, above[s], below[t], tell));
   });
-  return svg('g', { 'data-t': t }, curves);
+  return svg('g', {}, curves);
 }
 
 function curve(t, s, weight, from, to, tell) {

@@ -84,19 +84,7 @@ function markChosen() {
   byId('list').removeAttribute('aria-activedescendant');
   if (!chosen?.isConnected) return; // filtered out
   byId('list').setAttribute('aria-activedescendant', chosen.id);
-  showOption(chosen);
-}
-
-// Not by scrollIntoView: the Tab key would then go on from there.
-function showOption(option) {
-  const list = byId('list');
-  const top = option.offsetTop - list.offsetTop;
-  list.scrollTop = scrolledTo(
-    list.scrollTop,
-    top,
-    option.offsetHeight,
-    list.clientHeight,
-  );
+  scrollToNode(byId('list'), chosen);
 }
 
 function moveSentence(by) {

@@ -103,8 +103,6 @@ const roundButton = (_, r) =>
     `Round ${r + 1}`,
   );
 
-const shownOf = (rounds) => Math.min(state.round ?? Infinity, rounds - 1);
-
 // --- changing ---------------------------------------------------------------
 
 function change(part) {

@@ -211,3 +211,9 @@ function keepInView(scroller, left, top, [t, s], cell) {
 // The least change of what is scrolled that shows a cell with a neighbour on each side.
 const scrolledTo = (scrolled, start, cell, room) =>
   Math.min(Math.max(scrolled, start + 2 * cell - room), start - cell);
+
+// Not by scrollIntoView: the Tab key would then go on from there.
+function scrollToNode(box, node) {
+  const top = node.offsetTop - box.offsetTop;
+  box.scrollTop = scrolledTo(box.scrollTop, top, node.offsetHeight, box.clientHeight);
+}

@@ -109,7 +109,7 @@ function barChart(slots, cell, caption) {
   const groups = Array.from({ length: slots }, (_, s) =>
     svg(
       'g',
-      { 'data-slot': s },
+      {},
       KINDS.map((kind, i) =>
         svg('rect', {
           class: kind,

@@ -104,13 +104,7 @@ function tokenStrip({ target, token_log_probs: logs }) {
 
 function showChip(strip, t) {
   [...strip.children].forEach((chip, i) => chip.classList.toggle('current', i === t));
-  const top = strip.children[t].offsetTop - strip.offsetTop;
-  strip.scrollTop = scrolledTo(
-    strip.scrollTop,
-    top,
-    strip.children[t].offsetHeight,
-    strip.clientHeight,
-  );
+  scrollToNode(strip, strip.children[t]);
 }
 
 // --- pictures ---------------------------------------------------------------
@@ -135,7 +129,7 @@ const roundCaption = (rounds, r) => `round ${r + 1} of ${rounds.length}`;
 
 function linksSection(output, tell, add) {
   const { source, target, rounds } = output;
-  const r = shownRound(output);
+  const r = shownOf(output.rounds.length);
   const caption = roundCaption(rounds, r);
   const figure = linksFigure({ caption, source, target, values: rounds[r], tell });
   return section('Alignment', [add(figure)], ['weights below 0.050 are not drawn']);

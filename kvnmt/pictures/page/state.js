@@ -80,8 +80,7 @@ const stepCount = () =>
 
 const clampedStep = (output) => Math.min(state.step, output.target.length - 1);
 
-const shownRound = (output) =>
-  Math.min(state.round ?? Infinity, output.rounds.length - 1);
+const shownOf = (rounds) => Math.min(state.round ?? Infinity, rounds - 1);
 
 // --- the order of the sentences ---------------------------------------------
 
