@@ -133,19 +133,18 @@ def test_two_results_of_a_seed_are_refused(tmp_path):
         grid_of(SUMMARY, tmp_path)
 
 
-@pytest.mark.parametrize("values", [["31.2"], ["31.2", 20.0], [20.0, "31.2"]])
-def test_a_figure_that_is_no_number_is_one_sentence(tmp_path, values):
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        *((["31.2"], 0), (["31.2", 20.0], 0), ([20.0, "31.2"], 1)),
+        *(([20.0, float("inf")], 1), ([20.0, float("nan")], 1)),
+    ],
+)
+def test_a_figure_that_is_no_number_is_one_sentence(tmp_path, values, place):
     for seed, value in enumerate(values):
         keep(tmp_path, f"{seed}", **row(seed, value))
-    with pytest.raises(UserError, match=r"'bleu' of 'mine/\d\.json' .* '31\.2'"):
-        grid_of(SUMMARY, tmp_path)
-
-
-@pytest.mark.parametrize("value", [float("inf"), float("nan")])
-def test_a_figure_without_bounds_is_one_sentence(tmp_path, value):
-    for seed, bleu in enumerate([20.0, value]):
-        keep(tmp_path, f"{seed}", **row(seed, bleu))
-    with pytest.raises(UserError, match=r"'bleu' of 'mine/1\.json' is no number"):
+    said = rf"'bleu' of 'mine/{place}\.json' is no number but {values[place]!r}"
+    with pytest.raises(UserError, match=said):
         grid_of(SUMMARY, tmp_path)
 
 
@@ -359,19 +358,32 @@ def test_a_bar_in_a_cell_begins_no_other_cell():
     assert r"| nrefs:1\|tok:13a |" in report.markdown(grid)
 
 
-def test_a_result_that_trains_nothing_takes_the_place_of_none(tmp_path):
-    """Of another system, size or command."""
+@pytest.mark.parametrize(
+    ("figures", "taken", "refused"),
+    [
+        (
+            {"system": "two", "parameters": 2, "command": "x --seeds 1"},
+            {"bleu": 2.0},
+            {"parameters": 9},
+        ),
+        (
+            {"config": "d-1", "command": "--workdir 0"},
+            {"bleu": 2.0, "command": "--workdir 1"},
+            {"config": "d-2"},
+        ),
+    ],
+    ids=["speeds", "ensemble"],
+)
+def test_a_result_that_trains_nothing_takes_the_place_of_none(
+    tmp_path, figures, taken, refused
+):
+    """Of another system, size or command; with a config, that tells it apart."""
     run, kept = tmp_path / "runs" / "row-1", tmp_path / "kept"
     run.mkdir(parents=True)
-    figures = MEASURED | {"system": "two", "parameters": 2, "command": "x --seeds 1"}
-    for changes, refused in (
-        ({}, False),
-        ({"bleu": 2.0}, False),
-        ({"parameters": 9}, 1),
-    ):
-        (run / "result.json").write_text(json.dumps(figures | changes))
-        if not refused:
-            collect(tmp_path / "runs", "mine", kept)
+    for changes in ({}, taken):
+        (run / "result.json").write_text(json.dumps(MEASURED | figures | changes))
+        collect(tmp_path / "runs", "mine", kept)
+    (run / "result.json").write_text(json.dumps(MEASURED | figures | refused))
     with pytest.raises(UserError, match="is of another setting, text or"):
         collect(tmp_path / "runs", "mine", kept)
     assert json.loads((kept / "mine/row-1.json").read_text())["bleu"] == 2.0
@@ -508,16 +520,3 @@ def test_another_training_takes_no_results_place_unasked(tmp_path):
         collect(runs, "mine", kept)
     (kept / "mine" / "base.json").unlink()
     collect(runs, "mine", kept)
-
-
-def test_an_ensemble_that_was_measured_again_elsewhere_is_kept(tmp_path):
-    run, kept = tmp_path / "runs" / "row-1", tmp_path / "kept"
-    run.mkdir(parents=True)
-    for n, config in enumerate(("d-1", "d-1", "d-2")):
-        figures = MEASURED | {"bleu": n, "config": config, "command": f"--workdir {n}"}
-        (run / "result.json").write_text(json.dumps(figures))
-        if config == "d-1":
-            collect(tmp_path / "runs", "mine", kept)
-            assert json.loads((kept / "mine/row-1.json").read_text())["bleu"] == n
-    with pytest.raises(UserError, match="is of another setting, text or"):
-        collect(tmp_path / "runs", "mine", kept)

@@ -243,34 +243,24 @@ def test_a_failed_row_is_tried_again_once_and_told_in_the_end(tmp_path):
     assert tries.count("bad") == 4
 
 
-def test_a_row_that_came_from_others_does_not_end_the_work(tmp_path):
-    """It is told in the end, and what needs it waits; the rest is done."""
+def test_a_row_that_came_from_others_does_not_end_the_work(tmp_path, capsys):
+    """What needs it waits; the rest is done and shown, and all faults are told."""
     base = replace(other(tmp_path / "base"), config="new")
     derived = other(tmp_path / "derived", dict, base.folder)
     derived.make(never, Console())
     path = derived.folder / "result.json"
     path.write_text(path.read_text().replace('"base": ":::"', '"base": "old:::"'))
     on, last = other(tmp_path / "on", dict, derived.folder), other(tmp_path / "last")
-    with pytest.raises(UserError, match="2 of 4 .*'derived': .* before 'base' became"):
-        complete([base, derived, on, last])
-    assert last.result() and not on.folder.exists()
-
-
-def test_a_table_is_shown_though_a_row_came_from_others(tmp_path, capsys):
-    """And why another row failed is told, too."""
-    base = replace(other(tmp_path / "base"), config="new")
-    derived = other(tmp_path / "derived", dict, base.folder)
-    derived.make(never, Console())
-    path = derived.folder / "result.json"
-    path.write_text(path.read_text().replace('"base": ":::"', '"base": "old:::"'))
 
     def fails() -> dict:
         raise ValueError("boom")
 
-    rows = [base, derived, other(tmp_path / "bad", fails)]
+    rows = [base, derived, on, last, other(tmp_path / "bad", fails)]
     made = Table("all", [Column("system", "system")], rows)
-    with pytest.raises(UserError, match="'derived': .* became .*'bad': boom"):
+    told = "3 of 5 .*'derived': .* before 'base' became.*'bad': boom"
+    with pytest.raises(UserError, match=told):
         make_table(Options(workdir=tmp_path), made, never)
+    assert last.result() and not on.folder.exists()
     assert " base " in capsys.readouterr().out
 
 
