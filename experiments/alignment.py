@@ -51,13 +51,13 @@ from experiments.parts.recipes import (
     with_system,
 )
 from kvnmt.data.config import DataConfig
-from kvnmt.data.text import read_lines
 from kvnmt.errors import Idle, UserError, check_given, unknown_name
 from kvnmt.evaluation import MEASURES, Report, System, Test
 from kvnmt.evaluation.alignment import COLUMNS, NOTE
 from kvnmt.evaluation.base import Column
+from kvnmt.evaluation.inputs import read_test
 from kvnmt.fields import at_least
-from kvnmt.metrics.links import Gold, read_gold
+from kvnmt.metrics.links import Gold
 from kvnmt.model.config import Dropout
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
@@ -276,12 +276,8 @@ def test_of(
     options: Alignment, pair: str, aligners: dict[str, list[Gold]] | None = None
 ) -> Test:
     """The hand-aligned text of a pair."""
-    folder = text_folder(options, pair)
-    source, reference = (
-        read_lines(folder / f"gold.{side}") for side in pair.split("-")
-    )
-    gold = read_gold(folder / "gold.align", len(source))
-    return Test(reference, source, gold=gold, aligners=aligners or {})
+    source, reference, gold = gold_files(options, pair)
+    return replace(read_test(reference, source, gold=gold), aligners=aligners or {})
 
 
 def _run_folder(

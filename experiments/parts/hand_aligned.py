@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from experiments.parts import thot_models
+from experiments.parts.aligned_rows import Aligned
 from kvnmt.data.text import Parallel, read_lines, read_parallel
-from kvnmt.data.words import split_words
 from kvnmt.files import write_lines
 from kvnmt.metrics.links import (
     Gold,
     Links,
-    check_links,
     invert,
     read_gold,
     symmetrize,
@@ -68,10 +67,9 @@ TASKS = {
 
 def originals(data: Path, pair: str) -> list[Path]:
     """The files that the text of a pair is made of."""
-    task, sides = TASKS[pair], pair.split("-")
-    gold = [data / "align" / task.gold / f"dev.{s}" for s in (*sides, "align")]
+    folder, sides = data / TASKS[pair].text, pair.split("-")
     parts = [f"{part}.{side}" for part in ("train", "valid") for side in sides]
-    return [*(data / task.text / part for part in parts), *gold]
+    return [*(folder / part for part in parts), *_aligned(data, pair).files]
 
 
 def write_text(folder: Path, data: Path, pair: str, seed: int) -> None:
@@ -102,18 +100,14 @@ def write_text(folder: Path, data: Path, pair: str, seed: int) -> None:
 
 def write_gold(folder: Path, data: Path, pair: str) -> None:
     """Writes the hand-aligned text, lower-cased, links in the direction of the pair."""
-    task, sides = TASKS[pair], pair.split("-")
-    original = data / "align" / task.gold
-    lengths: list[list[int]] = []
-    for side in sides:
-        lines = [line.lower() for line in read_lines(original / f"dev.{side}")]
-        write_lines(folder / f"gold.{side}", lines)
-        lengths.append([len(split_words(line)) for line in lines])
-    gold = read_gold(original / "dev.align", len(lengths[0]))
-    if not task.gold.endswith("".join(sides)):
-        gold = [links.inverted() for links in gold]
-    check_links(gold, lengths[0], lengths[1], original / "dev.align")
-    write_lines(folder / "gold.align", map(_pharaoh, gold))
+    test = _aligned(data, pair).read()
+    for side, lines in zip(pair.split("-"), (test.source or [], test.reference)):
+        write_lines(folder / f"gold.{side}", map(str.lower, lines))
+    write_lines(folder / "gold.align", map(_pharaoh, test.gold or []))
+
+
+def _aligned(data: Path, pair: str) -> Aligned:
+    return Aligned(data / "align" / TASKS[pair].gold, *pair.split("-"))
 
 
 def installed_aligners() -> list[str]:
