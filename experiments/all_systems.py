@@ -28,7 +28,7 @@ from experiments.harness.table import Options, Table, launch, make_table
 from experiments.harness.texts import Text
 from experiments.parts import made_up
 from experiments.parts.captions import TEST, Captions
-from experiments.parts.recipes import MADE_UP, bleu, parallel_text, with_system
+from experiments.parts.recipes import MADE_UP, parallel_text, with_system
 from kvnmt.benchmark import report as benchmark
 from kvnmt.benchmark.config import BenchmarkConfig
 from kvnmt.benchmark.training import TrainingRow
@@ -39,6 +39,7 @@ from kvnmt.errors import Idle, check_given
 from kvnmt.evaluation.base import Column
 from kvnmt.fields import at_least
 from kvnmt.files import digest
+from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.runs import train as training
 from kvnmt.runs.config import Experiment
 from kvnmt.systems.named import SYSTEMS
@@ -165,7 +166,8 @@ def multi30k_rows(options: AllSystems) -> list[Row]:
     text = Parallel([], []) if options.looks else read_parallel(*tests)
 
     def measure(trained: Trained) -> Figures:
-        return {"bleu": bleu(trained.run, text)}
+        hypotheses = trained.run.translate(text.source)
+        return {"bleu": corpus_bleu(hypotheses, text.target, tokenize="none").score}
 
     base = replace(MULTI30K, data=corpus.trained_on(MULTI30K.data))
     epochs = options.multi30k_epochs

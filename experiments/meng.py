@@ -58,7 +58,6 @@ from kvnmt.errors import Idle, UserError, check_given
 from kvnmt.evaluation import System, Test, alignment
 from kvnmt.evaluation.base import Column
 from kvnmt.evaluation.inputs import read_test
-from kvnmt.inference.translate import translate_lines
 from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model.config import ModelConfig
 from kvnmt.runs import train as training
@@ -217,7 +216,7 @@ def read_aligned(aligned: Test, test: Test | None, system: System) -> Figures:
     """BLEU and alignment error on the text that people aligned."""
     run, source = system.run, aligned.source or []
     assert run is not None
-    hypotheses = translate_lines(run, source, run.experiment.search)
+    hypotheses = run.translate(source)
     bleu = corpus_bleu(hypotheses, aligned.reference, tokenize="none").score
     error = alignment.error_of(System("system", list, run), aligned)
     return {"aligned_bleu": bleu, "aer": error}

@@ -7,14 +7,10 @@ from pathlib import Path
 from experiments.harness.results import Figures
 from experiments.harness.rows import Trained
 from kvnmt.data.config import DataConfig
-from kvnmt.data.text import Parallel
 from kvnmt.inference.config import SearchConfig
-from kvnmt.inference.translate import translate_lines
 from kvnmt.initializers import Scheme
-from kvnmt.metrics.bleu import corpus_bleu
 from kvnmt.model.config import Dropout, ModelConfig
 from kvnmt.runs.config import Experiment
-from kvnmt.runs.directory import Run
 from kvnmt.systems.named import system
 from kvnmt.training.config import TrainingConfig
 from kvnmt.training.losses import Objective
@@ -92,12 +88,6 @@ def parallel_text(
         valid_source=folder / f"valid.{source}",
         valid_target=folder / f"valid.{target}",
     )
-
-
-def bleu(run: Run, text: Parallel) -> float:
-    """BLEU of a run's translations of tokenised text, as its config searches."""
-    hypotheses = translate_lines(run, text.source, run.experiment.search)
-    return corpus_bleu(hypotheses, text.target, tokenize="none").score
 
 
 def greedy_bleu(trained: Trained) -> Figures:
