@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 from experiments.harness.results import Figures
-from experiments.harness.rows import OtherRow, Train
+from experiments.harness.rows import OtherRow
 from experiments.harness.summaries import Summary
 from experiments.harness.table import Options, Table, launch, make_table
 from kvnmt.benchmark.config import BenchmarkConfig
@@ -33,7 +33,6 @@ from kvnmt.evaluation.base import Column
 from kvnmt.model.config import ModelConfig
 from kvnmt.pictures.charts import growth_chart
 from kvnmt.pictures.drawing import kind_of
-from kvnmt.runs import train as training
 from kvnmt.systems.named import SYSTEMS
 
 BASELINE, MEMORY = "rnnsearch-star", "kvmematt-r2"
@@ -102,7 +101,7 @@ class Growth(Options):
     picture: Path | None = None  # PNG to draw
 
 
-def main(options: Growth, train: Train = training.run) -> None:
+def main(options: Growth) -> None:
     """Measures what is not yet measured, prints the table and draws.
 
     Raises:
@@ -126,7 +125,7 @@ def main(options: Growth, train: Train = training.run) -> None:
     table = Table("training speed", columns, rows, lines=_lines)
     if options.picture:
         kind_of(options.picture)  # complains before anything is measured
-    results = make_table(options, table, train)
+    results = make_table(options, table)
     if options.picture and results:
         growth_chart(curves(results), options.picture)
 

@@ -18,7 +18,6 @@ from experiments.harness.settings import config_digest
 from kvnmt.console import people_console, print_table
 from kvnmt.data.corpus import Corpora, load_corpora
 from kvnmt.errors import UserError
-from kvnmt.fields import check_fields
 from kvnmt.model import assembly
 from kvnmt.runs.config import to_plain
 from kvnmt.training import device_memory, records
@@ -100,13 +99,11 @@ def show_plans(rows: Sequence[AnyRow]) -> None:
     print(json.dumps(plans, indent=2))
 
 
-def plan_of(
-    row: Row, corpora: dict[Any, Corpora], console: Console | None = None
-) -> dict[str, Any]:
+def plan_of(row: Row, corpora: dict[Any, Corpora], console: Console) -> dict[str, Any]:
     """What a row would train; its largest steps are compiled, nothing is trained.
 
     Args:
-        row: One that need not be begun.
+        row: One within bounds that need not be begun.
         corpora: By their config; what is read is kept there.
         console: Where people read.
 
@@ -114,10 +111,9 @@ def plan_of(
         UserError: The data or the config cannot be used.
     """
     experiment = row.experiment
-    check_fields(experiment)
     if experiment.data not in corpora:
         corpora[experiment.data] = load_corpora(experiment.data, None, console)
-    job = _prepare(row, corpora[experiment.data], console or people_console())
+    job = _prepare(row, corpora[experiment.data], console)
     leaves = by_name(job.shapes.params)
     return {
         "row": row.folder.name,
