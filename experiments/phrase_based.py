@@ -13,7 +13,7 @@ systems. It takes half an hour on two cores. Results: experiments/findings/capti
 Thot is not one of kvnmt's requirements. Its trainer pins many packages that are not
 needed, so it is installed without them::
 
-    pip install -e ".[phrase]"    # sil-thot, regex, sortedcontainers, charset-normalizer
+    pip install -e ".[phrase]"  # sil-thot, regex, sortedcontainers, charset-normalizer
     pip install --no-deps "sil-machine>=1.9,<1.10"
 
 Launch::

@@ -118,7 +118,7 @@ class Claims:
         """
         read = [self._read(number) for number in sorted(self._numbers())]
         claims = [claim for claim in read if claim]
-        afters = [claim.checkpoint for claim in claims[1:]] + [self._checkpoint()]
+        afters = [claim.checkpoint for claim in claims[1:]] + [_newest(self.folder)]
         if claims and not claims[-1].ended:
             working = self.holder()
             last = self._read(claims[-1].number)  # it may have ended meanwhile
@@ -195,11 +195,6 @@ class Claims:
                     raise _not_written(self.path, error) from None
             yield locks
 
-    def _checkpoint(self) -> int:
-        """The step of the newest checkpoint of the row; 0: it has none."""
-        names = [path.name for path in (self.folder / "checkpoints").glob("*")]
-        return max((int(name) for name in names if name.isdecimal()), default=0)
-
     def _numbers(self) -> list[int]:
         names = [path.stem for path in self.path.glob("*.json")]
         return [int(name) for name in names if name.isdecimal()]
@@ -233,7 +228,7 @@ class Claims:
         plain = {
             "by": f"{socket.gethostname()}:{os.getpid()}",
             "machine": _machine(),
-            "checkpoint": self._checkpoint(),
+            "checkpoint": _newest(self.folder),
             "since": f"{datetime.now().astimezone():%Y-%m-%d %H:%M %z}",
         }
         try:
@@ -248,6 +243,12 @@ class Claims:
         except OSError as error:
             raise _not_written(path, error) from None
         return Held(path, number, lost)
+
+
+def _newest(folder: Path) -> int:
+    """The step of the newest checkpoint of a run directory; 0: it has none."""
+    names = [path.name for path in (folder / "checkpoints").glob("*")]
+    return max((int(name) for name in names if name.isdecimal()), default=0)
 
 
 def _machine() -> str:

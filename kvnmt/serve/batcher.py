@@ -43,14 +43,10 @@ class _Request:
 
     task: Hashable
     items: Sequence[Any]
+    places: list[int]  # of the items that wait
     arrived: float
     future: "Future[list[Any]]" = field(default_factory=Future)
     results: dict[int, Any] = field(default_factory=dict)  # by place
-    places: list[int] = field(default_factory=list)  # of the items that wait
-
-    def __post_init__(self):
-        """Lets all items wait."""
-        self.places = [*range(len(self.items))]
 
     @property
     def left(self) -> int:
@@ -108,7 +104,8 @@ class Batcher:
         Raises:
             FullError: There is no room for them.
         """
-        request = _Request(task, items, time.monotonic())
+        places = [*range(len(items))]
+        request = _Request(task, items, places, time.monotonic())
         if not items:
             request.future.set_result([])
             return request.future
@@ -126,7 +123,7 @@ class Batcher:
         with self._changed:
             return self._waiting()
 
-    def close(self, seconds: float | None = None) -> None:
+    def close(self, seconds: float) -> None:
         """Takes nothing more, and returns once all that waits is done.
 
         Args:
@@ -135,9 +132,9 @@ class Batcher:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        until = None if seconds is None else time.monotonic() + seconds
+        until = time.monotonic() + seconds
         for thread in self._threads:
-            thread.join(None if until is None else max(until - time.monotonic(), 0))
+            thread.join(max(until - time.monotonic(), 0))
 
     def _waiting(self) -> int:
         return self._queued() + sum(one.size for each in self._aside for one in each)
