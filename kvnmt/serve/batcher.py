@@ -104,8 +104,7 @@ class Batcher:
         Raises:
             FullError: There is no room for them.
         """
-        places = [*range(len(items))]
-        request = _Request(task, items, places, time.monotonic())
+        request = _Request(task, items, [*range(len(items))], time.monotonic())
         if not items:
             request.future.set_result([])
             return request.future
