@@ -3,9 +3,9 @@
 
 Claim: none. All rows have the same text, recipe and budget and differ only in what is
 named. The table has the mean and the standard deviation over the seeds for each system,
-and tests against the first system: Welch's test over the seeds, if there are at least
-three, also corrected for how many rows are tested (Holm 1979), and the paired bootstrap
-over the sentences of each seed.
+and tests against the first system: the paired bootstrap over the sentences of each
+seed, and, if there are at least three seeds, Welch's test over them and a test over
+seeds and sentences together, also corrected for how many rows are tested (Holm 1979).
 
 Setting: the recipe of `kvnmt train`. The same flags give the training text and the
 tokenizer of BLEU. Each of ``--attentions`` replaces the attention of the first system;
@@ -35,6 +35,7 @@ from experiments.harness.rows import Row, Train, Trained
 from experiments.harness.significance import (
     Against,
     holm,
+    p_over_both,
     p_over_seeds,
     p_over_sentences,
     packed_counts,
@@ -75,8 +76,9 @@ COLUMNS = (
     *(figure._replace(form="{}") for figure in FIGURES),
     Column("seeds", "seeds"),
     Column("p_seeds", "p over seeds", "{:.3f}"),
-    Column("p_holm", "corrected for so many rows", "{:.3f}"),
     Column("p_sentences", "p over sentences, seed by seed"),
+    Column("p_both", "p over both", "{:.3f}"),
+    Column("p_holm", "corrected for so many rows", "{:.3f}"),
 )
 
 
@@ -262,10 +264,11 @@ def summarised(baseline: str, results: Sequence[Figures]) -> list[Figures]:
             line["p_seeds"] = p_over_seeds(group, base, against)
             each = p_over_sentences(group, base, against)
             line["p_sentences"] = ", ".join(f"{p:.3f}" for p in each)
+            line["p_both"] = p_over_both(group, base, against)
         lines.append(line)
-    tested = [line for line in lines if line.get("p_seeds") is not None]
+    tested = [line for line in lines if line.get("p_both") is not None]
     if len(tested) > 1:
-        for line, p in zip(tested, holm([line["p_seeds"] for line in tested])):
+        for line, p in zip(tested, holm([line["p_both"] for line in tested])):
             line["p_holm"] = p
     return lines
 

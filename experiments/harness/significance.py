@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tests of the rows of a table against a baseline, over seeds and over sentences.
+"""Tests of the rows of a table against a baseline, over seeds, sentences, and both.
 
 A result keeps what BLEU is made of, sentence by sentence, in a line of text. So any two
 results of the same test set can be compared, in whatever order they were measured.
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from experiments.harness.results import Figures
-from kvnmt.metrics.bleu import Settings, sentence_statistics
-from kvnmt.metrics.significance import TIE, bootstrap
+from kvnmt.metrics.bleu import Settings, bleu_of, sentence_statistics
+from kvnmt.metrics.significance import TIE, bootstrap, resampled_scores
 
 LEAST_SEEDS = 3  # that are tested
 STORED = np.dtype("<i4")
@@ -91,6 +91,43 @@ def p_over_sentences(
     return [bootstrap(*pair) for pair in pairs if _same_references(*pair)]
 
 
+def p_over_both(
+    group: Sequence[Figures], baseline: Sequence[Figures], against: Against
+) -> float | None:
+    """The p of mean BLEU over seeds and sentences, both drawn anew; two-sided.
+
+    Welch's test takes the sentences as they are, the bootstrap the seeds. Here t is
+    the difference over the root of the sum of three variances: those of both means
+    over their seeds, and that of the difference over resamples of the sentences, the
+    same for all runs. Its freedom is that of Welch and Satterthwaite. What seeds make
+    of just these sentences counts in both, so p is rather too large than too small.
+
+    Args:
+        group: The results of a row.
+        baseline: Those of its baseline.
+        against: Says where the counts are.
+
+    Returns:
+        None if one of the two has fewer than three seeds, or if test sets differ.
+    """
+    ours, theirs = (
+        [*map(counts_in, _by_seed(results, against.counts).values())]
+        for results in (group, baseline)
+    )
+    counts, (n, m) = [*ours, *theirs], (len(ours), len(theirs))
+    if min(n, m) < LEAST_SEEDS:
+        return None
+    if not all(_same_references(counts[0], rows) for rows in counts):
+        return None
+    signs = np.repeat([1 / n, -1 / m], [n, m])
+    scores = bleu_of(np.stack([rows.sum(0) for rows in counts]))
+    by_sentences = (signs @ resampled_scores(counts)).var(ddof=1)
+    by_seeds = [scores[:n].var(ddof=1) / n, scores[n:].var(ddof=1) / m]
+    freedom = np.array([n - 1, m - 1, max(len(counts[0]) - 1, 1)])
+    variances = np.array([*by_seeds, by_sentences])
+    return _p_of_t(float(signs @ scores), variances, freedom)
+
+
 def holm(p_values: Sequence[float]) -> list[float]:
     """Corrects p for how many tests there are (Holm 1979), in the order given.
 
@@ -126,6 +163,17 @@ def with_p(
         p = p_over_sentences([result], baseline, against)
         lines.append(result | ({"p": p[0]} if p else {}))
     return lines
+
+
+def _p_of_t(
+    difference: float, variances: NDArray[np.floating], freedom: NDArray[np.integer]
+) -> float:
+    """Two-sided, of a difference whose variance is a sum of estimates."""
+    variance = variances.sum()
+    if variance < TIE**2:
+        return float(abs(difference) < TIE)
+    together = variance**2 / (variances**2 / freedom).sum()
+    return float(2 * stats.t.sf(abs(difference) / variance**0.5, together))
 
 
 def _by_seed(results: Sequence[Figures], key: str) -> dict[int, Any]:

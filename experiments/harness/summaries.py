@@ -12,6 +12,7 @@ from experiments.harness.results import KEPT, Figures, kept_results
 from experiments.harness.significance import (
     LEAST_SEEDS,
     Against,
+    p_over_both,
     p_over_seeds,
     p_over_sentences,
 )
@@ -182,14 +183,15 @@ def _tests(
     named = [(key, value) for key, value in against.baseline.items() if value]
     told = [value if key == "system" else f"{key} {value}" for key, value in named]
     name = ", ".join(told)
-    seeds, sentences = [], []
+    seeds, sentences, both = list[str](), list[str](), list[str]()
     for row in order:
         names = zip(summary.by, row.names)
         others = tuple(against.baseline.get(key, own) for key, own in names)
         baseline = row._replace(names=others)
         found = groups.get(baseline, []) if baseline != row else []
-        p = p_over_seeds(groups[row], found, against)
-        seeds.append("" if p is None else f"{p:.3f}")
+        for cells, test in (seeds, p_over_seeds), (both, p_over_both):
+            p = test(groups[row], found, against)
+            cells.append("" if p is None else f"{p:.3f}")
         several = p_over_sentences(groups[row], found, against)
         fewer = 0 < len(several) < len(_seeds_of(groups[row]))
         told = " / ".join(f"{p:.3f}" for p in several)
@@ -198,6 +200,8 @@ def _tests(
         yield f"p against {name}, seeds", seeds
     if any(sentences):
         yield f"p against {name}, sentences", sentences
+    if any(both):
+        yield "both", both
 
 
 def _cell(column: Column, group: Sequence[Figures]) -> str:

@@ -171,6 +171,22 @@ def bootstrap(
     return _bounded(score, counts, _bootstrapped(score, counts, seed))[0]
 
 
+def resampled_scores(
+    counts: Counts, score: Scores = bleu_of, seed: int | None = SEED
+) -> NDArray[np.floating]:
+    """The score of every system in each resample of the sentences.
+
+    Args:
+        counts: [sentences, counts] of every system.
+        score: Of sums of such counts; by default BLEU.
+        seed: Of the draws; None: others each time.
+
+    Returns:
+        [systems, resamples]; the same sentences are drawn for all.
+    """
+    return np.stack([score(sums) for sums in _resampled(counts, seed)])
+
+
 def interval(
     counts: NDArray[np.integer], score: Callable[[Any], Any] = summed_bleu
 ) -> tuple[float, float] | None:
@@ -226,7 +242,7 @@ def _bounded(score: Scores, counts: Counts, values: Sequence[float]) -> list[flo
 
 def _bootstrapped(score: Scores, counts: Counts, seed: int | None) -> list[float]:
     """Koehn's test: p of all systems but the first."""
-    scores = [score(sums) for sums in _resampled(counts, seed)]
+    scores = resampled_scores(counts, score, seed)
     real = [score(rows.sum(0)[None])[0] for rows in counts]
     return [
         _by_chance(each - scores[0], difference - real[0])

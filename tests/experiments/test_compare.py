@@ -115,7 +115,7 @@ def test_figures_of_seeds_are_told_by_mean_and_spread():
     assert "p_holm" not in two  # the only test
     four = [result("four", seed, 31.5 + seed) for seed in (1, 2, 3)]
     *_, two, three, four = compare.summarised("one", [*results, *four])
-    assert two["p_holm"] == 2 * two["p_seeds"] < four["p_holm"] == four["p_seeds"]
+    assert two["p_holm"] == 2 * two["p_both"] < four["p_holm"] == four["p_both"]
     assert "p_holm" not in three
     two, three = compare.summarised("one", results[3:])  # the first is not done yet
     assert "p_seeds" not in two and "p_sentences" not in three

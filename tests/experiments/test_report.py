@@ -18,7 +18,6 @@ from experiments.harness import results
 from experiments.harness.results import KEPT, collect, kept_results
 from experiments.harness.significance import (
     Against,
-    p_over_seeds,
     packed_counts,
     with_p,
 )
@@ -484,23 +483,6 @@ def test_a_baseline_may_be_told_by_a_number(tmp_path):
     grid = grid_of(summary, tmp_path)
     assert "p against slots 1, sentences" in grid.headings
     assert f"{first['p']:.3f}" in grid.rows[0]
-
-
-def test_seeds_are_tested_by_welch_s_test():
-    """By hand: means 1 apart, variances 1 and 4, so t is 1 / sqrt(5 / 3)."""
-    baseline = [row(seed, 36.0 + seed) for seed in (1, 2, 3)]
-    group = [row(seed, 35.0 + 2 * seed) for seed in (1, 2, 3)]
-    freedom = (5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
-    expected = 2 * stats.t.sf(1 / (5 / 3) ** 0.5, freedom)
-    assert p_over_seeds(group, baseline, AGAINST) == pytest.approx(expected)
-    assert p_over_seeds(group[:2], baseline, AGAINST) is None
-
-
-@pytest.mark.parametrize(("gain", "p"), [(0.0, 1.0), (1.5, 0.1)])
-def test_there_is_no_t_without_variance(gain, p):
-    baseline = [row(seed, 36.0) for seed in (1, 2, 3)]
-    group = [one | {AGAINST.figure: one[AGAINST.figure] + gain} for one in baseline]
-    assert p_over_seeds(group, baseline, AGAINST) == p
 
 
 def test_another_training_takes_no_results_place_unasked(tmp_path):

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests of rows of tables: over seeds, over sentences, and over both."""
+
+import base64
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments.harness.significance import (
+    Against,
+    counts_in,
+    p_over_both,
+    p_over_seeds,
+    p_over_sentences,
+)
+from kvnmt.metrics.bleu import bleu_of
+
+AGAINST = Against({"system": "rnnsearch-star"}, "bleu", "counts")
+
+
+def row(seed: int, bleu: float) -> dict[str, object]:
+    return {"system": "rnnsearch-star", "seed": seed, "bleu": bleu}
+
+
+def counted(matches: np.ndarray) -> str:
+    """Sentences of four words, of which so many n-grams of each order are right."""
+    rows = np.zeros((len(matches), 10), "<i4")
+    rows[:, :4] = np.minimum(matches[:, None], np.arange(4, 0, -1))
+    rows[:, 4:] = 4, 3, 2, 1, 4, 4
+    return base64.b64encode(zlib.compress(rows.tobytes())).decode()
+
+
+def of_seeds(matches: Sequence[np.ndarray]) -> list[dict[str, object]]:
+    texts = [counted(each) for each in matches]
+    scores = [float(bleu_of(counts_in(text).sum(0))) for text in texts]
+    rows = enumerate(zip(scores, texts), 1)
+    return [row(seed, bleu) | {AGAINST.counts: text} for seed, (bleu, text) in rows]
+
+
+def test_seeds_are_tested_by_welch_s_test():
+    """By hand: means 1 apart, variances 1 and 4, so t is 1 / sqrt(5 / 3)."""
+    baseline = [row(seed, 36.0 + seed) for seed in (1, 2, 3)]
+    group = [row(seed, 35.0 + 2 * seed) for seed in (1, 2, 3)]
+    freedom = (5 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
+    expected = 2 * stats.t.sf(1 / (5 / 3) ** 0.5, freedom)
+    assert p_over_seeds(group, baseline, AGAINST) == pytest.approx(expected)
+    assert p_over_seeds(group[:2], baseline, AGAINST) is None
+
+
+def test_seeds_and_sentences_are_tested_together():
+    """Where sentences are alike it is Welch's test; where seeds are, the bootstrap."""
+    flat = [[np.full(9, n) for n in counts] for counts in ([1, 1, 2], [3, 3, 4])]
+    ours, theirs = map(of_seeds, flat)
+    welch = p_over_seeds(ours, theirs, AGAINST)
+    assert p_over_both(ours, theirs, AGAINST) == pytest.approx(welch)
+    assert p_over_both(ours, theirs[:2], AGAINST) is None
+    others = [theirs[0] | {"counts": counted(np.ones(8))}, *theirs[1:]]
+    assert p_over_both(ours, others, AGAINST) is None
+    random = np.random.default_rng(0)
+    one, two = random.integers(1, 5, (2, 500))
+    ours, theirs = of_seeds([one] * 3), of_seeds([two] * 3)
+    (each, *_) = p_over_sentences(ours, theirs, AGAINST)
+    assert 0.05 < each < 0.9
+    assert p_over_both(ours, theirs, AGAINST) == pytest.approx(each, abs=0.05)
+    assert p_over_both(ours, ours, AGAINST) == 1.0
+
+
+def test_only_both_together_hold_their_level():
+    """Of equally good systems, seeds make some better, and sentences suit some."""
+    random, wrong = np.random.default_rng(5), np.zeros(3, int)
+    for _ in range(100):
+        suited = random.normal(2.5, 1.0, 100) + random.normal(0, 0.9, (2, 1, 100))
+        said = suited + random.normal(0, 0.1, (2, 3, 1))
+        said += random.normal(0, 0.1, (2, 3, 100))
+        ours, theirs = map(of_seeds, said.round().clip(1, 4).astype(int))
+        seeds = p_over_seeds(ours, theirs, AGAINST)
+        (sentences, *_) = p_over_sentences(ours, theirs, AGAINST)
+        p = p_over_both(ours, theirs, AGAINST), seeds, sentences
+        wrong += np.array(p) < 0.05
+    assert wrong[0] <= 5 < 10 < min(wrong[1:])
+
+
+@pytest.mark.parametrize(("gain", "p"), [(0.0, 1.0), (1.5, 0.1)])
+def test_there_is_no_t_without_variance(gain, p):
+    baseline = [row(seed, 36.0) for seed in (1, 2, 3)]
+    group = [one | {AGAINST.figure: one[AGAINST.figure] + gain} for one in baseline]
+    assert p_over_seeds(group, baseline, AGAINST) == p
