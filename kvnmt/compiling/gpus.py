@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the compiler must know of a GPU that is not there.
 
-Figures are those of the makers' data sheets and of XLA's descriptions of the devices.
+Figures are those of the makers' data sheets and of XLA's descriptions of the devices;
+the memory of smaller cards is what CUDA shows their users.
 The compiler reads them as a `GpuTargetConfigProto` in protobuf's text format.
 """
 
@@ -22,6 +23,8 @@ class Gpu(NamedTuple):
     shared: int  # bytes of a core's shared memory
     block_shared: int  # bytes of it that one block may ask for
     exact: bool = False  # whether instructions of this capability alone are used
+    minor: int = 0  # version of the capability
+    threads: int = 2048  # that a core holds
 
 
 V100 = Gpu(
@@ -60,7 +63,73 @@ H100 = Gpu(
     block_shared=232_448,
     exact=True,
 )
+A6000 = Gpu(
+    name="NVIDIA RTX A6000",
+    capability=8,
+    cores=84,
+    units=128,
+    clock=1.8,
+    memory=51_041_271_808,
+    bandwidth=768_096_000_000,
+    cache=6_291_456,
+    shared=102_400,
+    block_shared=101_376,
+    minor=6,
+    threads=1536,
+)
+RTX_4090 = A6000._replace(
+    name="NVIDIA GeForce RTX 4090",
+    cores=128,
+    clock=2.52,
+    memory=24_563 * 2**20,
+    bandwidth=1_008_000_000_000,
+    cache=75_497_472,
+    minor=9,
+)
 GPUS = {
+    "t4": V100._replace(
+        name="Tesla T4",
+        cores=40,
+        clock=1.59,
+        memory=15_102 * 2**20,
+        bandwidth=320_000_000_000,
+        cache=4_194_304,
+        shared=65_536,
+        block_shared=65_536,
+        minor=5,
+        threads=1024,
+    ),
+    "rtx3090": A6000._replace(
+        name="NVIDIA GeForce RTX 3090",
+        cores=82,
+        clock=1.695,
+        memory=24_268 * 2**20,
+        bandwidth=936_000_000_000,
+    ),
+    "rtx4090": RTX_4090,
+    "a10g": A6000._replace(
+        name="NVIDIA A10G",
+        cores=80,
+        clock=1.71,
+        memory=22_587 * 2**20,
+        bandwidth=600_000_000_000,
+    ),
+    "a6000": A6000,
+    "l4": RTX_4090._replace(
+        name="NVIDIA L4",
+        cores=58,
+        clock=2.04,
+        memory=22_566 * 2**20,
+        bandwidth=300_000_000_000,
+        cache=50_331_648,
+    ),
+    "l40s": RTX_4090._replace(
+        name="NVIDIA L40S",
+        cores=142,
+        memory=45_589 * 2**20,
+        bandwidth=864_000_000_000,
+        cache=100_663_296,
+    ),
     "v100": V100,
     "a100": A100,
     "a100-40": A100._replace(
@@ -93,7 +162,9 @@ def describe(gpu: Gpu) -> str:
 gpu_device_info {{
   name: "{gpu.name}"
   device_vendor: "NVIDIA Corporation"
-  cuda_compute_capability {{ major: {gpu.capability} feature_extension: {feature} }}
+  cuda_compute_capability {{
+    major: {gpu.capability} minor: {gpu.minor} feature_extension: {feature}
+  }}
   core_count: {gpu.cores}
   fpus_per_core: {gpu.units}
   clock_rate_ghz: {gpu.clock}
@@ -107,7 +178,7 @@ gpu_device_info {{
   registers_per_block_limit: 65536
   threads_per_warp: 32
   threads_per_block_limit: 1024
-  threads_per_core_limit: 2048
+  threads_per_core_limit: {gpu.threads}
   thread_dim_limit_x: 1024
   thread_dim_limit_y: 1024
   thread_dim_limit_z: 64
