@@ -96,9 +96,9 @@ def _linked(
 def _by_attention(
     run: Run, limits: tuple[int, int], left_out: list[int], block: Block
 ) -> NDArray[np.int64]:
-    text = clean(block, "keep")
+    text = clean(block, "skip")
     longest = with_limit(run.experiment.data, run.vocabularies.kinds).longest
-    links = []
+    links = [np.zeros((0, 2), np.int64)]  # perhaps no pair is left of the block
     for part in windows(text, limits[0]):
         pairs = text.source[part], text.target[part]
         some, long = attended_links(run, *pairs, longest, limits)
@@ -109,5 +109,5 @@ def _by_attention(
 
 def _by_file(words: Vocabularies, block: Block) -> NDArray[np.int64]:
     """The links between tokens whose words a file links."""
-    pairs = tokenised(words, block, "keep")
+    pairs = tokenised(words, block, "skip")
     return counted_links(pairs.source, pairs.target, pairs.links)

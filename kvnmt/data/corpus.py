@@ -21,7 +21,7 @@ from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
 from kvnmt.data.vocabularies import Vocabularies, check_merges, load_vocabularies
 from kvnmt.data.vocabulary import UNK
-from kvnmt.data.words import split_words
+from kvnmt.data.words import split_words, unspaced
 from kvnmt.errors import OptionError, UserError, counted, flag, reason_of
 from kvnmt.files import digest_of
 
@@ -85,6 +85,8 @@ def load_corpora(
     )
     if warning := _cut_before(vocabularies, pairs):
         say(warning, console)
+    if config.links and (warning := _linked_lines(pairs)):
+        say(warning, console)
     if trained is None and (warning := _mostly_characters(config, vocabularies)):
         say(warning, console)
     return Corpora(
@@ -116,6 +118,17 @@ def _cut_before(vocabularies: Vocabularies, pairs: Sequence[Tokenised]) -> str:
         )
     joined = {MARK: "sed 's/@@ //g' joins them", SPACE: "join them (spm_decode)"}[mark]
     return f"{told}pieces of words ({mark}), which are cut again; {joined}."
+
+
+def _linked_lines(pairs: Sequence[Tokenised]) -> str:
+    """A warning of links between words in text that has no spaces between them."""
+    for side in ("source", "target"):
+        if unspaced(line for part in pairs for line in getattr(part.text, side)):
+            return (
+                f"warning: the {side} has no spaces between words, so that links are "
+                "of whole lines and guide the attention nowhere; segment the text."
+            )
+    return ""
 
 
 def _mostly_characters(config: DataConfig, vocabularies: Vocabularies) -> str:

@@ -155,9 +155,11 @@ class PairEncoder:
         return Sentences(np.array(places, id_type(self.longest)), lengths)
 
     def _encode(self, number: int, words: Vocabulary, line: str) -> list[int]:
-        if self.subword_dropout and isinstance(words, Subwords | Codes):
-            return words.sample(line, self.subword_dropout, number)
-        return words.encode(line)
+        usual = words.encode(line)
+        if not self.subword_dropout or len(usual) > self.longest:  # it is left out
+            return usual
+        assert isinstance(words, Subwords | Codes)
+        return words.sample(line, self.subword_dropout, number)
 
 
 def id_type(size: int) -> type[np.integer]:

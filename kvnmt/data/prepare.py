@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From text to vocabularies and ids, some thousand pairs at a time.
 
-Neither the text nor, if they are written to files, the ids are ever in memory as a
-whole; only counts of words are, and two lengths for every pair.
+Neither the text nor, if they are written to files, the ids are in memory as a whole;
+only counts of words are, two lengths for every pair, and the pairs that subwords are
+learnt from: two million at most, unless `subword_sentences` is another number.
 """
 
 import os

@@ -5,6 +5,7 @@ U+2028, NEL, form feed and their like neither split nor join lines here, as they
 in `str.splitlines`. A carriage return before the line feed is dropped.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -14,6 +15,10 @@ from kvnmt.data.lines import bare, count_lines, disguise, opened, read_blocks
 from kvnmt.errors import OptionError, UserError, counted
 
 BLOCK = 10_000  # pairs read at a time
+# Spaces, control characters and others that nobody sees, U+FFFD for what is lost.
+_BLANK = re.compile(
+    r"[\s\0-\x1f\x7f-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufffd]*"
+)
 Faulty: TypeAlias = Literal["stop", "skip", "keep"]
 
 
@@ -177,6 +182,11 @@ def tsv_blocks(
             first += len(lines)
 
 
+def is_blank(line: str) -> bool:
+    """Whether nothing in a line can be seen; subwords make no token of it."""
+    return _BLANK.fullmatch(line) is not None
+
+
 def clean(block: Block, faulty: Faulty) -> Parallel:
     """Decodes pairs; leaves out the faulty ones, refuses them or keeps empty ones.
 
@@ -204,9 +214,13 @@ def numbered(block: Block, faulty: Faulty) -> tuple[Parallel, list[int]]:
                 raise
             undecodable += 1
             continue
-        if faulty != "keep" and not (source.strip() and target.strip()):
+        blank = is_blank(source), is_blank(target)
+        if faulty != "keep" and any(blank):
             if faulty == "stop":
-                raise faulty_side(block, number, 1 if source.strip() else 0, "is empty")
+                side = blank.index(True)
+                nothing = not (target if side else source).strip()
+                what = "is empty" if nothing else "holds nothing that can be seen"
+                raise faulty_side(block, number, side, what)
             empty += 1
             continue
         kept.source.append(source)

@@ -28,15 +28,15 @@ MEASURES: dict[str, Measure] = {
     # four tests against the first system
     "significance": Measure(significance.measure, significance.check),
     # and unknown words
-    "perplexity": Measure(perplexity.measure, perplexity.check),
+    "perplexity": Measure(perplexity.measure, perplexity.check, counts_words=True),
     # AER against --gold
-    "alignment": Measure(alignment.measure, alignment.check),
+    "alignment": Measure(alignment.measure, alignment.check, counts_words=True),
     # over- and under-translation
-    "adequacy": Measure(adequacy.measure, adequacy.check),
+    "adequacy": Measure(adequacy.measure, adequacy.check, counts_words=True),
     # BLEU by length of the source
-    "length": Measure(length.measure, length.check),
+    "length": Measure(length.measure, length.check, counts_words=True),
     # BLEU and words by frequency in training
-    "frequency": Measure(frequency.measure, frequency.check),
+    "frequency": Measure(frequency.measure, frequency.check, counts_words=True),
     # relative positions, trees
     "self-attention": Measure(self_attention.measure, self_attention.check),
 }

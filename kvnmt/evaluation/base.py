@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kvnmt.console import counting
+from kvnmt.data.words import unspaced
 from kvnmt.errors import counted
 from kvnmt.inference.forced import Forced, force_lines
 from kvnmt.inference.score import LIMITS, rounds_of
@@ -121,11 +122,15 @@ class Measure(NamedTuple):
     take: Take
     # Before anything is translated; what it gives is left.
     check: Callable[[Test, Sequence[System]], object]
+    counts_words: bool = False  # that stand between spaces
 
-    def __call__(self, test: Test, systems: Sequence[System]) -> Report | list[Report]:
+    def __call__(self, test: Test, systems: Sequence[System]) -> list[Report]:
         """Takes the measure."""
         self.check(test, systems)
-        return self.take(test, systems)
+        taken = self.take(test, systems)
+        reports = [taken] if isinstance(taken, Report) else taken
+        notes = unsegmented(test) if self.counts_words else []
+        return [r._replace(notes=[*r.notes, *notes]) for r in reports]
 
 
 def check_bleu(test: Test, systems: Sequence[System]) -> None:
@@ -135,6 +140,18 @@ def check_bleu(test: Test, systems: Sequence[System]) -> None:
         UserError: It lacks a package, or cannot be used here.
     """
     bleu_metric(test.settings)
+
+
+def unsegmented(test: Test) -> list[str]:
+    """A note where spaces stand between no words, so that measures count lines."""
+    texts = {"source": test.source or [], "reference": test.reference}
+    sides = [name for name, lines in texts.items() if unspaced(lines)]
+    if not sides:
+        return []
+    return [
+        f"{' and '.join(sides)}: no spaces between words, so that what counts words "
+        "counts lines; segment the text first"
+    ]
 
 
 def unlinked(test: Test, then: str) -> list[str]:

@@ -73,7 +73,7 @@ def take(
                 raise _unmeasured(name, lacking) from None
             leave_out(f"left out {name}: {lacking}.")
             result = []
-        yield name, [result] if isinstance(result, Report) else result
+        yield name, result
 
 
 def _unmeasured(name: str, lacking: LackingError) -> UserError:

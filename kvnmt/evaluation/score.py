@@ -73,7 +73,7 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
         notes = [f"BLEU: {bleu.signature}", f"chrF2: {chrf.signature}"]
         notes += [SPREAD] if bounds else []
     if mistake := mistaken(test.reference, test.settings.tokenize):
-        notes.append(f"{mistake}: give --tokenize none, or text that is not")
+        notes.append("{}: give --tokenize {}".format(*mistake))
     return Report("scores", COLUMNS, rows, [*notes, STARS] if rows[1:] else notes)
 
 

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Annotated, Literal, NamedTuple, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from kvnmt.data.buckets import BATCH_SIZE, BATCH_TOKENS
 from kvnmt.errors import Idle, OptionError, check_given
 from kvnmt.fields import DEEPEST, between, check_fields
@@ -19,6 +22,7 @@ from kvnmt.typing import Array
 
 MOST = 2**31 - 1  # that a program takes
 GREATEST = 10_000  # sentences at a time
+ROUNDING = 1e-9  # a product that is a whole number may be less by this
 
 # No more than arrays of a search can be made for: a config may come from elsewhere.
 Count: TypeAlias = Annotated[int, between(1, GREATEST)]
@@ -181,6 +185,20 @@ class Shape:
     def width(self) -> int:
         """How many hypotheses of a sentence are alive."""
         return self.nbest if self.sample else self.beam
+
+
+def longest(search: Shape | SearchConfig, count: int) -> NDArray[np.int64]:
+    """How many words the translations of 0, 1, ... source tokens may get, with EOS.
+
+    Args:
+        search: Has the bounds.
+        count: How many entries are wanted.
+    """
+    # In float64, since in float32 0.42 times 150 words would be a word short.
+    products = search.length_ratio * np.arange(count) + ROUNDING
+    limits = np.floor(products).astype(np.int64) + search.length_extra
+    most = search.max_length
+    return limits if most is None else np.minimum(limits, most + 1)
 
 
 class Numbers(NamedTuple):

@@ -15,7 +15,6 @@ from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 
 from kvnmt.data.vocabulary import EOS, PAD
@@ -27,6 +26,7 @@ from kvnmt.inference.config import (
     SearchConfig,
     Shape,
     check_search,
+    longest,
     numbers_of,
     shape_of,
 )
@@ -45,8 +45,6 @@ from kvnmt.search import (
     sample_search,
 )
 from kvnmt.typing import Array, Bool, Int
-
-ROUNDING = 1e-9  # a product that is a whole number may be less by this
 
 
 def compiled_search(model: Model, config: SearchConfig) -> Callable[..., Hypotheses]:
@@ -214,14 +212,11 @@ def _limits(
     """
     length = math.ceil(shape.length_ratio * (source.shape[1] - 1))
     length += shape.length_extra
-    words = jnp.sum(source >= 0, axis=1) - 1
-    # In float64, since in float32 0.42 times 150 words would be a word short. A row
-    # without a sentence has the index -1, which reads the last entry.
-    products = shape.length_ratio * np.arange(source.shape[1]) + ROUNDING
-    limits = jnp.asarray(np.floor(products), jnp.int32)[words] + shape.length_extra
     if shape.max_length is not None:
-        limits = jnp.minimum(limits, shape.max_length + 1)
         length = min(length, shape.max_length + 1)
+    words = jnp.sum(source >= 0, axis=1) - 1
+    # A row without a sentence has the index -1, which reads the last entry.
+    limits = jnp.asarray(longest(shape, source.shape[1]), jnp.int32)[words]
     if prefix is not None:
         limits = jnp.maximum(limits, jnp.sum(prefix >= 0, axis=1) + 1)
         length = max(length, prefix.shape[1] + 1)

@@ -16,7 +16,10 @@ from sacrebleu.metrics.base import Metric
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
+from kvnmt.data.words import unspaced
 from kvnmt.errors import UserError, unknown_name
+
+BY_SPACES = frozenset(["13a", "none", "intl"])  # tokenizers that part no ideographs
 
 
 def check_tokenizer(name: str) -> None:
@@ -198,22 +201,29 @@ def bleu_metric(settings: Settings) -> BLEU:
         ) from error
 
 
-def mistaken(lines: Sequence[str], tokenize: str) -> str:
-    """Says that text seems tokenised, where BLEU cuts text as people write it.
+def mistaken(lines: Sequence[str], tokenize: str) -> tuple[str, str] | None:
+    """Says that BLEU seems to cut text in a way that is not meant for it.
 
     Args:
         lines: References.
         tokenize: A tokenizer of sacrebleu.
 
     Returns:
-        A part of a sentence, or nothing.
+        What is wrong, as a part of a sentence, and what to give instead.
     """
+    if tokenize in BY_SPACES and unspaced(lines):
+        return (
+            "references have no spaces between words, so that BLEU by "
+            f"{tokenize} compares whole lines or parts of them",
+            "zh, ja-mecab, ko-mecab or char",
+        )
     ends = sum(line.endswith(" .") for line in lines)
     if tokenize != "13a" or 2 * ends < len(lines) or not ends:
-        return ""
+        return None
     return (
         "most references end in ' .', as tokenised text does, and BLEU by 13a is of "
-        "text as people write it"
+        "text as people write it",
+        "none, or text that is not",
     )
 
 

@@ -29,6 +29,7 @@ from kvnmt.model.assembly import Params
 from kvnmt.model.choices import check_choices
 from kvnmt.model.config import ModelConfig
 from kvnmt.model.contract import Prediction
+from kvnmt.runs import foresight
 from kvnmt.runs.config import (
     Experiment,
     changed_fields,
@@ -107,6 +108,10 @@ def run(
     say(corpora.report, console)
     _check_tied(experiment, words)
     model = assembly.build(experiment.model, len(words.source), len(words.target))
+    if model.reads_source:
+        tokenize = experiment.training.bleu_tokenize
+        for warning in foresight.warnings(corpora, experiment.search, tokenize):
+            say(warning, console)
     about = {
         "config": to_plain(experiment),
         "versions": package_versions(),

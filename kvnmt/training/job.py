@@ -21,7 +21,6 @@ from kvnmt.data.corpus import Corpora
 from kvnmt.data.plan import Plan
 from kvnmt.files import digest
 from kvnmt.inference.config import SearchConfig
-from kvnmt.metrics.bleu import mistaken
 from kvnmt.model.assembly import Model, Params
 from kvnmt.training import optimizer as optimizers
 from kvnmt.training import validation
@@ -85,15 +84,6 @@ class Job:
         return (
             f"--training.epochs {epochs} end it after {self.steps:,} steps, before "
             f"--training.steps {steps:,}; give more of them"
-        )
-
-    @property
-    def mistaken(self) -> str:
-        """A warning where BLEU takes text for what it is not; or nothing."""
-        mistake = mistaken(self.corpora.references, self.config.bleu_tokenize)
-        return mistake and (
-            f"warning: {mistake}; give --training.bleu-tokenize none, and measure what "
-            "is detokenised by kvnmt evaluate"
         )
 
     def tell(self, message: str) -> None:

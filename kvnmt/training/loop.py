@@ -84,8 +84,8 @@ def fit(
         stack.enter_context(programs.step)
         if state.step >= job.steps and not is_due(job, state):
             job.tell(job.nothing_left)
-        for warning in filter(None, (job.unreached, job.mistaken)):
-            job.tell(warning)
+        if job.unreached:
+            job.tell(job.unreached)
         if state.step < job.steps and not is_stale(job, state):
             job.tell("compiling programs for the first batches")
             programs.begin(state.step)

@@ -61,6 +61,23 @@ def test_pairs_that_are_too_long_are_told(kvnmt, folder, tmp_path):
     assert said.status == 2 and "no pair is left to link" in said.err
 
 
+@pytest.mark.parametrize("linked", [False, True])
+def test_pairs_that_training_may_skip_are_skipped(kvnmt, folder, tmp_path, linked):
+    """The run's own text may have some (`--data.faulty skip`), or nothing else."""
+    tables = []
+    for name, faulty in ("whole", b""), ("faulty", b"\xff\n\n"):
+        path = tmp_path / name
+        path.write_bytes(faulty + b"a b\n")
+        links = tmp_path / f"{name}.links"
+        links.write_text("\n" * faulty.count(b"\n") + "0-0 1-1\n")
+        text = "--source", path, "--target", path, "--output", tmp_path / "table"
+        flags = ("--links", links) if linked else ()
+        said = kvnmt("shortlist", folder, *text, *flags)
+        assert said.status == 0, said.err
+        tables.append((tmp_path / "table").read_text())
+    assert tables[0] == tables[1]
+
+
 def test_a_table_is_translated_with(kvnmt, folder, text, tmp_path):
     """Every word by its capital, whatever the model has learnt."""
     table, links = tmp_path / "table", tmp_path / "links"

@@ -121,7 +121,7 @@ def test_what_becomes_no_token_is_an_empty_side(tmp_path, part, side):
     texts = {"train": lines, "valid": lines, part: [*faulty, *lines]}
     choices = {"vocabulary": "bpe", "subwords": 8}
     name = {"train": "", "valid": "valid_"}[part] + ("source", "target")[side]
-    said = f"{name}.txt, line 2 holds nothing that becomes a token.* data.faulty skip"
+    said = f"{name}.txt, line 2 holds nothing that can be seen.* data.faulty skip"
     with pytest.raises(UserError, match=said):
         load_corpora(write(tmp_path, *texts.values(), **choices))
     corpora = load_corpora(write(tmp_path, *texts.values(), faulty="skip", **choices))
@@ -131,6 +131,31 @@ def test_what_becomes_no_token_is_an_empty_side(tmp_path, part, side):
     assert len(other.source) == 2
     assert corpora.report.count("1 with an empty side") == 1
     assert len(corpora.references) == len(corpora.valid.source)
+
+
+def test_what_a_given_model_leaves_out_is_an_empty_side(tmp_path):
+    """SentencePiece takes U+2581 for a space, though it can be seen."""
+    lines = ["ab ba|XY YX", "ba|YX"]
+    choices = {"vocabulary": "bpe", "subwords": 8}
+    words = load_corpora(write(tmp_path, lines, lines, **choices)).vocabularies
+    config = write(tmp_path, ["\u2581|XY", *lines], lines, **choices)
+    with pytest.raises(UserError, match="line 1 holds nothing that becomes a token"):
+        load_corpora(config, words)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_links_of_text_without_spaces_are_told(tmp_path, side, capsys):
+    lines = ["abbaabbaabbaabba|X Y", "babababababababa|Y"]
+    if side == "target":
+        lines = ["|".join(line.split("|")[::-1]) for line in lines]
+    links = tmp_path / "links"
+    links.write_text("0-0\n0-0\n")
+    choices = {"vocabulary": "characters"}
+    config = write(tmp_path, lines, lines, **choices)
+    load_corpora(config)
+    assert "no spaces" not in capsys.readouterr().err
+    load_corpora(dataclasses.replace(config, links=links))
+    assert f"the {side} has no spaces between words" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("side", ["source", "target", "valid_source", "valid_target"])

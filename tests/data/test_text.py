@@ -17,6 +17,7 @@ from kvnmt.data.text import (
     collect,
     count_tsv,
     decode_lines,
+    is_blank,
     parallel_blocks,
     read_lines,
     read_parallel,
@@ -200,6 +201,14 @@ def test_an_empty_line_is_told(tmp_path, side, blank):
         read_parallel(*paths)
     assert str(paths[side]) in str(error.value)
     assert str(paths[1 - side]) not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "line", ["", " \u3000", "\u200b", "\ufeff \u200e", "\ufffd", "\x00\x9f\xad"]
+)
+def test_what_nobody_sees_is_blank(line):
+    assert is_blank(line)
+    assert not is_blank(f"{line}.{line}")
 
 
 def test_empty_lines_are_kept_where_they_belong(tmp_path):

@@ -60,8 +60,21 @@ def outputs(lines: list[str], *runs: Path) -> list[System]:
 
 
 def reports(name: str, test: Test, systems: list[System]) -> list[Report]:
-    found = MEASURES[name](test, systems)
-    return [found] if isinstance(found, Report) else found
+    return MEASURES[name](test, systems)
+
+
+@pytest.mark.parametrize("name", ["adequacy", "length", "score"])
+def test_words_that_no_spaces_part_are_told(name):
+    """Measures that count words then count lines."""
+    lines = ["abcdefghijklmnopqrstuvwxyz"] * 3
+    wanted = name != "score"
+    for source, side in (lines, "source and reference"), (["a b"] * 3, "reference"):
+        (report,) = reports(name, Test(lines, source), outputs(lines)[:2])
+        told = [note for note in report.notes if "segment the text" in note]
+        assert bool(told) == wanted
+        assert all(note.startswith(f"{side}: no spaces") for note in told)
+    (report,) = reports(name, Test(["a b"] * 3, ["a"] * 3), outputs(["a b"] * 3)[:2])
+    assert not any("segment" in note for note in report.notes)
 
 
 @pytest.mark.parametrize("name", MEASURES)

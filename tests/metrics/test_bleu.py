@@ -27,10 +27,21 @@ def test_identical_texts_score_100(metric):
 
 def test_text_that_seems_tokenised_is_told():
     """Where 13a, which is for other text, cuts it."""
-    assert "most references end in ' .'" in bleu.mistaken(SENTENCES, "13a")
+    what, instead = bleu.mistaken(SENTENCES, "13a") or ("", "")
+    assert "most references end in ' .'" in what and instead.startswith("none")
     assert not bleu.mistaken(SENTENCES, "none")
     assert not bleu.mistaken(["the cat sat.", "here .", "there."], "13a")
     assert not bleu.mistaken([], "13a")
+
+
+@pytest.mark.parametrize("tokenize", ["13a", "none", "intl"])
+def test_text_without_spaces_is_told(tokenize):
+    """Where BLEU would compare whole lines."""
+    lines = ["\u732b\u304c\u30de\u30c3\u30c8\u306e\u4e0a\u306b\u5ea7\u308b\u3002" * 2]
+    what, instead = bleu.mistaken(lines, tokenize) or ("", "")
+    assert f"by {tokenize} compares whole lines" in what and "ja-mecab" in instead
+    assert not bleu.mistaken(lines, "zh")
+    assert not bleu.mistaken([" ".join(lines[0])], "none")  # segmented
 
 
 def test_bleu_by_hand():

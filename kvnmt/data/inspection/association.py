@@ -9,6 +9,7 @@ as if these were normally distributed.
 """
 
 import re
+from array import array
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -108,15 +109,19 @@ class Agreement(NamedTuple):
 def make_lexicon(text: Scan, index: Index) -> Lexicon:
     """Chooses the frequent words of a text; ``index`` numbered its words."""
     units: dict[str, int] = {}
-    flat, sizes = [], []
+    flat, sizes = array("i"), array("i")  # a line may be one word, of many characters
     for word in index:
         parts = _WORD.findall(word.lower())
         sizes.append(len(parts))
-        flat += [units.setdefault(part, len(units)) for part in parts]
+        flat.extend([units.setdefault(part, len(units)) for part in parts])
     starts = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
-    uses = np.bincount(text.words, minlength=len(sizes))
-    every = np.array(flat, np.int32)
-    counts = np.bincount(every, np.repeat(uses, sizes), minlength=len(units))
+    uses, every = np.bincount(text.words, minlength=len(sizes)), np.array(flat)
+    counts = np.zeros(len(units))
+    for first in range(0, len(sizes), SAMPLE):
+        some = slice(first, first + SAMPLE)
+        place = slice(*starts[some.start : some.stop + 1][[0, -1]])
+        weights = np.repeat(uses[some], sizes[some])
+        counts += np.bincount(every[place], weights, minlength=len(units))
     counts[counts > EVERYWHERE * len(text)] = 0
     ranked = np.argsort(-counts, kind="stable")[:WORDS]
     ranked = ranked[counts[ranked] >= MIN_COUNT]

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kvnmt.data.lines import disguise, opened
+from kvnmt.data.text import is_blank
 from kvnmt.data.vocabularies import Vocabulary
 from kvnmt.data.vocabulary import UNK
 from kvnmt.errors import UserError
@@ -166,7 +167,7 @@ class _Pass:
         text = line.strip()
         self.letters.append(len(text))
         self.hashes.append(hash(text))
-        nothing = not text
+        nothing = is_blank(text)
         if self.vocabulary is not None:
             ids = self.vocabulary.encode(line)
             self.tokens.append(len(ids))

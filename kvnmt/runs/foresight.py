@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What validation will measure less of than it seems, told before a training."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+import numpy as np
+
+from kvnmt.data.corpus import Corpora
+from kvnmt.errors import flag
+from kvnmt.inference.config import SearchConfig, longest
+from kvnmt.metrics.bleu import corpus_bleu, mistaken
+
+LINES = 2000  # of the validation text that are written in tokens, the first
+LOW = 99.0  # BLEU of them, below which it is told
+SHORT = 0.01  # share of references, above which it is told
+
+
+def warnings(corpora: Corpora, search: SearchConfig, tokenize: str) -> Iterator[str]:
+    """Sentences on why BLEU may be low, or mean little, whatever is learnt.
+
+    Args:
+        corpora: The validation text, and the vocabularies.
+        search: Bounds the length of translations.
+        tokenize: The tokenizer of BLEU.
+    """
+    if mistake := mistaken(corpora.references, tokenize):
+        what, instead = mistake
+        name = flag("training.bleu_tokenize")
+        yield f"warning: {what}; give {name} {instead}"
+    references, words = corpora.references[:LINES], corpora.vocabularies.target
+    written = [words.decode(ids) for ids in islice(corpora.valid.target, LINES)]
+    if (best := corpus_bleu(written, references, tokenize=tokenize).score) < LOW:
+        yield (
+            f"the references themselves have BLEU {best:.1f} when they are written in "
+            "tokens: some of their words are unknown, or characters are normalised "
+            f"({flag('data.normalization')})"
+        )
+    source, target = corpora.valid.source.lengths, corpora.valid.target.lengths
+    most = longest(search, source.max())[source - 1]  # EOS is in the lengths
+    if (share := np.mean(target > most)) > SHORT:
+        bounds = ["length_ratio"] + ["max_length"] * (search.max_length is not None)
+        names = " or ".join(flag(f"search.{name}") for name in bounds)
+        yield (
+            f"warning: {share:.0%} of the references are longer than a translation may "
+            f"be, which lowers BLEU; give a greater {names}"
+        )
