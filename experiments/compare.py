@@ -265,6 +265,8 @@ def summarised(baseline: str, results: Sequence[Figures]) -> list[Figures]:
             line["p_seeds"] = p_over_seeds(group, base, against)
             each = p_over_sentences(group, base, against)
             line["p_sentences"] = ", ".join(f"{p:.3f}" for p in each)
+            if 0 < len(each) < len(group):
+                line["p_sentences"] += f" ({len(each)} of {len(group)} seeds)"
             line["p_both"] = p_over_both(group, base, against)
         lines.append(line)
     tested = [line for line in lines if line.get("p_both") is not None]

@@ -125,7 +125,10 @@ def p_over_both(
     by_seeds = [scores[:n].var(ddof=1) / n, scores[n:].var(ddof=1) / m]
     freedom = np.array([n - 1, m - 1, max(len(counts[0]) - 1, 1)])
     variances = np.array([*by_seeds, by_sentences])
-    return _p_of_t(float(signs @ scores), variances, freedom)
+    difference = float(signs @ scores)
+    if variances.sum() < TIE**2:  # no t: the least p of an exact test over the seeds
+        return 1.0 if abs(difference) < TIE else 2 / comb(n + m, n)
+    return _p_of_t(difference, variances, freedom)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -170,8 +173,6 @@ def _p_of_t(
 ) -> float:
     """Two-sided, of a difference whose variance is a sum of estimates."""
     variance = variances.sum()
-    if variance < TIE**2:
-        return float(abs(difference) < TIE)
     together = variance**2 / (variances**2 / freedom).sum()
     return float(2 * stats.t.sf(abs(difference) / variance**0.5, together))
 

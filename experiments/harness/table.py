@@ -230,8 +230,8 @@ def _show_some(
     if view and view.latex:
         print(latex(report))
     elif view and view.json:
-        for result in results:
-            print_json(result)
+        for line in report.rows:
+            print_json(line)
         for note in notes:
             say(note)
     else:

@@ -246,10 +246,14 @@ def check_used(options: Evaluate, measures: Sequence[str]) -> None:
 
 
 def _print(options: Evaluate, taken: Iterable[tuple[str, list[Report]]]) -> None:
+    # What stops a later measure takes no figure away.
     if options.json:
-        print_json(_plain(dict(taken)))
+        done: dict[str, list[Report]] = {}
+        try:
+            done.update(taken)
+        finally:
+            print_json(_plain(done))
         return
-    # Each as it comes: what stops a later measure takes no figure away.
     reports = chain.from_iterable(reports for _, reports in taken)
     for number, report in enumerate(reports):
         if number:

@@ -2,6 +2,7 @@
 """The command that writes a page in which systems can be looked at."""
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import tyro
@@ -9,7 +10,8 @@ import tyro
 from kvnmt.cli.ensembling import Ensembling
 from kvnmt.cli.flags import check_coverage, names
 from kvnmt.console import say
-from kvnmt.data.text import read_lines, read_parallel
+from kvnmt.data.lines import opened
+from kvnmt.data.text import clean, count_parallel, decode_lines, parallel_blocks
 from kvnmt.devices import use_cores
 from kvnmt.errors import UserError, counted
 from kvnmt.evaluation.exploration import explore
@@ -55,18 +57,12 @@ class Explore(Ensembling):
         runs = {first: load_translator(self.runs[0], self.ensemble, self.joined)}
         runs |= dict(zip(others, map(load_translator, self.runs[1:])))
         check_coverage(0 if self.forced else self.search.coverage, runs)
-        if self.reference:
-            text = read_parallel(self.source, self.reference, faulty="keep")
-            source, reference = text.source, text.target[: self.first]
-        else:
-            source, reference = read_lines(self.source), None
-        if not source:
-            raise UserError(f"'{self.source}' is empty; there is nothing to look at.")
+        source, reference = self._read()
         claim(self.output, [self.source, self.reference])
         forced = " (nothing is translated, references are read)" if self.forced else ""
         explorer = explore(
             runs,
-            source[: self.first],
+            source,
             reference,
             self.search,
             forced=self.forced,
@@ -79,6 +75,19 @@ class Explore(Ensembling):
             f"{counted(count, 'sentence')} in {self.output} ({size:.1f} MB); "
             "open it in a browser."
         )
+
+    def _read(self) -> tuple[list[str], list[str] | None]:
+        """The first lines, of however large a text."""
+        if self.reference:
+            count_parallel(self.source, self.reference)
+            blocks = parallel_blocks(self.source, self.reference, self.first)
+            text = clean(next(blocks), "keep")
+            return text.source, text.target
+        with opened(self.source) as file:
+            source = decode_lines(islice(file, self.first), str(self.source))
+        if not source:
+            raise UserError(f"'{self.source}' is empty; there is nothing to look at.")
+        return source, None
 
     def check_given(self, start: "Explore") -> None:
         """Refuses what no search is for, and several translations: one is shown."""

@@ -15,11 +15,13 @@ from kvnmt.console import counting
 from kvnmt.data.words import unspaced
 from kvnmt.errors import counted
 from kvnmt.inference.forced import Forced, force_lines
-from kvnmt.inference.score import LIMITS, rounds_of
+from kvnmt.inference.score import LIMITS, rounds_of, score_lines
 from kvnmt.metrics.bleu import Settings, bleu_metric, sentence_statistics
 from kvnmt.metrics.links import Gold
 from kvnmt.metrics.trees import Tree
 from kvnmt.runs.directory import Run
+
+Side: TypeAlias = Literal["reference", "hypothesis"]  # what a run reads as target
 
 FEW = 5  # pairs with links, of which fewer tell nothing of how words are counted
 
@@ -81,16 +83,44 @@ class System:
         return self._statistics[test.settings]
 
     def forced(
-        self, test: "Test", side: Literal["reference", "hypothesis"]
+        self, test: "Test", side: Side, places: Sequence[int] | None = None
     ) -> list[Forced]:
-        """Forced decoding of the references or of its own translations."""
+        """Forced decoding of the references or of its own translations.
+
+        Args:
+            test: The text.
+            side: Of the pairs.
+            places: Of the wanted ones, from 0; None: all, which are then kept.
+        """
+        run, source = self._reader(test)
+        target = test.reference if side == "reference" else self.hypotheses
+        if places is not None and side not in self._forced:
+            pairs = [source[n] for n in places], [target[n] for n in places]
+            return force(run, *pairs, self.name, self.limits)
+        if side not in self._forced:
+            self._forced[side] = force(run, source, target, self.name, self.limits)
+        forced = self._forced[side]
+        return forced if places is None else [forced[n] for n in places]
+
+    def log_probs(self, test: "Test") -> list[list[float]]:
+        """Log P of the tokens of each reference, without an alignment of any."""
+        if "reference" in self._forced:
+            return [f.scored.token_log_probs for f in self._forced["reference"]]
+        run, source = self._reader(test)
+        with counting(f"scoring {self.name}", len(source)) as advance:
+            pairs = score_lines(
+                *(run, source, test.reference),
+                advance=advance,
+                aligned=False,
+                limits=self.limits,
+            )
+        return [pair.token_log_probs for pair in pairs]
+
+    def _reader(self, test: "Test") -> tuple[Run, list[str]]:
+        """Its run and what that reads."""
         if self.run is None or test.source is None:
             raise LackingError(f"'{self.name}' is not a run that reads --source")
-        if side not in self._forced:
-            target = test.reference if side == "reference" else self.hypotheses
-            pairs = test.source, target
-            self._forced[side] = force(self.run, *pairs, self.name, self.limits)
-        return self._forced[side]
+        return self.run, test.source
 
 
 @dataclass

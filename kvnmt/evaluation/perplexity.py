@@ -3,9 +3,11 @@
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 
 from kvnmt.data.vocabularies import Vocabulary
 from kvnmt.data.vocabulary import UNK, Words
+from kvnmt.data.words import split_words
 from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
 from kvnmt.metrics.perplexity import perplexity
 
@@ -36,10 +38,10 @@ def measure(test: Test, systems: Sequence[System]) -> Report:
     for system in systems:
         if system.run is None:
             continue
-        forced = system.forced(test, "reference")
-        total = math.fsum(pair.scored.log_prob for pair in forced)
-        tokens = sum(len(pair.scored.token_log_probs) for pair in forced)
-        words = sum(pair.counts[1] + 1 for pair in forced)
+        lines = system.log_probs(test)
+        total = math.fsum(chain.from_iterable(lines))
+        tokens = sum(map(len, lines))
+        words = sum(len(split_words(line)) + 1 for line in test.reference)
         source, target = system.run.vocabularies
         rows.append(
             {

@@ -91,7 +91,7 @@ def _attention(
     source = split_words(test.source[n])
     if not (source and target):
         return False
-    forced = system.forced(test, "reference" if test.gold else "hypothesis")[n]
+    (forced,) = system.forced(test, "reference" if test.gold else "hypothesis", [n])
     attention_heatmap(
         [forced.matrix(r) for r in range(system.rounds)],
         source,

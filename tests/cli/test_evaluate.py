@@ -87,6 +87,18 @@ def rows(found: dict, measure: str, report: int = 0) -> dict[str, dict]:
     return {row["system"]: row for row in found[measure][report]["rows"]}
 
 
+def test_what_stops_a_measure_takes_no_figure_away(kvnmt, text, monkeypatch):
+    def stop(test, systems):
+        raise UserError("it stops.")
+
+    monkeypatch.setitem(MEASURES, "adequacy", Measure(stop, lambda *_: None))
+    perfect = text.write("said", [line.upper() for line in LINES])
+    given = perfect, "--reference", text.folder / "test.ref", "--json"
+    said = kvnmt("evaluate", *given, "--measures", "score", "adequacy")
+    assert said.status == 2 and "it stops." in said.err
+    assert json.loads(said.out)["score"][0]["rows"][0]["bleu"] == pytest.approx(100)
+
+
 def test_several_systems_against_the_first(kvnmt, text):
     """A file with a wrong word in every line, two runs, and a file without fault."""
     references = read_lines(text.folder / "test.ref")
@@ -801,6 +813,23 @@ def test_references_can_be_forced(kvnmt, text, tmp_path):
     given = "--source", text.folder / "test.src", *BEAM
     check_sentence(kvnmt(*common, *given), "--forced reads the references")
     check_sentence(kvnmt(*common, *text.sides), "--forced only reads; leave")
+
+
+@pytest.mark.parametrize("referenced", [True, False])
+def test_a_page_reads_no_more_than_it_shows(kvnmt, text, tmp_path, referenced):
+    """Of whatever is behind the first lines; only how many there are."""
+    source, reference = tmp_path / "source", tmp_path / "reference"
+    whole = "".join(f"{line}\n" for line in LINES[:2]).encode()
+    source.write_bytes(whole + b"\xff\n")
+    reference.write_bytes(whole.upper() + b"\n")
+    sides = "--reference", reference
+    given = "--source", source, *(sides if referenced else ()), *BEAM
+    path = tmp_path / "page.html"
+    said = kvnmt("explore", text.good, *given, "--output", path, "--first", 2)
+    assert said.status == 0, said.err
+    assert len(page(path)["sentences"]) == 2
+    said = kvnmt("explore", text.good, *given, "--output", path)
+    check_sentence(said, "source, line 3: byte 1")
 
 
 def test_mistakes_of_the_page_are_told(kvnmt, text, tmp_path):

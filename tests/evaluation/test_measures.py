@@ -31,7 +31,7 @@ from kvnmt.evaluation.perplexity import unknown
 from kvnmt.evaluation.self_attention import by_word
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.forced import Forced
-from kvnmt.inference.score import Scored
+from kvnmt.inference.score import Scored, score_lines
 from kvnmt.inference.token_links import attended_links
 from kvnmt.metrics.alignment import (
     alignment_error_rate,
@@ -61,6 +61,32 @@ def outputs(lines: list[str], *runs: Path) -> list[System]:
 
 def reports(name: str, test: Test, systems: list[System]) -> list[Report]:
     return MEASURES[name](test, systems)
+
+
+def test_nothing_is_aligned_that_nobody_looks_at(tmp_path_factory, monkeypatch):
+    """All alignments of a test set fill the memory."""
+    run = untrained(tmp_path_factory.getbasetemp(), "kvmematt-r2")
+    test = Test([line.upper() for line in LINES], LINES)
+    (whole,) = outputs(LINES, run)[2:]
+    forced = whole.forced(test, "reference")
+    read = []
+
+    def scored(run, source, target, **options):
+        read.append((list(target), options.get("aligned", True)))
+        return score_lines(run, source, target, **options)
+
+    monkeypatch.setattr("kvnmt.evaluation.base.score_lines", scored)
+    (other,) = outputs(LINES, run)[2:]
+    plain = other.log_probs(test)
+    assert read == [(test.reference, False)]
+    np.testing.assert_allclose(
+        np.concatenate(plain), np.concatenate(whole.log_probs(test)), rtol=1e-5
+    )
+    assert len(read) == 1  # the other's are there
+    (some,) = other.forced(test, "reference", [3])
+    np.testing.assert_allclose(some.matrix(), forced[3].matrix(), atol=1e-6)
+    assert whole.forced(test, "reference", [3]) == [forced[3]]
+    assert not other._forced  # nothing is kept of a few
 
 
 @pytest.mark.parametrize("name", ["adequacy", "length", "score"])

@@ -117,6 +117,8 @@ def test_figures_of_seeds_are_told_by_mean_and_spread():
     *_, two, three, four = compare.summarised("one", [*results, *four])
     assert two["p_holm"] == 2 * two["p_both"] < four["p_holm"] == four["p_both"]
     assert "p_holm" not in three
+    _, two = compare.summarised("one", [*results[:2], *results[3:6]])
+    assert two["p_sentences"].endswith(" (2 of 3 seeds)") and two["p_both"] is None
     two, three = compare.summarised("one", results[3:])  # the first is not done yet
     assert "p_seeds" not in two and "p_sentences" not in three
     assert compare.summarised("one", []) == []

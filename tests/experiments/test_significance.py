@@ -66,6 +66,8 @@ def test_seeds_and_sentences_are_tested_together():
     assert 0.05 < each < 0.9
     assert p_over_both(ours, theirs, AGAINST) == pytest.approx(each, abs=0.05)
     assert p_over_both(ours, ours, AGAINST) == 1.0
+    single = [of_seeds([np.full(1, n)] * 3) for n in (1, 4)]
+    assert p_over_both(*single, AGAINST) == 0.1  # of one sentence, that never differs
 
 
 def test_only_both_together_hold_their_level():

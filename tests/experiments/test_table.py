@@ -308,24 +308,24 @@ def test_a_table_has_a_line_for_each_result_and_leaves_gaps(rows, train, capsys)
     """For people, for a paper and for programs."""
     columns = [Column("system", "system"), Column("bleu", "BLEU", "{:.2f}")]
     lines = [{"system": "a_b", "bleu": 12.345}, {"system": "c"}]
-    made = Table("t", columns, rows, ["n"], lines=lambda results: lines)
+    made = Table("t", columns, rows, ["n"], lines=lambda done: lines if done else [])
 
     def shown(**view) -> list[str]:
         make_table(Options(workdir=rows[0].folder.parent, **view), made)
         return capsys.readouterr().out.splitlines()
 
-    cells = [line.split() for line in shown(show=True)]
-    assert cells[-5:-2] == [["system", "BLEU"], ["a_b", "12.35"], ["c"]]
-    assert cells[-2] == ["n"] and "2 of 2 rows" in " ".join(cells[-1])
-    paper = shown(latex=True)
-    assert paper[0] == r"\begin{tabular}{lr}"
-    assert paper[4:6] == [r"a\_b & 12.35 \\", r"c &  \\"]
-    assert paper[-3].startswith("% t, ") and paper[-2] == "% n"
     assert shown(json=True) == []
     complete(rows, train)
     capsys.readouterr()
-    results = [json.loads(line) for line in shown(json=True)]
-    assert [result["bleu"] for result in results] == [20.0, 30.0]
+    cells = [line.split() for line in shown(show=True)]
+    assert cells[-4:] == [["system", "BLEU"], ["a_b", "12.35"], ["c"], ["n"]]
+    paper = shown(latex=True)
+    assert paper[0] == r"\begin{tabular}{lr}"
+    assert paper[4:6] == [r"a\_b & 12.35 \\", r"c &  \\"]
+    assert paper[-2].startswith("% t, ") and paper[-1] == "% n"
+    assert [json.loads(line) for line in shown(json=True)] == lines
+    (rows[1].folder / "result.json").unlink()
+    assert "1 of 2 rows are not done" in " ".join(" ".join(shown(show=True)).split())
 
 
 def test_a_title_tells_what_flags_may_change(rows, capsys):

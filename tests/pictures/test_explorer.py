@@ -632,6 +632,28 @@ def test_controls_have_names_and_visible_focus(page, written):
     assert page.locator("#where").inner_text().startswith("word 1 of")
 
 
+def test_the_box_that_is_read_keeps_the_focus(page, written):
+    """Panels are made anew for every sentence."""
+    _show(page, written)
+    page.locator(".panel summary").nth(1).focus()
+    page.keyboard.press("ArrowDown")
+    assert page.locator("[aria-selected=true] .number").text_content() == "4"
+    where = "[...document.querySelectorAll('.panel summary')]"
+    assert page.evaluate(f"{where}.indexOf(document.activeElement)") == 1
+
+
+def test_paper_shows_all_of_two_systems(page, written):
+    """One below the other: their matrices are as wide as on the screen."""
+    page.set_viewport_size({"width": 1400, "height": 600})
+    _show(page, written, "sentence=4")
+    page.emulate_media(media="print")
+    first, second = (panel.bounding_box() for panel in page.locator(".panel").all())
+    assert first["y"] + first["height"] <= second["y"]
+    hidden = "node.scrollHeight - node.clientHeight"
+    assert max(_values(page, ".chips, .scroller", hidden)) <= 0
+    page.emulate_media(media="screen")
+
+
 def test_system_that_does_not_align(page, tmp_path):
     _show_other(page, tmp_path / "plain.html", _sample([PLAIN]))
     assert "does not align" in page.locator(".panel").inner_text()

@@ -49,8 +49,11 @@ function showPanels() {
   const columns = state.systems.length > 1 && room >= 700 ? 2 : 1;
   const inner = (room - (columns - 1) * 16) / columns - 34;
   byId('panels').style.setProperty('--columns', columns);
+  const boxes = () => [...byId('panels').querySelectorAll('summary')];
+  const focused = boxes().indexOf(document.activeElement);
   panels = state.systems.map((system) => createPanel(system, inner));
   byId('panels').replaceChildren(...panels.map(({ node }) => node));
+  boxes()[focused]?.focus({ preventScroll: true });
 }
 
 function showStep() {
