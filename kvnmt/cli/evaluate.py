@@ -33,11 +33,12 @@ from kvnmt.metrics.bleu import Settings, check_tokenizer
 
 MEASURE_HELP = (
     f"{', '.join(MEASURES)} or {ALL}; by default score, significance if there are "
-    "several systems, and what --gold and --brackets are for"
+    "several systems, and what --sentence-scores, --gold and --brackets are for"
 )
 
 OF_BLEU = "score", "significance", "length", "frequency"  # measures of strings
-UNTRANSLATED = {"alignment", "self-attention"}  # measures of references alone
+# Measures of references alone, or of what others measured.
+UNTRANSLATED = {"alignment", "self-attention", "sentence-scores"}
 BATCHED = "batch_size", "batch_tokens"
 DRAWN = (1, 2, 3)  # lines, unless others are named
 
@@ -56,6 +57,8 @@ class Evaluate(Ensembling):
     # translations by other people, for BLEU, chrF and their tests; all else uses only
     # --reference.
     more_references: tuple[Path, ...] = ()
+    # what another program, such as COMET, gave each sentence: a file for each system
+    sentence_scores: tuple[Path, ...] = ()
     source: Path | None = None  # what is translated; runs need it
     measures: Annotated[
         tuple[str, ...], tyro.conf.arg(metavar="MEASURE", help=MEASURE_HELP)
@@ -93,6 +96,7 @@ class Evaluate(Ensembling):
             reverse=self.reverse,
             brackets=self.brackets,
             more_references=self.more_references,
+            sentence_scores=self.sentence_scores,
         )
         self._check_draw(len(test.reference))
         test.stem = self.stem
@@ -152,7 +156,7 @@ class Evaluate(Ensembling):
 
     def _systems(self, test: Test) -> list[System]:
         inputs = (self.source, self.reference, self.gold, self.brackets)
-        inputs += (*self.links, *self.more_references)
+        inputs += (*self.links, *self.more_references, *self.sentence_scores)
         called = names(self.systems)
         if len(called) == 1:  # an ensemble is called by all its members
             called = [" + ".join(names([*self.systems, *self.ensemble]))]
@@ -227,6 +231,7 @@ def check_used(options: Evaluate, measures: Sequence[str]) -> None:
     """
     flags = (
         ("--stem", options.stem, ("adequacy",)),
+        ("--sentence-scores", options.sentence_scores, ("sentence-scores",)),
         ("--links", options.links, ("alignment",)),
         ("--reverse", options.reverse, ("alignment",)),
         ("--brackets", options.brackets, ("self-attention",)),

@@ -9,6 +9,7 @@ from kvnmt.evaluation import (
     perplexity,
     score,
     self_attention,
+    sentence_scores,
     significance,
 )
 from kvnmt.evaluation.base import (
@@ -27,6 +28,8 @@ MEASURES: dict[str, Measure] = {
     "score": Measure(score.measure, score.check),
     # four tests against the first system
     "significance": Measure(significance.measure, significance.check),
+    # those of --sentence-scores: their means, and tests
+    "sentence-scores": Measure(sentence_scores.measure, sentence_scores.check),
     # and unknown words
     "perplexity": Measure(perplexity.measure, perplexity.check, counts_words=True),
     # AER against --gold

@@ -136,6 +136,8 @@ class Test:
     reverse: Run | None = None  # from the language of the reference to the source's
     brackets: list[Tree] | None = None  # of the references
     more_references: tuple[list[str], ...] = ()  # of BLEU, chrF and their tests
+    # of another program, for every system
+    sentence_scores: list[NDArray[np.floating]] = field(default_factory=list)
     settings: Settings = Settings()
     stem: int | None = None  # letters that tell a word, without its inflection
 

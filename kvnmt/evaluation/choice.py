@@ -34,6 +34,7 @@ def choose(names: Sequence[str], test: Test, systems: Sequence[System]) -> list[
         useful = {
             "score": True,
             "significance": len(systems) > 1,
+            "sentence-scores": bool(test.sentence_scores),
             "alignment": test.gold is not None,
             "self-attention": test.brackets is not None,
         }

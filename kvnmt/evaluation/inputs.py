@@ -10,6 +10,7 @@ from kvnmt.data.text import read_lines, read_parallel
 from kvnmt.data.words import split_words
 from kvnmt.errors import UserError, counted
 from kvnmt.evaluation.base import System, Test
+from kvnmt.evaluation.sentence_scores import read_scores
 from kvnmt.files import check_once, claim, in_file, make_folder, write_lines
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import Joined
@@ -32,6 +33,7 @@ def read_test(
     reverse: Path | None = None,
     brackets: Path | None = None,
     more_references: Sequence[Path] = (),
+    sentence_scores: Sequence[Path] = (),
 ) -> Test:
     """Reads a test set.
 
@@ -46,6 +48,7 @@ def read_test(
         reverse: A run of the other direction.
         brackets: Trees of the references.
         more_references: Translations by other people.
+        sentence_scores: What another program gave the sentences of each system.
 
     Raises:
         UserError: A file cannot be read, does not go with the others, or is of no use
@@ -81,6 +84,8 @@ def read_test(
         test.reverse, _ = load_aligner(reverse)
     if brackets:
         test.brackets = _read_trees(brackets, test)
+    count = len(test.reference)
+    test.sentence_scores = [read_scores(path, count) for path in sentence_scores]
     return test
 
 

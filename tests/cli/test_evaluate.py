@@ -87,6 +87,19 @@ def rows(found: dict, measure: str, report: int = 0) -> dict[str, dict]:
     return {row["system"]: row for row in found[measure][report]["rows"]}
 
 
+def test_scores_of_another_program_stand_beside_bleu(kvnmt, text):
+    files = [text.write(name, ["a"] * len(LINES)) for name in ("one", "two")]
+    scores = [text.write(f"{path.name}.comet", ["0.5"] * len(LINES)) for path in files]
+    given = *files, "--reference", text.folder / "test.ref", "--sentence-scores"
+    found = evaluated(kvnmt, *given, *scores)
+    assert list(found) == ["score", "significance", "sentence-scores"]
+    assert rows(found, "sentence-scores")["two"]["bootstrap"] == 1
+    said = kvnmt("evaluate", *given, scores[0])
+    check_sentence(said, "names 1 file for 2 systems")
+    said = kvnmt("evaluate", *given, *scores, "--measures", "score")
+    check_sentence(said, "--sentence-scores is for sentence-scores; name that")
+
+
 def test_what_stops_a_measure_takes_no_figure_away(kvnmt, text, monkeypatch):
     def stop(test, systems):
         raise UserError("it stops.")

@@ -12,6 +12,7 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from scipy import stats
 
 from kvnmt.errors import UserError
 from kvnmt.evaluation import (
@@ -29,6 +30,7 @@ from kvnmt.evaluation.exploration import difference, explore
 from kvnmt.evaluation.length import parts
 from kvnmt.evaluation.perplexity import unknown
 from kvnmt.evaluation.self_attention import by_word
+from kvnmt.evaluation.sentence_scores import read_scores
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.forced import Forced
 from kvnmt.inference.score import Scored, score_lines
@@ -61,6 +63,40 @@ def outputs(lines: list[str], *runs: Path) -> list[System]:
 
 def reports(name: str, test: Test, systems: list[System]) -> list[Report]:
     return MEASURES[name](test, systems)
+
+
+def test_scores_of_another_program_are_tested(tmp_path):
+    """As COMET prints them, with a line for all, or a number a line."""
+    draws = np.random.default_rng(1)
+    first = draws.normal(0.8, 0.1, 50).round(4)
+    second = (first + draws.normal(0.02, 0.05, 50)).round(4)
+    said = "".join(f"b.txt\tSegment {n}\tscore: {x:.4f}\n" for n, x in enumerate(first))
+    (tmp_path / "first").write_text(f"{said}b.txt\tscore: {first.mean():.4f}\n")
+    (tmp_path / "second").write_text("".join(f"{x}\n" for x in second))
+    paths = [tmp_path / "first", tmp_path / "second"]
+    test = Test(["a b"] * 50, sentence_scores=[read_scores(p, 50) for p in paths])
+    systems = outputs(["a b"] * 50)
+    (report,) = reports("sentence-scores", test, systems)
+    one, two = report.rows
+    assert (one["mean"], two["mean"]) == pytest.approx((first.mean(), second.mean()))
+    assert one["half_interval"] == pytest.approx(1.96 * stats.sem(first), rel=0.15)
+    assert (two["improved"], two["worsened"]) == (
+        (second > first).sum(),
+        (second < first).sum(),
+    )
+    assert two["t_test"] == pytest.approx(stats.ttest_rel(second, first).pvalue)
+    assert two["bootstrap"] == pytest.approx(two["t_test"], abs=0.03)
+    assert "t_test" not in one
+    same = replace(test, sentence_scores=[first, first])
+    (report,) = reports("sentence-scores", same, systems)
+    assert (report.rows[1]["t_test"], report.rows[1]["bootstrap"]) == (1.0, 1.0)
+    with pytest.raises(UserError, match="names 2 files for 1 system; name one for"):
+        reports("sentence-scores", test, systems[:1])
+    with pytest.raises(UserError, match="second' has 50 scores but there are 49 ref"):
+        read_scores(paths[1], 49)
+    paths[1].write_text("0.5\nnan\n")
+    with pytest.raises(UserError, match="second, line 2: 'nan' is no number"):
+        read_scores(paths[1], 2)
 
 
 def test_nothing_is_aligned_that_nobody_looks_at(tmp_path_factory, monkeypatch):
@@ -128,6 +164,7 @@ def test_whatever_is_there_is_measured(name, lines, tmp_path_factory):
     test.gold = [parse_pharaoh("0-0" if line else "") for line in lines]
     test.aligners = {"gold": test.gold}
     test.reverse = load_run(untrained(base, "rnnsearch-star", turned=True))
+    test.sentence_scores = [np.ones(len(lines))] * len(systems)
     for report in reports(name, test, systems):
         assert report.rows or not any(lines)
         assert table(report).row_count == len(report.rows)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What another program gave each sentence, such as COMET: means and tests of them."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from kvnmt.data.text import read_lines
+from kvnmt.errors import UserError, counted
+from kvnmt.evaluation.base import Column, LackingError, Report, System, Test
+from kvnmt.metrics.significance import TIE, bootstrap, interval, seed_of_environment
+
+COLUMNS = (
+    Column("system", "system"),
+    Column("mean", "mean", "{:.4f}"),
+    Column("half_interval", "±", "{:.4f}"),
+    Column("improved", "better"),
+    Column("worsened", "worse"),
+    Column("t_test", "p t", "{:.4f}"),
+    Column("bootstrap", "p boot", "{:.4f}"),
+)
+NOTE = (
+    "of another program; ±: half of the range in which the mean is in 95 of 100 "
+    "resamples of the sentences; better, worse: sentences; p of the paired t-test and "
+    "the paired bootstrap against the first, two-sided"
+)
+# COMET tells the mean of all in a last line, which is no segment's.
+_SEGMENT = re.compile(r"\tSegment \d+\tscore: (\S+)$")
+
+
+def read_scores(path: Path, count: int) -> NDArray[np.floating]:
+    """Reads a number from each line of a file, or what COMET prints of each segment.
+
+    Args:
+        path: The file.
+        count: How many sentences there are.
+
+    Raises:
+        UserError: It cannot be read, a line is no number, or there are more or fewer.
+    """
+    lines = read_lines(path)
+    segments = [match[1] for match in map(_SEGMENT.search, lines) if match]
+    scores = []
+    for number, text in enumerate(segments or lines, 1):
+        try:
+            scores.append(float(text))
+        except ValueError:
+            scores.append(np.nan)
+        if not np.isfinite(scores[-1]):
+            raise UserError(
+                f"{path}, line {number}: '{text[:40]}' is no number; let each line be "
+                "the score of a sentence."
+            )
+    if len(scores) != count:
+        raise UserError(
+            f"'{path}' has {counted(len(scores), 'score')} but there are "
+            f"{counted(count, 'reference')}; line n must be the score of sentence n."
+        )
+    return np.array(scores)
+
+
+def check(test: Test, systems: Sequence[System]) -> None:
+    """Needs the scores of every system."""
+    if not test.sentence_scores:
+        raise LackingError("--sentence-scores is not given")
+    seed_of_environment()
+    if len(test.sentence_scores) != len(systems):
+        raise UserError(
+            f"--sentence-scores names {counted(len(test.sentence_scores), 'file')} for "
+            f"{counted(len(systems), 'system')}; name one for each, in their order."
+        )
+
+
+def measure(test: Test, systems: Sequence[System]) -> Report:
+    """A row for each system."""
+    baseline, rows = test.sentence_scores[0], []
+    for system, scores in zip(systems, test.sentence_scores):
+        bounds = interval(_summands(scores), _mean)
+        row: dict[str, Any] = {
+            "system": system.name,
+            "mean": scores.mean(),
+            "interval": bounds,
+            "half_interval": bounds and (bounds[1] - bounds[0]) / 2,
+        }
+        if rows:
+            row |= {
+                "improved": int((scores > baseline).sum()),
+                "worsened": int((scores < baseline).sum()),
+                "t_test": _t_test(baseline, scores),
+                "bootstrap": bootstrap(_summands(baseline), _summands(scores), _mean),
+            }
+        rows.append(row)
+    columns = COLUMNS if rows[1:] else COLUMNS[:3]
+    return Report("scores of sentences", columns, rows, [NOTE])
+
+
+def _summands(scores: NDArray[np.floating]) -> NDArray[Any]:
+    """What a mean is made of: [sentences, 2]."""
+    return np.stack([scores, np.ones(len(scores))], axis=1)
+
+
+def _mean(sums: NDArray[Any]) -> Any:
+    return sums[..., 0] / sums[..., 1]
+
+
+def _t_test(baseline: NDArray[np.floating], scores: NDArray[np.floating]) -> float:
+    """The paired t-test; where all gain alike, the least p of an exact test."""
+    difference = scores - baseline
+    if np.ptp(difference) < TIE:
+        return min(1.0, 2 * 0.5 ** len(scores)) if abs(difference[0]) > TIE else 1.0
+    result: Any = stats.ttest_1samp(difference, 0.0)
+    return float(result.pvalue)
