@@ -22,6 +22,7 @@ from kvnmt.runs.config import STARTS, Experiment
 from kvnmt.runs.directory import has_checkpoint, load_experiment
 from kvnmt.runs.recipes import Recipe
 from kvnmt.training.loop import Result
+from kvnmt.training.shared_folder import check_shared
 
 STOPPED = (
     "; stopped early, since as many validations as --training.patience says were no "
@@ -83,6 +84,7 @@ class Train:
         """Refuses flags for the beginning of a run where a run is resumed."""
         if not self.resume:
             return
+        check_shared(self.run)  # a process that does not see it finds no config either
         before = load_experiment(self.run)
         for path in STARTS if has_checkpoint(self.run) else ():
             was, now = (attrgetter(path)(e) for e in (before, self.experiment))

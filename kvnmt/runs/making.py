@@ -22,6 +22,7 @@ from kvnmt.runs.bounds import check_finite
 from kvnmt.runs.config import Experiment, to_plain
 from kvnmt.training.checkpoints.orbax_arrays import reason
 from kvnmt.training.checkpoints.writer import Checkpoints
+from kvnmt.training.shared_folder import MARK
 
 
 def check_free(folder: Path) -> None:
@@ -34,7 +35,9 @@ def check_free(folder: Path) -> None:
     # What a start that was killed has left is no run.
     names = "versions.json", "config.json"
     half = {"lock", "vocabulary", "versions.json", *(f"{name}.new" for name in names)}
-    if folder.is_dir() and {path.name for path in folder.iterdir()} <= half:
+    if folder.is_dir() and all(
+        path.name in half or path.name.startswith(MARK) for path in folder.iterdir()
+    ):
         return
     if folder.exists():
         raise _taken(folder)

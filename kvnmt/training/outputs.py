@@ -15,6 +15,7 @@ from kvnmt.training.job import Job
 from kvnmt.training.leaving import Leaving
 from kvnmt.training.loop_state import LoopState, is_over, restore
 from kvnmt.training.profile import Profile
+from kvnmt.training.shared_folder import check_shared
 from kvnmt.training.signals import Signals
 from kvnmt.training.step import TrainState
 
@@ -48,11 +49,12 @@ def open_outputs(
         begin: Called by the first process, as `kvnmt.training.loop.fit` says.
 
     Raises:
-        UserError: Another training writes there, the checkpoint is of other pairs, or
-            something cannot be written.
+        UserError: Another training writes there, a process does not see the folder, the
+            checkpoint is of other pairs, or something cannot be written.
     """
     keep = Keep(job.config.keep_last, job.config.keep_every, job.config.keep_best)
     devices.first_does(lambda: make_folder(job.folder))
+    check_shared(job.folder)
     only = only_writer(job.folder, job.tell)
     devices.first_does(lambda: stack.enter_context(only))
     if not resume:

@@ -30,7 +30,7 @@ from kvnmt.errors import UserError, run_program
 from kvnmt.pictures import charts
 from kvnmt.runs import train
 from kvnmt.runs.config import Experiment
-from kvnmt.training import steps
+from kvnmt.training import shared_folder, steps
 from kvnmt.training.checkpoints.orbax_arrays import AllWritten
 from tests.lowering import share_contexts
 
@@ -122,7 +122,7 @@ def _train(
         AllWritten.result = _full(end.full_at)
     if end.fails:
         train.fit = partial(_failing, train.fit)
-    companions.GRACE = 1.0
+    companions.GRACE = shared_folder.PATIENCE = 1.0
 
     def run() -> None:
         with companions.together():

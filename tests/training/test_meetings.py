@@ -1,61 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Processes that write together wait for each other, but not for one that failed."""
 
-import threading
 from functools import partial
-from types import SimpleNamespace
 
-import jax
 import pytest
 
-from kvnmt import companions
 from kvnmt.training.checkpoints import meetings
 from kvnmt.training.checkpoints.meetings import Meetings
-
-
-class Store:
-    """What the processes of a job share, in one process."""
-
-    def __init__(self):
-        self._values = {}
-
-    def key_value_set(self, key, value, allow_overwrite=False):
-        assert allow_overwrite or key not in self._values
-        self._values[key] = value
-
-    def key_value_dir_get(self, folder):
-        return [(k, v) for k, v in self._values.items() if k.startswith(f"{folder}/")]
+from tests.training.pretended import in_process, pretend_two
 
 
 @pytest.fixture
 def processes(monkeypatch):
     """The meetings of two processes, each in a thread of its name."""
-    monkeypatch.setattr(
-        companions.distributed, "global_state", SimpleNamespace(client=Store())
-    )
-    monkeypatch.setattr(jax, "process_count", lambda: 2)
-    monkeypatch.setattr(
-        jax, "process_index", lambda: int(threading.current_thread().name)
-    )
+    pretend_two(monkeypatch)
     monkeypatch.setattr(meetings, "LOOK", 0.001)
     both = Meetings(), Meetings()
     both[1]._name = both[0]._name  # as in two processes
     return both
-
-
-def in_process(number, work):
-    """Begins work there; its thread, and where its error will be."""
-    errors = []
-
-    def run():
-        try:
-            work()
-        except Exception as error:
-            errors.append(error)
-
-    thread = threading.Thread(target=run, name=str(number))
-    thread.start()
-    return thread, errors
 
 
 def test_all_come(processes):

@@ -50,6 +50,7 @@ def train_two(
     end: End = End(),
     devices: int = 2,
     other: Experiment | None = None,
+    elsewhere: Path | None = None,
 ):
     """Trains in two processes; what they said.
 
@@ -60,12 +61,13 @@ def train_two(
         end: When the second ends itself.
         devices: Of each process.
         other: What the second trains instead.
+        elsewhere: Run directory of the second, if it is another.
     """
     port = free_port()
     both = [
         start(
             folder.parent / f"{folder.name}-{i}.log",
-            folder,
+            elsewhere if i and elsewhere else folder,
             other if i and other else exp,
             end=end if i else End(),
             cluster=Cluster(port, i, devices=devices),
@@ -152,6 +154,17 @@ def test_processes_start_from_the_same_arrays(tmp_path):
     said = train_two(tmp_path / "run", one, 2, devices=1, other=other)
     assert "has other choices or other text than the first" in said[1]
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_processes_without_a_folder_that_all_see_train_nothing(tmp_path):
+    """Checkpoints would have holes, and nobody would be told."""
+    exp = tiny(toy_data(tmp_path / "text"), shapes=1, epochs=1)
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    said = train_two(run, exp, 2, devices=1, elsewhere=elsewhere)
+    for path, each in zip((run, elsewhere), said):
+        assert f"kvnmt: process 1 does not see '{path}' of the first process" in each
+    assert list(run.iterdir()) == [] and not elsewhere.exists()
 
 
 @pytest.mark.slow
