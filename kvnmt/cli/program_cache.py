@@ -14,12 +14,17 @@ from pathlib import Path
 
 import jax
 
+from kvnmt.companions import gathered, number
+from kvnmt.console import say
 from kvnmt.errors import UserError
+from kvnmt.files import digest
+from kvnmt.training.shared_folder import blind_to
 
 VARIABLE = "KVNMT_PROGRAM_CACHE"  # a folder, or NONE
 NONE = "none"
 MOST_BYTES = 2 * 1024**3  # of all programs that are kept
 INFO = Path("/proc/cpuinfo")
+LOOK_FOR = 2.0  # seconds for what the first process writes there
 TRAITS = (b"flags", b"Features", b"model", b"CPU ")  # lines that do not change
 
 
@@ -56,6 +61,37 @@ def keep_programs(folder: str | None = None) -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation")
     prune(programs.parent)
+
+
+def agree_on_programs() -> None:
+    """Keeps no programs of several processes that do not find the same ones.
+
+    Once they have joined, and before one of them compiles. JAX lets the first process
+    alone write. GPUs measure kernels together, so that who compiles would wait for who
+    reads the program, for a day.
+    """
+    own, count = number()
+    base = jax.config.jax_compilation_cache_dir  # pyright: ignore
+    is_folder = base is not None and "://" not in base  # JAX writes to buckets, too
+    known = kept_names(base) if is_folder else str(base)
+    alike = count == 1 or len({*gathered(known)}) == 1
+    if alike and not (is_folder and blind_to(Path(base), LOOK_FOR)):
+        return
+    jax.config.update("jax_compilation_cache_dir", None)
+    if own == 0:
+        say(
+            "compiled programs are not kept: the processes do not find the same ones; "
+            "name a folder that all share with --program-cache"
+        )
+
+
+def kept_names(base: str) -> str:
+    """Stands for the names of the programs in a folder, which is made."""
+    with contextlib.suppress(OSError):
+        os.makedirs(base, exist_ok=True)
+        names = (n for n in os.listdir(os.fsencode(base)) if n.endswith(b"-cache"))
+        return digest(b"\n".join(sorted(names)))
+    return ""
 
 
 def default_folder() -> str:

@@ -12,6 +12,7 @@ import tyro
 from kvnmt import companions, devices
 from kvnmt.cli.flags import FLAT
 from kvnmt.cli.own_code import IMPORTED
+from kvnmt.cli.program_cache import agree_on_programs
 from kvnmt.console import say
 from kvnmt.errors import UserError, counted, flag
 from kvnmt.fields import at_least, check_fields
@@ -66,6 +67,7 @@ class Train:
                 "first process is found."
             )
         with companions.together():
+            agree_on_programs()
             self._check_starts()
             result = experiment.run(
                 self.experiment, self.run, resume=self.resume, verbose=self.verbose

@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from kvnmt.cli import program_cache
+from kvnmt.cli import program_cache, train
 from kvnmt.cli.program_cache import (
+    agree_on_programs,
     default_folder,
     keep_programs,
     machine_folder,
@@ -18,6 +20,8 @@ from kvnmt.cli.program_cache import (
     writable,
 )
 from kvnmt.errors import UserError
+from kvnmt.runs.config import Experiment
+from tests.training.pretended import in_both, pretend_two
 
 # Compiles, and tells where programs are kept.
 CODE = """
@@ -160,3 +164,64 @@ def test_the_programs_used_longest_ago_go_first(tmp_path):
     prune(tmp_path, most=350)
     assert [path.exists() for path in paths] == [True] * 3 + [False] * 3
     assert all(path.exists() for path in others)
+
+
+def agreed(patch: pytest.MonkeyPatch, *bases: object) -> list[str | None]:
+    """Where each of two processes keeps programs after they have agreed."""
+    places: list[Any] = [base and str(base) for base in bases]
+
+    class Config:
+        """That of the process of this thread."""
+
+        @property
+        def jax_compilation_cache_dir(self):
+            return places[program_cache.number()[0]]
+
+        def update(self, name, value):
+            assert name == "jax_compilation_cache_dir"
+            places[program_cache.number()[0]] = value
+
+    with patch.context() as within:
+        pretend_two(within)
+        within.setattr(program_cache, "jax", SimpleNamespace(config=Config()))
+        within.setattr(program_cache, "LOOK_FOR", 0.01)
+        assert in_both(lambda number: agree_on_programs()) == [[], []]
+    return places
+
+
+def test_processes_keep_programs_where_all_find_the_same(tmp_path, monkeypatch, capsys):
+    shared = tmp_path / "shared"
+    for _ in range(2):
+        assert agreed(monkeypatch, shared, shared) == [str(shared)] * 2
+        (shared / "jit_f-cache").touch()
+    assert agreed(monkeypatch, None, None) == [None, None]
+    assert agreed(monkeypatch, "gs://a/b", "gs://a/b") == ["gs://a/b"] * 2
+    assert capsys.readouterr().err == ""
+    assert [path.name for path in shared.iterdir()] == ["jit_f-cache"]
+
+
+def test_processes_that_find_other_programs_keep_none(tmp_path, monkeypatch, capsys):
+    """The first alone would write, and the others compile what it has already."""
+    first, other = tmp_path / "first", tmp_path / "other"
+    told = "compiled programs are not kept: the processes do not find the same ones"
+    assert agreed(monkeypatch, first, other) == [None, None]  # both are empty
+    assert capsys.readouterr().err.count(told) == 1
+    (first / "jit_f-cache").touch()
+    for bases in ((first, other), (first, None), (None, first), ("gs://a", "gs://b")):
+        assert agreed(monkeypatch, *bases) == [None, None]
+        assert capsys.readouterr().err.count(told) == 1
+
+
+def test_a_training_in_one_process_keeps_its_programs(monkeypatch):
+    config = SimpleNamespace(jax_compilation_cache_dir="/some/where")  # has no update
+    monkeypatch.setattr(program_cache, "jax", SimpleNamespace(config=config))
+    agree_on_programs()
+
+
+def test_a_training_agrees_before_all_else(monkeypatch):
+    def agree() -> None:
+        raise UserError("agreed first.")
+
+    monkeypatch.setattr(train, "agree_on_programs", agree)
+    with pytest.raises(UserError, match="agreed first"):
+        train.Train(Path("never made"), Experiment())()
