@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ from kvnmt.errors import UserError, reason_of
 MANIFEST = "manifest.json"
 SMALL = 2**24  # bytes
 LONGEST_NAME = 180  # bytes of a name in that of a file, which may have 255
+ADDRESS = re.compile("[a-z][a-z0-9+.-]+:/")  # one letter is a drive
 ALGORITHMS = {  # by the digits of a digest
     64: hashlib.sha256,
     32: partial(hashlib.blake2b, digest_size=16),  # in checkpoints of versions before
@@ -35,6 +37,7 @@ def make_folder(path: Path) -> None:
     Raises:
         UserError: It cannot be made.
     """
+    check_local(path)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -45,8 +48,9 @@ def check_path(path: Path) -> None:
     """Makes sure that libraries in other languages can open a path.
 
     Raises:
-        UserError: It holds bytes that are not UTF-8.
+        UserError: It holds bytes that are not UTF-8, or is an address.
     """
+    check_local(path)
     try:
         str(path.absolute()).encode()
     except UnicodeEncodeError:
@@ -55,6 +59,20 @@ def check_path(path: Path) -> None:
             f"'{name}' has a name that is not UTF-8, or the locale is not (LANG, "
             "PYTHONUTF8=1); rename the folder, or choose another."
         ) from None
+
+
+def check_local(path: Path) -> None:
+    """Makes sure that a path is none of a bucket, which would be a folder here.
+
+    Raises:
+        UserError: It begins as an address does.
+    """
+    if ADDRESS.match(str(path)):
+        address = str(path).replace(":/", "://", 1)  # a path has lost the second one
+        raise UserError(
+            f"'{address}' is an address and no folder here; mount the bucket, as with "
+            "gcsfuse, and name a folder in it."
+        )
 
 
 def not_made(path: Path, error: OSError) -> UserError:

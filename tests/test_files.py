@@ -11,21 +11,28 @@ from pathlib import Path
 
 import pytest
 
+from kvnmt.cli.program_cache import keep_programs
+from kvnmt.data.config import DataConfig
+from kvnmt.data.corpus import prepare_train
 from kvnmt.errors import UserError
 from kvnmt.files import (
     MANIFEST,
     DamagedError,
     check_files,
+    check_path,
     claim,
     digest,
     digest_of,
     locked,
+    make_folder,
     read_manifest,
     write_lines,
     write_manifest,
     write_output,
     write_whole,
 )
+from kvnmt.runs.average import average
+from kvnmt.runs.making import check_free
 from kvnmt.training.checkpoints.folder import only_writer
 from tests.helpers import full
 
@@ -192,3 +199,32 @@ def test_a_link_that_leads_to_itself_is_told(tmp_path):
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     with pytest.raises(UserError, match="loop' cannot be written: Too many levels"):
         write_output(tmp_path / "loop", "")
+
+
+def test_an_address_is_no_folder(tmp_path, monkeypatch):
+    """It would be one here, of which the machine's disk is all that there is."""
+    monkeypatch.chdir(tmp_path)
+    for check in (check_path, make_folder):
+        for address in ("gs://bucket/run", "s3://bucket"):
+            with pytest.raises(UserError, match=f"'{address}' is an address .*gcsfuse"):
+                check(Path(address))
+    assert list(tmp_path.iterdir()) == []
+    for place in ("c:/run", "run:2/x", "a/gs:/x", "gs:bucket", "Run:/x"):
+        check_path(Path(place))
+        make_folder(Path(place))
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        check_free,
+        lambda path: average([], path),
+        lambda path: prepare_train(DataConfig(cache=path)),
+        lambda path: keep_programs("gs://bucket"),
+    ],
+)
+def test_nothing_is_written_to_an_address(write, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="'gs://bucket' is an address"):
+        write(Path("gs://bucket"))
+    assert list(tmp_path.iterdir()) == []

@@ -17,7 +17,7 @@ import jax
 from kvnmt.companions import gathered, number
 from kvnmt.console import say
 from kvnmt.errors import UserError
-from kvnmt.files import digest
+from kvnmt.files import check_local, digest
 from kvnmt.training.shared_folder import blind_to
 
 VARIABLE = "KVNMT_PROGRAM_CACHE"  # a folder, or NONE
@@ -38,7 +38,7 @@ def keep_programs(folder: str | None = None) -> None:
         folder: Where; ``"none"`` for nowhere.
 
     Raises:
-        UserError: A folder that is named cannot be made or written.
+        UserError: A folder that is named cannot be made or written, or is an address.
     """
     named = "--program-cache"
     if folder is None:
@@ -47,6 +47,8 @@ def keep_programs(folder: str | None = None) -> None:
         named, folder = VARIABLE, os.environ.get(VARIABLE)
     programs = None
     if folder != NONE:
+        if folder:
+            check_local(Path(folder))
         programs = writable(folder or default_folder())
         if folder and programs is None:
             raise UserError(

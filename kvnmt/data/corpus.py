@@ -23,7 +23,7 @@ from kvnmt.data.vocabularies import Vocabularies, check_merges, load_vocabularie
 from kvnmt.data.vocabulary import UNK
 from kvnmt.data.words import split_words, unspaced
 from kvnmt.errors import OptionError, UserError, counted, flag, reason_of
-from kvnmt.files import digest_of
+from kvnmt.files import check_local, digest_of
 
 CUT = 0.02  # share of words
 FEW, SINGLE = 1_000, 0.2  # subwords, and the share of them that may be characters
@@ -195,6 +195,8 @@ def prepare_train(
         UserError: The text cannot be read or is faulty, or no pair is left of it; the
             cache cannot be written.
     """
+    if config.cache:
+        check_local(config.cache)
     text = sources.open_text(config, "train")
     if not trained and config.vocabularies:
         if not config.vocabularies.is_dir():

@@ -17,7 +17,7 @@ from kvnmt.data.vocabularies import (
     digests,
 )
 from kvnmt.errors import OptionError, UserError
-from kvnmt.files import check_once
+from kvnmt.files import check_once, check_path
 from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite, check_sizes
 from kvnmt.runs.config import Experiment, leaves, to_plain
@@ -52,6 +52,7 @@ def average(
         UserError: The runs cannot be read or do not fit each other, keep fewer
             checkpoints, one is named twice, or the output exists.
     """
+    check_path(output)
     if output.exists():
         raise UserError(f"'{output}' exists already; choose another folder.")
     check_once(folders)
