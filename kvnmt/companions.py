@@ -51,7 +51,7 @@ def join(
 
     Args:
         coordinator: ``host:port`` of the first process; None: found, as all else, from
-            the environment of SLURM, Open MPI or a TPU pod.
+            the environment of SLURM, Open MPI 4 or a TPU pod.
         processes: How many there are.
         process: Which one this is, from 0.
 
@@ -70,14 +70,14 @@ def join(
             coordinator,
             processes,
             process,
-            local_device_ids=_own_devices(coordinator is not None),
+            local_device_ids=_own_devices(process is not None),
             initialization_timeout=2 * WAIT,
         )
     except (ValueError, RuntimeError) as error:
         raise UserError(
             f"the processes cannot be joined ({first_line(error)}); give --coordinator "
-            "HOST:PORT, --processes and --process, or start them by SLURM or on a TPU "
-            "pod."
+            "HOST:PORT, --processes and --process, or start them by SLURM, Open MPI 4 "
+            "or on a TPU pod."
         ) from None
     finally:
         late.cancel()

@@ -51,7 +51,7 @@ class Train:
     like: Path | None = None
     resume: bool = False  # go on from the last checkpoint
     verbose: bool = False  # name every array that a warm start copies
-    distributed: bool = False  # train with processes of SLURM, Open MPI or a TPU pod
+    distributed: bool = False  # train with processes of SLURM, Open MPI 4 or a TPU pod
     # HOST:PORT of the first process, instead of --distributed
     coordinator: str | None = None
     processes: int | None = None  # number of processes, with --coordinator

@@ -321,6 +321,9 @@ def test_a_process_takes_all_devices_where_it_is_alone_or_told_its_place(monkeyp
     monkeypatch.setattr(jax.distributed, "initialize", initialize)
     companions.join(f"localhost:{free_port()}", 1, 0)
     assert joined["local_device_ids"] == []
+    # Where they meet alone says nothing of its place: SLURM does, of eight.
+    companions.join(f"localhost:{free_port()}")
+    assert joined["local_device_ids"] is None
 
 
 def test_a_process_that_is_shown_one_gpu_takes_it(monkeypatch):
