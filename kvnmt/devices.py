@@ -3,7 +3,7 @@
 
 import contextlib
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from kvnmt.errors import OptionError, UserError, first_line, lacks_device
+from kvnmt.errors import OptionError, UserError, counted, first_line, lacks_device
 from kvnmt.typing import PyTree
 
 T = TypeVar("T")
@@ -128,15 +128,26 @@ def data_mesh(model: int = 1) -> Mesh:
         model: Devices that share arrays which are split by the words of a vocabulary.
 
     Raises:
-        UserError: The devices of a process cannot be grouped so.
+        UserError: The devices of a process cannot be grouped so, or another process
+            has more of them.
     """
-    if jax.local_device_count() % model:
+    among = jax.devices()
+    own = Counter(one.process_index for one in among)
+    (most, many), (fewest, few) = own.most_common()[0], own.most_common()[-1]
+    if few < many:
+        raise UserError(
+            f"process {fewest} has {counted(few, 'device')} and process {most} has "
+            f"{many}, and all must have equally many; let CUDA_VISIBLE_DEVICES show "
+            f"{few} to each."
+        )
+    if few % model:
         raise OptionError(
-            f"{{0}} is {model} but must divide the {jax.local_device_count()} devices "
-            "of a process.",
+            f"{{0}} is {model} but must divide the {counted(few, 'device')} of a "
+            "process; give 1, or another that does, or start one process for each "
+            "machine.",
             "training.model_axis",
         )
-    return mesh_of(jax.devices(), model)
+    return mesh_of(among, model)
 
 
 def mesh_of(among: Sequence[Any], model: int) -> Mesh:

@@ -5,6 +5,7 @@ import dataclasses
 import re
 from collections.abc import Callable
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -227,10 +228,18 @@ def test_a_vocabulary_that_cannot_be_split_is_told():
 
 
 def test_devices_that_cannot_be_grouped_are_told():
-    with pytest.raises(
-        UserError, match=f"model_axis is 3 but must divide the {DEVICES}"
-    ):
+    told = f"model_axis is 3 but must divide the {DEVICES} devices .* start one process"
+    with pytest.raises(UserError, match=told):
         devices.data_mesh(3)
+
+
+def test_unequal_numbers_of_devices_are_told(monkeypatch):
+    """JAX would fail later, on the rows of a batch."""
+    held = [SimpleNamespace(process_index=n) for n in (0, 0, 1, 2, 2)]
+    monkeypatch.setattr(jax, "devices", lambda: held)
+    told = "process 1 has 1 device and process 0 has 2, .* CUDA_VISIBLE_DEVICES show 1"
+    with pytest.raises(UserError, match=told):
+        devices.data_mesh()
 
 
 def test_devices_meet_outside_of_every_loop():
