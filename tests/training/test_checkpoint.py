@@ -220,6 +220,25 @@ def test_a_reader_does_not_look_for_ever(tmp_path):
             checkpoints.take(lambda: [8], lambda steps: None)
 
 
+def test_a_process_that_finds_the_choice_of_the_first_damaged_says_so(
+    tmp_path, monkeypatch
+):
+    """It chooses again with the others where that has been removed."""
+    save_at(tmp_path, 7, 8)
+    (tmp_path / "8" / "manifest.json").write_text("other")
+    answers = iter([8, True, 8, False, 7, True])  # of the first
+    monkeypatch.setattr(devices, "first_does", lambda work: None)
+    monkeypatch.setattr(devices, "agree", lambda own: next(answers))
+    with Checkpoints(tmp_path, read_only=True) as checkpoints:
+
+        def take() -> list[int]:
+            return checkpoints.take(lambda: [checkpoints.find("best").step], list)
+
+        with pytest.raises(UserError, match="checkpoint '.*/8' is damaged: .* changed"):
+            take()
+        assert take() == [7]
+
+
 def test_another_model_is_told(tmp_path):
     save_at(tmp_path, 7)
     other = make_state("kvmematt-r2", OptimizerConfig(), StepOptions(), 1)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints as they are read: found, checked, and put into arrays."""
 
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,7 +35,8 @@ class CheckpointReader:
         all get the choice of the first.
 
         Raises:
-            UserError: There is none, or what `CheckpointFolder.first_whole` raises.
+            UserError: There is none, this process does not find the one chosen as it
+                was written, or what `CheckpointFolder.first_whole` raises.
         """
         were_there = bool(self.folder.steps())
         manifest = devices.first_does(lambda: self.folder.first_whole(which))
@@ -51,7 +52,8 @@ class CheckpointReader:
                 "with {0} until one is saved.",
                 "resume",
             )
-        return manifest or manifests.read(self.folder.of(step))
+        with self._telling(step):
+            return manifest or manifests.read(self.folder.of(step))
 
     def take(
         self, choose: Callable[[], Sequence[int]], read: Callable[[Sequence[int]], T]
@@ -68,8 +70,9 @@ class CheckpointReader:
             UserError: What either raises of checkpoints that stay; none stays.
         """
         for _ in range(LOOKS):
-            steps, result, failure = choose(), [], None
+            steps, result, failure = list[int](), [], None
             try:
+                steps.extend(choose())
                 result.append(read(steps))
             except UserError as error:
                 failure = error
@@ -91,14 +94,10 @@ class CheckpointReader:
             UserError: It is not as it was written.
         """
         folder = self.folder.of(step)
-        try:
+        with self._telling(step):
             manifest = manifests.read(folder)
             manifests.check(folder, manifest)
             return manifest
-        except DamagedError as error:
-            raise UserError(
-                f"checkpoint '{folder}' is damaged: {error}; name another one."
-            ) from None
 
     def restore(self, like: TrainState, step: int) -> TrainState:
         """Reads a checkpoint into the shapes and shardings of ``like``.
@@ -120,6 +119,17 @@ class CheckpointReader:
             step: Which checkpoint.
         """
         return self._arrays.read(self.folder.of(step), {"params": like})["params"]
+
+    @contextmanager
+    def _telling(self, step: int) -> Iterator[None]:
+        """Within it damage to a checkpoint is told as one that a user can mend."""
+        try:
+            yield
+        except DamagedError as error:
+            raise UserError(
+                f"checkpoint '{self.folder.of(step)}' is damaged: {error}; name "
+                "another one."
+            ) from None
 
 
 def check_goes_on(folder: CheckpointFolder) -> None:
