@@ -221,7 +221,7 @@ def too_large(problem: str, what: str = TRAINING) -> UserError:
     remedy += "a greater {2}"
     # Validation has no gradient, for which things are kept, and computes in float32.
     if what == TRAINING:
-        remedy += " (not with {1}, whose batches have 8 rows for each part)"
+        remedy += " (not with {1}, where each part has 8 rows or more)"
         remedy += ", {3} 8 (with a recurrent decoder) or {4} bfloat16"
     else:
         remedy += ", in whose parts validation is computed too"
