@@ -97,18 +97,30 @@ def plan_validation(config: TrainingConfig, valid: EncodedCorpus, mesh: Mesh) ->
 
 
 def greedy(
-    config: TrainingConfig, search: SearchConfig = SearchConfig()
+    config: TrainingConfig,
+    search: SearchConfig = SearchConfig(),
+    local: int = 1,
+    processes: int = 1,
 ) -> SearchConfig:
     """The search for BLEU, in batches no larger than a part of one in training.
 
     It is the run's search, made greedy. Its limits on the length and the words of
     translations stay, since they decide what is measured.
+
+    Args:
+        config: Has the batches of training, of all processes together.
+        search: The run's; each device has as much at a time as it says.
+        local: Devices of this process, which share a batch.
+        processes: How many search at once.
     """
     one = {"beam": 1, "nbest": 1, "sample": False, "diversity": 0.0, "coverage": 0.0}
     few, usual = _of_a_part(config), replace(search, **one, top_k=None, top_p=1.0)
+    rows, tokens = search.batch_size * local, search.batch_tokens * local
     if few.batch_tokens:
-        return replace(usual, batch_tokens=min(few.batch_tokens, usual.batch_tokens))
-    return replace(usual, batch_size=min(few.batch_size, usual.batch_size))
+        tokens = min(max(few.batch_tokens // processes, 1), tokens)
+    else:
+        rows = min(max(few.batch_size // processes, 1), rows)
+    return replace(usual, batch_size=rows, batch_tokens=tokens)
 
 
 @lru_cache(maxsize=KEPT)
@@ -169,9 +181,8 @@ def _translations(
     """Translations of the whole text; several processes take its lines in turn."""
     number, count = devices.part()
     source = [ids[:-1].tolist() for ids in corpora.valid.source]
-    translations = translate(
-        model, devices.own(params), source[number::count], greedy(config, search)
-    )
+    few = greedy(config, search, jax.local_device_count(), count)
+    translations = translate(model, devices.own(params), source[number::count], few)
     ids = _together([t.ids for t in translations], len(source))
     return [corpora.vocabularies.target.decode(words) for words in ids]
 

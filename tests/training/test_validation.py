@@ -104,6 +104,19 @@ def test_so_are_those_of_its_search(choices, rows, tokens):
     assert (search.beam, search.batch_size, search.batch_tokens) == (1, rows, tokens)
 
 
+def test_each_device_searches_for_as_much_as_one():
+    """But for no more than its part of a batch in training."""
+
+    def size(local: int, processes: int, **choices: int) -> tuple[int, int]:
+        search = greedy(TrainingConfig(**choices), SearchConfig(), local, processes)
+        return search.batch_size, search.batch_tokens
+
+    assert size(8, 1, batch_size=1024) == (512, 8 * 4096)
+    assert size(8, 2, batch_size=512, accumulate=2) == (128, 8 * 4096)
+    assert size(8, 1, batch_tokens=2**15) == (512, 2**15)
+    assert size(8, 2, batch_tokens=2**15) == (512, 2**14)
+
+
 def test_what_translations_may_be_counts_in_validation():
     """How long they are, and what they hold; not how widely is searched."""
     wide = SearchConfig(beam=5, nbest=3, coverage=1.0, diversity=1.0)
