@@ -73,11 +73,11 @@ def agree_on_programs() -> None:
     reads the program, for a day.
     """
     own, count = number()
-    base = jax.config.jax_compilation_cache_dir  # pyright: ignore
-    is_folder = base is not None and "://" not in base  # JAX writes to buckets, too
-    known = kept_names(base) if is_folder else str(base)
+    kept = jax.config.jax_compilation_cache_dir  # pyright: ignore
+    base = None if "://" in str(kept) else kept  # JAX writes to buckets, too
+    known = kept_names(base) if base else str(kept)
     alike = count == 1 or len({*gathered(known)}) == 1
-    if alike and not (is_folder and blind_to(Path(base), LOOK_FOR)):
+    if alike and not (base and blind_to(Path(base), LOOK_FOR)):
         return
     jax.config.update("jax_compilation_cache_dir", None)
     if own == 0:
