@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a user's text to what training eats: pairs, vocabularies, ids."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -10,23 +10,16 @@ import numpy as np
 from rich.console import Console
 
 from kvnmt.console import people_console, say
-from kvnmt.data import cache, prepare, sources
+from kvnmt.data import advice, cache, prepare, sources
 from kvnmt.data.batches import EncodedCorpus, Sentences, encoded
-from kvnmt.data.bpe_dropout import SPACE
 from kvnmt.data.cache import Prepared
-from kvnmt.data.codes import MARK
 from kvnmt.data.config import DataConfig, with_limit
-from kvnmt.data.encoding import Dropped, EncodedBlock, Tokenised, tokenised
+from kvnmt.data.encoding import Dropped, EncodedBlock, tokenised
 from kvnmt.data.sources import TextReader
 from kvnmt.data.text import collect, nothing_left
 from kvnmt.data.vocabularies import Vocabularies, check_merges, load_vocabularies
-from kvnmt.data.vocabulary import UNK
-from kvnmt.data.words import split_words, unspaced
-from kvnmt.errors import OptionError, UserError, counted, flag, reason_of
+from kvnmt.errors import OptionError, UserError, counted, reason_of
 from kvnmt.files import check_local, digest_of
-
-CUT = 0.02  # share of words
-FEW, SINGLE = 1_000, 0.2  # subwords, and the share of them that may be characters
 
 
 class Corpora(NamedTuple):
@@ -83,11 +76,12 @@ def load_corpora(
         f"{_longer(valid, limited.longest)}), "
         f"vocabularies of {len(vocabularies.source):,} and {len(vocabularies.target):,}"
     )
-    if warning := _cut_before(vocabularies, pairs):
-        say(warning, console)
-    if config.links and (warning := _linked_lines(pairs)):
-        say(warning, console)
-    if trained is None and (warning := _mostly_characters(config, vocabularies)):
+    warnings = [advice.cut_before(vocabularies, pairs)]
+    if config.links:
+        warnings.append(advice.of_whole_lines(pairs))
+    if trained is None:
+        warnings.append(advice.mostly_characters(config, vocabularies))
+    for warning in filter(None, warnings):
         say(warning, console)
     return Corpora(
         vocabularies=vocabularies,
@@ -96,58 +90,6 @@ def load_corpora(
         references=references,
         report=report,
     )
-
-
-def _cut_before(vocabularies: Vocabularies, pairs: Sequence[Tokenised]) -> str:
-    """A warning of text that another program has cut into subwords."""
-    marked = {MARK: 0, SPACE: 0}
-    words = 0
-    for part in pairs:
-        for word in chain.from_iterable(map(split_words, chain(*part.text[:2]))):
-            words += 1
-            marked[MARK] += word.endswith(MARK)
-            marked[SPACE] += word.startswith(SPACE)
-    mark, count = max(marked.items(), key=lambda item: item[1])
-    if count <= CUT * words:
-        return ""
-    told = f"warning: {count / words:.0%} of the words of the validation text are "
-    if "words" in vocabularies.kinds:
-        return (
-            f"{told}pieces of words ({mark}), so what is measured in validation is of "
-            "pieces, too, and cannot be compared with scores of whole words."
-        )
-    joined = {MARK: "sed 's/@@ //g' joins them", SPACE: "join them (spm_decode)"}[mark]
-    return f"{told}pieces of words ({mark}), which are cut again; {joined}."
-
-
-def _linked_lines(pairs: Sequence[Tokenised]) -> str:
-    """A warning of links between words in text that has no spaces between them."""
-    for side in ("source", "target"):
-        if unspaced(line for part in pairs for line in getattr(part.text, side)):
-            return (
-                f"warning: the {side} has no spaces between words, so that links are "
-                "of whole lines and guide the attention nowhere; segment the text."
-            )
-    return ""
-
-
-def _mostly_characters(config: DataConfig, vocabularies: Vocabularies) -> str:
-    """A warning of subwords that are learnt here and leave few for words."""
-    if config.vocabularies or config.vocabulary != "bpe":
-        return ""
-    if config.character_coverage < 1:
-        return ""
-    for side, words in vocabularies._asdict().items():
-        pieces = words.pieces(range(UNK + 1, len(words)))
-        single = sum(len(piece.removeprefix(SPACE)) == 1 for piece in pieces)
-        if len(pieces) >= FEW and single > SINGLE * len(pieces):
-            return (
-                f"warning: {single:,} of the {len(pieces):,} {side} subwords are "
-                "single characters; let the rarest be unknown "
-                f"({flag('data.character_coverage')} 0.9995), or learn more "
-                f"({flag('data.subwords')})"
-            )
-    return ""
 
 
 def _linked(config: DataConfig, train: EncodedCorpus) -> str:

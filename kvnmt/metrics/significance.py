@@ -184,7 +184,14 @@ def resampled_scores(
     Returns:
         [systems, resamples]; the same sentences are drawn for all.
     """
-    return np.stack([score(sums) for sums in _resampled(counts, seed)])
+    draws, count = np.random.default_rng(seed), len(counts[0])
+    size = max(1, AT_ONCE // count)  # of so many resamples: one is as long as the text
+    blocks: list[list[NDArray[np.floating]]] = []
+    for start in range(0, RESAMPLES, size):
+        places = draws.choice(count, size=(min(size, RESAMPLES - start), count))
+        times = np.stack([np.bincount(draw, minlength=count) for draw in places])
+        blocks.append([score(times @ rows) for rows in counts])
+    return np.concatenate(blocks, axis=1)
 
 
 def interval(
@@ -275,22 +282,6 @@ def _products(
         for start in range(0, len(swaps), size)
     ]
     return np.concatenate(parts).round().astype(np.int64)
-
-
-def _resampled(counts: Counts, seed: int | None) -> list[NDArray[np.int64]]:
-    """The sums of counts in each resample, [resamples, counts], of every system.
-
-    The same sentences are drawn for all, some resamples at a time: one is as long as
-    the test set.
-    """
-    draws, count = np.random.default_rng(seed), len(counts[0])
-    size = max(1, AT_ONCE // count)
-    blocks: list[list[NDArray[np.int64]]] = []
-    for start in range(0, RESAMPLES, size):
-        places = draws.choice(count, size=(min(size, RESAMPLES - start), count))
-        times = np.stack([np.bincount(draw, minlength=count) for draw in places])
-        blocks.append([times @ rows for rows in counts])
-    return [np.concatenate(sums) for sums in zip(*blocks)]
 
 
 def _by_chance(resampled: NDArray[np.floating], difference: float) -> float:

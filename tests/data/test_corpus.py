@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvnmt.data import corpus, prepare, synthetic
+from kvnmt.data import advice, prepare, synthetic
 from kvnmt.data.config import LONGEST, DataConfig
 from kvnmt.data.corpus import load_corpora
 from kvnmt.data.prepare import build_vocabularies, encode_text
@@ -293,7 +293,7 @@ def test_text_that_was_cut_before_is_told(tmp_path, capsys, half, remedy):
 
 def test_subwords_that_are_mostly_characters_are_told(tmp_path, capsys, monkeypatch):
     """Rare ones leave few pieces for words; those of a run that is there stay."""
-    monkeypatch.setattr(corpus, "FEW", 8)
+    monkeypatch.setattr(advice, "FEW", 8)
     lines = ["abcd efgh|xy xy"] * 9
     config = write(tmp_path, lines, lines, vocabulary="bpe", subwords=16)
     words = load_corpora(config).vocabularies
