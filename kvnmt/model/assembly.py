@@ -168,12 +168,9 @@ def _encode(
 def _initial_state(
     config: ModelConfig, parts: Parts, params: Params, source: Source, length: int
 ) -> State:
+    rows, dtype = source.mask.shape[0], params.target_embedding.dtype
     memory = parts.target_context.initial_state(
-        params.target_context,
-        config.sizes,
-        rows=source.mask.shape[0],
-        length=length,
-        dtype=params.target_embedding.dtype,
+        params.target_context, config.sizes, rows, length, dtype
     )
     state = parts.decoder.initial_state(params.decoder, source.decoder, length)
     return State(state, memory)

@@ -55,6 +55,7 @@ from kvnmt.training.loop import Result, fit
 from kvnmt.training.losses import Objective, check_risk, loss
 from kvnmt.training.optimizer import build
 from kvnmt.training.step import KEPT
+from kvnmt.training.validation import trace_search
 
 BOUNDS = "training.epochs", "training.steps", "training.patience"
 SAMPLE = 8  # words of a vocabulary that stands for any
@@ -277,7 +278,7 @@ def _check_step(experiment: Experiment, begins: bool) -> None:
 def _check_objective(
     objective: Objective, config: ModelConfig, changes: tuple[int, ...]
 ) -> tuple[Params, int]:
-    """Traces the loss once; returns shapes of its parameters, and how many predict.
+    """Traces loss and search; returns shapes of the parameters, and how many predict.
 
     Kept by the changes to the catalogues so far, since a name may be listed anew.
     """
@@ -293,6 +294,8 @@ def _check_objective(
 
     params = model.param_shapes
     prediction = jax.eval_shape(predict_and_lose, params)
+    if model.reads_source:
+        trace_search(model)
     if config.average_auxiliary and len(prediction.heads) == 1:
         raise OptionError(
             "{0} needs auxiliary predictors, and this system has none; leave it out.",

@@ -8,7 +8,7 @@ less. There is no gradient: nothing is kept for one, whatever `--training.remat`
 """
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import jax
@@ -24,6 +24,7 @@ from kvnmt.data.plan import Plan
 from kvnmt.data.stream import BatchAt
 from kvnmt.data.vocabulary import EOS
 from kvnmt.inference.config import SearchConfig
+from kvnmt.inference.program import search_rows
 from kvnmt.inference.translate import translate
 from kvnmt.metrics.bleu import corpus_bleu, corpus_chrf
 from kvnmt.model.assembly import Model, Params
@@ -82,6 +83,13 @@ def score(metric: str, figures: dict[str, float]) -> float:
     """
     found = 0.0 if metric == "loss" else figures.get(f"valid_{metric}", 0.0)
     return found or -figures["valid_loss"]
+
+
+def trace_search(model: Model) -> None:
+    """Traces the search for BLEU, so that what cannot be searched is never trained."""
+    word = jnp.zeros((1, 1), jnp.int32)
+    search = partial(search_rows, model, greedy(TrainingConfig()))
+    jax.eval_shape(search, model.param_shapes, word, jnp.zeros(1, jnp.int32))
 
 
 def plan_validation(config: TrainingConfig, valid: EncodedCorpus, mesh: Mesh) -> Plan:

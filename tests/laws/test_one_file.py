@@ -25,6 +25,8 @@ from kvnmt.inference.program import SearchConfig
 from kvnmt.inference.translate import translate
 from kvnmt.model import assembly
 from kvnmt.model.config import ModelConfig
+from kvnmt.runs.config import Experiment
+from kvnmt.runs.train import _check_step
 from kvnmt.runs.warm_start import warm_start
 from kvnmt.target_context import previous_word
 from kvnmt.training.losses import Objective, loss
@@ -227,15 +229,42 @@ class Clashing(target_context.Options):
     """Of a target context that gives what the attention gives."""
 
 
-def test_no_name_of_the_readout_is_given_twice():
-    context = previous_word.build(previous_word.Options())
-    context = context._replace(widths=lambda sizes: {"state": 5, "context": 3})
+@contextmanager
+def changed(**functions: Any) -> Iterator[ModelConfig]:
+    """A model whose target context is the previous word, but for some functions."""
+    context = previous_word.build(previous_word.Options())._replace(**functions)
     module = SimpleNamespace(Options=Clashing, build=lambda options: context)
     target_context.CATALOGUE.add("clashing", module)
-    config = dataclasses.replace(cases.BASE, target_context=Clashing())
-    with pytest.raises(UserError, match="both give the readout 'context'; name one"):
+    try:
+        yield dataclasses.replace(cases.BASE, target_context=Clashing())
+    finally:
+        target_context.CATALOGUE.remove("clashing")
+
+
+def test_no_name_of_the_readout_is_given_twice():
+    widths = {"state": 5, "context": 3}
+    said = "both give the readout 'context'; name one"
+    with (
+        changed(widths=lambda sizes: widths) as config,
+        pytest.raises(UserError, match=said),
+    ):
         assembly.build(config, 7, 9).init(jax.random.key(0))
-    target_context.CATALOGUE.remove("clashing")
+
+
+def test_parameters_of_functions_may_have_any_name():
+    with changed(initial_state=lambda mine, s, batch, most, kind: ()) as config:
+        _check_step(Experiment(model=config), begins=True)
+
+
+def test_what_fails_only_in_a_search_fails_before_training():
+    def step(params: Any, memory: Any, state: Any, embedded: Any) -> Any:
+        raise TypeError("only in a search")
+
+    with (
+        changed(step=step) as config,
+        pytest.raises(TypeError, match="only in a search"),
+    ):
+        _check_step(Experiment(model=config), begins=True)
 
 
 def test_it_predicts_and_learns(field):
