@@ -4,7 +4,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 
@@ -49,7 +48,7 @@ def walk(
 
     Args:
         step: Advances hypotheses by one word.
-        sentences: What is decoded.
+        sentences: What is decoded; without keys, each with one hypothesis.
         ranking: How hypotheses are scored.
         choose: The next words [B, K] from the sentences, log_probs [B, K, V] and t.
         length: Static bound on the limits.
@@ -76,7 +75,9 @@ def walk(
         )
         return Walk(state, grown, live & ~ending)
 
-    shape = jax.tree.leaves(sentences.state)[0].shape[:2]
+    # The state may have no arrays; without keys there is one hypothesis per sentence.
+    keys, count = sentences.keys, len(sentences.limits)
+    shape = (count, 1) if keys is None else keys.shape[:2]
     blank = jnp.full((*shape, length), pad, jnp.int32)
     zero = jnp.zeros(shape, score_type(step, sentences, blank))
     live = jnp.broadcast_to((sentences.limits > 0)[:, None], shape)

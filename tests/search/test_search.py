@@ -16,6 +16,7 @@ from kvnmt.search import (
     beam_search,
     greedy_search,
     length_divisors,
+    sample_search,
 )
 from tests.search.worlds import (
     EOS,
@@ -84,6 +85,24 @@ def _beam(
         *(world.step, world.sentences(width, limits), ranking(length, alpha, offset)),
         **common | {"beam": width, "loops": Loops(shrinks), "diversity": diverse},
     )
+
+
+@pytest.mark.parametrize("search", [greedy_search, sample_search])
+def test_a_step_may_carry_nothing(search):
+    log_probs = jnp.log(jnp.array([0.1, 0.2, 0.7]))
+
+    def step(source: tuple, state: tuple, written: jax.Array, t: jax.Array) -> tuple:
+        return state, normalised(jnp.broadcast_to(log_probs, (*written.shape[:2], 3)))
+
+    drawn = search is sample_search
+    keys = jax.random.split(jax.random.key(1), (2, 3)) if drawn else None
+    more = {"top_k": 1} if drawn else {}
+    found = search(
+        *(step, Sentences((), (), jnp.array([1, 3]), keys), ranking(3, 0.0)),
+        **{"length": 3, "eos": EOS, "pad": PAD} | more,
+    )
+    assert found.tokens.shape == (2, 3 if drawn else 1, 3)
+    assert (found.tokens == jnp.array([[[0, -1, -1]], [[2, 2, 0]]])).all()
 
 
 def check_sums(world: World, found: Hypotheses, alpha: float) -> None:
