@@ -19,10 +19,12 @@ from kvnmt.training.losses import Loss
 from kvnmt.trees import path_name
 from kvnmt.typing import Array, PyTree
 
+# Of the model itself, not within one of its parts: these call theirs as they like.
+OWN = r"^(?!(.*/)?(encoder|decoder|target_context|readout|lexicon)/)(.*/)?"
 RULES: tuple[tuple[str, PartitionSpec], ...] = (
-    (r"(^|/)(source|target)_embedding$", PartitionSpec("model", None)),
-    (r"(^|/)(output|auxiliary/\d+)/W/\d+$", PartitionSpec(None, "model")),
-    (r"(^|/)(output|auxiliary/\d+)/b$", PartitionSpec("model")),
+    (rf"{OWN}(source|target)_embedding$", PartitionSpec("model", None)),
+    (rf"{OWN}(output|auxiliary/\d+)/W/\d+$", PartitionSpec(None, "model")),
+    (rf"{OWN}(output|auxiliary/\d+)/b$", PartitionSpec("model")),
 )
 
 

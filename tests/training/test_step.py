@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from jax.sharding import AxisType, Mesh
+from jax.sharding import AxisType, Mesh, PartitionSpec
 
 from kvnmt import devices
 from kvnmt.data.batches import Batch, LinkedBatch, pad, with_end
@@ -218,6 +218,17 @@ def test_what_has_an_entry_for_each_word_is_split():
     }
     # The parameters, their mean, and both moments of Adam.
     assert len(split) == 4 * len(one)
+
+
+@pytest.mark.parametrize("part", ["decoder/rounds/0/attention", "target_context"])
+@pytest.mark.parametrize("name", ["output", "auxiliary/0"])
+def test_what_a_mechanism_calls_so_is_whole(part, name):
+    """Its width need not divide, either."""
+    layer: Any = {"W": [jnp.zeros((3, 5))], "b": jnp.zeros(5)}
+    for key in reversed(f"params/{part}/{name}".split("/")):
+        layer = {key: layer}
+    for place in jax.tree.leaves(shardings(layer, devices.data_mesh(2))):
+        assert place.spec == PartitionSpec()
 
 
 def test_a_vocabulary_that_cannot_be_split_is_told():
