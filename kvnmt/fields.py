@@ -22,7 +22,7 @@ another, options that are not marked by `EXTENDS` must be equal.
 import dataclasses
 import math
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import (
@@ -37,7 +37,7 @@ from typing import (
     get_type_hints,
 )
 
-from kvnmt.errors import OptionError
+from kvnmt.errors import OptionError, unknown_name
 
 Mark = TypeVar("Mark")
 
@@ -119,6 +119,19 @@ def check_fields(config: Any, prefix: str = "") -> None:
         if bounds and value is not None and not bounds.hold(value):
             told = f"{{0}} is {_number(value)} but must be {bounds}."
             raise OptionError(told, path, prefix=prefix)
+
+
+def check_changes(config: Any, changes: Mapping[str, Any], prefix: str = "") -> None:
+    """Refuses new values of fields, by name, that a config lacks or cannot hold.
+
+    Raises:
+        UserError: There is no such field, or what `check_fields` raises.
+    """
+    names = [field.name for field in dataclasses.fields(config)]
+    for name in changes:
+        if name not in names:
+            raise unknown_name(f"field of {type(config).__name__}", name, names)
+    check_fields(dataclasses.replace(config, **changes), prefix)
 
 
 def idle_while(**other: Any) -> IdleWhile:

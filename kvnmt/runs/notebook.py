@@ -13,7 +13,7 @@ from pathlib import Path
 
 from kvnmt.data.config import DataConfig
 from kvnmt.errors import StoppedError, UserError, unknown_name
-from kvnmt.fields import check_fields
+from kvnmt.fields import check_changes, check_fields
 from kvnmt.inference.config import SearchConfig
 from kvnmt.inference.ensemble import Joined, Mean
 from kvnmt.laws.check import check
@@ -76,9 +76,10 @@ class Systems(UserDict[str, named.NamedSystem]):
         """Lists a system of one's own.
 
         Raises:
-            UserError: It is none.
+            UserError: It is none, or chooses what no model has.
         """
         _check_kind("what is listed", system, named.NamedSystem)
+        check_changes(ModelConfig(), system.choices, "model.")
         super().__setitem__(name, system)
 
     def __repr__(self) -> str:
@@ -244,8 +245,7 @@ def save(run: Run, folder: Path | str) -> None:
 
     Raises:
         UserError: There is something in the folder, it cannot be written, the run is an
-            ensemble, or its parameters are not those of the model of its experiment, or
-            not finite.
+            ensemble, or its parameters are not finite or not of its experiment's model.
 
     Example::
 

@@ -495,6 +495,20 @@ def test_what_is_no_system_is_refused():
         kvnmt.SYSTEMS["mine"] = kvnmt.ModelConfig()
 
 
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        ({"atention": additive.Options()}, "'atention'; did you mean 'attention'"),
+        ({"decoder": additive.Options()}, "decoder is of type .* must be a kvnmt"),
+        ({"layers": 0}, "layers is 0 but must be at least 1"),
+    ],
+)
+def test_a_system_of_what_no_model_has_is_refused(choices, said):
+    with pytest.raises(kvnmt.UserError, match=said):
+        kvnmt.SYSTEMS["mine"] = named.NamedSystem("mine", choices)
+    assert "mine" not in kvnmt.SYSTEMS
+
+
 def test_systems_are_shown_as_a_table():
     assert len(repr(kvnmt.SYSTEMS).splitlines()) == len(kvnmt.SYSTEMS)
     page = kvnmt.SYSTEMS._repr_html_()
