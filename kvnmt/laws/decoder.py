@@ -53,7 +53,9 @@ def widths(trial: Trial) -> Iterator[str]:
     """Names, shapes and finite numbers of what readout, losses and people take."""
     found, decoder, sizes = trial.course(), trial.decoder, trial.sizes
     have = {"state": found.state, **found.extras}
-    if found.context is not None:
+    if found.context is None:
+        yield "it gives no context"
+    else:
         have["context"] = found.context
     promised = {"state": sizes.state, **decoder.feature_sizes(sizes)}
     shapes = {name: x.shape for name, x in have.items()}

@@ -144,6 +144,10 @@ def names_something_more(features):
     return replace(features, extras={"more": features.state})
 
 
+def gives_no_context(features):
+    return replace(features, context=None)
+
+
 def calls_back(features):
     same = jax.ShapeDtypeStruct(features.state.shape, features.state.dtype)
     told = jax.pure_callback(lambda x: x, same, jax.lax.stop_gradient(features.state))
@@ -171,6 +175,10 @@ WRONG = {
     "matrix": (prepared(keeps_a_matrix, lambda source: source[0]), {"source"}),
     "columns": (prepared(starts_from_all_columns), {"wider"}),
     "names": (giving(names_something_more), {"widths"}),
+    "no-context": (
+        giving(gives_no_context)._replace(feature_sizes=lambda sizes: {}),
+        {"widths"},
+    ),
     "one-column": (giving(looks_at_one_column), {"widths"}),
     "everywhere": (giving(looks_everywhere), {"padding"}),
     "scaled": (at_once(lambda x: 0.9 * x), {"steps"}),
