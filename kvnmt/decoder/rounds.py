@@ -234,4 +234,5 @@ def decoder(
         inputs=inputs,
         step=partial(step, options, attention),
         feature_sizes=lambda sizes: {"context": attention.context_size(sizes)},
+        rounds_need_writes=True,
     )

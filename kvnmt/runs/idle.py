@@ -10,7 +10,6 @@ import jax
 
 from kvnmt import attention
 from kvnmt.data.config import check_vocabularies
-from kvnmt.decoder.rounds import RoundOptions
 from kvnmt.errors import Idle, OptionError, check_given
 from kvnmt.fields import WIDEST, check_used
 from kvnmt.inference.config import check_asked
@@ -84,11 +83,10 @@ def check_rounds(model: ModelConfig, *starts: ModelConfig) -> None:
     Raises:
         OptionError: There are several, as in no start, and nothing is written.
     """
-    if not isinstance(model.decoder, RoundOptions):
-        return  # a Transformer's read what those before have added to the state
     rounds, *others = (getattr(one.decoder, "rounds", 1) for one in (model, *starts))
-    writes = attention.CATALOGUE.build(model.attention).write
-    if rounds > 1 and rounds not in others and not writes:
+    if rounds == 1 or rounds in others or not model.built_decoder.rounds_need_writes:
+        return
+    if attention.CATALOGUE.build(model.attention).write is None:
         raise OptionError(
             f"{{0}} is {rounds}, but the attention writes nothing between rounds: all "
             "but the last would be for nothing; choose another, such as kv_memory, or "

@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rounds of every decoder that has them."""
 
+from dataclasses import dataclass
+from types import SimpleNamespace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from kvnmt import decoder as decoders
-from kvnmt.attention import Attended, Attention
+from kvnmt.attention import Attended, Attention, kv_memory
+from kvnmt.decoder import conditional, transformer
 from kvnmt.decoder.rounds import RoundOptions
+from kvnmt.errors import OptionError
+from kvnmt.model.config import ModelConfig
+from kvnmt.runs.idle import check_rounds
 from tests.decoder.unrolled import SIZES, T, Unrolled
 
 NAMES = [
@@ -87,6 +94,29 @@ def test_moment_fills_as_the_step_goes_on(name):
     assert not np.allclose(writes[0].decoder_state, writes[1].decoder_state)
     np.testing.assert_array_equal(writes[1].decoder_state, states[1].state)
     np.testing.assert_array_equal(writes[1].attended.context, np.ones((3, 6)))
+
+
+@dataclass(frozen=True)
+class Hops(conditional.Options):
+    """Of a decoder whose rounds read what those before have read."""
+
+
+def test_a_decoder_says_whether_its_rounds_need_writes():
+    def build(options, attention):
+        decoder = conditional.build(options, attention)
+        return decoder._replace(rounds_need_writes=False)
+
+    decoders.CATALOGUE.add("hops", SimpleNamespace(Options=Hops, build=build))
+    try:
+        check_rounds(ModelConfig(decoder=Hops(rounds=2)))
+    finally:
+        decoders.CATALOGUE.remove("hops")
+    check_rounds(ModelConfig(decoder=transformer.Options(rounds=2)))
+    for name in NAMES:
+        options = decoders.CATALOGUE[name].Options(rounds=2)
+        with pytest.raises(OptionError, match="writes nothing between rounds"):
+            check_rounds(ModelConfig(decoder=options))
+        check_rounds(ModelConfig(decoder=options, attention=kv_memory.Options()))
 
 
 def test_which_decoders_share_these_rounds():
