@@ -4,7 +4,9 @@
 ``step`` is the same function in training, where `scanned` runs it over the
 target, and in search, which calls it word by word. What does not feed the
 recurrence is kept out of it: ``inputs`` projects the embedded previous words before
-the scan, ``attend`` does after the scan whatever no later step depends on. A decoder
+the scan, ``attend`` does after the scan whatever no later step depends on. What a GRU
+or LSTM takes is multiplied by `kvnmt.layers.recurrent_inputs` or ``input_product``,
+which normalise it where the model has ``layer_norm``. A decoder
 that is not recurrent has ``over_time`` too: it computes all words at once, as far as no
 word waits for what was written at the one before. A member of the catalogue has
 ``build(options, attention)``, of its `Options` and of an `Attention` that is built.

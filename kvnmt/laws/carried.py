@@ -16,6 +16,7 @@ from kvnmt.laws.law import (
     faults_of_precision,
     leaves,
     named,
+    normalised,
     pairs,
     size,
     unchanged,
@@ -156,6 +157,10 @@ def reach(trial: Trial) -> Iterator[str]:
     """The gradient reaches parameters and annotations, and the query if it matters."""
     *others, query = _leaves_of(trial, trial.gradient)
     yield from faults_of_gradient([*others, query] if _heeded(trial) else others)
+    for params in normalised(trial.attention.init, trial.sizes):
+        others = trial.annotations, MASK, trial.moments
+        by_params, *_ = trial.gradient(params, *others)
+        yield from faults_of_gradient(leaves(by_params))
 
 
 def _heeded(trial: Trial) -> bool:

@@ -24,6 +24,7 @@ from kvnmt.laws.law import (
     faults_of_sharp,
     leaves,
     named,
+    normalised,
     not_finite,
     unchanged,
 )
@@ -218,11 +219,12 @@ def reach(trial: Trial) -> Iterator[str]:
         return jnp.asarray(sum(jnp.sum(jnp.sin(leaf)) for leaf in read))
 
     gradient = jax.grad(total, argnums=(0, 1, 2))
-    by_params, by_annotations, by_words = gradient(
-        trial.params, trial.encoded.annotations, trial.embedded
-    )
-    read = {"the annotations": by_annotations, "the words": by_words}
-    yield from faults_of_gradient([*leaves(by_params), *leaves(read)])
+    for params in (trial.params, *normalised(trial.decoder.init, trial.sizes)):
+        by_params, by_annotations, by_words = gradient(
+            params, trial.encoded.annotations, trial.embedded
+        )
+        read = {"the annotations": by_annotations, "the words": by_words}
+        yield from faults_of_gradient([*leaves(by_params), *leaves(read)])
 
 
 LAWS: tuple[Law[Trial], ...] = (

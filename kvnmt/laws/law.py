@@ -75,10 +75,18 @@ def named(tree: PyTree) -> Iterator[tuple[str, Array]]:
         yield name or "the array", leaf
 
 
-def drawn(init: Callable[..., PyTree], sizes: Sizes) -> PyTree:
+def drawn(init: Callable[..., PyTree], sizes: Sizes, gain: float = 0.0) -> PyTree:
     """Parameters none of which is tiny or 0, of the shapes that ``init`` gives."""
-    shapes = jax.eval_shape(lambda key: init(key, sizes, gaussian()), jax.random.key(0))
+    weights = gaussian()._replace(gain=gain)
+    shapes = jax.eval_shape(lambda key: init(key, sizes, weights), jax.random.key(0))
     return jax.tree.map(normal_numbers(7), shapes)
+
+
+def normalised(init: Callable[..., PyTree], sizes: Sizes) -> Iterator[PyTree]:
+    """Parameters as of a model with ``layer_norm``, if that adds any."""
+    plain, gains = (drawn(init, sizes, gain) for gain in (0.0, 1.0))
+    if jax.tree.structure(plain) != jax.tree.structure(gains):
+        yield gains
 
 
 def normal_numbers(seed: int) -> Callable[..., Array]:

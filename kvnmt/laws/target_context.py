@@ -22,6 +22,7 @@ from kvnmt.laws.law import (
     faults_of_sharp,
     leaves,
     normal_numbers,
+    normalised,
     not_finite,
 )
 from kvnmt.target_context import TargetContext
@@ -191,6 +192,9 @@ def reach(trial: Trial) -> Iterator[str]:
     gradient = jax.grad(total, argnums=(0, 1, 2))
     by_params, *read = gradient(trial.params, trial.states, trial.embedded)
     yield from faults_of_gradient(leaves(by_params))
+    for params in normalised(trial.context.init, trial.sizes):
+        by_params, *_ = gradient(params, trial.states, trial.embedded)
+        yield from faults_of_gradient(leaves(by_params))
     if not all(np.isfinite(leaf).all() for leaf in read):
         yield "the gradient of what is read is not finite"
     elif not any(np.any(np.asarray(leaf) != 0) for leaf in read):

@@ -10,7 +10,7 @@ import pytest
 
 import kvnmt
 from kvnmt.attention import additive
-from kvnmt.decoder import scanned, single
+from kvnmt.decoder import conditional, scanned, single
 from kvnmt.laws.decoder import LAWS
 from tests.laws import cases
 
@@ -170,6 +170,15 @@ def from_one_key(key, sizes, weights):
     return SOUND.init(jax.random.key(0), sizes, weights)
 
 
+PAIR = conditional.build(conditional.Options(), additive.build(additive.Options()))
+
+
+def multiplies_by_itself(params, embedded):
+    """A product that `layer_norm` would normalise, had `recurrent_inputs` made it."""
+    inputs = PAIR.inputs(params, embedded)
+    return replace(inputs, query=embedded @ params.query.W[0] + params.query.b)
+
+
 WRONG = {
     "key": (SOUND._replace(init=from_one_key), {"init"}),
     "matrix": (prepared(keeps_a_matrix, lambda source: source[0]), {"source"}),
@@ -198,6 +207,7 @@ WRONG = {
     "looks": (giving(looks_at_nothing), {"attended"}),
     "coarse": (giving(is_coarse), {"precision"}),
     "dead": (giving(heeds_no_context), {"reach"}),
+    "plain": (PAIR._replace(inputs=multiplies_by_itself), {"reach"}),
     "still": (stays_where_it_began(), {"state"}),
 }
 
