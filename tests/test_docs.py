@@ -163,6 +163,14 @@ def test_the_mechanism_of_the_catalogue_s_page_works(key):
         for attended in (first, second)
     )
     assert (now < before).all()
+    low = [jax.tree.map(lambda x: x.astype(jnp.bfloat16), x) for x in (params, moment)]
+    sentence = own.prepare(low[0], annotations.astype(jnp.bfloat16), mask)
+    state = own.initial_state(low[0], sentence)
+    read = own.read(low[0], sentence, state, low[1])
+    assert read.context.dtype == read.alignment.dtype == jnp.bfloat16
+    after = low[1].replace(decoder_state=low[1].query, attended=read)
+    written = own.write(low[0], sentence, state, after)
+    assert state.received.dtype == written.received.dtype == jnp.float32
 
 
 def test_the_decoder_of_the_catalogue_s_page_keeps_all_laws():
