@@ -10,6 +10,10 @@ which normalise it where the model has ``layer_norm``. A decoder
 that is not recurrent has ``over_time`` too: it computes all words at once, as far as no
 word waits for what was written at the one before. A member of the catalogue has
 ``build(options, attention)``, of its `Options` and of an `Attention` that is built.
+
+To explain a translation, `kvnmt.inference.recording` puts notes into the attention's
+State, one more with every ``write``. So a ``step`` makes its looks in Python, not in a
+scan, and carries the State that each ``write`` gives, neither gated nor left out.
 """
 
 from collections.abc import Callable, Mapping

@@ -5,10 +5,11 @@ The mechanism is run inside another one that has its parameters, does what it do
 notes what it tells of each look: of its write (``explain``) or of its read (``weigh``).
 Any decoder carries the notes, since it carries the State of any attention; training and
 search know nothing of them. Notes grow with every look, so that a step must make its
-looks in Python, not in a scan.
+looks in Python, not in a scan; of a decoder that does otherwise, one sentence tells.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 
 from kvnmt.attention import CATALOGUE, Attended, Attention, Change, Moment, Weighed
 from kvnmt.data.buckets import pairs_in_batches
+from kvnmt.decoder import CATALOGUE as DECODERS
+from kvnmt.errors import UserError, first_line
 from kvnmt.inference.ids import check_counts, check_ids
 from kvnmt.inference.score import LIMITS
 from kvnmt.inference.trained import KEPT
@@ -103,7 +106,8 @@ def memory_changes(
         limits: Most pairs in a batch, and most positions of its longer side.
 
     Raises:
-        UserError: The sides differ in number, or an id is no word of the vocabulary.
+        UserError: The sides differ in number, an id is no word of the vocabulary, or
+            the decoder does not carry what each write gives.
     """
     told = _record(config, "explain", params, source, target, advance, limits)
     return [Changes(*map(list, (c.changed, c.forgotten, c.added))) for c in told]
@@ -257,7 +261,25 @@ def _compiled(
             state, _ = model.step(params, constants, state, tokens)
             return taken(state)
 
-        start = model.initial_state(params, constants, target.shape[1])
-        return jax.lax.scan(step, start, previous.T)[1]
+        with _blaming(config):
+            start = model.initial_state(params, constants, target.shape[1])
+            told = jax.lax.scan(step, start, previous.T)[1]
+            if not jax.tree.leaves(told)[0].shape[2]:
+                raise ValueError("nothing is written")
+        return told
 
     return jax.jit(run)
+
+
+@contextmanager
+def _blaming(config: ModelConfig) -> Iterator[None]:
+    """Says what a decoder has to do with a State that grows, where one fails."""
+    try:
+        yield
+    except (TypeError, ValueError, IndexError) as error:
+        name, why = DECODERS.name_of(config.decoder), first_line(error).rstrip(":")
+        raise UserError(
+            f"the decoder '{name}' loses the notes from which its attention is "
+            f"explained ({why}); let its step look at the source in "
+            "Python, not in a scan, and carry the State that each `write` gives."
+        ) from error

@@ -2,7 +2,8 @@
 """What writes do to a memory, against the memory before and after them."""
 
 import dataclasses
-from functools import cache
+from functools import cache, partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ import pytest
 
 from kvnmt import decoder as decoders
 from kvnmt.attention import CATALOGUE, Moment, kv_memory
+from kvnmt.decoder import conditional
+from kvnmt.errors import UserError
 from kvnmt.inference.recording import has_memory, memory_changes, recording, taken
 from kvnmt.initializers import gaussian
 from kvnmt.model import assembly
@@ -128,6 +131,53 @@ def test_any_decoder_carries_the_record(name):
         changed, forgotten, added = (np.stack(kind) for kind in one)
         assert np.all(changed > 0)
         assert np.all(changed <= forgotten + added + 1e-6)
+
+
+@dataclasses.dataclass(frozen=True)
+class Losing(conditional.Options):
+    """Of a decoder that keeps its laws, and cannot carry notes."""
+
+    way: str = "gates"
+
+
+def loses(options, attention):
+    decoder = conditional.build(conditional.Options(), attention)
+
+    def steps(params, source, state, inputs):
+        if options.way == "drops":
+            state = decoder.initial_state(params, source, 1).replace(state=state)
+        new, features = decoder.step(params, source, state, inputs)
+        if options.way == "gates":
+            new = jax.tree.map(lambda old, now: 0.5 * old + 0.5 * now, state, new)
+        if options.way == "never writes":
+            new = new.replace(attention=state.attention)
+        return new.state if options.way == "drops" else new, features
+
+    def scans(params, source, state, inputs):
+        once = jax.tree.map(lambda x: x[None], inputs)
+        following = partial(decoder.step, params, source)
+        state, features = jax.lax.scan(following, state, once)
+        return state, jax.tree.map(lambda x: x[0], features)
+
+    def begin(params, source, length, key=None):
+        state = decoder.initial_state(params, source, length)
+        return state.state if options.way == "drops" else state
+
+    step = scans if options.way == "scans" else steps
+    return decoder._replace(initial_state=begin, step=step)
+
+
+@pytest.mark.parametrize("way", ["gates", "scans", "drops", "never writes"])
+def test_a_decoder_that_loses_the_record_is_told(way):
+    decoders.CATALOGUE.add("losing", SimpleNamespace(Options=Losing, build=loses))
+    base = dataclasses.replace(BASE, merge="sum", attention=kv_memory.Options())
+    config = dataclasses.replace(base, decoder=Losing(way=way))
+    try:
+        params = assembly.build(config, 9, 8).init(jax.random.key(3))
+        with pytest.raises(UserError, match="decoder 'losing' loses the notes .*carry"):
+            memory_changes(config, params, SOURCE, TARGET)
+    finally:
+        decoders.CATALOGUE.remove("losing")
 
 
 def _logits(model, params):
