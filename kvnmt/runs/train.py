@@ -268,7 +268,7 @@ def _check_step(experiment: Experiment, begins: bool) -> None:
     if begins and heads > 1 and not objective.subtractive:
         raise OptionError(
             "the decoder has auxiliary predictors, and {0} is 0: they would learn "
-            "nothing; give {0} 1, or turn the decoder's option subtractive off.",
+            "nothing; give {0} 1, or choose one without (past_future has an option).",
             "objective.subtractive",
         )
     check_frozen(params, training.frozen)

@@ -181,8 +181,8 @@ def _subtractive(prediction: Prediction, target: Array) -> Array:
     heads = prediction.heads[1:]
     if not heads:
         raise OptionError(
-            "the objective has a subtractive loss, which needs the past_future "
-            "decoder with its predictors; set {0} to 0.",
+            "the objective has a subtractive loss, which needs a decoder with "
+            "auxiliary predictors (past_future has an option for them); set {0} to 0.",
             "objective.subtractive",
         )
     return sum((cross_entropy(head, target)[0] for head in heads), start=jnp.zeros(()))

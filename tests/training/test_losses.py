@@ -125,7 +125,7 @@ def test_subtractive_losses_weigh_every_predictor_alike():
     np.testing.assert_allclose(got.total, float(got.nats) + 0.5 * want, rtol=1e-6)
     off = losses.loss(Objective(), given, SOURCE, TARGET)
     assert float(off.subtractive) == 0 and float(off.total) == float(off.nats)
-    with pytest.raises(UserError, match="past_future"):
+    with pytest.raises(UserError, match="needs a decoder with auxiliary predictors"):
         losses.loss(Objective(subtractive=1.0), prediction(), SOURCE, TARGET)
 
 
