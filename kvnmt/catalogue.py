@@ -4,7 +4,7 @@
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, get_type_hints
 
 from kvnmt.errors import UserError, unknown_name
 from kvnmt.fields import check_fields
@@ -134,6 +134,13 @@ def _fault_of(kind: Any) -> str | None:
         lacks = option.default is option.default_factory is dataclasses.MISSING
         if lacks:
             return f"have no default for '{option.name}'; give one"
+    hints = get_type_hints(kind)
+    for option in dataclasses.fields(kind):
+        value = getattr(kind(), option.name)
+        bases = type(value).__mro__[1:] if dataclasses.is_dataclass(value) else ()
+        if hints[option.name] in bases:
+            told = "of what it holds, so that it could not be read back; name its own"
+            return f"have a field '{option.name}' whose type is a base {told}"
     try:
         hash(kind())
     except TypeError:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from kvnmt import attention, decoder, target_context
+from kvnmt.attention import additive
 from kvnmt.catalogue import Catalogue
 from kvnmt.errors import UserError
 
@@ -67,6 +68,13 @@ class Unhashable:
     sizes: list[int] = dataclasses.field(default_factory=list)
 
 
+@dataclasses.dataclass(frozen=True)
+class Around:
+    """Options that hold those of any mechanism."""
+
+    inner: attention.Options = dataclasses.field(default_factory=additive.Options)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unequal:
     """Options that are like no others."""
@@ -81,6 +89,7 @@ class Unequal:
         (Unequal, "differ from themselves"),
         (Thawed, "are not frozen; write"),
         (Wanting, "have no default for 'size'; give one"),
+        (Around, "have a field 'inner' whose type is a base of what it holds"),
         (Named, "have a field 'name'"),
     ],
 )
