@@ -139,6 +139,14 @@ def test_options_of_transformer_layers_do_nothing_in_recurrent_ones(cell):
         check_used(config, ModelConfig())
 
 
+def test_a_cell_says_whether_it_recurs(monkeypatch):
+    assert ModelConfig(cell="lstm").encoder_recurs
+    assert not ModelConfig(cell="transformer").encoder_recurs
+    other = encoder.CELLS["lstm"]._replace(recurs=False)
+    monkeypatch.setitem(encoder.CELLS, "lstm", other)
+    assert not ModelConfig(cell="lstm").encoder_recurs
+
+
 def test_transformer_layers_make_one_stack_and_their_heads_share_its_width():
     key = jax.random.key(0)
     with pytest.raises(UserError, match="one stack; set merge forward"):

@@ -3,6 +3,7 @@
 
 from kvnmt.encoder.base import CellName, Choices, Encoded, Merge
 from kvnmt.encoder.bidirectional import (
+    CELLS,
     Params,
     annotation_size,
     encode,
@@ -12,6 +13,7 @@ from kvnmt.encoder.bidirectional import (
 from kvnmt.encoder.recurrent import SCAN
 
 __all__ = [
+    "CELLS",
     "CellName",
     "Choices",
     "Encoded",

@@ -79,3 +79,5 @@ class Stack(NamedTuple):
     directed: bool = True  # a position knows one side of the sentence alone
     # What a stack of so many units multiplies embedded words by.
     gain: Callable[[int], float] = lambda size: 1.0
+    recurs: bool = True  # its layers are GRUs or LSTMs
+    reads_blocks: bool = False  # its layers have what `Choices.blocks` says

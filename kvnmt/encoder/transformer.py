@@ -135,4 +135,10 @@ def _heads(blocks: Blocks, size: int) -> int:
     return count_heads(blocks.heads, size, "blocks.heads")
 
 
-STACK = Stack(init, run, directed=False, gain=entry_gain)
+STACK = Stack(
+    *(init, run),
+    directed=False,
+    gain=entry_gain,
+    recurs=False,
+    reads_blocks=True,
+)

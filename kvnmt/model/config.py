@@ -20,6 +20,7 @@ from kvnmt.typing import Sizes
 Rate: TypeAlias = Annotated[float, between(0, 0.99)]
 Size: TypeAlias = Annotated[int, between(1, WIDEST)]
 MaybeSize: TypeAlias = Annotated[int | None, between(1, WIDEST)]
+WITHOUT_BLOCKS = tuple(n for n, c in encoders.CELLS.items() if not c.reads_blocks)
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class ModelConfig:
     # whether each encoder layer but the first adds its input (Wu et al. 2016)
     residual: Annotated[bool, idle_while(layers=1)] = False
     # Options of the encoder's Transformer layers.
-    blocks: Annotated[Blocks, idle_while(cell=("gru", "gru_before", "lstm"))] = field(
+    blocks: Annotated[Blocks, idle_while(cell=WITHOUT_BLOCKS)] = field(
         default_factory=Blocks
     )
     readout: readouts.Readout = "tanh"  # what comes before the output layer
@@ -105,7 +106,7 @@ class ModelConfig:
     @property
     def encoder_recurs(self) -> bool:
         """Whether the encoder is made of GRUs or LSTMs."""
-        return self.reads_source and self.cell != "transformer"
+        return self.reads_source and encoders.CELLS[self.cell].recurs
 
     @property
     def recurs(self) -> bool:
