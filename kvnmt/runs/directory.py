@@ -31,6 +31,7 @@ from kvnmt.model import assembly
 from kvnmt.runs.bounds import check_finite, check_links, check_sizes
 from kvnmt.runs.config import Experiment, from_plain, unlisted_in
 from kvnmt.runs.former import upgraded
+from kvnmt.runs.own_code import tell_other_code
 from kvnmt.runs.run import Run
 from kvnmt.training.checkpoints.folder import CheckpointFolder
 from kvnmt.training.checkpoints.writer import Checkpoints
@@ -50,6 +51,7 @@ def load_run(folder: Path | str) -> Run:
     """
     folder, number = chosen(Path(folder))
     experiment, words = load_settings(folder)
+    tell_other_code(folder, experiment.model)
     model = assembly.build(experiment.model, len(words.source), len(words.target))
     like = model.param_shapes
     kept = folder / "checkpoints"

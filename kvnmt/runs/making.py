@@ -20,6 +20,7 @@ from kvnmt.files import check_path, not_made, write_json
 from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite
 from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.runs.own_code import KEY, own_code
 from kvnmt.training.checkpoints.orbax_arrays import reason
 from kvnmt.training.checkpoints.writer import Checkpoints
 from kvnmt.training.shared_folder import MARK
@@ -63,7 +64,9 @@ def make_run(
     with writing_config(folder, is_run):
         if words:
             save_vocabularies(words, folder / "vocabulary")
-        write_json(folder / "versions.json", package_versions())
+        code = own_code(experiment.model)
+        noted = package_versions() | ({KEY: code} if code else {})
+        write_json(folder / "versions.json", noted)
         write_json(folder / "config.json", to_plain(experiment))
 
 

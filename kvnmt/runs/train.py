@@ -45,6 +45,7 @@ from kvnmt.runs.making import (
     package_versions,
     writing_config,
 )
+from kvnmt.runs.own_code import tell_other_code
 from kvnmt.runs.start import check_start, started
 from kvnmt.training.checkpoints.folder import CheckpointFolder
 from kvnmt.training.checkpoints.reader import check_goes_on
@@ -133,7 +134,6 @@ def run(
     links = corpora.train.links
     here = {"config": None, "versions": None, "links": links and digest_of(links)}
     check_alike(json.dumps(job.about | here))  # before one of them writes
-    new = None if trained else words
 
     def draw() -> Params:
         params = model.init(jax.random.key(experiment.training.seed))
@@ -141,7 +141,7 @@ def run(
 
     def begin(goes_on: bool) -> None:
         if goes_on:
-            make_run(folder, experiment, new, resume)
+            make_run(folder, experiment, None if trained else words, resume)
         else:
             _keep_search(folder, experiment, console)
 
@@ -207,6 +207,7 @@ def _going_on(
     if not has_checkpoint(folder):
         return experiment, None
     check_kept(before, experiment, folder)
+    tell_other_code(folder, before.model)
     check_goes_on(CheckpointFolder(folder / "checkpoints", False, say))
     return with_starts(experiment, before), load_vocabularies(folder)
 
@@ -276,13 +277,11 @@ def _check_step(experiment: Experiment, begins: bool) -> None:
 
 @lru_cache(maxsize=KEPT)
 def _check_objective(
-    objective: Objective, config: ModelConfig, changes: tuple[int, ...]
+    objective: Objective,
+    config: ModelConfig,
+    changes: tuple[int, ...],  # of which the cache has to know
 ) -> tuple[Params, int]:
-    """Traces loss and search; returns shapes of the parameters, and how many predict.
-
-    Kept by the changes to the catalogues so far, since a name may be listed anew.
-    """
-    del changes
+    """Traces loss and search; gives the parameters' shapes, and how many predict."""
     model = assembly.build(config, SAMPLE, SAMPLE)
     word, links = jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1, 1), jnp.bool_)
     check_risk(objective, model)

@@ -29,6 +29,7 @@ def build(options):
 
 CATALOGUE.add("mine", sys.modules[__name__])
 """
+OTHER_CODE = "was trained with other code of its mechanisms"
 SMALL = """--model.embedding 4 --model.encoder 4 --model.state 4 --training.epochs 1
     --training.shapes 1 --training.batch-size 8 --data.vocabulary words
     --data.min-count 1 --model.initializer wide""".split()
@@ -61,7 +62,8 @@ def test_an_attention_of_ones_own_is_trained_and_used(kvnmt, tmp_path, mine):
     text += ["--data.valid-target", data.valid_target]
     asked = ["train", tmp_path / "run", *text, *SMALL, "--attention", "mine"]
     own = ["--import", mine]
-    said = kvnmt(*asked, *own, "--model.attention.scale", 3)
+    asked += ["--model.attention.scale", 3]
+    said = kvnmt(*asked, *own)
     assert said.status == 0, said.err
     assert f"kvnmt translate {tmp_path / 'run'} --import {mine} <" in said.err
     forget()
@@ -70,6 +72,12 @@ def test_an_attention_of_ones_own_is_trained_and_used(kvnmt, tmp_path, mine):
     said = kvnmt(*own, "translate", tmp_path / "run", given=b"a b\n")
     assert said.status == 0 and said.out.count(b"\n") == 1
     assert load_experiment(tmp_path / "run").model.attention.scale == 3
+    assert OTHER_CODE not in said.err
+    mine.write_text(f"{MINE}# as it was, but for this\n")
+    for command in (["translate", tmp_path / "run"], [*asked, "--resume"]):
+        forget()
+        said = kvnmt(*own, *command, given=b"a b\n")
+        assert said.status == 0 and OTHER_CODE in said.err
 
 
 @pytest.mark.parametrize(
