@@ -19,7 +19,8 @@ other work, too; they start again from the beginning if they are interrupted.
 
 What still differs: JoeyNMT feeds the attentional vector back into the decoder, and its
 state is not refined after the context is read (one GRU for a word, not two). It has no
-dropout of annotations, and concatenates them. Results:
+dropout of annotations, and concatenates them. It divides the loss by sentences, by its
+default, and ours by tokens: its gradients are longer, and clipped more often. Results:
 experiments/findings/captions.md.
 
 Launch::

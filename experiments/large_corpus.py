@@ -174,6 +174,7 @@ def _eat(options: LargeCorpus, make: BatchAt, table: Table) -> None:
         f"{waited / (waited + busy):.2%} of the time",
     )
     with stream(make, options.batches, options.batch_workers) as batches:
+        next(batches)  # workers begin
         clock, tokens = time.monotonic(), 0
         for batch in itertools.islice(batches, options.batches):
             tokens += int(np.sum(batch.target >= 0))

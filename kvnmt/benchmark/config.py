@@ -92,6 +92,9 @@ def check(config: BenchmarkConfig) -> None:
     check_no_mechanism(config.model, "look at one such model with kvnmt compile")
     if not (config.train or config.decode):
         raise UserError("nothing is measured; give --decode, or leave out --no-train.")
+    for name in config.systems:
+        if config.decode and system(name).is_language_model:
+            raise UserError(f"{name} is a language model; leave out it or --decode.")
     if config.candidates and not config.decode:
         raise UserError("--candidates are of translating; give --decode too.")
     if config.candidates and config.candidates > config.vocabulary:

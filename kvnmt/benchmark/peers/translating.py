@@ -29,7 +29,8 @@ def main(
         beam=int(beam),
         batch_size=int(batch_size),
         batch_tokens=2**24,  # sentences alone count, as in the others
-        max_length=int(longest),
+        length_ratio=0.0,  # as in the others, the same bound for all sentences
+        length_extra=int(longest) + 1,
     )
     lines = [line.removesuffix("\n") for line in sys.stdin]
     # A batch of one is latency: no line waits for the next one.
