@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import get_args
 
 import jax
@@ -13,7 +13,7 @@ from kvnmt.encoder import CellName, Choices, Encoded, Merge
 from kvnmt.errors import OptionError, UserError
 from kvnmt.fields import check_used
 from kvnmt.initializers import gaussian
-from kvnmt.layers import Blocks, linear
+from kvnmt.layers import Blocks, Scanning, linear
 from kvnmt.model.config import ModelConfig
 from kvnmt.typing import Sizes
 
@@ -66,6 +66,38 @@ def test_padding_gives_zero_and_is_never_read(kind):
     assert (want[~MASK] == 0).all() and (want[MASK] != 0).all()
     other = np.where(MASK[..., None], words(), 1e3)
     np.testing.assert_array_equal(encode(kind, other), want)
+
+
+@pytest.mark.parametrize("drops", [False, True])
+@pytest.mark.parametrize(
+    "kind", [("concat", "lstm", 2), ("halves", "gru", 1), ("stack", "gru", 1)], ids=str
+)
+def test_one_scan_of_both_directions_reads_as_two_do(kind, drops, x64):
+    """With all gradients. Two are left if one reads the other, or layers drop out."""
+    config = choices(*kind)._replace(dropout=0.4, residual=True)
+    weights = gaussian(1.0)._replace(gain=1.0)  # normalised, too
+    made = encoder.init(config, jax.random.key(0), sizes(kind[0]), weights)
+    params = jax.tree.map(lambda x: x + 0.1, made)
+
+    X = jnp.asarray(words())
+
+    def total(params: object, x: jax.Array, scanning: Scanning) -> jax.Array:
+        key = jax.random.split(jax.random.key(1), 3) if drops else None
+        some = sizes(kind[0]), x, jnp.asarray(MASK), scanning, key
+        read = encoder.encode(config, params, *some)
+        return jnp.sum(jnp.sin(read.annotations)) + jnp.sum(read.backward_first**2)
+
+    both = jax.value_and_grad(total, argnums=(0, 1))
+    apart, once = (both(params, X, Scanning(joined=joined)) for joined in (False, True))
+    for one, other in zip(*map(jax.tree.leaves, (apart, once)), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    traced = (
+        str(jax.make_jaxpr(partial(total, scanning=Scanning(joined=m)))(params, X))
+        for m in (False, True)
+    )
+    apart, once = (text.count("scan[") for text in traced)
+    is_one = kind[0] != "stack" and not (drops and kind[2] > 1)
+    assert apart == 2 * kind[2] and once == apart // (1 + is_one)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)

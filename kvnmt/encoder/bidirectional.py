@@ -22,7 +22,8 @@ The projections have biases ("affine" in the text of Mino et al.).
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -159,24 +160,22 @@ def encode(
 ) -> Encoded:
     """Reads the source in both directions; annotations of padding are zero."""
     how, kind = MERGES[choices.merge], CELLS[choices.cell]
-    key_forward, key_backward = split_key(key, 2)
+    keys = split_key(key, 2)
 
-    def run(stack: PyTree, x: Array, key: Array | None, reverse: bool) -> Array:
+    def run(stack: PyTree, x: Array, mask: Array, key: Array | None, **way: Any) -> Any:
         if not stack:  # there is none
             return x
-        return kind.run(
-            stack,
-            x,
-            mask,
-            choices,
-            reverse=reverse,
-            scanning=scanning,
-            key=key,
-        )
+        return kind.run(stack, x, mask, choices, scanning=scanning, key=key, **way)
 
-    forward = run(params.forward, embedded, key_forward, reverse=False)
-    below = forward if how.chained else embedded
-    backward = run(params.backward, below, key_backward, reverse=True)
+    both = params.forward and params.backward and not how.chained
+    drops = choices.layers > 1 and key is not None  # other words in a turned source
+    if scanning.joined and kind.recurs and both and not drops:
+        read = partial(run, key=None, reverse=False)
+        forward, backward = _at_once(read, params, embedded, mask)
+    else:
+        forward = run(params.forward, embedded, mask, keys[0], reverse=False)
+        below = forward if how.chained else embedded
+        backward = run(params.backward, below, mask, keys[1], reverse=True)
     annotations = how.join(params.project, forward, backward)
     return Encoded(
         annotations=jnp.where(mask[..., None], annotations, 0),
@@ -184,3 +183,19 @@ def encode(
         backward_first=backward[:, 0] if params.backward else None,
         sizes=sizes,
     )
+
+
+def _at_once(
+    run: Callable[..., Array],
+    params: Params,
+    embedded: Array,
+    mask: Array,
+) -> Array:
+    """Both directions in one scan, which starts half as many kernels: [2, B, S, H]."""
+
+    def turned(x: Array) -> Array:
+        return jnp.stack([x, x[:, ::-1]])
+
+    stacks = jax.tree.map(lambda *two: jnp.stack(two), params.forward, params.backward)
+    forward, backward = jax.vmap(run)(stacks, turned(embedded), turned(mask))
+    return jnp.stack([forward, backward[:, ::-1]])

@@ -88,9 +88,13 @@ def _init(members: tuple[Model, ...], key: Array) -> tuple:
 
 
 def _encode(
-    members: tuple[Model, ...], params: tuple, source: Array, key: Array | None = None
+    members: tuple[Model, ...],
+    params: tuple,
+    source: Array,
+    key: Array | None = None,
+    scanning: Scanning = Scanning(),
 ) -> tuple:
-    return tuple(m.encode(p, source, key) for m, p in zip(members, params))
+    return tuple(m.encode(p, source, key, scanning) for m, p in zip(members, params))
 
 
 def _initial_state(

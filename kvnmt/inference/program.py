@@ -32,7 +32,7 @@ from kvnmt.inference.config import (
 )
 from kvnmt.inference.step import Source, initial_state, reward, step
 from kvnmt.inference.trained import KEPT
-from kvnmt.layers import merged, merging_pays
+from kvnmt.layers import Scanning, joining_pays, merged, merging_pays
 from kvnmt.model.assembly import Model, Params
 from kvnmt.search import (
     Hypotheses,
@@ -89,14 +89,15 @@ def search_rows(
     params: Params,
     source: Array,
     places: Array,
-    lifts: bool = False,
+    scanning: Scanning = Scanning(),
 ) -> Hypotheses:
     """What `compiled_search` compiles, for a program that does more than search.
 
-    Its matrices are put side by side before its loops, if it ``lifts`` them.
+    If products are merged in ``scanning``, its matrices are put side by side before its
+    loops.
     """
     shape, numbers = shape_of(config), numbers_of(config)
-    return _search(model, shape, lifts, numbers, params, None, source, places)
+    return _search(model, shape, scanning, numbers, params, None, source, places)
 
 
 @lru_cache(maxsize=KEPT)
@@ -115,7 +116,9 @@ def _shared(
 ) -> Hypotheses:
     """The search on every device's own rows, where they divide evenly."""
     mesh, by_rows = own_mesh() if mesh is None else mesh, PartitionSpec("data")
-    search = partial(_search, model, shape, merging_pays(mesh.devices.flat[0].platform))
+    platform = mesh.devices.flat[0].platform
+    scanning = Scanning(merged=merging_pays(platform), joined=joining_pays(platform))
+    search = partial(_search, model, shape, scanning)
     if mesh.size == 1 or len(rows[0]) % mesh.size:
         return search(numbers, params, words, *rows)
     # Devices do not wait for each other's longest sentence, as one program would.
@@ -131,7 +134,7 @@ def _shared(
 def _search(
     model: Model,
     shape: Shape,
-    lifts: bool,
+    scanning: Scanning,
     numbers: Numbers,
     params: Params,
     words: Int[Array, " C"] | None,
@@ -141,7 +144,7 @@ def _search(
     allowed: Bool[Array, "B C"] | None = None,
 ) -> Hypotheses:
     limits, length = _limits(shape, source, prefix)
-    encoded = model.encode(params, source)
+    encoded = model.encode(params, source, scanning=scanning)
     if words is None and allowed is not None:
         raise UserError("what is allowed is of some words; pass these, too.")
     if words is not None:
@@ -161,7 +164,8 @@ def _search(
         partial(reward, numbers.coverage) if shape.covered else None,
     )
     advance = partial(step, model, shape, params, numbers.minimum)
-    loops = Loops(shrinks=shrinks(len(source)), lift=merged if lifts else Loops().lift)
+    lift = merged if scanning.merged else Loops().lift
+    loops = Loops(shrinks=shrinks(len(source)), lift=lift)
     search = _strategy(shape, numbers)
     hypotheses = search(
         advance, sentences, ranking, length=length, eos=EOS, pad=PAD, loops=loops

@@ -18,7 +18,7 @@ from kvnmt.layers.basic import (
     split_key,
     standardised,
 )
-from kvnmt.layers.merged import merged, merging_pays
+from kvnmt.layers.merged import joining_pays, merged, merging_pays
 from kvnmt.layers.recurrent import (
     GRU,
     LSTM,
@@ -84,6 +84,7 @@ __all__ = [
     "init_lstm",
     "init_self_attention",
     "input_product",
+    "joining_pays",
     "keep",
     "last_annotation",
     "layer_norm",

@@ -55,6 +55,11 @@ def merging_pays(platform: str) -> bool:
     return platform not in ("cpu", "tpu")
 
 
+def joining_pays(platform: str) -> bool:
+    """Whether one scan of both directions of an encoder is faster than two."""
+    return platform != "cpu"
+
+
 def merged(
     step: Callable[[PyTree, PyTree], PyTree], state: PyTree, inputs: PyTree
 ) -> Callable[[PyTree, PyTree], PyTree]:

@@ -13,7 +13,8 @@ for every step, though most are cheap to compute again. Two choices are better:
 
 A GPU makes one product of several that meet the same array, which saves it the start of
 many kernels (`kvnmt.layers.merged`), and writes the states of a scan once, though both
-the result and the gradient need them.
+the result and the gradient need them. Any accelerator reads the source in both
+directions at once.
 """
 
 from collections.abc import Callable
@@ -38,6 +39,7 @@ class Scanning(NamedTuple):
     chunk: int = 0  # steps between those whose state is kept, if nothing else is;
     # 0: the residuals of every step are
     merged: bool = False  # products of the same array are one, states written once
+    joined: bool = False  # both directions of an encoder are one scan
 
 
 def scan(

@@ -91,6 +91,7 @@ class Encode(Protocol):  # noqa: D101
         params: PyTree,
         source: Int[Array, "B S"],
         key: Key[Array, "*B"] | None = None,
+        scanning: Scanning = Scanning(),
     ) -> PyTree:
         """Reads source sentences: the Source, constant while they are translated."""
         ...

@@ -57,8 +57,7 @@ def draw(
         sample=True, nbest=samples, length_ratio=0.0, length_extra=most
     )
     places = jax.vmap(jax.random.bits)(_apart(keys, DRAWING))
-    merged = scanning.merged
-    drawn = search_rows(model, search, params, source, places, merged).tokens
+    drawn = search_rows(model, search, params, source, places, scanning).tokens
     limits = _limit(jnp.sum(target >= 0, axis=1))[:, None, None]
     place = jnp.arange(most)
     drawn = jnp.where((place == limits - 1) & (drawn >= 0), EOS, drawn)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Literal, TypeAlias
 
 from kvnmt.fields import at_least, between
-from kvnmt.layers import Scanning, merging_pays
+from kvnmt.layers import Scanning, joining_pays, merging_pays
 
 Dtype: TypeAlias = Literal["float32", "bfloat16"]
 
@@ -23,9 +23,9 @@ class StepOptions:
     # what a step of a scan keeps for the gradient: all products, or those that are
     # vectors; auto: products on a CPU, vectors on an accelerator.
     residuals: Literal["auto", "products", "vectors"] = "auto"
-    # whether products of one array with several matrices are one product, and states
-    # are written once, which starts fewer kernels; auto: merged on a GPU, apart on a
-    # CPU and a TPU.
+    # whether products of one array with several matrices are one product, states are
+    # written once, and the encoder reads in both directions at once, which starts fewer
+    # kernels; auto: merged on a GPU, apart on a CPU; on a TPU, the encoder alone.
     products: Literal["auto", "apart", "merged"] = "auto"
     # keep the state of every Nth target step only, and compute the others again for
     # the gradient (less memory); 0: keep the residuals of every step.
@@ -40,9 +40,10 @@ class StepOptions:
 
     def scanning(self, platform: str) -> Scanning:
         """How scans are computed on a kind of device."""
-        residuals, products = self.residuals, self.products
+        residuals, merged = self.residuals, self.products == "merged"
+        joined = merged
         if residuals == "auto":
             residuals = "products" if platform == "cpu" else "vectors"
-        if products == "auto":
-            products = "merged" if merging_pays(platform) else "apart"
-        return Scanning(residuals, self.remat, products == "merged")
+        if self.products == "auto":
+            merged, joined = merging_pays(platform), joining_pays(platform)
+        return Scanning(residuals, self.remat, merged, joined)

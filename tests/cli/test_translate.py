@@ -139,9 +139,9 @@ def test_as_many_lines_out_as_in(run):
     text = st.text(st.characters(exclude_characters="\n"), max_size=40)
     programs = []  # a model is asked to encode when a program is made of it
 
-    def encode(*arguments):
+    def encode(*arguments, **options):
         programs.append(arguments)
-        return run.model.encode(*arguments)
+        return run.model.encode(*arguments, **options)
 
     counted = run._replace(model=run.model._replace(encode=encode))
 

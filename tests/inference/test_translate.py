@@ -248,9 +248,9 @@ def traced(model: Model) -> tuple[Model, list[tuple[int, ...]]]:
     """The same model, and the shapes of sources that programs are compiled for."""
     shapes = []
 
-    def encode(params: Params, source: jax.Array, key: jax.Array | None = None):
+    def encode(params: Params, source: jax.Array, *more: Any, **options: Any):
         shapes.append(source.shape)
-        return model.encode(params, source, key)
+        return model.encode(params, source, *more, **options)
 
     return model._replace(encode=partial(encode)), shapes
 
