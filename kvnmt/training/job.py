@@ -88,6 +88,18 @@ class Job:
         )
 
     @property
+    def standing_still(self) -> str:
+        """A warning of steps that change nothing, as their rate is 0; or nothing."""
+        schedule, end = self.optimizer.schedule, self.optimizer.schedule_steps
+        if schedule not in ("linear", "cosine") or (end or 0) >= self.steps:
+            return ""
+        return (
+            f"warning: --optimizer.schedule {schedule} reaches 0 at step {end:,}, and "
+            f"steps up to {self.steps:,} learn nothing from there on; raise "
+            "--optimizer.schedule-steps"
+        )
+
+    @property
     def mistaken(self) -> str:
         """A warning where BLEU takes text for what it is not; or nothing."""
         mistake = mistaken(self.corpora.references, self.config.bleu_tokenize)

@@ -254,6 +254,20 @@ def test_a_validation_beyond_the_end_is_told(tmp_path, data):
     assert not job_of(exp, tmp_path / "run")[0].unreached
 
 
+def test_a_schedule_that_ends_before_training_is_told(tmp_path, data):
+    exp = tiny(data, epochs=1)
+    before = dataclasses.replace(exp.optimizer, schedule="cosine", schedule_steps=2)
+    exp = dataclasses.replace(exp, optimizer=before)
+    out = io.StringIO()
+    experiment.run(exp, tmp_path / "run", console=Console(file=out, width=200))
+    told = f"schedule cosine reaches 0 at step 2, and steps up to {EPOCH} learn nothing"
+    assert told in out.getvalue()
+    last = dataclasses.replace(before, schedule_steps=EPOCH)
+    for one in (last, dataclasses.replace(last, schedule="constant")):
+        job, _ = job_of(dataclasses.replace(exp, optimizer=one), tmp_path / "run")
+        assert not job.standing_still
+
+
 def test_the_optimizer_counts_the_epochs_of_the_text(tmp_path, data):
     """In the first of them no rate falls."""
     exp = tiny(data, epochs=1)
