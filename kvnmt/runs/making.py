@@ -20,6 +20,8 @@ from kvnmt.files import check_path, not_made, write_json
 from kvnmt.model.assembly import Params, build
 from kvnmt.runs.bounds import check_finite
 from kvnmt.runs.config import Experiment, to_plain
+from kvnmt.runs.directory import load_experiment
+from kvnmt.runs.history import NAME, Changes, add_start, changes_of
 from kvnmt.training.checkpoints.orbax_arrays import reason
 from kvnmt.training.checkpoints.writer import Checkpoints
 
@@ -32,8 +34,8 @@ def check_free(folder: Path) -> None:
     """
     check_path(folder)
     # What a start that was killed has left is no run.
-    names = "versions.json", "config.json"
-    half = {"lock", "vocabulary", "versions.json", *(f"{name}.new" for name in names)}
+    names = "versions.json", NAME, "config.json"
+    half = {"lock", "vocabulary", *names[:-1], *(f"{name}.new" for name in names)}
     if folder.is_dir() and {path.name for path in folder.iterdir()} <= half:
         return
     if folder.exists():
@@ -42,8 +44,10 @@ def check_free(folder: Path) -> None:
 
 def make_run(
     folder: Path, experiment: Experiment, words: Vocabularies | None, resume: bool
-) -> None:
+) -> Changes:
     """Makes a folder a run directory; its config comes last: half a run is none.
+
+    What a run that was there had otherwise is written down.
 
     Args:
         folder: Where; nobody else trains in it.
@@ -51,17 +55,29 @@ def make_run(
         words: The vocabularies of both sides; None: those of the run stay.
         resume: Whether there may be a run already.
 
+    Returns:
+        What it had otherwise.
+
     Raises:
         UserError: It cannot be made; another process has made a run there meanwhile.
     """
     is_run = (folder / "config.json").exists()
     if is_run and not resume:
         raise _taken(folder)
+    changes = changes_of(load_experiment(folder), experiment) if is_run else {}
     with writing_config(folder, is_run):
-        if words:
-            save_vocabularies(words, folder / "vocabulary")
-        write_json(folder / "versions.json", package_versions())
-        write_json(folder / "config.json", to_plain(experiment))
+        add_start(folder, changes, package_versions())
+        _write_choices(folder, experiment, words)
+    return changes
+
+
+def _write_choices(
+    folder: Path, experiment: Experiment, words: Vocabularies | None
+) -> None:
+    if words:
+        save_vocabularies(words, folder / "vocabulary")
+    write_json(folder / "versions.json", package_versions())
+    write_json(folder / "config.json", to_plain(experiment))
 
 
 def write_run(
@@ -87,7 +103,7 @@ def write_run(
         with Checkpoints(folder / "checkpoints") as checkpoints:
             arrays = jax.tree.map(jnp.asarray, params)
             checkpoints.save_params(arrays, {"vocabularies": digests(words)})
-        make_run(folder, experiment, words, resume=False)
+        _write_choices(folder, experiment, words)
 
 
 @contextmanager

@@ -38,12 +38,8 @@ from kvnmt.runs.config import (
     with_starts,
 )
 from kvnmt.runs.directory import chosen, has_checkpoint, load_experiment
-from kvnmt.runs.making import (
-    check_free,
-    make_run,
-    package_versions,
-    writing_config,
-)
+from kvnmt.runs.history import add_start, changes_of, told
+from kvnmt.runs.making import check_free, make_run, package_versions, writing_config
 from kvnmt.runs.start import check_start, started
 from kvnmt.training.checkpoints.folder import CheckpointFolder
 from kvnmt.training.checkpoints.reader import check_goes_on
@@ -134,9 +130,9 @@ def run(
         return started(start, params, words, console, verbose) if start else params
 
     def begin(goes_on: bool) -> None:
-        if goes_on:
-            make_run(folder, experiment, new, resume)
-        else:
+        if goes_on and (changes := make_run(folder, experiment, new, resume)):
+            say(told(changes), console)
+        if not goes_on:
             _keep_search(folder, experiment, console)
 
     say(f"trains on {devices.told()} in {experiment.training.dtype}", console)
@@ -155,6 +151,7 @@ def _keep_search(folder: Path, experiment: Experiment, console: Console) -> None
         say(f"nothing is left to train, so that another {names} is not kept", console)
     if kept != before:
         with writing_config(folder):
+            add_start(folder, changes_of(before, kept), package_versions())
             write_json(folder / "config.json", to_plain(kept))
 
 

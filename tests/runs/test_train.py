@@ -187,7 +187,7 @@ def test_an_empty_folder_may_be_used(tmp_path, shared):
     """And what is in a run directory is all there."""
     names = {path.name for path in shared.iterdir()}
     assert names == {
-        *("config.json", "versions.json", "metrics.jsonl"),
+        *("config.json", "versions.json", "metrics.jsonl", "starts.jsonl"),
         *("vocabulary", "checkpoints", "events", "learning-curve.png", "lock"),
         "validations",
     }
@@ -293,8 +293,17 @@ def test_given_links_guide_the_attention(tmp_path):
     assert alignment[:4, :4].argmax(axis=1).tolist() == [3, 2, 1, 0]
     on = replaced(replaced(exp, "objective.guided", 0.0), "training.epochs", 9)
     (tmp_path / "links").unlink()
-    experiment.run(on, tmp_path / "run", resume=True, console=quiet())
+    console = quiet()
+    experiment.run(on, tmp_path / "run", resume=True, console=console)
     assert "train_guided" not in records(tmp_path / "run")[-1]
+    said = "given anew: --objective.guided 3.0 -> 0.0, --training.epochs 8 -> 9\n"
+    assert said in console.file.getvalue()
+    first, second = records(tmp_path / "run", "starts.jsonl")
+    assert (first["step"], first["changes"]) == (0, {})
+    assert second["step"] == told[-1]["step"]
+    changes = {"objective.guided": [3.0, 0.0], "training.epochs": [8, 9]}
+    assert second["changes"] == changes
+    assert first["versions"]["jax"] == jax.__version__
 
 
 def test_risk_is_refused_where_references_are_cut_by_chance(tmp_path):
