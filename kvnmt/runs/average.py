@@ -42,7 +42,8 @@ def average(
         folders: Run directories of one model and one vocabulary, or checkpoints in
             them.
         output: Directory to write; must not exist.
-        last: So many of the newest checkpoints of every run.
+        last: So many of the newest checkpoints of every run; those without a score
+            count only where none has one.
         best: So many of the best; by default the best one of each.
 
     Returns:
@@ -177,8 +178,9 @@ def _steps(
 ) -> list[int]:
     if number is not None:
         return [number]
-    rated, steps = checkpoints.folder.best_steps(best or 1), checkpoints.folder.steps()
-    if not rated:
+    kept = checkpoints.folder
+    there = kept.last_steps(last) if last else kept.best_steps(best or 1)
+    if not there:
         raise OptionError(
             f"'{folder}' holds no finished checkpoint; go on training with {{0}} until "
             "one is saved.",
@@ -186,9 +188,8 @@ def _steps(
         )
     asked = last or best or 1
     option = "training.keep_last" if last else "training.keep_best"
-    there = steps[-last:] if last else rated
     if asked > len(there):
-        some = "checkpoints" if last else "checkpoints for their scores"
+        some = "checkpoints to average" if last else "checkpoints for their scores"
         raise OptionError(
             f"'{folder}' keeps {len(there)} {some}, not {asked}; train with {{0}} "
             f"{asked}, or ask for fewer.",

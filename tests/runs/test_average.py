@@ -15,6 +15,7 @@ from kvnmt.runs import directory
 from kvnmt.runs import train as experiment
 from kvnmt.runs.average import average
 from kvnmt.runs.directory import load_experiment, load_run
+from kvnmt.training.checkpoints import manifest as manifests
 from kvnmt.training.checkpoints.writer import Checkpoints
 from tests.helpers import full, quiet, steps_kept, tiny, toy_data, untrained
 
@@ -45,6 +46,19 @@ def test_the_last_checkpoints_are_averaged(several, tmp_path):
     for mean, *each in zip(found, *kept):
         np.testing.assert_allclose(mean, np.mean(each, axis=0), rtol=1e-6, atol=1e-7)
     assert any(np.any(a != b) for a, b in zip(found, kept[0]))
+
+
+def test_the_last_are_those_that_were_validated(several, tmp_path):
+    """As long as there are any; a save between validations is none of them."""
+    run = Path(shutil.copytree(several, tmp_path / "run"))
+    steps = sorted(steps_kept(run))
+    for left in (steps[:-1], steps[:-2], []):
+        for step in {*steps} - {*left}:
+            folder = run / "checkpoints" / str(step)
+            unrated = dataclasses.replace(manifests.read(folder), score=None)
+            manifests.write(folder, unrated)
+        names = average([run], tmp_path / f"mean-{len(left)}", last=1)
+        assert names == [f"{run}/checkpoints/{(left or steps)[-1]}"]
 
 
 def test_the_best_checkpoints_are_averaged(kvnmt, several, tmp_path):
@@ -120,7 +134,7 @@ def test_runs_are_averaged(several, tmp_path, capsys):
 
 
 def test_mistakes_are_told(kvnmt, several, tmp_path, tmp_path_factory):
-    with pytest.raises(UserError, match="keeps [34] checkpoints, not 9"):
+    with pytest.raises(UserError, match="keeps [34] checkpoints to average, not 9"):
         average([several], tmp_path / "mean", last=9)
     other = untrained(tmp_path_factory.getbasetemp(), "rnnencdec")
     with pytest.raises(UserError, match="differ in .*; only"):

@@ -289,6 +289,17 @@ def test_several_of_the_best_are_kept(tmp_path):
         assert checkpoints.folder.best_steps(9) == [1, 3]
 
 
+def test_the_last_that_were_validated_are_kept_beside_the_last(tmp_path):
+    with Checkpoints(tmp_path, keep=Keep(2)) as checkpoints:
+        for step, score in enumerate([5.0, 1.0, 4.0, 2.0, None, None, None], 1):
+            checkpoints.save(SMALL.replace(step=jnp.int32(step)), {}, ABOUT)
+            if score is not None:
+                checkpoints.rate(step, score, {})
+    folder = Checkpoints(tmp_path, read_only=True).folder
+    assert folder.steps() == [1, 3, 4, 6, 7]
+    assert folder.last_steps(2) == [3, 4] and folder.last_steps(9) == [1, 3, 4]
+
+
 def flip(path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1

@@ -28,7 +28,7 @@ Which = Literal["last", "best"]
 class Keep(NamedTuple):
     """Which checkpoints are kept."""
 
-    last: int = 2  # so many of the newest
+    last: int = 2  # so many of the newest, and of the newest that have a score
     every: int = 0  # the first at or after each multiple of it; 0: none
     best: int = 1  # so many of those that have a score; none has: the newest
 
@@ -62,6 +62,10 @@ class CheckpointFolder:
     def best_steps(self, count: int) -> list[int]:
         """So many steps, if there are, the one with the best score first."""
         return best_of(self._manifests(lambda step, damage: None), count)
+
+    def last_steps(self, count: int) -> list[int]:
+        """So many of the newest with a score, oldest first; where none has one: any."""
+        return newest_of(self._manifests(lambda step, damage: None), count)
 
     def first_whole(self, which: Which) -> Manifest | None:
         """The newest or the best checkpoint that is as it was written; None: none is.
@@ -112,8 +116,8 @@ class CheckpointFolder:
         """
         steps, unread = self.steps(), list[int]()
         readable = self._manifests(lambda step, damage: unread.append(step))
-        best = best_of(readable, keep.best)
-        kept = {*steps[-keep.last :], *best, *unread, *firsts(steps, keep.every)}
+        scored = {*best_of(readable, keep.best), *newest_of(readable, keep.last)}
+        kept = {*steps[-keep.last :], *scored, *unread, *firsts(steps, keep.every)}
         for manifest in readable:  # for good, though a run that went on asks for others
             every = keep_every(manifest)
             kept |= {manifest.step} & firsts(steps, every)
@@ -169,6 +173,15 @@ def best_of(newest_first: Sequence[Manifest], count: int) -> list[int]:
     """The steps with the best scores; where none has one, the newest alone."""
     wanted = rated(newest_first) or newest_first[:1]
     return [manifest.step for manifest in wanted[:count]]
+
+
+def newest_of(newest_first: Sequence[Manifest], count: int) -> list[int]:
+    """The last steps with a score, oldest first; where none has one, the last of all.
+
+    What is saved between validations has none.
+    """
+    wanted = rated(newest_first) or newest_first
+    return sorted(manifest.step for manifest in wanted)[-count:]
 
 
 def firsts(steps: Iterable[int], every: int) -> set[int]:
