@@ -354,6 +354,28 @@ def test_a_damaged_checkpoint_is_set_aside_by_who_may_write(tmp_path):
         assert checkpoints.find("last").step == 4
 
 
+def test_a_damaged_checkpoint_that_stays_gives_way(tmp_path, monkeypatch):
+    """As in a folder that is a mount, or a link to another disk."""
+    rename = Path.rename
+
+    def within(path: Path, target: Path) -> Path:
+        if target.parent.name == "damaged":
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+        return rename(path, target)
+
+    save_at(tmp_path / "checkpoints", 3, 4)
+    shorten(tmp_path / "checkpoints" / "4" / "params" / "manifest.ocdbt")
+    monkeypatch.setattr(Path, "rename", within)
+    with Checkpoints(tmp_path / "checkpoints") as checkpoints:
+        assert checkpoints.find("last").step == 3
+        assert checkpoints.folder.steps() == [3, 4]
+    for _ in range(2):  # a whole one would give way, too
+        save_at(tmp_path / "checkpoints", 4)
+        with Checkpoints(tmp_path / "checkpoints") as checkpoints:
+            assert checkpoints.find("last").step == 4
+            assert len(list(checkpoints.folder.path.iterdir())) == 2
+
+
 def test_what_a_kill_left_is_cleared(tmp_path):
     save_at(tmp_path, 3, 4)
     (tmp_path / "4").rename(tmp_path / "4.unfinished")

@@ -95,6 +95,16 @@ class CheckpointFolder:
         for path in list(self.path.glob(f"*{UNFINISHED}*")) if self.writes else ():
             shutil.rmtree(path, ignore_errors=True)
 
+    def name(self, step: int) -> None:
+        """Gives a checkpoint that is whole its name.
+
+        What has that name is damaged, and could not be set aside: it is removed.
+        """
+        with suppress(FileNotFoundError):
+            gone = self.of(step).rename(self.path / f"{DAMAGED}-{step}{UNFINISHED}")
+            shutil.rmtree(gone, ignore_errors=True)
+        self.unfinished(step).rename(self.of(step))
+
     @contextmanager
     def explaining(self, step: int) -> Iterator[None]:
         """Within it an error is told as one of writing a checkpoint; clears up."""
