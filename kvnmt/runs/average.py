@@ -160,13 +160,13 @@ def _sum(
 
 def _write(output: Path, model: Path, params: Params, about: dict[str, Any]) -> None:
     """The run directory; its config is there only once all the rest is."""
-    with whole_folder(output):
-        shutil.copytree(model / "vocabulary", output / "vocabulary")
-        with Checkpoints(output / "checkpoints") as checkpoints:
+    with whole_folder(output) as part:
+        shutil.copytree(model / "vocabulary", part / "vocabulary")
+        with Checkpoints(part / "checkpoints") as checkpoints:
             checkpoints.save_params(params, about)
         for name in ("versions.json", "config.json"):
             if (model / name).exists():  # a run that was put together may lack versions
-                shutil.copy(model / name, output / name)
+                shutil.copy(model / name, part / name)
 
 
 def _steps(

@@ -25,6 +25,11 @@ from kvnmt.runs.history import NAME, Changes, add_start, changes_of
 from kvnmt.training.checkpoints.orbax_arrays import reason
 from kvnmt.training.checkpoints.writer import Checkpoints
 
+# What a start that was killed has left is no run, and neither is half a mean.
+NAMES = "versions.json", NAME, "config.json"
+HALF = {"lock", "vocabulary", *NAMES[:-1], *(f"{name}.new" for name in NAMES)}
+PART = ".part"  # behind the name of a folder that is being filled
+
 
 def check_free(folder: Path) -> None:
     """Makes sure that a new run can be made in a folder.
@@ -33,10 +38,7 @@ def check_free(folder: Path) -> None:
         UserError: There is something in it.
     """
     check_path(folder)
-    # What a start that was killed has left is no run.
-    names = "versions.json", NAME, "config.json"
-    half = {"lock", "vocabulary", *names[:-1], *(f"{name}.new" for name in names)}
-    if folder.is_dir() and {path.name for path in folder.iterdir()} <= half:
+    if folder.is_dir() and {path.name for path in folder.iterdir()} <= HALF:
         return
     if folder.exists():
         raise _taken(folder)
@@ -99,28 +101,35 @@ def write_run(
             "the experiment that they were trained by."
         )
     check_finite(params, folder)
-    with whole_folder(folder):
-        with Checkpoints(folder / "checkpoints") as checkpoints:
+    with whole_folder(folder) as part:
+        with Checkpoints(part / "checkpoints") as checkpoints:
             arrays = jax.tree.map(jnp.asarray, params)
             checkpoints.save_params(arrays, {"vocabularies": digests(words)})
-        _write_choices(folder, experiment, words)
+        _write_choices(part, experiment, words)
 
 
 @contextmanager
-def whole_folder(folder: Path) -> Iterator[None]:
-    """Makes a folder that is filled within; if that fails, it is gone again.
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """Makes a folder, whole or not at all.
+
+    It yields the folder to fill, which lies beside and takes its name at the end. What
+    a kill has left of such a folder is removed first.
 
     Raises:
         UserError: It cannot be made, or not be filled.
     """
+    part = folder.with_name(f"{folder.name}{PART}")
     try:
-        folder.mkdir(parents=True)
+        if part.is_dir():
+            _clear(part)
+        part.mkdir(parents=True)
     except OSError as error:
         raise not_made(folder, error) from None
     try:
-        yield
+        yield part
+        part.rename(folder)
     except BaseException as error:
-        shutil.rmtree(folder, ignore_errors=True)  # so that it can be tried again
+        shutil.rmtree(part, ignore_errors=True)  # so that it can be tried again
         if isinstance(error, OSError):
             why = reason_of(error)
         elif isinstance(error, UserError) and error.__cause__:
@@ -128,6 +137,13 @@ def whole_folder(folder: Path) -> Iterator[None]:
         else:
             raise
         raise UserError(f"'{folder}' cannot be written: {why}.") from None
+
+
+def _clear(part: Path) -> None:
+    """Removes half a folder, and nothing that somebody may have made."""
+    if not {path.name for path in part.iterdir()} <= HALF | {"checkpoints"}:
+        raise UserError(f"'{part}' is in the way; move it, or choose another folder.")
+    shutil.rmtree(part)
 
 
 @contextmanager

@@ -197,10 +197,28 @@ def test_an_average_that_is_interrupted_leaves_nothing(several, tmp_path, monkey
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Checkpoints, "save_params", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
+        patch.setattr(Checkpoints, "save_params", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            average([several], tmp_path / "mean")
+        assert not list(tmp_path.iterdir())
+
+
+def test_an_average_that_was_killed_is_made_again(several, tmp_path, monkeypatch):
+    """But nothing else that has the name of its half is removed."""
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # a kill clears nothing
+        patch.setattr(shutil, "copy", full)
+        with pytest.raises(UserError):
+            average([several], tmp_path / "mean")
+    assert [path.name for path in tmp_path.iterdir()] == ["mean.part"]
+    (tmp_path / "mean.part" / "notes").touch()
+    with pytest.raises(UserError, match="mean.part' is in the way; move it"):
         average([several], tmp_path / "mean")
-    assert not (tmp_path / "mean").exists()
+    (tmp_path / "mean.part" / "notes").unlink()
+    average([several], tmp_path / "mean")
+    assert [path.name for path in tmp_path.iterdir()] == ["mean"]
+    assert load_run(tmp_path / "mean")
 
 
 def test_an_average_is_refused_before_text_is_read(several, tmp_path):
