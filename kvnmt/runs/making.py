@@ -32,16 +32,21 @@ PART = ".part"  # behind the name of a folder that is being filled
 
 
 def check_free(folder: Path) -> None:
-    """Makes sure that a new run can be made in a folder.
+    """Makes sure that a new run can be made in a folder, which may hold logs.
 
     Raises:
-        UserError: There is something in it.
+        UserError: There is something else in it.
     """
     check_path(folder)
-    if folder.is_dir() and {path.name for path in folder.iterdir()} <= HALF:
-        return
-    if folder.exists():
+    inside = folder.iterdir() if folder.is_dir() else ()
+    others = [path for path in inside if path.name not in HALF and not _is_log(path)]
+    if others or (folder.exists() and not folder.is_dir()):
         raise _taken(folder)
+
+
+def _is_log(path: Path) -> bool:
+    """Whether it is a file that a shell or a queue may have made before the run."""
+    return path.suffix in (".log", ".out") and path.is_file()
 
 
 def make_run(

@@ -87,6 +87,7 @@ def test_a_folder_with_something_in_it_is_left_alone(tmp_path, inside, said):
     folder = tmp_path / "run"
     folder.mkdir()
     (folder / inside).write_text("{}")
+    (folder / "train.log").touch()
     before = contents(tmp_path)
     exp = tiny(DataConfig(source=Path("never read")))
     with pytest.raises(UserError, match=f"'{folder}' exists already {said}"):
@@ -183,7 +184,7 @@ def test_a_run_is_read_while_its_training_removes_checkpoints(
     jax.tree.map(np.testing.assert_array_equal, found.params, other.params)
 
 
-def test_an_empty_folder_may_be_used(tmp_path, shared):
+def test_a_folder_that_holds_a_log_may_be_used(tmp_path, shared):
     """And what is in a run directory is all there."""
     names = {path.name for path in shared.iterdir()}
     assert names == {
@@ -198,9 +199,10 @@ def test_an_empty_folder_may_be_used(tmp_path, shared):
     assert versions["device"].startswith(f"{DEVICES} x ")
     folder = tmp_path / "run"
     folder.mkdir()
+    (folder / "slurm-7.out").touch()
     exp = load_experiment(shared)
     experiment.run(replaced(exp, "training.epochs", 1), folder, console=quiet())
-    assert names == {path.name for path in folder.iterdir()}
+    assert names | {"slurm-7.out"} == {path.name for path in folder.iterdir()}
 
 
 def test_a_run_directory_needs_nothing_else(tmp_path):
