@@ -35,13 +35,20 @@ def check_free(folder: Path) -> None:
     """Makes sure that a new run can be made in a folder, which may hold logs.
 
     Raises:
-        UserError: There is something else in it.
+        UserError: There is something else in it, or nothing may be written there.
     """
     check_path(folder)
     inside = folder.iterdir() if folder.is_dir() else ()
     others = [path for path in inside if path.name not in HALF and not _is_log(path)]
     if others or (folder.exists() and not folder.is_dir()):
         raise _taken(folder)
+    above = folder.absolute(), *folder.absolute().parents
+    nearest = next(path for path in above if os.path.exists(path))
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise UserError(
+            f"'{folder}' cannot be made, as '{nearest}' may not be written to; name "
+            "another place."
+        )
 
 
 def _is_log(path: Path) -> bool:

@@ -2,6 +2,7 @@
 """Run directories are whole, movable, and never clobbered."""
 
 import json
+import os
 import shutil
 import sys
 from dataclasses import replace
@@ -103,6 +104,18 @@ def test_a_file_in_the_place_of_the_folder_is_left_alone(tmp_path):
         with pytest.raises(UserError, match=str(source)):
             experiment.run(exp, folder, console=quiet())
     assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize(("name", "nearest"), [("runs/new", "."), ("empty", "empty")])
+def test_a_place_that_may_not_be_written_to_is_told_before_text_is_read(
+    tmp_path, monkeypatch, name, nearest
+):
+    place = tmp_path / nearest
+    place.mkdir(exist_ok=True)
+    exp = tiny(DataConfig(source=Path("never read")))
+    monkeypatch.setattr(os, "access", lambda path, mode: path != place)
+    with pytest.raises(UserError, match=f"'{place}' may not be written to; name"):
+        experiment.run(exp, tmp_path / name, console=quiet())
 
 
 RATE = "optimizer.learning_rate"
