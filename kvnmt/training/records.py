@@ -28,6 +28,7 @@ STEPS, OF_STEPS = "steps.jsonl", "steps/"  # and how TensorBoard calls its figur
 EVENTS = "events"
 CURVE = "learning-curve.png"
 TRANSLATIONS = "validations"
+FLUSH = 10.0  # seconds from which on events of steps are put on the disk
 
 
 class Log:
@@ -58,6 +59,7 @@ class Log:
             for record in made:
                 if record["step"] > validated:
                     self._show(record, OF_STEPS)
+            self._flush()
 
     def add(self, record: dict[str, Any], translations: Sequence[str] = ()) -> None:
         """Writes a line of a validation; a figure that is not finite is null there.
@@ -77,9 +79,12 @@ class Log:
             plain = _plain(record)
             _append(self.folder / NAME, plain)
             self._show(plain)
+            self._flush()
 
     def add_steps(self, record: dict[str, Any]) -> None:
         """Writes a line of steps, of which the record's was the last.
+
+        TensorBoard may see it some seconds later: training does not wait for the disk.
 
         Raises:
             OSError: It cannot be written; nothing of it is.
@@ -88,6 +93,8 @@ class Log:
         _append(self.folder / STEPS, plain)
         with suppress(OSError):  # of a line that is written
             self._show(plain, OF_STEPS)
+            if time.monotonic() - self._flushed >= FLUSH:
+                self._flush()
 
     def close(self) -> None:
         """Ends the events and draws the learning curve, if there is one."""
@@ -111,6 +118,9 @@ class Log:
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
         self._events.write_event(event)
+
+    def _flush(self) -> None:
+        self._flushed = time.monotonic()
         self._events.flush()
 
 

@@ -4,6 +4,7 @@
 import json
 
 import pytest
+from tensorboardX.event_file_writer import EventsWriter
 
 from kvnmt.errors import UserError
 from kvnmt.pictures import charts
@@ -96,6 +97,26 @@ def test_tensorboard_and_people_get_them_too(tmp_path, monkeypatch):
     for name in (b"train_loss", b"valid_loss", b"valid_bleu"):
         assert name in events.read_bytes()
     assert (tmp_path / metrics.CURVE).read_bytes().startswith(b"\x89PNG")
+
+
+def test_steps_do_not_wait_for_the_disk(tmp_path, monkeypatch):
+    """Of TensorBoard's file, but for once in a while; validations do."""
+    flush, flushed = EventsWriter.flush, []
+    monkeypatch.setattr(
+        EventsWriter, "flush", lambda self: [flushed.append(1), flush(self)]
+    )
+    log = metrics.Log(tmp_path, 0, 0)
+    for step in range(9):
+        log.add_steps({"step": step, "train_loss": 3.0})
+    assert len(flushed) == 1  # when it was opened
+    monkeypatch.setattr(metrics, "FLUSH", 0.0)
+    log.add_steps({"step": 9, "train_loss": 3.0})
+    assert len(flushed) == 2
+    log.add(record(9))
+    assert len(flushed) == 3
+    (events,) = (tmp_path / metrics.EVENTS).iterdir()
+    assert events.read_bytes().count(b"steps/train_loss") == 10
+    log.close()
 
 
 def test_a_last_line_without_a_line_feed_counts(tmp_path):
