@@ -170,6 +170,17 @@ def test_a_killed_run_goes_on_as_if_it_never_stopped(
     check_same_run(exp, tmp_path / "whole", tmp_path / "killed")
 
 
+def test_a_run_goes_on_from_before_checkpoints_that_were_moved_away(tmp_path, data):
+    exp = tiny(data, epochs=3)
+    run(exp, tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "back")
+    for step in steps_kept(tmp_path / "back") - {2 * EPOCH}:
+        kept = tmp_path / "back" / "checkpoints" / str(step)
+        kept.rename(tmp_path / str(step))
+    assert run(exp, tmp_path / "back", resume=True).steps == 3 * EPOCH
+    check_same_run(exp, tmp_path / "whole", tmp_path / "back")
+
+
 def test_a_run_that_goes_on_draws_nothing_that_is_not_used(tmp_path, data):
     """Parameters and moments would be held twice, unseen by the memory check."""
     run(tiny(data, epochs=1), tmp_path / "run")
