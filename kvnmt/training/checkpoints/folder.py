@@ -7,6 +7,7 @@ whole. What is being written or removed has ``.unfinished`` behind the step.
 
 import math
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ from kvnmt.training.checkpoints.manifest import Manifest, UnreadableError
 from kvnmt.training.checkpoints.orbax_arrays import reason
 
 DAMAGED = "damaged"  # beside the folder of the checkpoints
+GLANCES, GLANCE = 2, 0.05  # more tries to lock it, and seconds between them
 LOOKS = 5  # times that a reader looks, while training removes what was there
 UNFINISHED = ".unfinished"
 
@@ -221,7 +223,7 @@ def only_writer(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
     """
     with ExitStack() as stack:
         try:
-            locks = stack.enter_context(locked(folder / "lock", wait=False))
+            locks = _lock(folder / "lock", stack)
         except BlockingIOError:
             raise UserError(
                 f"another training writes to '{folder}'; wait until it has ended, or "
@@ -236,3 +238,12 @@ def only_writer(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
                 "folder is not kept out."
             )
         yield
+
+
+def _lock(path: Path, stack: ExitStack) -> bool:
+    """Takes a lock for a stack; somebody may hold it for a moment, to look."""
+    for _ in range(GLANCES):
+        with suppress(BlockingIOError):
+            return stack.enter_context(locked(path, wait=False))
+        time.sleep(GLANCE)
+    return stack.enter_context(locked(path, wait=False))
