@@ -49,6 +49,7 @@ from kvnmt.training.job import make_job
 from kvnmt.training.loop import Result, fit
 from kvnmt.training.losses import Objective, check_risk, loss
 from kvnmt.training.optimizer import build
+from kvnmt.training.records import log_told
 from kvnmt.training.step import KEPT
 
 BOUNDS = "training.epochs", "training.steps", "training.patience"
@@ -129,13 +130,18 @@ def run(
         params = model.init(jax.random.key(experiment.training.seed))
         return started(start, params, words, console, verbose) if start else params
 
+    place = f"trains on {devices.told()} in {experiment.training.dtype}"
+
     def begin(goes_on: bool) -> None:
-        if goes_on and (changes := make_run(folder, experiment, new, resume)):
-            say(told(changes), console)
+        changes = make_run(folder, experiment, new, resume) if goes_on else None
+        for line in (corpora.report, place):  # told before there was a folder
+            log_told(folder, line)
+        if changes:
+            job.tell(told(changes))
         if not goes_on:
             _keep_search(folder, experiment, console)
 
-    say(f"trains on {devices.told()} in {experiment.training.dtype}", console)
+    say(place, console)
     return fit(job, draw, resume=resume, begin=begin)
 
 

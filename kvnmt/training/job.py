@@ -29,6 +29,7 @@ from kvnmt.training.config import TrainingConfig, plan_batches
 from kvnmt.training.freezing import check_frozen
 from kvnmt.training.losses import Objective
 from kvnmt.training.optimizer import OptimizerConfig
+from kvnmt.training.records import log_told
 from kvnmt.training.sharding import shardings
 from kvnmt.training.step import TrainState, init_state, make_train_step
 from kvnmt.training.validation import Validation
@@ -109,9 +110,11 @@ class Job:
         )
 
     def tell(self, message: str) -> None:
-        """Prints a line for people, if there are any."""
+        """Prints a line for people, if there are any, and adds it to the run's log."""
         with suppress(SystemExit):  # by which Rich tells that who read it is gone
             say(message, self.console)
+        if devices.part()[0] == 0:
+            log_told(self.folder, message)
 
 
 def make_job(

@@ -3,7 +3,8 @@
 
 ``metrics.jsonl`` has a line for each validation, ``steps.jsonl`` for so many steps
 each, ``events/`` both for TensorBoard, ``validations/`` the translations, a file for
-each step, and ``learning-curve.png`` shows the losses and the BLEU.
+each step, and ``learning-curve.png`` shows the losses and the BLEU. ``train.log`` has
+what people were told, with times.
 """
 
 import errno
@@ -28,6 +29,7 @@ STEPS, OF_STEPS = "steps.jsonl", "steps/"  # and how TensorBoard calls its figur
 EVENTS = "events"
 CURVE = "learning-curve.png"
 TRANSLATIONS = "validations"
+TOLD = "train.log"
 FLUSH = 10.0  # seconds from which on events of steps are put on the disk
 
 
@@ -151,6 +153,21 @@ def read(folder: Path, name: str = NAME) -> list[dict[str, Any]]:
                 "resume",
             ) from None
     return records
+
+
+def log_told(folder: Path, message: str) -> None:
+    """Adds what people are told to the log of a run, with the time, if that can be.
+
+    Not where standard error goes to this very file.
+    """
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    lines = "".join(f"{now}  {line}\n" for line in message.splitlines())
+    with suppress(OSError), (folder / TOLD).open("ab", buffering=0) as file:
+        is_here = False
+        with suppress(OSError):  # it may be closed
+            is_here = os.path.samestat(os.fstat(file.fileno()), os.fstat(2))
+        if not is_here:
+            file.write(lines.encode(errors="backslashreplace"))
 
 
 def _cut(folder: Path, name: str, step: int) -> list[dict[str, Any]]:

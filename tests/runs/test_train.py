@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -203,8 +204,13 @@ def test_a_folder_that_holds_a_log_may_be_used(tmp_path, shared):
     assert names == {
         *("config.json", "versions.json", "metrics.jsonl", "starts.jsonl"),
         *("vocabulary", "checkpoints", "events", "learning-curve.png", "lock"),
-        "validations",
+        *("validations", "train.log"),
     }
+    log = (shared / "train.log").read_text().splitlines()
+    assert all(re.match(r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d  \S", line) for line in log)
+    for line, part in zip(log, (" training pairs", "trains on ", "compiling ")):
+        assert part in line
+    assert sum("valid loss" in line for line in log) == len(records(shared))
     steps = {str(record["step"]) for record in records(shared)}
     assert {path.stem for path in (shared / "validations").iterdir()} == steps
     versions = json.loads((shared / "versions.json").read_text())

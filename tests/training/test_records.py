@@ -2,6 +2,8 @@
 """The records of a run: strict JSON, cut back to a checkpoint, events, a picture."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from tensorboardX.event_file_writer import EventsWriter
@@ -117,6 +119,21 @@ def test_steps_do_not_wait_for_the_disk(tmp_path, monkeypatch):
     (events,) = (tmp_path / metrics.EVENTS).iterdir()
     assert events.read_bytes().count(b"steps/train_loss") == 10
     log.close()
+
+
+def test_what_goes_to_the_log_already_is_not_written_twice(tmp_path):
+    path = tmp_path / metrics.TOLD
+    code = (
+        "import sys; from pathlib import Path; from kvnmt.training import records; "
+        "records.log_told(Path(sys.argv[1]), 'said')"
+    )
+    command = [sys.executable, "-c", code, tmp_path]
+    with path.open("a") as file:
+        subprocess.run(command, stderr=file, check=True)
+    assert path.read_text() == ""
+    subprocess.run(command, check=True)
+    assert path.read_text().endswith("  said\n")
+    metrics.log_told(tmp_path / "nowhere", "said")  # there is no run yet
 
 
 def test_a_last_line_without_a_line_feed_counts(tmp_path):
